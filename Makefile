@@ -1,0 +1,29 @@
+# Everything installs into .venv, from nothing but Python 3.11 or later and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench clean setup
+
+setup: $(READY)
+
+$(READY): pyproject.toml uv.lock
+	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }
+	@$(BIN)/uv sync --frozen --quiet
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/kwiken demo --out demo-out
+
+test: $(READY)
+	@$(BIN)/pytest
+
+check: $(READY)
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy
+
+bench: $(READY)
+	@$(BIN)/python -m benchmarks --out bench-out
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-out bench-out dist build

@@ -1,0 +1,1 @@
+"""The `kwiken` command: one thin module a verb."""

@@ -1,0 +1,101 @@
+"""The profile: what was learned of a service from its traces."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kwiken._plan import SpanMatch
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageProfile:
+    """What was learned of one stage; n requests, joint by row with the other stages of the profile.
+
+    Attributes:
+        name: of the stage.
+        after: names of its parents.
+        match: which spans it was learned from.
+        calls_ms: (n, width): latency of each primary call, milliseconds; a fan-out has a column a shard.
+            NaN where there was no such call. As the caller saw it, without any reissue.
+        censored: (n, width): the call was cancelled, so its latency is at least what stands in `calls_ms`.
+        busy_ms: mean time that a replica worked on one call; None where it was not measured.
+        reissuable: whether a copy of a call may be sent.
+    """
+
+    name: str
+    after: tuple[str, ...] = ()
+    match: SpanMatch
+    calls_ms: Floats
+    censored: Bools
+    busy_ms: float | None = None
+    reissuable: bool = True
+
+    @property
+    def latency_ms(self) -> Floats:
+        """(n,): latency of the slowest call of each request, milliseconds; 0 where the stage was skipped."""
+        return np.asarray(np.fmax.reduce(self.calls_ms, axis=1, initial=0.0))
+
+    @property
+    def visited(self) -> Bools:
+        """(n,): whether the request called the stage at all."""
+        return np.asarray(~np.isnan(self.calls_ms).all(axis=1))
+
+    @property
+    def visit_share(self) -> float:
+        """Share of the requests that called the stage."""
+        return float(self.visited.mean()) if len(self.calls_ms) else 0.0
+
+    @property
+    def calls_per_request(self) -> float:
+        """Mean number of primary calls per request, skipped visits included."""
+        return float((~np.isnan(self.calls_ms)).sum() / max(1, len(self.calls_ms)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What was learned of a service.
+
+    Attributes:
+        service: its name.
+        stages: parents before children.
+        latency_ms: (n,): latency of whole requests, milliseconds.
+        started_s: (n,): when they started, seconds since 1970.
+        counts: what was read and what was set aside while learning, by kind; never silently dropped.
+    """
+
+    service: str
+    stages: tuple[StageProfile, ...]
+    latency_ms: Floats
+    started_s: Floats
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> int:
+        """Number of requests."""
+        return len(self.latency_ms)
+
+    def stage(self, name: str) -> StageProfile:
+        """The stage of that name; KeyError when there is none."""
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        raise KeyError(name)
+
+    @property
+    def digest(self) -> str:
+        """`sha256:` and the hash of all that was learned."""
+        total = hashlib.sha256(self.service.encode())
+        for stage in self.stages:
+            total.update(repr((stage.name, stage.after, stage.busy_ms, stage.reissuable)).encode())
+            total.update(np.ascontiguousarray(stage.calls_ms).tobytes())
+            total.update(np.ascontiguousarray(stage.censored).tobytes())
+        total.update(np.ascontiguousarray(self.latency_ms).tobytes())
+        return f"sha256:{total.hexdigest()}"

@@ -1,0 +1,1 @@
+"""Open-loop load against a gateway."""

@@ -1,0 +1,1 @@
+"""The senses: spans out, traces in."""

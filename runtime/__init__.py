@@ -1,0 +1,1 @@
+"""The body: runs a service."""

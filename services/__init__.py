@@ -1,0 +1,1 @@
+"""Real services written on the runtime."""
