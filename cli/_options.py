@@ -1,0 +1,134 @@
+"""Options, value types and loaders that several verbs share."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import os
+import sys
+import traceback
+from typing import Any, Final
+
+import click
+
+from kwiken import InputError, KwikenError, Service
+
+
+class Real(click.FloatRange):
+    """A finite number within bounds; click's own range lets NaN and infinity through.
+
+    Args:
+        low: smallest value, itself allowed unless `above`.
+        high: largest value, allowed.
+        above: whether the value must lie above `low`.
+    """
+
+    name = "number"
+
+    def __init__(self, low: float | None = None, high: float | None = None, *, above: bool = False) -> None:
+        super().__init__(min=low, max=high, min_open=above)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; fails with the bounds named."""
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            self.fail(f"{value!r} is not a number; it must be {self._rule()}", param, ctx)
+        low, high = self.min, self.max
+        fits = (low is None or number >= low) and (high is None or number <= high)
+        if not (math.isfinite(number) and fits) or (self.min_open and number == low):
+            self.fail(f"{value} is out of range; it must be {self._rule()}", param, ctx)
+        return number
+
+    def _rule(self) -> str:
+        bounds = [] if self.min is None else [f"{'above' if self.min_open else 'at least'} {self.min:g}"]
+        bounds += [] if self.max is None else [f"at most {self.max:g}"]
+        return f"a finite number {' and '.join(bounds)}".strip()
+
+
+SHARE: Final = Real(0, 1)
+POSITIVE: Final = Real(0, above=True)
+NOT_NEGATIVE: Final = Real(0)
+
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of everything that is drawn.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
+
+
+def out_option(default: str | None = None, *, required: bool = False, what: str = "result") -> Any:
+    """`-o FILE`: where a verb writes; `-` is stdout."""
+    return click.option(
+        "-o",
+        "--out",
+        "out",
+        default=default,
+        required=required,
+        metavar="FILE",
+        show_default=default is not None,
+        help=f"File to write the {what} to; '-' is stdout.",
+    )
+
+
+def load_service(target: str) -> Service:
+    """The service that `MODULE:SERVICE` names; the module is looked for in the current folder first.
+
+    Raises:
+        InputError: when the module or the name in it is missing, is no Service, or fails to import.
+        DefinitionError: when the service cannot be run.
+    """
+    module_name, colon, attribute = target.partition(":")
+    if not (colon and module_name and attribute):
+        raise InputError("must be MODULE:SERVICE, for example services.search:search", where=repr(target))
+    module = _import(module_name)
+    value: Any = module
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            raise InputError(f"has no {attribute!r}; {_services_of(module)}", where=f"module {module_name}")
+        value = getattr(value, part)
+    if not isinstance(value, Service):
+        kind = type(value).__name__
+        raise InputError(f"is a {kind}, not a Service; {_services_of(module)}", where=target)
+    value.check()
+    return value
+
+
+def _import(name: str) -> Any:
+    here = os.getcwd()  # noqa: PTH109 - sys.path holds strings
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except KwikenError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise InputError(
+                f"there is no such module (looked in {here} too)", where=f"module {name}"
+            ) from error
+        raise InputError(_failure(error), where=f"module {name}") from error
+    except (Exception, SystemExit) as error:
+        raise InputError(_failure(error), where=f"module {name}") from error
+
+
+def _failure(error: BaseException) -> str:
+    """Why somebody's module does not import, with the last place outside of the import machinery."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
+    place = (
+        f" at {frames[-1].filename}:{frames[-1].lineno}" if frames and frames[-1].filename != __file__ else ""
+    )
+    if isinstance(error, SyntaxError):
+        place = f" at {error.filename}:{error.lineno}"
+        return f"cannot be imported: {error.msg}{place}"
+    return f"cannot be imported: {type(error).__name__}: {error}{place}"
+
+
+def _services_of(module: Any) -> str:
+    found = [name for name, value in vars(module).items() if isinstance(value, Service)]
+    return f"its services: {', '.join(found)}" if found else "it defines no Service"
