@@ -1,1 +1,31 @@
-"""The body: runs a service."""
+"""The body: executes a service's DAG. The reissue race, the budget ledger, replica choice, transports."""
+
+from __future__ import annotations
+
+from runtime._clock import Clock, SystemClock
+from runtime._errors import (
+    AllFailedError,
+    DeadlineError,
+    HandlerError,
+    LostError,
+    OverloadError,
+    RefusedError,
+    UnavailableError,
+)
+from runtime._transport import Call, Replica, Reply, Transport
+
+__all__ = [
+    "AllFailedError",
+    "Call",
+    "Clock",
+    "DeadlineError",
+    "HandlerError",
+    "LostError",
+    "OverloadError",
+    "RefusedError",
+    "Replica",
+    "Reply",
+    "SystemClock",
+    "Transport",
+    "UnavailableError",
+]

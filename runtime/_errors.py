@@ -1,0 +1,59 @@
+"""Every error of the runtime, in one place; transports map their libraries' errors to these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kwiken import KwikenError
+
+
+class RefusedError(KwikenError):
+    """The replica did not run the call (connection refused, queue full, stopping), so another may."""
+
+
+class LostError(KwikenError):
+    """The call was sent and no answer came; whether it ran is unknown, so only idempotent calls go again."""
+
+
+class HandlerError(KwikenError):
+    """The stage's own handler raised. Final: another replica would raise it too.
+
+    Attributes:
+        stage: whose handler it was.
+        kind: name of the exception's type.
+        message: the exception's text.
+    """
+
+    def __init__(self, stage: str, kind: str, message: str) -> None:
+        super().__init__(f"stage {stage!r}: {kind}: {message}")
+        self.stage = stage
+        self.kind = kind
+        self.message = message
+
+
+class DeadlineError(KwikenError):
+    """The request's deadline or a stage's timeout has passed."""
+
+
+class OverloadError(KwikenError):
+    """Turned away before any work was done.
+
+    Attributes:
+        retry_after_s: seconds after which another try may fare better.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class UnavailableError(KwikenError):
+    """No replica is left that could take the call."""
+
+
+class AllFailedError(ExceptionGroup[Exception], KwikenError):
+    """Every attempt of a call failed; holds the error of each, in the order in which they ended."""
+
+    def derive(self, excs: Sequence[Exception], /) -> AllFailedError:  # type: ignore[override]  # ours are no bases
+        """Another group of the same kind, as `split` and `subgroup` need it."""
+        return AllFailedError(self.message, excs)

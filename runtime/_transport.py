@@ -1,0 +1,75 @@
+"""What carries calls to replicas: the seam between the executor and the network."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """One server process of a stage.
+
+    Attributes:
+        id: unique among the replicas of a service.
+        node: name of the machine that it runs on; copies prefer another.
+        address: what the transport needs to reach it, a URL say.
+    """
+
+    id: str
+    node: str
+    address: str
+
+
+class Call(msgspec.Struct):
+    """One call of one stage, as sent to one replica.
+
+    Attributes:
+        stage: its name.
+        args: the parents' answers in the order of `after`; for a source, the request alone.
+        shard: number of the shard, from 0; 0 where the stage is no fan-out.
+        attempt: number of the attempt, from 0; 0 is the primary.
+        deadline: moment after which nobody waits for the answer, seconds of the injected clock's `monotonic`.
+        priority: of the request; higher is more important.
+        trace_id: of the request, as OpenTelemetry's integer.
+        span_id: of the attempt: the parent of whatever spans the replica makes.
+    """
+
+    stage: str
+    args: tuple[Any, ...]
+    shard: int
+    attempt: int
+    deadline: float
+    priority: int
+    trace_id: int
+    span_id: int
+
+
+class Reply(msgspec.Struct):
+    """A replica's answer.
+
+    Attributes:
+        value: of the handler.
+        busy_ms: how long the handler worked on it; None where unknown.
+        inflight: calls at the replica when it answered, this one included; None where unknown.
+        latency_ms: the replica's own estimate of its latency; None where unknown.
+    """
+
+    value: Any
+    busy_ms: float | None = None
+    inflight: int | None = None
+    latency_ms: float | None = None
+
+
+class Transport(Protocol):
+    """Sends calls."""
+
+    async def call(self, replica: Replica, call: Call) -> Reply:
+        """Send one call and wait for its answer; being cancelled cancels it at the replica too, at once.
+
+        Raises:
+            RefusedError: it did not run.
+            LostError: it was sent; whether it ran is not known.
+            HandlerError: the handler raised.
+            DeadlineError: the replica dropped it because its deadline had passed.
+        """
