@@ -9,9 +9,25 @@ from typing import Any
 import msgspec
 
 from kwiken._errors import DefinitionError, InputError
-from kwiken._service import Reissue, Service
+from kwiken._service import Service
+from kwiken._stage import Reissue
+from kwiken._text import convert, parse_json
 
 VERSION = 1
+MAX_BYTES = 16 << 20
+MAX_THREADS = 1024
+_ROUNDING = 1e-6
+
+
+def _need(condition: bool, message: str) -> None:  # noqa: FBT001 - reads as a sentence
+    """Refuse a value; msgspec turns the error into one that names the field."""
+    if not condition:
+        raise ValueError(message)
+
+
+def _not_negative(value: float) -> bool:
+    """Whether it is a finite number from 0; False for NaN."""
+    return math.isfinite(value) and value >= 0
 
 
 class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -52,6 +68,10 @@ class SpanMatch(_Struct, frozen=True):
     operation: str
     occurrence: int = 1
 
+    def __post_init__(self) -> None:
+        """Refuse a call before the first."""
+        _need(self.occurrence >= 1, f"occurrence counts from 1, so it cannot be {self.occurrence}")
+
 
 class PartialPolicy(_Struct, frozen=True):
     """When a fan-out stops waiting (Kwiken section 5.3's dynamic rule).
@@ -68,6 +88,15 @@ class PartialPolicy(_Struct, frozen=True):
     progress: float
     loss: float
 
+    def __post_init__(self) -> None:
+        """Refuse what no clock or share could be."""
+        for name in ("cutoff_ms", "wait_ms"):
+            value = getattr(self, name)
+            _need(value is None or _not_negative(value), f"{name} must be a finite number >= 0, not {value}")
+        for name in ("progress", "loss"):
+            value = getattr(self, name)
+            _need(0 <= value <= 1, f"{name} must be a share from 0 to 1, not {value}")
+
 
 class CatchUpPolicy(_Struct, frozen=True):
     """What a stage does for a request that is late already.
@@ -82,6 +111,12 @@ class CatchUpPolicy(_Struct, frozen=True):
     threads: int = 1
     priority: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what no clock or replica could serve."""
+        _need(_not_negative(self.after_ms), f"after_ms must be a finite number >= 0, not {self.after_ms}")
+        known = 1 <= self.threads <= MAX_THREADS
+        _need(known, f"threads must be from 1 to {MAX_THREADS}, not {self.threads}")
+
 
 class StagePlan(_Struct, frozen=True, omit_defaults=True):
     """The policies of one stage; what is absent is not done."""
@@ -93,20 +128,36 @@ class StagePlan(_Struct, frozen=True, omit_defaults=True):
 
 
 class Costs(_Struct, frozen=True):
-    """Normalised cost of one visit of each stage: shares that sum to 1 (a fan-out: over its shards)."""
+    """Normalised cost of one visit of each stage: shares that sum to 1 (a fan-out: over its shards).
+
+    Stages that cannot be reissued may be left out, so the shares given sum to at most 1.
+    """
 
     model: str
     stages: dict[str, float]
 
+    def __post_init__(self) -> None:
+        """Refuse what is no share of a whole."""
+        for name, share in self.stages.items():
+            _need(_not_negative(share), f"cost of stage {name!r} must be a finite number >= 0, not {share}")
+        total = math.fsum(self.stages.values())
+        _need(total <= 1 + _ROUNDING, f"shares of cost must sum to at most 1, not {total:g}")
+
 
 class Ladder(_Struct, frozen=True):
-    """Percentiles of the latency of whole requests, milliseconds."""
+    """Percentiles of the latency of whole requests, milliseconds; 0 where a percentile is not stated."""
 
-    p50_ms: float
-    p90_ms: float
-    p95_ms: float
-    p99_ms: float
-    p999_ms: float
+    p50_ms: float = 0.0
+    p90_ms: float = 0.0
+    p95_ms: float = 0.0
+    p99_ms: float = 0.0
+    p999_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no latency."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            _need(_not_negative(value), f"{name} must be a finite number >= 0, not {value}")
 
 
 class Intervals(_Struct, frozen=True, omit_defaults=True):
@@ -134,6 +185,10 @@ class Expected(_Struct, frozen=True, omit_defaults=True):
     interval: float = 0.9
     bounds: Intervals = Intervals()
 
+    def __post_init__(self) -> None:
+        """Refuse an interval that is no probability."""
+        _need(0 < self.interval <= 1, f"interval must be a probability in (0, 1], not {self.interval}")
+
 
 class Plan(_Struct, frozen=True, omit_defaults=False):
     """A plan for one service (design 5.2).
@@ -159,20 +214,16 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
     expected: Expected | None = None
 
     def __post_init__(self) -> None:
-        """Refuse other versions and costs that are no shares."""
-        if self.version != VERSION:
-            raise ValueError(f"version must be {VERSION}, not {self.version}")
-        for name, share in self.cost.stages.items():
-            if not (math.isfinite(share) and share >= 0):
-                raise ValueError(f"cost of stage {name!r} must be a finite number >= 0, not {share}")
+        """Refuse other versions, and a reissue that nobody could account for."""
+        _need(self.version == VERSION, f"version must be {VERSION}, not {self.version}")
         for name, stage in self.stages.items():
-            if stage.reissue is not None and name not in self.cost.stages:
-                raise ValueError(f"stage {name!r} is reissued but has no cost")
+            known = stage.reissue is None or name in self.cost.stages
+            _need(known, f"stage {name!r} is reissued but has no cost")
 
     @property
     def digest(self) -> str:
         """A short name of this very plan: the start of the SHA-256 of its JSON."""
-        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:12]
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:12]
 
     def to_json(self) -> str:
         """The plan as JSON, readable by `from_json`."""
@@ -187,12 +238,12 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
             where: named in errors, a file's path say.
 
         Raises:
-            InputError: for anything but a plan of version 1 with known fields only.
+            InputError: for anything but a plan of version 1 with known fields only; names the field.
         """
-        try:
-            return msgspec.json.decode(text, type=cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InputError(str(error), where=where) from error
+        raw = parse_json(text, where=where, max_bytes=MAX_BYTES)
+        if isinstance(raw, dict):
+            _check_parts(raw, where=where)
+        return convert(raw, cls, where=where)
 
     def check(self, service: Service) -> None:
         """Check that the plan fits a service.
@@ -211,6 +262,20 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
             target = service[name]
             if stage.reissue is not None and not target.idempotent:
                 raise DefinitionError("the plan reissues it, but it is not idempotent", stage=name)
+
+
+def _check_parts(raw: dict[str, Any], *, where: str) -> None:
+    """Check what a check of the whole could not name: the version first, then each stage by its name."""
+    version = raw.get("version", VERSION)
+    if version != VERSION or isinstance(version, bool | float):
+        raise InputError(f"version must be {VERSION}, not {version!r}", where=where)
+    stages = raw.get("stages")
+    for name, stage in stages.items() if isinstance(stages, dict) else ():
+        convert(stage, StagePlan, where=f"{where}: stage {name!r}")
+    cost = raw.get("cost")
+    shares = cost.get("stages") if isinstance(cost, dict) else None
+    for name, share in shares.items() if isinstance(shares, dict) else ():
+        convert(share, float, where=f"{where}: cost of stage {name!r}")
 
 
 def ladder_from(percentiles: dict[str, Any]) -> Ladder:
