@@ -20,8 +20,12 @@ if TYPE_CHECKING:
         service_to_json,
         service_to_yaml,
     )
+    from kwiken._costs import cost_of_one_call, costs, default_model
+    from kwiken._curve import GRID, Curve, reissue_curve
+    from kwiken._dag import critical_path, end_to_end, finish_times, parents_first
     from kwiken._draw import Box, boxes_of, to_dot, to_mermaid
     from kwiken._handler import Signature
+    from kwiken._hull import lower_hull
     from kwiken._plan import (
         Budgets,
         CatchUpPolicy,
@@ -34,25 +38,53 @@ if TYPE_CHECKING:
         SpanMatch,
         StagePlan,
     )
-    from kwiken._profile import Profile, StageProfile
+    from kwiken._planner import PlanStudy, make_plan, stage_curves, study_plan
+    from kwiken._pool import Pool, kaplan_meier, pool
+    from kwiken._profile import OWN_TIME, Profile, StageProfile
+    from kwiken._profile_codec import profile_from_json, profile_to_json
+    from kwiken._simulate import Simulation, ladder, simulate
+    from kwiken._sumvar import Allocation, equal_budget, sumvar, uniform_fraction
 
 # Whatever needs NumPy loads on first use: a stage's replica needs none of it and starts sooner.
 _LAZY = {
+    "Allocation": "kwiken._sumvar",
     "Box": "kwiken._draw",
     "Budgets": "kwiken._plan",
     "CatchUpPolicy": "kwiken._plan",
     "Costs": "kwiken._plan",
+    "Curve": "kwiken._curve",
     "Expected": "kwiken._plan",
+    "GRID": "kwiken._curve",
     "Intervals": "kwiken._plan",
     "Ladder": "kwiken._plan",
+    "OWN_TIME": "kwiken._profile",
     "PartialPolicy": "kwiken._plan",
     "Plan": "kwiken._plan",
+    "PlanStudy": "kwiken._planner",
+    "Pool": "kwiken._pool",
     "Profile": "kwiken._profile",
     "Signature": "kwiken._handler",
+    "Simulation": "kwiken._simulate",
     "SpanMatch": "kwiken._plan",
     "StagePlan": "kwiken._plan",
     "StageProfile": "kwiken._profile",
     "boxes_of": "kwiken._draw",
+    "cost_of_one_call": "kwiken._costs",
+    "costs": "kwiken._costs",
+    "critical_path": "kwiken._dag",
+    "default_model": "kwiken._costs",
+    "end_to_end": "kwiken._dag",
+    "equal_budget": "kwiken._sumvar",
+    "finish_times": "kwiken._dag",
+    "kaplan_meier": "kwiken._pool",
+    "ladder": "kwiken._simulate",
+    "lower_hull": "kwiken._hull",
+    "make_plan": "kwiken._planner",
+    "parents_first": "kwiken._dag",
+    "pool": "kwiken._pool",
+    "profile_from_json": "kwiken._profile_codec",
+    "profile_to_json": "kwiken._profile_codec",
+    "reissue_curve": "kwiken._curve",
     "service_from_dict": "kwiken._codec",
     "service_from_graph": "kwiken._codec",
     "service_from_json": "kwiken._codec",
@@ -61,15 +93,24 @@ _LAZY = {
     "service_to_graph": "kwiken._codec",
     "service_to_json": "kwiken._codec",
     "service_to_yaml": "kwiken._codec",
+    "simulate": "kwiken._simulate",
+    "stage_curves": "kwiken._planner",
+    "study_plan": "kwiken._planner",
+    "sumvar": "kwiken._sumvar",
     "to_dot": "kwiken._draw",
     "to_mermaid": "kwiken._draw",
+    "uniform_fraction": "kwiken._sumvar",
 }
 
 __all__ = [
+    "GRID",
+    "OWN_TIME",
+    "Allocation",
     "Box",
     "Budgets",
     "CatchUpPolicy",
     "Costs",
+    "Curve",
     "DefinitionError",
     "Expected",
     "InputError",
@@ -79,15 +120,34 @@ __all__ = [
     "Partial",
     "PartialPolicy",
     "Plan",
+    "PlanStudy",
+    "Pool",
     "Profile",
     "Reissue",
     "Service",
     "Signature",
+    "Simulation",
     "SpanMatch",
     "Stage",
     "StagePlan",
     "StageProfile",
     "boxes_of",
+    "cost_of_one_call",
+    "costs",
+    "critical_path",
+    "default_model",
+    "end_to_end",
+    "equal_budget",
+    "finish_times",
+    "kaplan_meier",
+    "ladder",
+    "lower_hull",
+    "make_plan",
+    "parents_first",
+    "pool",
+    "profile_from_json",
+    "profile_to_json",
+    "reissue_curve",
     "service_from_dict",
     "service_from_graph",
     "service_from_json",
@@ -96,8 +156,13 @@ __all__ = [
     "service_to_graph",
     "service_to_json",
     "service_to_yaml",
+    "simulate",
+    "stage_curves",
+    "study_plan",
+    "sumvar",
     "to_dot",
     "to_mermaid",
+    "uniform_fraction",
 ]
 
 

@@ -13,6 +13,7 @@ from kwiken._plan import SpanMatch
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+OWN_TIME = " (own time)"  # how the name of a request's own time ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,11 @@ class StageProfile:
     def latency_ms(self) -> Floats:
         """(n,): latency of the slowest call of each request, milliseconds; 0 where the stage was skipped."""
         return np.asarray(np.fmax.reduce(self.calls_ms, axis=1, initial=0.0))
+
+    @property
+    def own_time(self) -> bool:
+        """Whether this is the request's own time: what no stage explains, and nothing can speed up."""
+        return not self.reissuable and self.name.endswith(OWN_TIME)
 
     @property
     def visited(self) -> Bools:
@@ -91,11 +97,16 @@ class Profile:
 
     @property
     def digest(self) -> str:
-        """`sha256:` and the hash of all that was learned."""
+        """`sha256:` and the hash of all that was learned, to the microsecond, as its JSON keeps it."""
         total = hashlib.sha256(self.service.encode())
         for stage in self.stages:
             total.update(repr((stage.name, stage.after, stage.busy_ms, stage.reissuable)).encode())
-            total.update(np.ascontiguousarray(stage.calls_ms).tobytes())
+            total.update(to_microseconds(stage.calls_ms).tobytes())
             total.update(np.ascontiguousarray(stage.censored).tobytes())
-        total.update(np.ascontiguousarray(self.latency_ms).tobytes())
+        total.update(to_microseconds(self.latency_ms).tobytes())
         return f"sha256:{total.hexdigest()}"
+
+
+def to_microseconds(milliseconds: Floats) -> Floats:
+    """The same times, rounded to whole microseconds, still in milliseconds; contiguous."""
+    return np.ascontiguousarray(np.round(milliseconds, 3))

@@ -1,0 +1,198 @@
+"""From a profile to a plan: costs, curves, apportionment, policies and what they should buy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from kwiken._costs import CostModel, costs
+from kwiken._curve import GRID, Curve, reissue_curve
+from kwiken._errors import InputError
+from kwiken._expect import expect
+from kwiken._plan import VERSION, Budgets, Plan, StagePlan
+from kwiken._pool import complete_calls, pool
+from kwiken._profile import Profile, StageProfile
+from kwiken._simulate import Simulation
+from kwiken._spend import within_budget
+from kwiken._sumvar import Allocation, HulledCurve, equal_budget, sumvar, uniform_fraction
+
+FEWEST_REQUESTS = 10  # below, no quantile means anything
+FEW_REQUESTS = 1000  # below, p99 rests on ten requests or less
+FEWEST_CALLS = 10  # a stage with fewer calls shows no tail to cut
+
+Spread = Callable[[Mapping[str, HulledCurve], Mapping[str, float], float], Allocation]
+SPREADS: Mapping[str, Spread] = {
+    "sumvar": sumvar,
+    "equal": equal_budget,
+    "uniform": uniform_fraction,
+}
+OBJECTIVES = ("variance",)
+
+
+@dataclass(frozen=True)
+class PlanStudy:
+    """A plan, and why it is what it is.
+
+    Attributes:
+        plan: the plan.
+        curves: by stage that may be reissued: its variance-response curve.
+        allocation: who got how much, what it gains, and what the next bit would gain.
+        margin: share of the budget that was apportioned; the rest is kept because spend on later requests
+            differs from spend on earlier ones.
+        simulation: what the plan does to the profile's own requests.
+        notes: what a reader should know, in words.
+    """
+
+    plan: Plan
+    curves: Mapping[str, Curve]
+    allocation: Allocation
+    margin: float
+    simulation: Simulation
+    notes: tuple[str, ...]
+
+
+def make_plan(
+    profile: Profile,
+    *,
+    budgets: Budgets,
+    objective: str = "variance",
+    cost: CostModel | None = None,
+    spread: str = "sumvar",
+    created: str,
+    seed: int = 0,
+) -> Plan:
+    """The plan for a profile; see `study_plan` for the arguments, errors and the reasons."""
+    return study_plan(
+        profile, budgets=budgets, objective=objective, cost=cost, spread=spread, created=created, seed=seed
+    ).plan
+
+
+def study_plan(
+    profile: Profile,
+    *,
+    budgets: Budgets,
+    objective: str = "variance",
+    cost: CostModel | None = None,
+    spread: str = "sumvar",
+    created: str,
+    seed: int = 0,
+) -> PlanStudy:
+    """Make a plan and keep what led to it.
+
+    Args:
+        profile: what was learned.
+        budgets: what may be spent; only `reissue` has a lever so far.
+        objective: `variance`, the sum of the stages' variances.
+        cost: as `costs` takes it.
+        spread: `sumvar`; or, to compare with, `equal` (the same budget to every stage) or `uniform` (the same
+            fraction of calls at every stage).
+        created: RFC 3339 time to note in the plan.
+        seed: of the draws behind the expectation.
+
+    Returns:
+        The study. The budget is met on later requests than a time-out was learned from, as far as the
+        profile's own history tells (see `within_budget`).
+
+    Raises:
+        InputError: for an unknown objective, spread or cost, or a profile with too few requests.
+    """
+    _check(profile, objective, spread)
+    shares = costs(profile, cost)
+    curves = stage_curves(profile, seed=seed)
+    curves = {name: curve for name, curve in curves.items() if shares.stages.get(name, 0.0) > 0}
+    spending = within_budget(profile, curves, shares, budgets.reissue, SPREADS[spread])
+    draft = Plan(
+        version=VERSION,
+        service=profile.service,
+        created=created,
+        profile=profile.digest,
+        budgets=budgets,
+        cost=shares,
+        stages=_policies(profile, curves, spending.allocation),
+    )
+    simulation, expected = expect(profile, draft, seed=seed)
+    return PlanStudy(
+        plan=msgspec.structs.replace(draft, expected=expected),
+        curves=curves,
+        allocation=spending.allocation,
+        margin=spending.margin,
+        simulation=simulation,
+        notes=tuple(_notes(profile, budgets, curves, spending.margin)),
+    )
+
+
+def stage_curves(profile: Profile, *, grid: tuple[float, ...] = GRID, seed: int = 0) -> dict[str, Curve]:
+    """The variance-response curve of every stage that may be reissued and has calls enough.
+
+    Args:
+        profile: what was learned.
+        grid: shares of the calls to reissue, ascending from 0.
+        seed: of the draws that stand for cancelled calls (`complete_calls`).
+    """
+    return {
+        stage.name: _curve(stage, grid, np.random.default_rng([seed, i]))
+        for i, stage in enumerate(profile.stages)
+        if stage.reissuable and (~np.isnan(stage.calls_ms)).sum() >= FEWEST_CALLS
+    }
+
+
+def _curve(stage: StageProfile, grid: tuple[float, ...], rng: np.random.Generator) -> Curve:
+    law = pool(stage)
+    return reissue_curve(complete_calls(stage, law, rng), law, grid=grid)
+
+
+def _check(profile: Profile, objective: str, spread: str) -> None:
+    if objective not in OBJECTIVES:
+        raise InputError(f"must be one of {', '.join(OBJECTIVES)}, not {objective!r}", where="objective")
+    if spread not in SPREADS:
+        raise InputError(f"must be one of {', '.join(SPREADS)}, not {spread!r}", where="spread")
+    if profile.requests < FEWEST_REQUESTS:
+        raise InputError(
+            f"a plan needs at least {FEWEST_REQUESTS} requests, and the profile has {profile.requests}; "
+            "trace the service for longer",
+            where="profile",
+        )
+
+
+def _policies(profile: Profile, curves: Mapping[str, Curve], allocation: Allocation) -> dict[str, StagePlan]:
+    """Policies by stage; a request's own time is no stage that anyone could act on."""
+    return {
+        stage.name: StagePlan(
+            match=stage.match,
+            reissue=curves[stage.name].policy(allocation.fractions[stage.name])
+            if stage.name in allocation.fractions
+            else None,
+        )
+        for stage in profile.stages
+        if not stage.own_time
+    }
+
+
+def _notes(profile: Profile, budgets: Budgets, curves: Mapping[str, Curve], margin: float) -> list[str]:
+    notes = []
+    if profile.requests < FEW_REQUESTS:
+        notes.append(
+            f"only {profile.requests} requests: high percentiles rest on a few of them, so intervals are "
+            "wide and the plan spends less than it may"
+        )
+    if margin < 1:
+        notes.append(
+            f"{margin:.0%} of the reissue budget was apportioned; the rest is kept for later requests that "
+            "differ from the earlier ones"
+        )
+    cut = sum(int(stage.censored.sum()) for stage in profile.stages)
+    if cut:
+        notes.append(
+            f"{cut} calls were cancelled before they ended; their latency is estimated (Kaplan-Meier), and "
+            "beyond the longest call seen it is taken as that"
+        )
+    rare = [s.name for s in profile.stages if s.reissuable and s.name not in curves]
+    if rare:
+        notes.append(f"too few calls to plan for: {', '.join(rare)}")
+    unused = [lever for lever in ("utility_loss", "catch_up") if getattr(budgets, lever)]
+    if unused:
+        notes.append(f"budgets noted but not spent, because no policy uses them yet: {', '.join(unused)}")
+    return notes

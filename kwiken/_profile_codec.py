@@ -1,0 +1,205 @@
+"""Profiles as JSON, version 1: strict, bounded, exact to the microsecond."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kwiken._dag import parents_first
+from kwiken._errors import InputError
+from kwiken._plan import SpanMatch
+from kwiken._profile import Floats, Profile, StageProfile, to_microseconds
+from kwiken._service import MAX_STAGES
+from kwiken._stage import MAX_FANOUT, MAX_MS
+
+VERSION = 1
+MAX_BYTES = 2 << 30
+MAX_REQUESTS = 10_000_000
+MAX_CELLS = 100_000_000
+MAX_NAME = 1000
+MAX_COUNTS = 1000
+
+
+class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    pass
+
+
+class _Stage(_Struct, frozen=True):
+    """One stage; `calls_ms` and `censored` hold a list a shard: latencies with null for no call, and rows."""
+
+    name: str
+    match: SpanMatch
+    calls_ms: list[list[float | None]]
+    after: list[str] = []
+    censored: list[list[int]] = []
+    busy_ms: float | None = None
+    reissuable: bool = True
+
+
+class _Profile(_Struct, frozen=True):
+    version: int
+    service: str
+    latency_ms: list[float]
+    started_s: list[float]
+    stages: list[_Stage]
+    counts: dict[str, int] = {}
+
+
+def profile_to_json(profile: Profile) -> str:
+    """The profile as JSON, readable by `profile_from_json`; times rounded to a microsecond.
+
+    Raises:
+        InputError: for a profile that could not be read back; names stage and field.
+    """
+    stages = [_encode_stage(stage) for stage in profile.stages]
+    document = _Profile(
+        version=VERSION,
+        service=profile.service,
+        latency_ms=to_microseconds(profile.latency_ms).tolist(),
+        started_s=np.round(profile.started_s, 6).tolist(),
+        stages=stages,
+        counts=dict(profile.counts),
+    )
+    _check(document, where="profile")
+    return msgspec.json.encode(document).decode()
+
+
+def _encode_stage(stage: StageProfile) -> _Stage:
+    rounded = to_microseconds(stage.calls_ms)
+    columns = [
+        [None if value != value else value for value in column]  # noqa: PLR0124 - only NaN differs from itself
+        for column in rounded.T.tolist()
+    ]
+    cut = [np.flatnonzero(column).tolist() for column in stage.censored.T]
+    return _Stage(
+        name=stage.name,
+        match=stage.match,
+        calls_ms=columns,
+        after=list(stage.after),
+        censored=cut if any(cut) else [],
+        busy_ms=stage.busy_ms,
+        reissuable=stage.reissuable,
+    )
+
+
+def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
+    """Read a profile.
+
+    Args:
+        text: JSON.
+        where: named in errors, a file's path say.
+
+    Raises:
+        InputError: for anything but a sound profile of version 1; names the stage and field.
+    """
+    if len(text) > MAX_BYTES:
+        raise InputError(f"is longer than {MAX_BYTES} bytes", where=where)
+    try:
+        document = msgspec.json.decode(text, type=_Profile)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(str(error), where=where) from error
+    _check(document, where=where)
+    stages = [_decode_stage(stage, len(document.latency_ms)) for stage in document.stages]
+    try:
+        order = parents_first(stages)
+    except InputError as error:
+        raise InputError(str(error), where=where) from error
+    return Profile(
+        service=document.service,
+        stages=tuple(stages[i] for i in order),
+        latency_ms=np.asarray(document.latency_ms, dtype=float),
+        started_s=np.asarray(document.started_s, dtype=float),
+        counts=document.counts,
+    )
+
+
+def _decode_stage(stage: _Stage, requests: int) -> StageProfile:
+    calls = _array(stage.calls_ms, requests)
+    censored = np.zeros(calls.shape, dtype=np.bool_)
+    for shard, rows in enumerate(stage.censored):
+        censored[rows, shard] = True
+    return StageProfile(
+        name=stage.name,
+        after=tuple(stage.after),
+        match=stage.match,
+        calls_ms=calls,
+        censored=censored,
+        busy_ms=stage.busy_ms,
+        reissuable=stage.reissuable,
+    )
+
+
+def _array(columns: list[list[float | None]], requests: int) -> Floats:
+    flat: NDArray[np.float64] = np.fromiter(
+        (np.nan if value is None else value for value in chain.from_iterable(columns)),
+        dtype=float,
+        count=requests * len(columns),
+    )
+    return np.ascontiguousarray(flat.reshape(len(columns), requests).T)
+
+
+def _check(document: _Profile, *, where: str) -> None:
+    """Refuse whatever later code would trip over.
+
+    Raises:
+        InputError: naming the stage and field.
+    """
+    for problem in chain(_problems(document), _time_problems(document.latency_ms, "latency_ms")):
+        raise InputError(problem, where=where)
+    for stage in document.stages:
+        for problem in chain(_stage_problems(stage, len(document.latency_ms)), _cut_problems(stage)):
+            raise InputError(f"stage {stage.name[:MAX_NAME]!r}: {problem}", where=where)
+
+
+def _problems(document: _Profile) -> Iterator[str]:
+    requests = len(document.latency_ms)
+    if document.version != VERSION:
+        yield f"version must be {VERSION}, not {document.version}"
+    if not 0 < len(document.service) <= MAX_NAME:
+        yield f"service must be a name of at most {MAX_NAME} characters"
+    if not 0 < len(document.stages) <= MAX_STAGES:
+        yield f"stages must be from 1 to {MAX_STAGES}, not {len(document.stages)}"
+    if requests > MAX_REQUESTS:
+        yield f"latency_ms has more than {MAX_REQUESTS} requests"
+    if len(document.started_s) != requests:
+        yield f"started_s has {len(document.started_s)} requests, and latency_ms has {requests}"
+    if not np.isfinite(np.asarray(document.started_s, dtype=float)).all():
+        yield "started_s must be finite numbers"
+    if sum(len(stage.calls_ms) for stage in document.stages) * requests > MAX_CELLS:
+        yield f"calls_ms has more than {MAX_CELLS} calls over all stages"
+    if len(document.counts) > MAX_COUNTS or any(count < 0 for count in document.counts.values()):
+        yield f"counts must be at most {MAX_COUNTS} numbers >= 0"
+
+
+def _stage_problems(stage: _Stage, requests: int) -> Iterator[str]:
+    if not 0 < len(stage.name) <= MAX_NAME:
+        yield f"name must have from 1 to {MAX_NAME} characters"
+    if not 0 < len(stage.calls_ms) <= MAX_FANOUT:
+        yield f"calls_ms must have from 1 to {MAX_FANOUT} shards, not {len(stage.calls_ms)}"
+    if stage.busy_ms is not None and not 0 <= stage.busy_ms <= MAX_MS:
+        yield f"busy_ms must be a number from 0 to {MAX_MS:.0f}, not {stage.busy_ms}"
+    if len(set(stage.after)) < len(stage.after):
+        yield "after names a parent twice"
+    for shard, column in enumerate(stage.calls_ms):
+        if len(column) != requests:
+            yield f"calls_ms, shard {shard}: has {len(column)} requests, and the profile has {requests}"
+        yield from _time_problems(column, f"calls_ms, shard {shard}")
+
+
+def _cut_problems(stage: _Stage) -> Iterator[str]:
+    if stage.censored and len(stage.censored) != len(stage.calls_ms):
+        yield f"censored has {len(stage.censored)} shards, and calls_ms has {len(stage.calls_ms)}"
+    for shard, (rows, column) in enumerate(zip(stage.censored, stage.calls_ms, strict=False)):
+        for row in rows:
+            if not 0 <= row < len(column) or column[row] is None:
+                yield f"censored, shard {shard}: request {row} is not there or has no call"
+
+
+def _time_problems(values: Sequence[float | None], field: str) -> Iterator[str]:
+    for row, value in enumerate(values):
+        if value is not None and not 0 <= value <= MAX_MS:
+            yield f"{field}, request {row}: must be a number of ms from 0 to {MAX_MS:.0f}, not {value}"
