@@ -6,6 +6,7 @@ code, so they stay with the Python definition.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +20,8 @@ VERSION: Final = 1
 _FIELDS: Final = {"version", "service", "stages"}
 
 
-class StageDoc(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """A stage's settings as they are written; defaults are left out. See `Stage` for their meaning."""
+class StageDoc(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A stage's settings as they are written; see `Stage` for their meaning."""
 
     name: str
     after: tuple[str, ...] = ()
@@ -34,6 +35,9 @@ class StageDoc(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     reissue: Reissue | None = None
 
 
+_DEFAULTS: Final = {field.name: field.default for field in dataclasses.fields(Stage)}
+
+
 def service_to_dict(service: Service) -> dict[str, Any]:
     """The service as plain values: strings, numbers, booleans, lists and dicts."""
     return {
@@ -45,9 +49,11 @@ def service_to_dict(service: Service) -> dict[str, Any]:
 
 def stage_to_dict(stage: Stage) -> dict[str, Any]:
     """The stage's settings as plain values, without those that stand at their defaults."""
-    document = StageDoc(**{name: getattr(stage, name) for name in StageDoc.__struct_fields__})
-    plain = msgspec.to_builtins(document, builtin_types=(), str_keys=True)
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
+    plain = {name: getattr(stage, name) for name in StageDoc.__struct_fields__}
+    told = {name: value for name, value in plain.items() if value != _DEFAULTS[name]}
+    return {
+        name: list(value) if name == "after" else msgspec.to_builtins(value) for name, value in told.items()
+    }
 
 
 def service_from_dict(raw: Any, *, where: str = "service") -> Service:

@@ -30,7 +30,8 @@ def parse_yaml(source: str, *, where: str) -> Any:
         return _value(_BASE(source), where)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = f"{where}:{mark.line + 1}" if mark is not None else where
+        last = source.count("\n") + 1  # the parser names the line after the last at an early end
+        line = f"{where}:{min(mark.line + 1, last)}" if mark is not None else where
         raise InputError(f"broken YAML: {error.problem or error.context}", where=line) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"broken YAML: {' '.join(str(error).split())}", where=where) from error
