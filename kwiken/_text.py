@@ -103,8 +103,8 @@ def convert(raw: Any, kind: type[S], *, where: str) -> S:
 
 def field_error(error: msgspec.ValidationError) -> str:
     """The message of msgspec with the field in front instead of a path at the end."""
-    message = str(error)
+    message = str(error).replace("Object contains unknown", "unknown").replace("Object missing", "missing")
     found = _PATH.search(message)
     if found is None or not found["path"]:
-        return message.replace("Object contains unknown", "unknown").replace("Object missing", "missing")
+        return message
     return f"{found['path']}: {message[: found.start()]}"
