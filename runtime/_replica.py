@@ -1,0 +1,246 @@
+"""A replica: one process that serves all shards of one stage over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import time
+from typing import Final, Protocol
+
+import msgspec
+from aiohttp import web
+
+from kwiken import InputError, Service
+from runtime import _wire as wire
+from runtime._errors import DeadlineError
+from runtime._listener import Listener
+from runtime._meter import Meter, metered
+
+LOG = logging.getLogger("kwiken.replica")
+RETRY_AFTER: Final = "1"
+SMOOTHING: Final = 0.1
+MAX_MESSAGE: Final = 500
+
+
+class ServedCall(msgspec.Struct, frozen=True):
+    """What a replica knows of one call that it ran, for a server span.
+
+    Attributes:
+        parent: the caller's attempt; None where the caller gave none.
+        shard: number of the shard.
+        start_ns: when the call came in, nanoseconds since 1970.
+        end_ns: when its answer was ready.
+        busy_ms: CPU time of the call.
+        error: what went wrong; None for an answer, "cancelled" where the caller hung up.
+    """
+
+    parent: wire.Parent | None
+    shard: int
+    start_ns: int
+    end_ns: int
+    busy_ms: float
+    error: str | None = None
+
+
+class CallObserver(Protocol):
+    """Receives every call that a replica ran; must return at once."""
+
+    def call_finished(self, call: ServedCall) -> None:
+        """Take one finished call."""
+
+
+class ReplicaServer:
+    """Serves one stage.
+
+    Args:
+        service: whose stage it is.
+        stage: its name.
+        host: address to listen on.
+        port: 0 for any that is free.
+        max_inflight: calls held at once; more are refused, to be served elsewhere.
+        max_body: bytes of a call's body.
+        observer: told of every call that ran; None for nobody.
+
+    Raises:
+        DefinitionError: for an unknown stage, or one that cannot be served.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        stage: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        max_inflight: int = 64,
+        max_body: int = wire.MAX_BODY,
+        observer: CallObserver | None = None,
+    ) -> None:
+        self._stage = service[stage]
+        self._codec = wire.Codec(service, stage)
+        assert self._stage.handler is not None  # the codec has read its annotations
+        self._handler = self._stage.handler
+        self._max_inflight = max_inflight
+        self._observer = observer
+        self._encoder = msgspec.msgpack.Encoder()
+        self._listener = Listener(self._answer, host=host, port=port, max_body=max_body)
+        self._inflight = 0
+        self._latency_ms = 0.0
+        self._served = 0
+        self._ready = False
+        self._stopping = False
+        self._idle = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        """Where to reach it, once started."""
+        return self._listener.url
+
+    async def start(self) -> None:
+        """Listen, run the stage's setup, and be ready.
+
+        A setup that is no coroutine function runs in a thread, so that `/livez` answers meanwhile.
+
+        Raises:
+            InputError: when the address cannot be bound to.
+        """
+        await self._listener.start()
+        if self._stage.setup is not None:
+            done = await asyncio.to_thread(self._stage.setup)
+            if inspect.isawaitable(done):
+                await done
+        self._ready = True
+
+    async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
+        """Refuse new calls, finish those in flight, then close.
+
+        Args:
+            grace_s: seconds that calls in flight may still take; then they are cancelled.
+            linger_s: seconds for which callers with open connections are told to go elsewhere; a
+                connection closed under a call would leave the caller in doubt whether it ran.
+        """
+        self._stopping = True
+        self._listener.stop_accepting()
+        await asyncio.sleep(min(linger_s, grace_s))
+        self._idle.clear()
+        if self._inflight:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), max(0.0, grace_s - linger_s))
+        await self._listener.stop()
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        path = request.rel_url.raw_path
+        if path == wire.CALL_PATH:
+            if request.method != "POST":
+                return web.Response(status=405, headers={"Allow": "POST"})
+            return await self._call(request)
+        if path not in {"/livez", "/readyz"}:
+            return web.Response(status=404)
+        if request.method not in {"GET", "HEAD"}:
+            return web.Response(status=405, headers={"Allow": "GET, HEAD"})
+        if path == "/readyz" and (self._stopping or not self._ready):
+            return web.Response(status=503, text="stopping" if self._stopping else "starting")
+        return web.Response(text="ok")
+
+    async def _call(self, request: web.BaseRequest) -> web.Response:
+        headers = request.headers
+        if headers.get(wire.STAGE, self._stage.name) != self._stage.name:
+            # The port was somebody else's when the caller learned of it.
+            return self._refuse(f"this is a replica of stage {self._stage.name!r}", status=421)
+        if self._stopping or not self._ready:
+            return self._refuse("stopping" if self._stopping else "starting")
+        if self._inflight >= self._max_inflight:
+            return self._refuse(f"{self._inflight} calls are held already")
+        self._inflight += 1
+        try:
+            return await self._admitted(request)
+        except InputError as error:
+            return self._reply(400, self._failure(error))
+        finally:
+            self._inflight -= 1
+            if not self._inflight:
+                self._idle.set()
+
+    async def _admitted(self, request: web.BaseRequest) -> web.Response:
+        came = time.monotonic()
+        start_ns = time.time_ns()
+        headers = request.headers
+        remaining = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)
+        shard = wire.read_whole(headers, wire.SHARD, low=0, high=self._stage.fanout - 1) or 0
+        if "Content-Encoding" in headers:
+            raise InputError("a call's body is not compressed", where="header Content-Encoding")
+        body = await request.read()
+        # Calls that came while a handler held the loop start in one go. Let the loop turn before each, so
+        # that time spent behind the others shows, and a caller who hung up cancels work not yet begun.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if remaining is not None and (time.monotonic() - came) * 1e3 >= remaining:
+            return self._reply(504, self._failure(DeadlineError("dropped past its deadline")))
+        meter = Meter()
+        error: str | None = "cancelled"
+        try:
+            status, answer, error = await metered(self._run(body, shard), meter)
+        finally:
+            self._finish(headers.get(wire.TRACEPARENT), shard, start_ns, meter, error)
+        self._note_latency((time.monotonic() - came) * 1e3)
+        return self._reply(status, answer, busy_ms=meter.ms)
+
+    async def _run(self, body: bytes, shard: int) -> tuple[int, bytes, str | None]:
+        """Status and body of the answer, and what went wrong."""
+        try:
+            inputs = self._codec.inputs(body)
+            if self._codec.takes_shard:
+                value = await self._handler(*inputs, shard=shard)
+            else:
+                value = await self._handler(*inputs)
+            return 200, self._encoder.encode(value), None
+        except Exception as error:  # whatever the handler raises is the caller's to hear
+            LOG.debug("stage %s raised", self._stage.name, exc_info=True)
+            return 500, self._failure(error), f"{type(error).__name__}: {str(error)[:MAX_MESSAGE]}"
+
+    def _failure(self, error: Exception) -> bytes:
+        return self._encoder.encode({"kind": type(error).__name__, "error": str(error)[:MAX_MESSAGE]})
+
+    def _finish(
+        self, traceparent: str | None, shard: int, start_ns: int, meter: Meter, error: str | None
+    ) -> None:
+        self._served += 1
+        if self._observer is None:
+            return
+        with contextlib.suppress(Exception):  # watching must not fail what is watched
+            self._observer.call_finished(
+                ServedCall(
+                    parent=wire.parse_traceparent(traceparent),
+                    shard=shard,
+                    start_ns=start_ns,
+                    end_ns=time.time_ns(),
+                    busy_ms=meter.ms,
+                    error=error,
+                )
+            )
+
+    def _note_latency(self, latency_ms: float) -> None:
+        """Exponentially weighted mean, started at the first value."""
+        if self._latency_ms == 0.0:
+            self._latency_ms = latency_ms
+        else:
+            self._latency_ms += SMOOTHING * (latency_ms - self._latency_ms)
+
+    def _refuse(self, why: str, *, status: int = 503) -> web.Response:
+        headers = {wire.REFUSED: "1", "Retry-After": RETRY_AFTER, wire.INFLIGHT: str(self._inflight)}
+        if self._stopping:
+            headers["Connection"] = "close"
+        return web.Response(status=status, text=why, headers=headers)
+
+    def _reply(self, status: int, body: bytes, *, busy_ms: float = 0.0) -> web.Response:
+        headers = {
+            "Content-Type": wire.MSGPACK,
+            wire.BUSY: f"{busy_ms:.3f}",
+            wire.INFLIGHT: str(self._inflight),
+            wire.LATENCY: f"{self._latency_ms:.3f}",
+        }
+        if self._stopping:
+            headers["Connection"] = "close"
+        return web.Response(status=status, body=body, headers=headers)

@@ -1,0 +1,190 @@
+"""What goes over the wire: names of headers, trace context, and the bodies' types.
+
+Bodies are MessagePack: a call is the array of the stage's inputs, an answer is the handler's value alone.
+The gateway need not look inside the stages' answers, so it may pass them on as the bytes that came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kwiken import DefinitionError, InputError, Service
+
+CALL_PATH: Final = "/call"
+MSGPACK: Final = "application/msgpack"
+JSON: Final = "application/json"
+
+TRACEPARENT: Final = "traceparent"
+STAGE: Final = "kw-stage"
+SHARD: Final = "kw-shard"
+ATTEMPT: Final = "kw-attempt"
+DEADLINE: Final = "kw-deadline-ms"
+PRIORITY: Final = "kw-priority"
+BUSY: Final = "kw-busy-ms"
+INFLIGHT: Final = "kw-inflight"
+LATENCY: Final = "kw-latency-ms"
+REFUSED: Final = "kw-refused"
+TIMING: Final = "kw-timing"
+PARTIAL: Final = "kw-partial"
+UTILITY: Final = "kw-utility"
+
+MAX_BODY: Final = 16 << 20
+MAX_DEADLINE_MS: Final = 3_600_000.0
+MAX_PRIORITY: Final = 9
+
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
+
+
+class Parent(NamedTuple):
+    """The caller's place in a trace.
+
+    Attributes:
+        trace_id: 128 bits, not 0.
+        span_id: 64 bits, not 0.
+        sampled: whether the caller keeps the trace.
+    """
+
+    trace_id: int
+    span_id: int
+    sampled: bool
+
+
+def parse_traceparent(text: str | None) -> Parent | None:
+    """The caller's place in a trace; None where the header is missing or wrong.
+
+    A wrong header is not an error: the standard has the receiver start a trace of its own
+    (W3C Trace Context, section 3.2.2.3 to 3.2.2.5).
+    """
+    match = _TRACEPARENT.match(text) if text is not None else None
+    if match is None:
+        return None
+    version, trace_id, span_id, flags, more = match.groups()
+    if version == "ff" or (version == "00" and more is not None):
+        return None
+    parent = Parent(int(trace_id, 16), int(span_id, 16), bool(int(flags, 16) & 1))
+    return parent if parent.trace_id and parent.span_id else None
+
+
+def format_traceparent(trace_id: int, span_id: int) -> str:
+    """The header for a call made in a span of ours; ours are always kept until they are finished."""
+    return f"00-{trace_id:032x}-{span_id:016x}-01"
+
+
+def read_number(headers: Mapping[str, str], name: str, *, low: float, high: float) -> float | None:
+    """A number from a header; None where it is missing.
+
+    Raises:
+        InputError: names the header when it is no finite number from `low` to `high`.
+    """
+    text = headers.get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:  # NaN fails too
+        raise InputError(
+            f"must be a number from {low:g} to {high:g}, not {text[:40]!r}", where=f"header {name}"
+        )
+    return value
+
+
+def read_whole(headers: Mapping[str, str], name: str, *, low: int, high: int) -> int | None:
+    """A whole number from a header; None where it is missing.
+
+    Raises:
+        InputError: names the header when it is no whole number from `low` to `high`.
+    """
+    text = headers.get(name)
+    if text is None:
+        return None
+    # `int` takes "1_0" and other scripts' digits; a header has plain ones.
+    value = int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) <= 20 else None  # noqa: PLR2004 - longest int64
+    if value is None or not low <= value <= high:
+        raise InputError(
+            f"must be a whole number from {low} to {high}, not {text[:40]!r}", where=f"header {name}"
+        )
+    return value
+
+
+class Codec:
+    """Bodies of one stage's calls and answers, by the annotated types of its handler.
+
+    Args:
+        service: whose stage it is.
+        stage: its name.
+
+    Raises:
+        DefinitionError: when the stage has no handler, or its types cannot go over the wire.
+    """
+
+    def __init__(self, service: Service, stage: str) -> None:
+        signature = service.signature(stage)
+        self.stage = stage
+        self.takes_shard = signature.takes_shard
+        try:
+            self._inputs = msgspec.msgpack.Decoder(tuple[signature.inputs])  # type: ignore[name-defined]  # built at run time
+            self._output = msgspec.msgpack.Decoder(signature.output)
+        except (TypeError, ValueError) as error:
+            raise DefinitionError(f"its types cannot go over the wire: {error}", stage=stage) from error
+
+    def inputs(self, body: bytes) -> tuple[Any, ...]:
+        """The handler's inputs from a call's body.
+
+        Raises:
+            InputError: names the stage and the place in the body that does not fit.
+        """
+        try:
+            inputs: tuple[Any, ...] = self._inputs.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise InputError(f"its input does not fit: {error}", where=f"stage {self.stage!r}") from error
+        return inputs
+
+    def output(self, body: bytes) -> Any:
+        """The handler's answer from a reply's body.
+
+        Raises:
+            InputError: names the stage and the place in the body that does not fit.
+        """
+        try:
+            return self._output.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise InputError(f"its answer does not fit: {error}", where=f"stage {self.stage!r}") from error
+
+
+class RequestReader:
+    """Reads JSON requests into the type that the service's sources take.
+
+    Raises:
+        DefinitionError: when the sources take different types: one request could not be both.
+    """
+
+    def __init__(self, service: Service) -> None:
+        kinds: dict[str, Any] = {}
+        for name in service.sources:
+            kind = service.signature(name).inputs[0]
+            if kind is not Any:
+                kinds[name] = kind
+        first = next(iter(kinds.values()), Any)
+        for name, kind in kinds.items():
+            if kind != first:
+                raise DefinitionError(
+                    f"takes {kind}, but another source takes {first}; a request has one type", stage=name
+                )
+        self._decoder = msgspec.json.Decoder(first)
+
+    def read(self, body: bytes) -> Any:
+        """The request.
+
+        Raises:
+            InputError: names the field that does not fit, or the byte at which the JSON breaks.
+        """
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise InputError(str(error), where="request") from error
