@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kwiken._dag import critical_path, end_to_end, finish_times, parents_first
     from kwiken._draw import Box, boxes_of, to_dot, to_mermaid
     from kwiken._handler import Signature
+    from kwiken._histogram import Histogram
+    from kwiken._histogram_math import add_array, convolve, law_of_requests, slowest_of
     from kwiken._hull import lower_hull
     from kwiken._plan import (
         Budgets,
@@ -55,6 +57,7 @@ _LAZY = {
     "Curve": "kwiken._curve",
     "Expected": "kwiken._plan",
     "GRID": "kwiken._curve",
+    "Histogram": "kwiken._histogram",
     "Intervals": "kwiken._plan",
     "Ladder": "kwiken._plan",
     "OWN_TIME": "kwiken._profile",
@@ -68,7 +71,9 @@ _LAZY = {
     "SpanMatch": "kwiken._plan",
     "StagePlan": "kwiken._plan",
     "StageProfile": "kwiken._profile",
+    "add_array": "kwiken._histogram_math",
     "boxes_of": "kwiken._draw",
+    "convolve": "kwiken._histogram_math",
     "cost_of_one_call": "kwiken._costs",
     "costs": "kwiken._costs",
     "critical_path": "kwiken._dag",
@@ -78,6 +83,7 @@ _LAZY = {
     "finish_times": "kwiken._dag",
     "kaplan_meier": "kwiken._pool",
     "ladder": "kwiken._simulate",
+    "law_of_requests": "kwiken._histogram_math",
     "lower_hull": "kwiken._hull",
     "make_plan": "kwiken._planner",
     "parents_first": "kwiken._dag",
@@ -94,6 +100,7 @@ _LAZY = {
     "service_to_json": "kwiken._codec",
     "service_to_yaml": "kwiken._codec",
     "simulate": "kwiken._simulate",
+    "slowest_of": "kwiken._histogram_math",
     "stage_curves": "kwiken._planner",
     "study_plan": "kwiken._planner",
     "sumvar": "kwiken._sumvar",
@@ -113,6 +120,7 @@ __all__ = [
     "Curve",
     "DefinitionError",
     "Expected",
+    "Histogram",
     "InputError",
     "Intervals",
     "KwikenError",
@@ -131,7 +139,9 @@ __all__ = [
     "Stage",
     "StagePlan",
     "StageProfile",
+    "add_array",
     "boxes_of",
+    "convolve",
     "cost_of_one_call",
     "costs",
     "critical_path",
@@ -141,6 +151,7 @@ __all__ = [
     "finish_times",
     "kaplan_meier",
     "ladder",
+    "law_of_requests",
     "lower_hull",
     "make_plan",
     "parents_first",
@@ -157,6 +168,7 @@ __all__ = [
     "service_to_json",
     "service_to_yaml",
     "simulate",
+    "slowest_of",
     "stage_curves",
     "study_plan",
     "sumvar",
