@@ -1,0 +1,68 @@
+"""Look-up in one shard of the inverted index."""
+
+from __future__ import annotations
+
+import math
+from heapq import nlargest
+
+from kwiken import Partial
+from services.search._parts import Postings
+from services.search._types import Hits, Query, Term
+
+KEPT = 40
+_FEW = 3
+
+
+class Index:
+    """The inverted index, all shards of it: a replica serves any."""
+
+    def __init__(self, part: Postings) -> None:
+        self.key = part.key
+        self._terms = {term: at for at, term in enumerate(part.terms)}
+        self._shards = [
+            (shard.documents.starts.cast("I"), shard.documents.items.cast("I"), shard.scores.cast("f"))
+            for shard in part.shards
+        ]
+
+    def find(self, query: Query, shard: int) -> Hits:
+        """The shard's best documents for the query, by the sum over terms of each term's best option."""
+        total: dict[int, float] = {}
+        for term in query.terms:
+            for document, score in self._term(term, shard).items():
+                total[document] = total.get(document, 0.0) + score
+        best = nlargest(KEPT, total.items(), key=lambda item: (item[1], -item[0]))
+        return Hits([document for document, _ in best], [round(score, 4) for _, score in best], len(total))
+
+    def _term(self, term: Term, shard: int) -> dict[int, float]:
+        starts, documents, scores = self._shards[shard]
+        found: dict[int, float] = {}
+        for option, weight in term.options:
+            number = self._terms.get(option)
+            if number is None:
+                continue
+            first, last = starts[number], starts[number + 1]
+            for document, score in zip(documents[first:last], scores[first:last], strict=True):
+                worth = weight * score
+                if worth > found.get(document, 0.0):
+                    found[document] = worth
+        return found
+
+
+def utility(answer: Partial[Hits]) -> float:
+    """The chance that the best hit of all shards is among those that answered.
+
+    Documents are dealt to shards by number, so the shards' best scores are like draws from one
+    distribution. With few known it is the share of the shards; with more, the chance under a normal fit
+    that no missing shard beats the best one seen, and never below that share.
+    """
+    tops = [hits.scores[0] if hits.scores else 0.0 for hits in answer.present]
+    missing = len(answer.values) - len(tops)
+    if not missing or not tops:
+        return 1.0 if not missing else 0.0
+    share = len(tops) / len(answer.values)
+    mean = sum(tops) / len(tops)
+    spread = math.sqrt(sum((top - mean) ** 2 for top in tops) / max(1, len(tops) - 1))
+    if len(tops) < _FEW or spread <= 0:
+        return share
+    below = 0.5 * (1 + math.erf((max(tops) - mean) / (spread * math.sqrt(2))))
+    return max(share, below**missing)

@@ -1,0 +1,138 @@
+"""The parts of the index. Each stage loads only its own; arrays stay mapped in the file until read."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+SHARDS = 8
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """What every part has.
+
+    Attributes:
+        key: name of the index; parts of different indexes do not go together.
+    """
+
+    file: ClassVar[str]
+    key: str
+
+
+class Rows(Struct, frozen=True, array_like=True):
+    """Rows of unequal length end to end: row i is `items[starts[i]:starts[i + 1]]`.
+
+    Attributes:
+        starts: unsigned 32-bit numbers.
+        items: unsigned 32-bit numbers, or bytes, as said where it is used.
+    """
+
+    starts: memoryview
+    items: memoryview
+
+    def bounds(self, row: int) -> tuple[int, int]:
+        """First item of a row, and the first of the next."""
+        starts = self.starts.cast("I")
+        return starts[row], starts[row + 1]
+
+
+class Words(Part, frozen=True, kw_only=True):
+    """For correction: the corpus' words, commonest first, with the words that differ by deletions.
+
+    Attributes:
+        words: lower case.
+        counts: in how many documents, unsigned 32-bit.
+        stems: every stem that the index knows.
+        hashes: CRC-32 of every string that deleting up to two letters of a word's head leaves; rising.
+        owners: for each hash the word's number, unsigned 32-bit.
+    """
+
+    file = "words"
+    words: list[str]
+    counts: memoryview
+    stems: list[str]
+    hashes: memoryview
+    owners: memoryview
+
+
+class Shard(Struct, frozen=True, array_like=True):
+    """One shard's inverted index: rows by term.
+
+    Attributes:
+        documents: rows of document numbers, unsigned 32-bit.
+        scores: BM25F score of the term in the document, 32-bit floats, in the same places.
+    """
+
+    documents: Rows
+    scores: memoryview
+
+
+class Postings(Part, frozen=True, kw_only=True):
+    """For look-up: the inverted index, cut into shards by document number."""
+
+    file = "postings"
+    terms: list[str]
+    shards: list[Shard]
+
+
+class SymbolTable(Part, frozen=True, kw_only=True):
+    """For symbols: names and the ends of names, as `asyncio.gather` and `gather`; lower case, no underscores.
+
+    Attributes:
+        keys: rising.
+        documents: rows of document numbers by key, unsigned 32-bit.
+        names: by document, in the form of the keys.
+        priors: by document, 32-bit floats.
+    """
+
+    file = "symbols"
+    keys: list[str]
+    documents: Rows
+    names: list[str]
+    priors: memoryview
+
+
+class Ranking(Part, frozen=True, kw_only=True):
+    """For ranking: what is known of each document.
+
+    Attributes:
+        names: public names.
+        priors: standing before any query, 32-bit floats.
+        terms: by number.
+        texts: rows of term numbers, in the order of the text, cut at `FORWARD` terms; unsigned 32-bit.
+    """
+
+    file = "ranking"
+    names: list[str]
+    priors: memoryview
+    terms: list[str]
+    texts: Rows
+
+
+class Texts(Part, frozen=True, kw_only=True):
+    """For snippets: rows of UTF-8, by document."""
+
+    file = "texts"
+    texts: Rows
+
+
+class Card(Struct, frozen=True, array_like=True):
+    """What is shown of a document besides its text."""
+
+    kind: str
+    name: str
+    title: str
+    signature: str
+    path: str
+    line: int
+
+
+class Cards(Part, frozen=True, kw_only=True):
+    """For the page: rows of `Card` in MessagePack, by document."""
+
+    file = "cards"
+    cards: Rows
+
+
+PARTS: tuple[type[Part], ...] = (Words, Postings, SymbolTable, Ranking, Texts, Cards)

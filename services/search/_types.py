@@ -1,0 +1,156 @@
+"""What the stages hand to each other: everything here crosses the wire."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+MAX_QUERY = 300
+MAX_RESULTS = 50
+
+
+class Request(Struct, frozen=True, forbid_unknown_fields=True):
+    """A search: the words as typed, and how many results are wanted."""
+
+    query: Annotated[str, Meta(max_length=MAX_QUERY)]
+    limit: Annotated[int, Meta(ge=1, le=MAX_RESULTS)] = 10
+
+
+class Token(Struct, frozen=True, array_like=True):
+    """One word of the query and what stands between it and the next (see `_text.pieces`)."""
+
+    text: str
+    glue: str
+
+
+class Parsed(Struct, frozen=True):
+    """The query as words; at most 16 of them, the rest is dropped."""
+
+    query: str
+    limit: int
+    tokens: list[Token]
+
+
+class Term(Struct, frozen=True, array_like=True):
+    """One thing asked for: its index terms, each with a weight; the best one that a document has counts.
+
+    The first is the word itself; others are what it may also be called.
+    """
+
+    options: list[tuple[str, float]]
+
+
+class Query(Struct, frozen=True):
+    """The query after correction.
+
+    Attributes:
+        query: as typed.
+        corrected: as understood; None where nothing was changed.
+        tokens: the words as understood.
+        terms: what to look up.
+        index: name of the index that chose the terms; document numbers mean nothing in another.
+        limit: how many results are wanted.
+    """
+
+    query: str
+    corrected: str | None
+    tokens: list[Token]
+    terms: list[Term]
+    index: str
+    limit: int
+
+
+class Hits(Struct, frozen=True):
+    """One shard's best documents, best first.
+
+    Attributes:
+        documents: their numbers.
+        scores: their BM25F scores, of which those of all shards compare.
+        matched: how many documents of the shard hold any of the terms.
+    """
+
+    documents: list[int]
+    scores: list[float]
+    matched: int
+
+
+class Symbols(Struct, frozen=True):
+    """Documents whose name the query spells, in whole or in part, best first; scores from 0 to 1."""
+
+    documents: list[int]
+    scores: list[float]
+
+
+class Ranked(Struct, frozen=True):
+    """The results in order, not yet with their texts.
+
+    Attributes:
+        query: the query as understood.
+        documents: numbers of the best documents, best first.
+        scores: their scores, falling.
+        matched: how many documents matched at all, in the shards that answered.
+        missing: how many shards of the look-up did not answer.
+        worth: utility of the look-up's answer, from 0 to 1.
+    """
+
+    query: Query
+    documents: list[int]
+    scores: list[float]
+    matched: int
+    missing: int
+    worth: float
+
+
+class Snippet(Struct, frozen=True, array_like=True):
+    """Part of a document's text.
+
+    Attributes:
+        document: its number.
+        parts: the text cut up; every second part, from the second on, is a word of the query.
+    """
+
+    document: int
+    parts: list[str]
+
+
+class Result(Struct, frozen=True):
+    """One result as shown.
+
+    Attributes:
+        kind: module, class, function, method, property or topic.
+        name: full public name, as `asyncio.gather`.
+        title: what a person reads first: the name, or a topic's heading.
+        signature: parameters as written; empty where there are none to write.
+        path: source file, relative to the standard library; empty for what is written in C.
+        line: in that file, from 1; 0 where there is no file.
+        snippet: see `Snippet.parts`; empty where its shard did not answer.
+        score: larger is better; only the order within one answer means anything.
+    """
+
+    kind: str
+    name: str
+    title: str
+    signature: str
+    path: str
+    line: int
+    snippet: list[str]
+    score: float
+
+
+class Answer(Struct, frozen=True):
+    """The answer to a search.
+
+    Attributes:
+        query: as typed.
+        corrected: as understood; None where nothing was changed.
+        count: how many documents matched.
+        results: the best of them, best first.
+        note: said where something is missing; None where the answer is whole.
+    """
+
+    query: str
+    corrected: str | None
+    count: int
+    results: list[Result]
+    note: str | None
