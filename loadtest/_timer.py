@@ -1,0 +1,75 @@
+"""Sleeping until a moment without losing up to a millisecond.
+
+gevent's own timers end on whole milliseconds of epoll, so each start would come up to a millisecond late, and
+that would be added to its latency. A Linux timerfd is a file that becomes readable at the moment itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import gevent
+from gevent import get_hub
+
+_ABSOLUTE = 1  # TFD_TIMER_ABSTIME
+_FLAGS = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)  # TFD_NONBLOCK | TFD_CLOEXEC
+
+
+class _Itimerspec(ctypes.Structure):
+    """`struct itimerspec` of timerfd_settime(2): period, first expiry, each as seconds and nanoseconds."""
+
+    _fields_ = (
+        ("period_s", ctypes.c_long),
+        ("period_ns", ctypes.c_long),
+        ("first_s", ctypes.c_long),
+        ("first_ns", ctypes.c_long),
+    )
+
+
+class Timer:
+    """Wakes the calling greenlet at moments of `time.monotonic`; coarser where there is no timerfd."""
+
+    def __init__(self) -> None:
+        self._set: Callable[..., int] | None = None
+        self._fd = -1
+        self._watcher: Any = None
+        with suppress(OSError, AttributeError):  # not Linux: no such function
+            libc = ctypes.CDLL(None, use_errno=True)
+            self._fd = libc.timerfd_create(time.CLOCK_MONOTONIC, _FLAGS)
+            self._set = libc.timerfd_settime if self._fd >= 0 else None
+        if self._set is not None:
+            self._watcher = get_hub().loop.io(self._fd, 1)
+
+    @property
+    def precise(self) -> bool:
+        """Whether the machine has a timerfd."""
+        return self._set is not None
+
+    def sleep_until(self, moment: float) -> None:
+        """Return at `moment` (seconds of `time.monotonic`) or as soon after it as the machine lets us."""
+        while (left := moment - time.monotonic()) > 0:
+            if self._set is None or not self._armed(moment):
+                gevent.sleep(left)
+                return
+            get_hub().wait(self._watcher)
+            with suppress(BlockingIOError):
+                os.read(self._fd, 8)
+
+    def _armed(self, moment: float) -> bool:
+        assert self._set is not None
+        seconds = int(moment)
+        spec = _Itimerspec(0, 0, seconds, int((moment - seconds) * 1e9))
+        return self._set(self._fd, _ABSOLUTE, ctypes.byref(spec), None) == 0
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._set is not None:
+            self._watcher.stop()
+            self._watcher.close()
+            self._set = None
+            os.close(self._fd)
