@@ -1,0 +1,1 @@
+"""The main job on an embedded default: a real service, real load, learn, plan, apply, compare."""

@@ -1,0 +1,88 @@
+"""Interleaved blocks: which arm runs when, and to which block a request belongs. Pure."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ARMS = ("before", "after", "even")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A stretch of time under one plan.
+
+    Attributes:
+        arm: whose plan.
+        round: from 0.
+        start_s: when the plan was in force, seconds since 1970.
+        end_s: when the next plan was sent off.
+    """
+
+    arm: str
+    round: int
+    start_s: float
+    end_s: float
+
+
+def orders(rounds: int, seed: int, arms: Sequence[str] = ARMS) -> list[tuple[str, ...]]:
+    """The order of the arms in each round: rotations, so that each arm is first, second and third as often.
+
+    The seed says which rotation comes when; every so many rounds as there are arms hold each rotation once.
+    """
+    rng = random.Random(f"orders/{seed}")  # noqa: S311 - a draw of a trial's design
+    base = rng.sample(list(arms), len(arms))
+    chosen: list[tuple[str, ...]] = []
+    while len(chosen) < rounds:
+        turns = [tuple(base[i:] + base[:i]) for i in range(len(base))]
+        chosen += rng.sample(turns, len(turns))
+    return chosen[:rounds]
+
+
+class Schedule:
+    """Blocks in the order of time, without the settling time after each switch.
+
+    Args:
+        blocks: that do not overlap.
+        settle_s: length of the settling time at each block's start.
+    """
+
+    def __init__(self, blocks: Sequence[Block], settle_s: float) -> None:
+        self.settle_s = settle_s
+        self.blocks = sorted(blocks, key=lambda block: block.start_s)
+        self._starts = [block.start_s for block in self.blocks]
+        self._own: list[float] = []
+        passed: dict[str, float] = {}
+        for block in self.blocks:
+            self._own.append(passed.get(block.arm, 0.0))
+            passed[block.arm] = self._own[-1] + self._length(block)
+        self.seconds = passed
+
+    def _length(self, block: Block) -> float:
+        return max(0.0, block.end_s - block.start_s - self.settle_s)
+
+    def find(self, when_s: float) -> Block | None:
+        """The block in which a request is due; None in settling time and outside of all blocks."""
+        index = bisect_right(self._starts, when_s) - 1
+        if index < 0:
+            return None
+        block = self.blocks[index]
+        inside = block.start_s + self.settle_s <= when_s < block.end_s
+        return block if inside else None
+
+    def settling(self, when_s: float) -> bool:
+        """Whether a request is due within a block's settling time, or between two blocks."""
+        return bool(self.blocks) and (
+            self.blocks[0].start_s <= when_s < self.blocks[-1].end_s and self.find(when_s) is None
+        )
+
+    def own_time(self, block: Block, when_s: float) -> float:
+        """A moment on the arm's own clock, which stands still in other arms' blocks and while settling.
+
+        A moment past the block's end, as of a copy for a request that was due just before, counts as its end.
+        """
+        index = self.blocks.index(block)
+        since = when_s - block.start_s - self.settle_s
+        return self._own[index] + min(max(since, 0.0), self._length(block))

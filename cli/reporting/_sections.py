@@ -1,0 +1,323 @@
+"""The page's sections, each from what it needs; a section without material is left out."""
+
+from __future__ import annotations
+
+from cli.reporting._curves import draw_curve
+from cli.reporting._dag import MOST_BOXES, draw_dag
+from cli.reporting._gantt import Request, draw_gantt
+from cli.reporting._ladder import Band, Line, draw_ladder
+from cli.reporting._page import Figure, Row, Section, Table
+from cli.reporting._result import DemoResult
+from cli.reporting._stats import MIN_BEYOND, PERCENTILES, ladder_of, rungs
+from cli.reporting._views import Material, boxes, critical_shares, most_telling, variance_shares
+from cli.reporting._words import between, change, count, ms, percent
+from kwiken import Plan
+
+LABELS = {
+    "before": "before",
+    "after": "with the plan",
+    "even": "same budget, spread evenly",
+    "expected": "expected by the plan",
+}
+HEAD = tuple(key.removesuffix("_ms").replace("p999", "p99.9") for key in PERCENTILES)
+
+
+def latency(material: Material) -> Section | None:
+    """The ladder of every arm that was measured, with the plan's expectation beside it."""
+    lines = [
+        Line(arm, LABELS.get(arm, arm), values) for arm, values in material.arms.items() if values.size > 1
+    ]
+    bands = _bands(material, measured=bool(lines))
+    if not lines and not bands:
+        return None
+    legend = tuple((line.key, line.label) for line in lines) + tuple((band.key, band.label) for band in bands)
+    caption = (
+        "Right is rarer: every step from p90 to p99 to p99.9 is ten times fewer requests. "
+        "Heights are logarithmic. Latency counts from the moment when a request was due."
+    )
+    figure = Figure(svg=draw_ladder(lines, bands), caption=caption, legend=legend)
+    return Section(
+        id="latency",
+        title="Latency",
+        words=_doubts(material),
+        rows=(Row((figure,)), Row((_ladder_table(material),))),
+    )
+
+
+def _bands(material: Material, *, measured: bool) -> list[Band]:
+    if material.result is not None:
+        promise = material.result.expectation
+        label = f"{LABELS['expected']}, {percent(promise.coverage, places=0)} interval"
+        return [Band("expected", label, rungs(promise.after), dict(promise.bounds))]
+    if material.plan is None or material.plan.expected is None:
+        return []
+    expected = material.plan.expected
+    after = Band("expected", LABELS["expected"], rungs(expected.after), dict(expected.bounds.after))
+    before = Band(
+        "before", "without the plan, as learned", rungs(expected.before), dict(expected.bounds.before)
+    )
+    return [after] if measured else [before, after]
+
+
+def _doubts(material: Material) -> tuple[str, ...]:
+    """Which percentiles rest on too few requests."""
+    sizes = [values.size for values in material.arms.values()]
+    if not sizes:
+        return ()
+    thin = [
+        name
+        for name, at in zip(HEAD, PERCENTILES.values(), strict=True)
+        if min(sizes) * (1 - at / 100) < MIN_BEYOND
+    ]
+    if not thin:
+        return ()
+    words = f"{' and '.join(thin)} rest on fewer than {MIN_BEYOND} requests an arm; read them as hints."
+    return (words,)
+
+
+def _ladder_table(material: Material) -> Table:
+    """Percentiles down, arms across; each arm after the first with its change against the first."""
+    ladders = {LABELS.get(arm, arm): rungs(ladder_of(values)) for arm, values in material.arms.items()}
+    expected, bounds = _promised(material)
+    if not ladders and material.plan is not None and material.plan.expected is not None:
+        ladders["without the plan, as learned"] = rungs(material.plan.expected.before)
+    if expected:
+        ladders[LABELS["expected"]] = expected
+    base, *others = ladders
+    head = [
+        "",
+        base,
+        *(cell for label in others for cell in (label, "change")),
+        *(["interval"] if bounds else []),
+    ]
+    body = []
+    for name, key in zip(HEAD, PERCENTILES, strict=True):
+        cells = [name, ms(ladders[base][key])]
+        for label in others:
+            cells += [ms(ladders[label][key]), change(ladders[base][key], ladders[label][key])]
+        body.append((*cells, between(*bounds[key]) if key in bounds else "\N{EN DASH}")[: len(head)])
+    return Table(head=tuple(head), body=tuple(body), strong=("p99",))
+
+
+def _promised(material: Material) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
+    """The expected ladder and its bounds; empty where none is known."""
+    if material.result is not None:
+        return rungs(material.result.expectation.after), material.result.expectation.bounds
+    if material.plan is not None and material.plan.expected is not None:
+        return rungs(material.plan.expected.after), material.plan.expected.bounds.after
+    return {}, {}
+
+
+def budget(material: Material) -> Section | None:
+    """The DAG and, stage by stage, what the budget buys there."""
+    drawn = boxes(material)
+    if not drawn:
+        return None
+    words = []
+    if material.plan is not None:
+        words.append(
+            "A stage's budget is the share of its calls that get a second try at another replica, and the "
+            "age at which the copy goes. The bar shows the stage's share of the whole budget."
+        )
+    if len(drawn) > MOST_BOXES:
+        words.append(f"Only the {MOST_BOXES} stages that matter most of {len(drawn)} are drawn.")
+    figure = Figure(svg=draw_dag(drawn), tight=True)
+    table = _stage_table(material)
+    return Section(
+        id="stages",
+        title="Where the budget goes" if material.plan is not None else "Stages",
+        words=tuple(words),
+        rows=(Row((figure, table)),),
+    )
+
+
+def _stage_table(material: Material) -> Table:
+    if material.result is not None:
+        return _result_table(material.result)
+    assert material.profile is not None  # `budget` has looked
+    critical, variance = critical_shares(material.profile), variance_shares(material.profile)
+    head = ["stage", "on the critical path", "share of variance"]
+    head += ["cost", "calls copied", "copy after"] if material.plan is not None else []
+    body = []
+    for box in boxes(material):
+        cells = [box.name, percent(critical[box.name], places=0), percent(variance[box.name])]
+        if material.plan is not None:
+            cells += [percent(box.cost), percent(box.fraction) if box.fraction else "none", ms(box.after_ms)]
+        body.append(tuple(cells))
+    return Table(head=tuple(head), body=tuple(body))
+
+
+def _result_table(result: DemoResult) -> Table:
+    head = ("stage", "cost", "budget", "calls copied", "copy after", "spent", "spread evenly: spent")
+    body = []
+    for stage in result.stages:
+        own = (
+            percent(stage.cost),
+            percent(stage.budget, places=0),
+            percent(stage.fraction),
+            ms(stage.after_ms),
+        )
+        body.append((stage.name, *own, percent(stage.used), percent(stage.even_used)))
+    total = (percent(result.spent.reissue), percent(result.spent_even.reissue))
+    body.append(("all stages", percent(sum(s.cost for s in result.stages)), "", "", "", *total))
+    caption = "Cost and spend are shares of the service's primary work. Spent is what the live run used."
+    return Table(head=head, body=tuple(body), caption=caption, strong=("all stages",))
+
+
+def curves(material: Material) -> Section | None:
+    """One small picture a stage: what its variance becomes for its share of the budget."""
+    if not material.curves:
+        return None
+    shown = most_telling(material.curves)
+    legend_words = (
+        "How much of a stage's variance is left when a share of its calls gets a copy. Dots are exact for "
+        "the traces, the line is their lower convex hull, on which the budget is apportioned: it goes where "
+        "the line falls fastest for its cost. The blue spot is the plan's choice; the grey one, the even "
+        "spread's."
+    )
+    left = len(material.curves) - len(shown)
+    words = (legend_words, *((f"{count(left, 'stage')} with less to gain left out.",) if left else ()))
+    figures = tuple(Figure(svg=draw_curve(view)) for view in shown)
+    return Section(
+        id="curves", title="What a copy buys, stage by stage", words=words, rows=(Row(figures, grid=True),)
+    )
+
+
+def timelines(material: Material) -> Section | None:
+    """A slow request of before, and one that a copy rescued."""
+    if not material.requests:
+        return None
+    legend = (
+        ("primary", "call"), ("reissue", "copy"), ("retry", "retry"),
+        ("stopped", "stopped early, the other won"), ("critical", "what the request waited for"),
+    )  # fmt: skip
+    times = [request.total_ms for request in material.requests]
+    shared = max(times) <= 4 * min(times)  # past that the shorter one would be a smear
+    figures = []
+    for index, request in enumerate(material.requests):
+        svg = draw_gantt(request, key=f"g{index}", span_ms=max(times) if shared else None)
+        figures.append(Figure(svg=svg, caption=_story(request), legend=legend if index == 0 else ()))
+    words = () if shared or len(times) == 1 else ("Each has a time axis of its own.",)
+    rows = tuple(Row((figure,)) for figure in figures)
+    return Section(id="requests", title="Requests under the glass", words=words, rows=rows)
+
+
+def _story(request: Request) -> str:
+    start = f"{LABELS.get(request.arm, request.arm)}: ".capitalize() if request.arm else ""
+    rescued = [
+        (track.name, bar)
+        for track in request.tracks
+        for bar in track.bars
+        if bar.kind == "reissue" and bar.outcome == "won"
+    ]
+    tail = ""
+    if rescued:
+        name, bar = max(rescued, key=lambda pair: pair[1].start)
+        tail = f" A copy of {name}, sent at {ms(bar.start)}, answered first."
+    return f"{start}{ms(request.total_ms)} at the gateway, trace {request.trace_id}.{tail}"
+
+
+def spending(material: Material) -> Section | None:
+    """Planned beside spent."""
+    if material.result is None:
+        return _planned_only(material.plan) if material.plan is not None else None
+    result = material.result
+    limit = result.budgets.get("reissue", 0.0)
+    rows = (
+        ("budget", percent(limit), percent(limit)),
+        ("expected", percent(result.expectation.spent), "\N{EN DASH}"),
+        ("spent", percent(result.spent.reissue), percent(result.spent_even.reissue)),
+        ("worst 10 s", percent(result.spent.reissue_worst_10s), percent(result.spent_even.reissue_worst_10s)),
+        ("primary calls", f"{result.spent.calls:,}", f"{result.spent_even.calls:,}"),
+        ("copies", f"{result.spent.copies:,}", f"{result.spent_even.copies:,}"),
+        ("retries", f"{result.spent.retries:,}", f"{result.spent_even.retries:,}"),
+    )
+    words = (
+        "Extra work as a share of the primary work, weighed by what a call of each stage costs; counted from "
+        "the traces. The worst 10 s is the highest over any 10 s of an arm's own time."
+    )
+    table = Table(head=("", "with the plan", "spread evenly"), body=rows, strong=("spent",))
+    return Section(id="spend", title="What it cost", words=(words,), rows=(Row((table,)),))
+
+
+def _planned_only(plan: Plan) -> Section:
+    expected = plan.expected
+    spent = expected.spent.reissue if expected is not None else None
+    names = (("reissues", "reissue"), ("lost answer quality", "utility_loss"), ("catching up", "catch_up"))
+    rows = tuple(
+        (label, percent(getattr(plan.budgets, key)), percent(spent) if key == "reissue" else "\N{EN DASH}")
+        for label, key in names
+        if key == "reissue" or getattr(plan.budgets, key) > 0
+    )
+    words = (f"Shares of the service's work, by the cost model {plan.cost.model!r}.",)
+    table = Table(head=("budget", "may spend", "expected to spend"), body=rows)
+    return Section(id="spend", title="What it will cost", words=words, rows=(Row((table,)),))
+
+
+def disturbance(material: Material) -> Section | None:
+    """What was done to the replicas, and by which rule."""
+    if material.result is None:
+        return None
+    done = material.result.disturbance
+    if done.calm:
+        calm = "None: the demo ran calm, so its tail is the machine's own."
+        return Section(id="disturbance", title="Disturbance", words=(calm,))
+    rows = tuple(
+        (name, paused.replica, percent(paused.planned), percent(paused.realised), f"{paused.bursts:,}")
+        for name, paused in done.stages.items()
+    )
+    head = ("stage", "replica", "paused, planned", "paused, realised", "bursts")
+    words = (done.law, "It ran on through all arms alike, whatever plan was in force.")
+    table = Table(head=head, body=rows, caption="Shares of the time of one replica of each stage.")
+    return Section(id="disturbance", title="Disturbance", words=words, rows=(Row((table,)),))
+
+
+def method(material: Material) -> Section | None:
+    """How it was measured, and the counts."""
+    result = material.result
+    if result is None:
+        return _learned(material)
+    s = result.settings
+    blocks = (
+        f"One open-loop load of {s.rate:g} requests a second ran over all blocks without a gap. {s.rounds} "
+        f"rounds of {s.block_s:g} s blocks, plans switched hot, in this order: {'; '.join(s.order)}. "
+        f"A request belongs to the block in which it was due; the first {s.settle_s:g} s of each are left "
+        f"out ({count(result.settling, 'request')}). The {s.learn_s:g} s before were learned from."
+    )
+    machine = (
+        f"Gateway, replicas, load and disturbance shared {count(s.processors, 'processor')}. "
+        f"Seed {s.seed}; {s.wall_s:.0f} s in all."
+    )
+    rows = tuple(
+        (
+            LABELS.get(arm, arm),
+            f"{c.requests:,}",
+            f"{c.failed:,}",
+            f"{c.seconds:.1f} s",
+            percent(c.replica_cpu, places=0),
+        )
+        for arm, c in result.arms.items()
+    )
+    head = ("arm", "requests", "failed", "measured for", "processors busy")
+    measured = count(result.requests, "request")
+    caption = f"{measured} measured, {result.failed:,} failed, {result.dropped:,} never sent."
+    table = Table(head=head, body=rows, caption=caption)
+    return Section(
+        id="method",
+        title="How it was measured",
+        words=(blocks, machine, *result.remarks),
+        rows=(Row((table,)),),
+    )
+
+
+def _learned(material: Material) -> Section | None:
+    if material.profile is None:
+        return None
+    counts = tuple(
+        (name.replace("_", " "), f"{number:,}") for name, number in material.profile.counts.items()
+    )
+    words = (
+        f"{count(material.profile.requests, 'request')} in {count(len(material.profile.stages), 'stage')}.",
+    )
+    rows = (Row((Table(head=("while reading", "number"), body=counts),)),) if counts else ()
+    return Section(id="method", title="What was learned from", words=words, rows=rows)
