@@ -8,11 +8,20 @@ import math
 import os
 import sys
 import traceback
-from typing import Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from cli._output import MIB, read_text
 from kwiken import InputError, KwikenError, Service
+
+if TYPE_CHECKING:
+    from kwiken import Plan, Profile
+
+F = TypeVar("F", bound=Callable[..., Any])
+MAX_PROFILE: Final = 1024 * MIB
+MAX_PLAN: Final = 16 * MIB
 
 
 class Real(click.FloatRange):
@@ -61,7 +70,9 @@ seed_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
 
 
-def out_option(default: str | None = None, *, required: bool = False, what: str = "result") -> Any:
+def out_option(
+    default: str | None = None, *, required: bool = False, what: str = "result"
+) -> Callable[[F], F]:
     """`-o FILE`: where a verb writes; `-` is stdout."""
     return click.option(
         "-o",
@@ -73,6 +84,28 @@ def out_option(default: str | None = None, *, required: bool = False, what: str 
         show_default=default is not None,
         help=f"File to write the {what} to; '-' is stdout.",
     )
+
+
+def load_profile(path: str) -> Profile:
+    """The profile in a file; `-` is stdin.
+
+    Raises:
+        InputError: names the file, and what in it is wrong.
+    """
+    from kwiken import profile_from_json
+
+    return profile_from_json(read_text(path, MAX_PROFILE), where=path)
+
+
+def load_plan(path: str) -> Plan:
+    """The plan in a file; `-` is stdin.
+
+    Raises:
+        InputError: names the file, and what in it is wrong.
+    """
+    from kwiken import Plan
+
+    return Plan.from_json(read_text(path, MAX_PLAN), where=path)
 
 
 def load_service(target: str) -> Service:

@@ -35,7 +35,7 @@ def read_text(path: str, max_bytes: int) -> str:
     """
     name = "<stdin>" if path == "-" else path
     data = _read(path, name, max_bytes)
-    if not data.strip():
+    if not data or data.isspace():
         raise InputError("is empty", where=name)
     if b"\0" in data:
         raise InputError("is binary, not text", where=name)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kwiken._profile_codec import profile_from_json, profile_to_json
     from kwiken._simulate import Simulation, ladder, simulate
     from kwiken._sumvar import Allocation, equal_budget, sumvar, uniform_fraction
+    from kwiken._text import parse_json
 
 # Whatever needs NumPy loads on first use: a stage's replica needs none of it and starts sooner.
 _LAZY = {
@@ -87,6 +88,7 @@ _LAZY = {
     "lower_hull": "kwiken._hull",
     "make_plan": "kwiken._planner",
     "parents_first": "kwiken._dag",
+    "parse_json": "kwiken._text",
     "pool": "kwiken._pool",
     "profile_from_json": "kwiken._profile_codec",
     "profile_to_json": "kwiken._profile_codec",
@@ -155,6 +157,7 @@ __all__ = [
     "lower_hull",
     "make_plan",
     "parents_first",
+    "parse_json",
     "pool",
     "profile_from_json",
     "profile_to_json",

@@ -1,0 +1,184 @@
+"""`kwiken plan`: one budget, apportioned across the stages of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from cli._options import SHARE, json_option, load_profile, out_option, seed_option
+from cli._output import MIB, note, print_json, print_table, progress, read_text, write_text
+from kwiken import InputError
+
+if TYPE_CHECKING:
+    from kwiken import Ladder, PlanStudy
+
+MAX_COST_FILE: Final = 4 * MIB
+MAX_COST: Final = 1e12
+COST_MODELS: Final = ("typical", "busy", "calls", "mean")
+SPREADS: Final = ("sumvar", "equal", "uniform")
+
+
+@click.command()
+@click.argument("profile", metavar="PROFILE")
+@out_option(what="plan")
+@click.option(
+    "--reissue", type=SHARE, default=0.05, show_default=True, help="Extra requests, as a share of cost."
+)
+@click.option("--utility-loss", type=SHARE, default=0.0, show_default=True, help="Loss of answer quality.")
+@click.option("--catch-up", type=SHARE, default=0.0, show_default=True, help="Extra work for late requests.")
+@click.option("--objective", type=click.Choice(["variance"]), default="variance", show_default=True)
+@click.option(
+    "--cost",
+    metavar="typical|busy|calls|mean|FILE",
+    help="What a visit costs; FILE: JSON, stage to number.  [default: busy where measured, else typical]",
+)
+@click.option(
+    "--spread",
+    type=click.Choice(SPREADS),
+    default="sumvar",
+    show_default=True,
+    help="How the budget is spread; the others are there to compare with.",
+)
+@seed_option
+@json_option
+def command(
+    *,
+    profile: str,
+    out: str | None,
+    reissue: float,
+    utility_loss: float,
+    catch_up: float,
+    cost: str | None,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Apportion one reissue budget across the stages of PROFILE, and say what that should buy.
+
+    Without -o the plan is shown and not kept.
+    """
+    for name, value in (("--utility-loss", utility_loss), ("--catch-up", catch_up)):
+        if value > 0:
+            raise InputError("no policy spends this budget yet; leave it at 0", where=name)
+    from kwiken import Budgets, study_plan
+
+    learned = load_profile(profile)
+    with progress("planning"):
+        study = study_plan(
+            learned,
+            budgets=Budgets(reissue=reissue),
+            cost=_cost(cost),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            **settings,
+        )
+    if out is not None:
+        write_text(out, study.plan.to_json() + "\n")
+    if as_json and out != "-":
+        print_json(_summary(study))
+    else:
+        _show(study, out)
+
+
+def _cost(given: str | None) -> str | Mapping[str, float] | None:
+    """A cost model's name, or what stands in a file of costs."""
+    if given is None or given in COST_MODELS:
+        return given
+    if not Path(given).exists():
+        models = ", ".join(COST_MODELS)
+        raise InputError(f"must be one of {models}, or a file; there is no file {given!r}", where="--cost")
+    from kwiken import parse_json
+
+    raw = parse_json(read_text(given, MAX_COST_FILE), where=given)
+    if not isinstance(raw, dict):
+        raise InputError("must hold a JSON object: stage names and their costs", where=given)
+    for stage, value in raw.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MAX_COST:
+            raise InputError(
+                f"stage {stage!r}: a cost is a number from 0 to {MAX_COST:g}, not {value!r}", where=given
+            )
+    return raw
+
+
+def _summary(study: PlanStudy) -> dict[str, Any]:
+    """What the plan spends where, and why; shares are fractions, times are milliseconds."""
+    plan, allocation = study.plan, study.allocation
+    stages = {}
+    for name, stage in plan.stages.items():
+        stages[name] = {
+            "cost": plan.cost.stages.get(name, 0.0),
+            "fraction": stage.reissue.fraction if stage.reissue is not None else 0.0,
+            "after_ms": stage.reissue.after_ms if stage.reissue is not None else None,
+            "spent": study.simulation.stage_spent.get(name, 0.0),
+            "gain_ms2": allocation.gains.get(name, 0.0),
+            "marginal_ms2": allocation.marginal.get(name, 0.0),
+        }
+    return {
+        "service": plan.service,
+        "profile": plan.profile,
+        "budgets": plan.budgets,
+        "apportioned": study.margin,
+        "cost_model": plan.cost.model,
+        "stages": stages,
+        "expected": plan.expected,
+        "notes": study.notes,
+    }
+
+
+def _show(study: PlanStudy, out: str | None) -> None:
+    """The plan for the eye, on stderr: stdout may carry the plan itself."""
+    plan = study.plan
+    columns = (
+        "stage",
+        "cost share",
+        "calls reissued",
+        "after ms",
+        "budget spent",
+        "variance cut ms²",
+        "next 1% cuts",
+    )
+    print_table(f"Plan for {plan.service} (costs: {plan.cost.model})", columns, _rows(study))
+    if plan.expected is not None:
+        before, after = plan.expected.before, plan.expected.after
+        print_table("\nExpected latency", ("ms", "before", "after", "change"), ladder_rows(before, after))
+        spent = plan.expected.spent.reissue
+        note(f"\nextra requests: {spent:.2%} of cost expected, {plan.budgets.reissue:.2%} allowed")
+    for remark in study.notes:
+        note(f"note: {remark}")
+    note(
+        f"written to {out}"
+        if out not in {None, "-"}
+        else ""
+        if out == "-"
+        else "not written: give -o FILE to keep it"
+    )
+
+
+def _rows(study: PlanStudy) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for name, facts in _summary(study)["stages"].items():
+        given = facts["after_ms"] is not None
+        rows.append(
+            (
+                name,
+                f"{facts['cost']:.1%}",
+                f"{facts['fraction']:.2%}" if given else "-",
+                f"{facts['after_ms']:.2f}" if given else "-",
+                f"{facts['spent']:.2%}" if given else "-",
+                f"{facts['gain_ms2']:.2f}" if given else "-",
+                f"{facts['marginal_ms2'] / 100:.2f}",
+            )
+        )
+    return rows
+
+
+def ladder_rows(before: Ladder, after: Ladder) -> list[tuple[str, ...]]:
+    """One row a percentile: before, after and the change of a ladder of latencies."""
+    rows: list[tuple[str, ...]] = []
+    for field in before.__struct_fields__:
+        old, new = getattr(before, field), getattr(after, field)
+        label = field.removesuffix("_ms").replace("p999", "p99.9")
+        rows.append((label, f"{old:.2f}", f"{new:.2f}", f"{(new - old) / old:+.1%}" if old > 0 else "-"))
+    return rows
