@@ -11,14 +11,14 @@ from cli.demo._spend import Call, spend_by_stage, total_spend, worst_window
 
 
 @given(turns=st.integers(1, 5), seed=st.integers(0, 10**6))
-def test_each_arm_is_first_second_and_third_as_often(turns: int, seed: int):
+def test_each_arm_is_first_second_and_third_as_often(turns: int, seed: int) -> None:
     rounds = orders(3 * turns, seed)
     assert all(sorted(order) == sorted(ARMS) for order in rounds)
     for place in range(3):
         assert set(Counter(order[place] for order in rounds).values()) == {turns}
 
 
-def test_the_seed_changes_the_order_and_repeats_it():
+def test_the_seed_changes_the_order_and_repeats_it() -> None:
     assert orders(3, 1) == orders(3, 1)
     assert len({tuple(orders(3, seed)) for seed in range(40)}) > 5
 
@@ -32,7 +32,7 @@ BLOCKS = [
 ]
 
 
-def test_a_request_belongs_to_the_block_in_which_it_was_due():
+def test_a_request_belongs_to_the_block_in_which_it_was_due() -> None:
     schedule = Schedule(BLOCKS, 0.5)
     assert schedule.find(99.9) is None
     assert schedule.find(100.2) is None
@@ -44,7 +44,7 @@ def test_a_request_belongs_to_the_block_in_which_it_was_due():
     assert schedule.find(125.0) is None
 
 
-def test_settling_counts_what_lies_between_the_first_and_the_last_block():
+def test_settling_counts_what_lies_between_the_first_and_the_last_block() -> None:
     schedule = Schedule(BLOCKS, 0.5)
     assert schedule.settling(100.2)
     assert schedule.settling(105.05)
@@ -53,7 +53,7 @@ def test_settling_counts_what_lies_between_the_first_and_the_last_block():
     assert not schedule.settling(126.0)
 
 
-def test_an_arms_own_clock_stands_still_in_other_blocks():
+def test_an_arms_own_clock_stands_still_in_other_blocks() -> None:
     schedule = Schedule(BLOCKS, 0.5)
     first, second = BLOCKS[1], BLOCKS[3]
     assert schedule.own_time(first, 105.6) == pytest.approx(0.0)
@@ -64,7 +64,7 @@ def test_an_arms_own_clock_stands_still_in_other_blocks():
     assert schedule.seconds["after"] == pytest.approx(8.8)
 
 
-def test_blocks_shorter_than_settling_hold_nothing():
+def test_blocks_shorter_than_settling_hold_nothing() -> None:
     schedule = Schedule([Block("after", 0, 0.0, 0.3)], 0.5)
     assert schedule.find(0.29) is None
     assert schedule.seconds["after"] == 0.0
@@ -74,7 +74,7 @@ def calls(*rows: tuple[float, str, str, float]) -> list[Call]:
     return [Call(*row) for row in rows]
 
 
-def test_spend_weighs_copies_by_cost_and_leaves_retries_out():
+def test_spend_weighs_copies_by_cost_and_leaves_retries_out() -> None:
     sent = calls(
         (0, "a", "primary", 1.0), (1, "b", "primary", 3.0), (2, "a", "reissue", 1.0), (3, "b", "retry", 3.0)
     )
@@ -83,7 +83,7 @@ def test_spend_weighs_copies_by_cost_and_leaves_retries_out():
     assert total_spend([]) == 0.0
 
 
-def test_worst_window_finds_the_bunch():
+def test_worst_window_finds_the_bunch() -> None:
     steady = [Call(0.1 * i, "a", "primary", 1.0) for i in range(300)]
     bunch = [Call(12.0 + 0.1 * i, "a", "reissue", 1.0) for i in range(5)]
     late = [Call(29.9, "a", "reissue", 1.0)]
@@ -93,7 +93,7 @@ def test_worst_window_finds_the_bunch():
     assert worst_window(sent, 8.0) == total_spend(sent)
 
 
-def test_windows_lie_within_the_arm():
+def test_windows_lie_within_the_arm() -> None:
     sent = calls(
         (0.0, "a", "reissue", 1.0),
         (0.0, "a", "primary", 1.0),
@@ -125,6 +125,6 @@ ROW = st.tuples(
 
 @given(rows=st.lists(ROW, max_size=60))
 @settings(max_examples=100)
-def test_worst_window_is_the_worst_of_all(rows: list[tuple[float, str, str, float]]):
+def test_worst_window_is_the_worst_of_all(rows: list[tuple[float, str, str, float]]) -> None:
     sent = calls(*rows)
     assert worst_window(sent, 30.0) == pytest.approx(brute_force(sent, 30.0))

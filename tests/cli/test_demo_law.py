@@ -29,20 +29,20 @@ from cli.demo._pauser import Order, Pause, Target, disturb, read_order
 from kwiken import InputError
 
 
-def test_mean_burst_is_that_of_the_law():
+def test_mean_burst_is_that_of_the_law() -> None:
     rng = random.Random(1)
     draws = [min(LONGEST_S, rng.lognormvariate(math.log(MEDIAN_S), 0.5)) for _ in range(200_000)]
     assert mean_burst_s() == pytest.approx(sum(draws) / len(draws), rel=0.01)
 
 
-def test_shares_are_log_uniform_and_within_their_bounds():
+def test_shares_are_log_uniform_and_within_their_bounds() -> None:
     shares = [share_of_time(f"stage{i}", 7) for i in range(2000)]
     assert all(LEAST_SHARE <= share <= MOST_SHARE for share in shares)
     middle = math.sqrt(LEAST_SHARE * MOST_SHARE)
     assert 0.45 < sum(share < middle for share in shares) / len(shares) < 0.55
 
 
-def test_seed_and_stage_alone_decide():
+def test_seed_and_stage_alone_decide() -> None:
     assert share_of_time("rank", 3) == share_of_time("rank", 3)
     assert share_of_time("rank", 3) != share_of_time("rank", 4)
     assert share_of_time("rank", 3) != share_of_time("parse", 3)
@@ -50,7 +50,7 @@ def test_seed_and_stage_alone_decide():
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.1])
-def test_long_run_share_is_the_drawn_one(share: float):
+def test_long_run_share_is_the_drawn_one(share: float) -> None:
     runs = list(itertools.islice(bursts("rank", 5, share), 20_000))
     assert sum(b.length_s for b in runs) / (runs[-1].start_s + runs[-1].length_s) == pytest.approx(
         share, rel=0.03
@@ -59,7 +59,7 @@ def test_long_run_share_is_the_drawn_one(share: float):
 
 @given(seed=st.integers(0, 10**6), share=st.floats(0.01, 0.5))
 @settings(max_examples=50)
-def test_bursts_follow_each_other_and_stay_short(seed: int, share: float):
+def test_bursts_follow_each_other_and_stay_short(seed: int, share: float) -> None:
     runs = list(itertools.islice(bursts("s", seed, share), 50))
     assert all(0 < b.length_s <= LONGEST_S for b in runs)
     assert all(a.start_s + a.length_s <= b.start_s for a, b in itertools.pairwise(runs))
@@ -102,7 +102,7 @@ def run_fake(
     return processes, pauses
 
 
-def test_every_stop_is_followed_by_its_continue():
+def test_every_stop_is_followed_by_its_continue() -> None:
     processes, pauses = run_fake(3000)
     for name, process in processes.items():
         kinds = [number for _, number in process.sent]
@@ -118,18 +118,18 @@ def test_every_stop_is_followed_by_its_continue():
 
 @given(seconds=st.floats(0.1, 60), seed=st.integers(0, 1000))
 @settings(max_examples=60)
-def test_whenever_it_ends_nothing_stays_stopped(seconds: float, seed: int):
+def test_whenever_it_ends_nothing_stays_stopped(seconds: float, seed: int) -> None:
     processes, _ = run_fake(seconds, seed=seed)
     assert not any(process.stopped for process in processes.values())
 
 
-def test_a_replica_that_has_gone_is_left_alone_and_the_others_go_on():
+def test_a_replica_that_has_gone_is_left_alone_and_the_others_go_on() -> None:
     _processes, pauses = run_fake(1000, dies_at=1100.0)
     assert max(p.end_s for p in pauses if p.stage == "parse") > 1900
     assert all(p.start_s < 1100 for p in pauses if p.stage == "rank")
 
 
-def test_an_error_in_the_middle_continues_all():
+def test_an_error_in_the_middle_continues_all() -> None:
     clock = FakeTime(100)
     process = FakeProcess(clock.now)
 
@@ -154,7 +154,7 @@ def test_an_error_in_the_middle_continues_all():
         b'{"seed":1,"targets":[{"stage":"a","pid":9,"share":1.5}]}',
     ],
 )
-def test_bad_orders_are_refused(line: bytes):
+def test_bad_orders_are_refused(line: bytes) -> None:
     with pytest.raises(InputError):
         read_order(line)
 
@@ -166,7 +166,7 @@ def state_of(pid: int) -> str:
 @pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="needs /proc to see whether a process is stopped"
 )
-def test_real_processes_are_paused_and_run_again_when_the_order_giver_goes():
+def test_real_processes_are_paused_and_run_again_when_the_order_giver_goes() -> None:
     sleeper = subprocess.Popen(["sleep", "60"])
     order = msgspec.json.encode(Order(3, [Target("s", sleeper.pid, 0.97)])) + b"\n"
     pauser = subprocess.Popen(

@@ -218,7 +218,7 @@ def page_of(material: Material) -> tuple[str, Page]:
     return html, page
 
 
-def test_the_page_is_whole_and_needs_nothing_from_outside():
+def test_the_page_is_whole_and_needs_nothing_from_outside() -> None:
     html, page = page_of(material_of())
     assert all(reference.startswith("#") for reference in page.references)
     assert {reference[1:] for reference in page.references} <= set(page.ids)
@@ -231,7 +231,7 @@ def test_the_page_is_whole_and_needs_nothing_from_outside():
     assert len(html) < 1_500_000
 
 
-def test_every_picture_is_well_formed_and_says_what_it_is():
+def test_every_picture_is_well_formed_and_says_what_it_is() -> None:
     html, _ = page_of(material_of())
     pictures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
     assert len(pictures) == 4
@@ -242,7 +242,7 @@ def test_every_picture_is_well_formed_and_says_what_it_is():
         assert "inf" not in picture.lower()
 
 
-def test_the_summary_says_what_was_bought_for_how_much_and_what_was_expected():
+def test_the_summary_says_what_was_bought_for_how_much_and_what_was_expected() -> None:
     _, page = page_of(material_of())
     for words in (
         "p99 fell from 200 ms to 80.0 ms (\N{MINUS SIGN}60%) for 4.1% extra work",
@@ -254,7 +254,7 @@ def test_the_summary_says_what_was_bought_for_how_much_and_what_was_expected():
         assert words in page.text
 
 
-def test_the_summary_does_not_gloss_over_a_loss():
+def test_the_summary_does_not_gloss_over_a_loss() -> None:
     result = result_of()
     worse = msgspec.structs.replace(
         result,
@@ -274,7 +274,7 @@ def test_the_summary_does_not_gloss_over_a_loss():
     assert "here spreading it beat apportioning it" in page.text
 
 
-def test_tables_hold_the_measured_numbers():
+def test_tables_hold_the_measured_numbers() -> None:
     material = material_of()
     _, page = page_of(material)
     for arm in material.arms.values():
@@ -293,7 +293,7 @@ def test_tables_hold_the_measured_numbers():
         assert words in page.text
 
 
-def test_hostile_names_stay_text():
+def test_hostile_names_stay_text() -> None:
     names = (HOSTILE, "b" + HOSTILE, "c" + HOSTILE)
     material = material_of(names)
     assert material.result is not None
@@ -306,7 +306,7 @@ def test_hostile_names_stay_text():
 
 
 @pytest.mark.parametrize("kept", ["profile", "plan", "arms"])
-def test_a_part_alone_makes_a_page(kept: str):
+def test_a_part_alone_makes_a_page(kept: str) -> None:
     whole = material_of()
     _, page = page_of(Material(**{kept: getattr(whole, kept)}))
     assert "summary" in page.ids
@@ -314,7 +314,7 @@ def test_a_part_alone_makes_a_page(kept: str):
     assert ("stages" in page.ids) == (kept == "profile")
 
 
-def test_a_plan_without_measurement_is_called_an_expectation():
+def test_a_plan_without_measurement_is_called_an_expectation() -> None:
     _, page = page_of(replace(material_of(), result=None, arms={}, requests=()))
     assert "p99 should go from 180 ms to 71.5 ms (\N{MINUS SIGN}60%)" in page.text
     assert "Nothing of it was measured yet" in page.text
@@ -322,17 +322,17 @@ def test_a_plan_without_measurement_is_called_an_expectation():
     assert "rank 60%; lookup 40%" in page.text
 
 
-def test_thin_percentiles_are_pointed_out():
+def test_thin_percentiles_are_pointed_out() -> None:
     _, page = page_of(replace(material_of(), arms={"before": np.arange(1.0, 101.0)}))
     assert "p99 and p99.9 rest on fewer than 5 requests" in page.text
 
 
-def test_nothing_at_all_still_says_so():
+def test_nothing_at_all_still_says_so() -> None:
     _, page = page_of(Material())
     assert "Nothing was measured" in page.text
 
 
-def test_results_go_to_json_and_back():
+def test_results_go_to_json_and_back() -> None:
     result = result_of()
     text = msgspec.json.encode(result).decode()
     assert read_result(text, where="demo.json") == result
@@ -344,12 +344,12 @@ def test_results_go_to_json_and_back():
 
 
 @pytest.mark.parametrize("change", [{"version": 2}, {"extra": 1}, {"requests": "many"}])
-def test_foreign_results_are_refused_with_the_file_named(change: dict[str, object]):
+def test_foreign_results_are_refused_with_the_file_named(change: dict[str, object]) -> None:
     document = msgspec.json.decode(msgspec.json.encode(result_of())) | change
     with pytest.raises(InputError, match=r"demo\.json: "):
         read_result(msgspec.json.encode(document).decode(), where="demo.json")
 
 
-def test_ladder_of_nothing_is_zero():
+def test_ladder_of_nothing_is_zero() -> None:
     assert ladder_of([]) == Ladder()
     assert ladder_of(np.arange(1, 102.0)).p50_ms == 51.0

@@ -19,13 +19,13 @@ from cli.reporting._scales import Scale, linear_scale, linear_ticks, log_scale, 
 from cli.reporting._stats import cut_with_interval, tail_points
 
 
-def test_the_axis_gives_each_nine_the_same_room():
+def test_the_axis_gives_each_nine_the_same_room() -> None:
     assert nines(90) == pytest.approx(1)
     assert nines(99) == pytest.approx(2)
     assert nines(99.9) == pytest.approx(3)
 
 
-def test_the_tail_line_reaches_as_far_as_the_requests_can_tell():
+def test_the_tail_line_reaches_as_far_as_the_requests_can_tell() -> None:
     values = np.arange(1.0, 1000.0)
     points = tail_points(values)
     assert points[0] == pytest.approx((math.log10(2), 500.0))
@@ -36,21 +36,21 @@ def test_the_tail_line_reaches_as_far_as_the_requests_can_tell():
 
 @given(values=st.lists(st.floats(0.01, 1e5), min_size=2, max_size=200))
 @settings(max_examples=50)
-def test_tail_lines_never_fall(values: list[float]):
+def test_tail_lines_never_fall(values: list[float]) -> None:
     heights = [y for _, y in tail_points(np.array(values))]
     assert all(b >= a - 1e-9 * a for a, b in itertools.pairwise(heights))
 
 
-def test_scales_map_ends_and_keep_values_on_the_paper():
+def test_scales_map_ends_and_keep_values_on_the_paper() -> None:
     scale = Scale(1, 100, 0, 200, log=True)
-    assert (scale(1), scale(10), scale(100)) == (0, pytest.approx(100), pytest.approx(200))
+    assert [scale(1), scale(10), scale(100)] == pytest.approx([0, 100, 200])
     assert scale(1e9) == 200
     assert log_scale([], 0, 1)(1.0) >= 0
     assert linear_scale(0, 0, 1)(0) == 0
 
 
 @given(low=st.floats(0.001, 1e3), ratio=st.floats(2, 1e6))
-def test_log_ticks_are_few_and_on_the_scale(low: float, ratio: float):
+def test_log_ticks_are_few_and_on_the_scale(low: float, ratio: float) -> None:
     scale = Scale(low, low * ratio, 0, 1, log=True)
     ticks = log_ticks(scale)
     assert all(scale.low <= tick <= scale.high for tick in ticks)
@@ -58,13 +58,13 @@ def test_log_ticks_are_few_and_on_the_scale(low: float, ratio: float):
 
 
 @given(high=st.floats(0.01, 1e6))
-def test_linear_ticks_are_few_and_even(high: float):
+def test_linear_ticks_are_few_and_even(high: float) -> None:
     ticks = linear_ticks(linear_scale(high, 0, 1))
     assert 2 <= len(ticks) <= 7
     assert ticks[0] == 0
 
 
-def test_ladder_marks_each_arm_and_the_band():
+def test_ladder_marks_each_arm_and_the_band() -> None:
     rng = np.random.default_rng(1)
     lines = [Line(key, key, rng.lognormal(3, 0.4, 2000)) for key in ("before", "after")]
     band = Band(
@@ -86,14 +86,14 @@ def diamond(*names: str) -> dict[str, tuple[str, ...]]:
     return {a: (), b: (a,), c: (a,), d: (b, c)}
 
 
-def test_layers_go_by_the_longest_path_and_long_edges_get_a_lane():
+def test_layers_go_by_the_longest_path_and_long_edges_get_a_lane() -> None:
     layout = lay_out({"a": (), "b": ("a",), "c": ("b",), "d": ("a", "c")})
     assert [len(layer) for layer in layout.layers] == [1, 2, 2, 1]
     assert len(layout.chains["a", "d"]) == 4
     assert set(layout.chains["a", "d"][1:3]) == set(layout.dummies)
 
 
-def test_crossings_are_removed_where_they_can_be():
+def test_crossings_are_removed_where_they_can_be() -> None:
     layout = lay_out({"a": (), "b": (), "x": ("b",), "y": ("a",)})
     first, second = layout.layers
     assert [first.index("a") < first.index("b")] == [second.index("y") < second.index("x")]
@@ -101,7 +101,7 @@ def test_crossings_are_removed_where_they_can_be():
 
 @given(st.data())
 @settings(max_examples=40)
-def test_boxes_never_overlap(data: st.DataObject):
+def test_boxes_never_overlap(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 12))
     parents = {
         f"s{i}": tuple(f"s{p}" for p in sorted(data.draw(st.sets(st.integers(0, i - 1), max_size=3))) if i)
@@ -119,7 +119,7 @@ def test_boxes_never_overlap(data: st.DataObject):
             assert abs(y - other_y) >= BOX_H or abs(x - other_x) >= width
 
 
-def test_a_large_dag_keeps_the_stages_that_matter_and_their_order():
+def test_a_large_dag_keeps_the_stages_that_matter_and_their_order() -> None:
     boxes = [
         Box(name=f"s{i}", after=(f"s{i - 1}",) if i else (), cost=0.01, budget=0.1 if i % 10 == 0 else 0)
         for i in range(100)
@@ -129,7 +129,7 @@ def test_a_large_dag_keeps_the_stages_that_matter_and_their_order():
     assert [box.after for box in kept[1:]] == [(f"s{i}",) for i in range(0, 90, 10)]
 
 
-def test_the_chosen_point_lies_on_the_hull():
+def test_the_chosen_point_lies_on_the_hull() -> None:
     view = CurveView(
         name="s", share=[0, 0.1, 1], risk=[1, 0.6, 0.5], hull=[1, 0.5, 0.4], chosen=0.05, even=0.55
     )
@@ -148,7 +148,7 @@ def gantt(bars: tuple[Bar, ...]) -> list[ET.Element]:
     return [e for e in ET.fromstring(svg).iter("rect") if (e.get("class") or "").startswith("bar")]
 
 
-def test_a_cancelled_call_is_hatched_and_its_copy_is_not():
+def test_a_cancelled_call_is_hatched_and_its_copy_is_not() -> None:
     cancelled, copy = gantt(
         (Bar(start=0, end=50, outcome="cancelled"), Bar(start=20, end=50, kind="reissue"))
     )
@@ -158,7 +158,7 @@ def test_a_cancelled_call_is_hatched_and_its_copy_is_not():
     assert copy.get("y") != cancelled.get("y")
 
 
-def test_dull_shards_share_a_row():
+def test_dull_shards_share_a_row() -> None:
     bars = tuple(Bar(start=0, end=5 + shard, shard=shard, critical=shard == 7) for shard in range(8))
     rows = {bar.get("y") for bar in gantt(bars)}
     assert len(rows) == 2
@@ -177,11 +177,11 @@ def test_dull_shards_share_a_row():
         (None, "\N{EN DASH}"),
     ],
 )
-def test_times_read_well(value: float | None, text: str):
+def test_times_read_well(value: float | None, text: str) -> None:
     assert words.ms(value) == text
 
 
-def test_shares_and_changes_read_well():
+def test_shares_and_changes_read_well() -> None:
     assert words.percent(0.0412) == "4.1%"
     assert words.percent(0.00123) == "0.12%"
     assert words.percent(0.6, places=0) == "60%"
@@ -192,7 +192,7 @@ def test_shares_and_changes_read_well():
     assert words.count(1200, "request") == "1,200 requests"
 
 
-def test_the_cut_and_its_interval():
+def test_the_cut_and_its_interval() -> None:
     rng = np.random.default_rng(0)
     when = np.arange(3000) / 50
     base, other = rng.lognormal(3, 0.5, 3000), 0.5 * rng.lognormal(3, 0.5, 3000)
@@ -204,7 +204,7 @@ def test_the_cut_and_its_interval():
     assert math.isnan(nothing["cut"])
 
 
-def test_bunches_of_slow_requests_widen_the_interval():
+def test_bunches_of_slow_requests_widen_the_interval() -> None:
     rng = np.random.default_rng(0)
     when = np.arange(3000) / 50
     slow = rng.random(3000) < 0.04
