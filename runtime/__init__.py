@@ -12,14 +12,21 @@ from runtime._errors import (
     RefusedError,
     UnavailableError,
 )
+from runtime._executor import Answer, Executor
+from runtime._local import LocalTransport, local_replicas
+from runtime._policy import Limits
 from runtime._transport import Call, Replica, Reply, Transport
 
 __all__ = [
     "AllFailedError",
+    "Answer",
     "Call",
     "Clock",
     "DeadlineError",
+    "Executor",
     "HandlerError",
+    "Limits",
+    "LocalTransport",
     "LostError",
     "OverloadError",
     "RefusedError",
@@ -28,4 +35,5 @@ __all__ = [
     "SystemClock",
     "Transport",
     "UnavailableError",
+    "local_replicas",
 ]

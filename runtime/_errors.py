@@ -54,6 +54,6 @@ class UnavailableError(KwikenError):
 class AllFailedError(ExceptionGroup[Exception], KwikenError):
     """Every attempt of a call failed; holds the error of each, in the order in which they ended."""
 
-    def derive(self, excs: Sequence[Exception], /) -> AllFailedError:  # type: ignore[override]  # ours are no bases
+    def derive(self, excs: Sequence[Exception], /) -> AllFailedError:  # type: ignore[override]  # no bases
         """Another group of the same kind, as `split` and `subgroup` need it."""
         return AllFailedError(self.message, excs)

@@ -1,0 +1,408 @@
+"""One call of one stage: the shell that drives the race by asyncio.
+
+The first attempt runs in the caller's own task: a race that does not fire costs no task. When something
+else ends the race meanwhile (a copy wins, time is up) that attempt is interrupted as `asyncio.timeout` does
+it: the task is cancelled, and the cancellation is taken back where it comes out. `Task.cancelling` tells it
+from one by the caller.
+
+Every further attempt has a task, owned by its `CallRun`, which waits for each of them before it returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import Any
+
+from otel import AttemptRecord, Outcome, StageRecord
+from runtime._errors import AllFailedError, DeadlineError, LostError, RefusedError, UnavailableError
+from runtime._flight import Request, Shared
+from runtime._ledger import CALL
+from runtime._notes import describe
+from runtime._picker import Seat
+from runtime._policy import Node
+from runtime._race import COPY, FINAL, FINISH, LOST, REFUSED, RESEND, RETRY, WAIT, Race
+from runtime._tasks import cancel_and_wait
+from runtime._transport import Call, Reply
+
+LEAST_TRIAL_S = 0.02
+TRIAL_FACTOR = 4.0  # an ejected replica on trial has so many usual latencies to answer
+SHORTEST_TIMER_S = 0.0005
+
+
+class Attempt:
+    """One attempt under way."""
+
+    __slots__ = ("note", "number", "open", "seat", "started", "ticket")
+
+    def __init__(self, number: int, seat: Seat, started: float) -> None:
+        self.number = number
+        self.seat = seat
+        self.started = started
+        self.ticket = seat.take(started)
+        self.note: AttemptRecord | None = None
+        self.open = True
+
+
+async def call_stage(
+    shared: Shared, request: Request, node: Node, args: tuple[Any, ...], shard: int, note: StageRecord | None
+) -> Any:
+    """Call one shard of a stage and return its answer.
+
+    Raises:
+        DeadlineError: time is up, or was before anything was sent.
+        UnavailableError: no replica could take the call.
+        HandlerError, LostError: the only attempt failed so.
+        AllFailedError: several attempts failed.
+    """
+    now = shared.now()
+    limit = now + node.timeout
+    if request.deadline < limit:
+        limit = request.deadline
+        if now >= limit:
+            raise DeadlineError(
+                f"stage {node.name!r}: the request's deadline had passed before it was called"
+            )
+    seat = node.lane.picker.pick(now)
+    if seat is None:
+        raise UnavailableError(f"stage {node.name!r}: has no replica")
+    run = CallRun(shared, request, node, args, shard, note)
+    race = run.begin(seat, now, limit)
+    try:
+        await run.here(run.first)
+        if not race.finished:
+            await run.wait()
+    except BaseException:
+        race.stop()
+        raise
+    finally:
+        run.timer.cancel()
+        if run.tasks:
+            await run.close()
+    if race.winner < 0:
+        raise run.failure()
+    return run.value
+
+
+class CallRun:
+    """The attempts of one call."""
+
+    __slots__ = (
+        "_args",
+        "_base",
+        "_coin",
+        "_errors",
+        "_here",
+        "_interrupted",
+        "_more",
+        "_node",
+        "_note",
+        "_race",
+        "_request",
+        "_shard",
+        "_shared",
+        "_task",
+        "_waiter",
+        "first",
+        "tasks",
+        "timer",
+        "value",
+    )
+
+    first: Attempt
+    timer: asyncio.TimerHandle
+    _race: Race
+    _task: asyncio.Task[Any]
+
+    def __init__(
+        self,
+        shared: Shared,
+        request: Request,
+        node: Node,
+        args: tuple[Any, ...],
+        shard: int,
+        note: StageRecord | None,
+    ) -> None:
+        self._shared = shared
+        self._request = request
+        self._node = node
+        self._args = args
+        self._shard = shard
+        self._note = note
+        self._here = False  # whether the caller's task runs an attempt
+        self._interrupted = False  # whether that attempt was cancelled by us
+        self._waiter: asyncio.Future[None] | None = None
+        self._coin: bool | None = None
+        self._errors: list[Exception] | None = None
+        self._more: list[Attempt] | None = None
+        self.tasks: list[asyncio.Task[None]] | None = None
+        self.value: Any = None
+
+    def begin(self, seat: Seat, now: float, limit: float) -> Race:
+        """Open the race and the first attempt's books, and set the timer."""
+        node, request = self._node, self._request
+        hang = node.hang
+        if seat.trial:
+            seat.trial = False
+            hang = (
+                min(hang, max(LEAST_TRIAL_S, TRIAL_FACTOR * node.lane.picker.typical))
+                if node.idempotent
+                else inf
+            )
+        self._race = race = Race(
+            now,
+            inf if request.control else node.after,
+            node.copies,
+            hang_at=now + hang,
+            limit=limit,
+            idempotent=node.idempotent,
+        )
+        self.first = Attempt(0, seat, now)
+        if self._note is not None:
+            self._note_attempt(self.first, None)
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._base = task.cancelling()
+        self.timer = request.loop.call_later(race.due - now, self._on_timer)
+        return race
+
+    # Attempts.
+
+    async def here(self, attempt: Attempt | None) -> None:
+        """Run attempts in the caller's task, one after another, while the race asks for it."""
+        while attempt is not None:
+            self._here = True
+            try:
+                step = await self._try(attempt, self._task, self._base)
+            except asyncio.CancelledError:
+                if not self._interrupted:
+                    raise
+                step = WAIT
+            finally:
+                self._here = False
+            if self._interrupted:
+                self._take_back()
+                return
+            attempt = self._follow(step) if step in _AGAIN else None
+
+    def _take_back(self) -> None:
+        """Undo the cancellation of our own task that we asked for; go on with the caller's, if any."""
+        if self._task.uncancel() > self._base:
+            raise asyncio.CancelledError
+
+    async def _apart(self, attempt: Attempt | None) -> None:
+        """Run attempts in a task of their own."""
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            while attempt is not None:
+                step = await self._try(attempt, task, 0)
+                attempt = self._follow(step) if step in _AGAIN else None
+        finally:
+            if self._race.finished:
+                self._wake()
+
+    async def _try(self, attempt: Attempt, task: asyncio.Task[Any], base: int) -> int:
+        request = self._request
+        note = attempt.note
+        call = Call(
+            self._node.name,
+            self._args,
+            self._shard,
+            attempt.number,
+            self._race.limit,
+            request.priority,
+            request.trace_id,
+            request.span_id if note is None else note.span_id,
+        )
+        try:
+            reply = await self._shared.transport.call(attempt.seat.replica, call)
+        except asyncio.CancelledError:
+            if task.cancelling() > base:
+                self._drop(attempt)
+                raise
+            # Nobody cancelled us: something that the transport waited for was cancelled.
+            return self._failed(attempt, LostError(f"stage {self._node.name!r}: cancelled from within"))
+        except Exception as error:  # noqa: BLE001 - whatever it is ends this attempt only
+            return self._failed(attempt, error)
+        return self._answered(attempt, reply)
+
+    def _follow(self, step: int) -> Attempt | None:
+        """Open the attempt that a failure calls for, if it may go anywhere."""
+        now = self._shared.now()
+        lane = self._node.lane
+        seat = lane.picker.pick_other(now, self._tried(), ejected=True)
+        if seat is None or (step == RETRY and not lane.retries.charge()):
+            self._race.denied(step, now)
+            return None
+        if step == RESEND:
+            lane.resends += 1
+        return self._open(step, seat, now)
+
+    def _open(self, step: int, seat: Seat, now: float) -> Attempt:
+        attempt = Attempt(self._race.launched(step), seat, now)
+        if self._more is None:
+            self._more = []
+        self._more.append(attempt)
+        if self._note is not None:
+            self._note_attempt(attempt, step)
+        return attempt
+
+    def _tried(self) -> list[Seat]:
+        return [self.first.seat, *(attempt.seat for attempt in self._more or ())]
+
+    # Ends of attempts.
+
+    def _answered(self, attempt: Attempt, reply: Reply) -> int:
+        now = self._shared.now()
+        node = self._node
+        lane = node.lane
+        attempt.open = False
+        lane.picker.answered(attempt.seat, attempt.ticket, now, reply)
+        step = self._race.won(attempt.number)
+        if step == FINISH:
+            self.value = reply.value
+            took = now - self.first.started
+            lane.sketch.add(took)
+            lane.retries.earn()
+            lane.account.earn(CALL, now, refill=took < node.refill)
+            self._shared.ledger.service.earn(node.cost, now)
+        if attempt.note is not None:
+            outcome = Outcome.WON if step == FINISH else Outcome.LOST
+            self._end_note(attempt.note, outcome, now, busy_ms=reply.busy_ms)
+        return step
+
+    def _failed(self, attempt: Attempt, error: Exception) -> int:
+        now = self._shared.now()
+        picker = self._node.lane.picker
+        attempt.open = False
+        if isinstance(error, RefusedError | LostError):
+            how = REFUSED if isinstance(error, RefusedError) else LOST
+            picker.failed(attempt.seat, attempt.ticket, now)
+        else:
+            how = FINAL
+            picker.ended(attempt.seat, attempt.ticket)
+        if self._errors is None:
+            self._errors = []
+        self._errors.append(error)
+        if attempt.note is not None:
+            self._end_note(attempt.note, Outcome.FAILED, now, error=describe(error))
+        return self._race.failed(how)
+
+    def _drop(self, attempt: Attempt) -> None:
+        """The attempt was cancelled."""
+        now = self._shared.now()
+        attempt.open = False
+        late = now - attempt.started >= self._node.patience
+        self._node.lane.picker.dropped(attempt.seat, attempt.ticket, now, blame=late)
+        if attempt.note is not None:
+            self._end_note(attempt.note, Outcome.CANCELLED, now)
+
+    # Events.
+
+    def _on_timer(self) -> None:
+        now = self._shared.now()
+        race = self._race
+        while (step := race.tick(now)) != WAIT:
+            if step == FINISH:
+                self._wake()
+                return
+            self._extra(step, now)
+        self.timer = self._request.loop.call_later(max(race.due - now, SHORTEST_TIMER_S), self._on_timer)
+
+    def _extra(self, step: int, now: float) -> None:
+        """Send the copy or retry that the race asks for, if it may be had."""
+        lane = self._node.lane
+        if step == COPY and not self._toss():
+            self._race.denied(step, now)
+            return
+        seat = lane.picker.pick_other(now, self._tried(), ejected=step == RETRY)
+        if seat is None or not (self._may_copy(now) if step == COPY else lane.retries.charge()):
+            self._race.denied(step, now, for_good=seat is None)
+            return
+        if step == COPY:
+            lane.copies += 1
+            self._coin = None
+        attempt = self._open(step, seat, now)
+        if self.tasks is None:
+            self.tasks = []
+        self.tasks.append(self._request.loop.create_task(self._apart(attempt)))
+
+    def _toss(self) -> bool:
+        """The copy's coin; it falls once, however often a copy is denied afterwards."""
+        if self._coin is None:
+            self._coin = self._shared.rng.random() < self._node.probability
+        return self._coin
+
+    def _may_copy(self, now: float) -> bool:
+        shared, node = self._shared, self._node
+        return shared.admission.calm(now) and shared.ledger.charge(
+            self._request.purse, node.lane.account, node.cost, now
+        )
+
+    def _wake(self) -> None:
+        """The race is over: fetch the caller's task out of whatever it waits for."""
+        if self._here:
+            if not self._interrupted:
+                self._interrupted = True
+                self._task.cancel()
+        elif self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait for the race that goes on elsewhere."""
+        self._waiter = self._request.loop.create_future()
+        await self._waiter
+
+    async def close(self) -> None:
+        """Cancel what still runs and wait for it."""
+        try:
+            await cancel_and_wait(self.tasks or ())
+        finally:
+            for attempt in self._more or ():
+                if attempt.open:  # cancelled before its task took its first step
+                    self._drop(attempt)
+
+    def failure(self) -> Exception:
+        """The error of a race that nobody won."""
+        errors, self._errors = self._errors or [], None
+        name = self._node.name
+        self._node.lane.failed += 1
+        if self._race.expired:
+            after = round((self._race.limit - self.first.started) * 1000)
+            expired = DeadlineError(f"stage {name!r}: no answer within {after} ms")
+            expired.__cause__ = errors[0] if errors else None
+            return expired
+        if all(isinstance(error, RefusedError) for error in errors):
+            unavailable = UnavailableError(
+                f"stage {name!r}: all {len(errors)} replicas tried refused the call"
+            )
+            unavailable.__cause__ = errors[0]
+            return unavailable
+        return (
+            errors[0] if len(errors) == 1 else AllFailedError(f"stage {name!r}: every attempt failed", errors)
+        )
+
+    # Notes.
+
+    def _note_attempt(self, attempt: Attempt, step: int | None) -> None:
+        notes, replica = self._request.notes, attempt.seat.replica
+        assert notes is not None
+        assert self._note is not None
+        attempt.note = notes.attempt(
+            self._note,
+            shard=self._shard,
+            number=attempt.number,
+            step=step,
+            where=(replica.id, replica.node),
+            now=attempt.started,
+        )
+
+    def _end_note(self, note: AttemptRecord, outcome: Outcome, now: float, **facts: Any) -> None:
+        notes = self._request.notes
+        assert notes is not None
+        notes.end_attempt(note, outcome, now, **facts)
+
+
+_AGAIN = (RESEND, RETRY)

@@ -1,0 +1,74 @@
+"""What a request carries along while it runs, and what all requests share."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from runtime._admission import Admission
+from runtime._ledger import Ledger, Purse
+from runtime._notes import Notes
+from runtime._policy import Program
+from runtime._transport import Transport
+
+
+class Shared:
+    """What all calls of an executor share."""
+
+    __slots__ = ("admission", "ledger", "now", "rng", "transport")
+
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        now: Callable[[], float],
+        rng: random.Random,
+        ledger: Ledger,
+        admission: Admission,
+    ) -> None:
+        self.transport = transport
+        self.now = now
+        self.rng = rng
+        self.ledger = ledger
+        self.admission = admission
+
+
+class Request:
+    """One request in flight."""
+
+    __slots__ = (
+        "control",
+        "deadline",
+        "loop",
+        "lost_weight",
+        "notes",
+        "partial",
+        "priority",
+        "program",
+        "purse",
+        "span_id",
+        "trace_id",
+    )
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        deadline: float,
+        priority: int,
+        control: bool,
+        trace: tuple[int, int],
+        notes: Notes | None,
+    ) -> None:
+        self.program = program
+        self.loop = loop
+        self.deadline = deadline
+        self.priority = priority
+        self.control = control
+        self.trace_id, self.span_id = trace
+        self.notes = notes
+        self.purse = Purse(program.purse)
+        self.partial = False
+        self.lost_weight = 0.0

@@ -1,0 +1,232 @@
+"""The budget ledger: who may still pay for an extra request. Pure: amounts and times in, yes or no out.
+
+Refilled by successes and never by the clock, so a backend that answers nothing earns nothing and gets no
+extra load (the same choice as the success-replenished buckets of the AWS S3 clients). Accounts nest: a copy
+is paid by its request, its stage and its service at once, or by none of them.
+
+Amounts are whole numbers, so that no sum drifts however long the process lives.
+"""
+
+from __future__ import annotations
+
+REQUEST = 1_000_000_000  # grains that one whole request costs: the unit of the plan's normalised costs
+CALL = 1_000_000  # grains that one call costs in its own stage's account
+MILLION = 1_000_000
+WINDOW_S = 10.0
+BUCKETS = 40
+_RATE = BUCKETS / WINDOW_S
+
+
+class Account:
+    """A token bucket filled by successes, under a sliding window.
+
+    Over any window of 10 s the spend is at most `fraction` of the work done in it plus one `burst`: the
+    bucket holds at most `burst` when the window opens and gains at most `fraction` of what is earned
+    within. Besides, a spend must fit `fraction` of the work of the 10 s before it, so under steady load the
+    burst adds nothing.
+
+    The clock only expires the window. It may jump: forwards, and what was known is forgotten; backwards, and
+    time goes on from there.
+
+    Args:
+        fraction: share of the work that may be spent, >= 0.
+        burst: the most that the bucket holds, grains. It starts full.
+    """
+
+    __slots__ = (
+        "_busy_since",
+        "_full",
+        "_head",
+        "_level",
+        "_ppm",
+        "_shift",
+        "_slot",
+        "_spent_in",
+        "_spent_window",
+        "_work_in",
+        "_work_window",
+        "denied",
+        "spent",
+        "work",
+        "worst",
+    )
+
+    def __init__(self, fraction: float, burst: int) -> None:
+        self.work = 0
+        self.spent = 0
+        self.denied = 0
+        self.worst: float | None = None
+        self._ppm = 0
+        self._full = 0
+        self._level = 0
+        # Bucket `_head` is the present one and lies at `_slot`. The work of the last BUCKETS buckets
+        # counts, and the spend of one more: work covers at most 10 s and spend at least 10 s, so rounding
+        # never favours spending.
+        self._head = -1
+        self._slot = 0
+        self._shift = 0
+        self._work_in = [0] * (BUCKETS + 1)
+        self._spent_in = [0] * (BUCKETS + 1)
+        self._work_window = 0
+        self._spent_window = 0
+        self._busy_since = -1
+        self.retune(fraction, burst)
+        self._level = self._full
+
+    def retune(self, fraction: float, burst: int) -> None:
+        """Take another fraction and burst; what was earned and spent stays: a plan buys no second burst."""
+        was_empty = self._full == 0
+        self._ppm = int(fraction * MILLION)
+        self._full = burst * MILLION
+        self._level = self._full if was_empty else min(self._level, self._full)
+
+    @property
+    def fraction(self) -> float:
+        """Share of the work that may be spent."""
+        return self._ppm / MILLION
+
+    @property
+    def level(self) -> int:
+        """What the bucket holds, grains."""
+        return self._level // MILLION
+
+    def earn(self, work: int, now: float, *, refill: bool = True) -> None:
+        """Note a success.
+
+        Args:
+            work: what it cost, grains.
+            now: seconds.
+            refill: whether it fills the bucket too, or only counts as work.
+        """
+        head = int(now * _RATE) + self._shift
+        if head != self._head:
+            self._advance(head)
+        self.work += work
+        self._work_in[self._slot] += work
+        self._work_window += work
+        if refill:
+            level = self._level + work * self._ppm
+            self._level = min(self._full, level)
+
+    def allows(self, cost: int, now: float) -> bool:
+        """Whether `cost` grains may be spent at `now`."""
+        head = int(now * _RATE) + self._shift
+        if head != self._head:
+            self._advance(head)
+        return (
+            cost * MILLION <= self._level
+            and (self._spent_window + cost) * MILLION <= self._work_window * self._ppm
+        )
+
+    def spend(self, cost: int) -> None:
+        """Take what `allows` has just allowed."""
+        self.spent += cost
+        self._level -= cost * MILLION
+        self._spent_in[self._slot] += cost
+        self._spent_window += cost
+
+    def _advance(self, head: int) -> None:
+        if head < self._head:  # the clock went back: go on from here
+            self._shift += self._head - head
+            return
+        self._measure()
+        steps = min(head - self._head, BUCKETS + 1)
+        for _ in range(steps):
+            self._slot = (self._slot + 1) % (BUCKETS + 1)
+            self._spent_window -= self._spent_in[self._slot]
+            self._spent_in[self._slot] = 0
+            oldest = (self._slot + 1) % (BUCKETS + 1)
+            self._work_window -= self._work_in[oldest]
+            self._work_in[oldest] = 0
+        self._head = head
+        if self._work_window == 0:
+            self._busy_since = -1
+
+    def _measure(self) -> None:
+        """Judge the window that ends with the present bucket, where the account has been busy for 10 s."""
+        if self._work_in[self._slot] == 0:
+            return
+        if self._busy_since < 0:
+            self._busy_since = self._head
+        if self._head - self._busy_since < BUCKETS - 1:
+            return
+        before = self._spent_in[(self._slot + 1) % (BUCKETS + 1)]
+        ratio = (self._spent_window - before) / self._work_window
+        if self.worst is None or ratio > self.worst:
+            self.worst = ratio
+
+
+class Purse:
+    """What one request may still spend on copies of its calls, grains. Never refilled."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+class Ledger:
+    """Charges copies to request, stage and service.
+
+    Args:
+        service: the service's account, in grains of a request's cost.
+    """
+
+    __slots__ = ("service",)
+
+    def __init__(self, service: Account) -> None:
+        self.service = service
+
+    def charge(self, purse: Purse, stage: Account, cost: int, now: float) -> bool:
+        """Charge a copy of one call to request, stage and service: to all, or to none.
+
+        Args:
+            purse: the request's.
+            stage: the stage's account.
+            cost: of the call, grains of a request's cost.
+            now: seconds.
+        """
+        if purse.left < cost or not stage.allows(CALL, now) or not self.service.allows(cost, now):
+            stage.denied += 1
+            self.service.denied += 1
+            return False
+        purse.left -= cost
+        stage.spend(CALL)
+        self.service.spend(cost)
+        return True
+
+
+class RetryAccount:
+    """Pays for sending a lost call again: a bucket filled by successes, without a window.
+
+    Over any stretch of time the retries are at most `share` of the successes in it plus one `burst` (the
+    form of Finagle's and gRPC's retry throttling). Kept apart from the reissue budget: faults must not eat
+    what was apportioned to the tail.
+
+    Args:
+        share: retries that one success earns.
+        burst: retries that the full bucket holds. It starts full.
+    """
+
+    __slots__ = ("_full", "_level", "_ppm", "denied", "spent")
+
+    def __init__(self, share: float, burst: int) -> None:
+        self._ppm = int(share * MILLION)
+        self._full = burst * MILLION
+        self._level = self._full
+        self.spent = 0
+        self.denied = 0
+
+    def earn(self) -> None:
+        """Note a success."""
+        level = self._level + self._ppm
+        self._level = min(self._full, level)
+
+    def charge(self) -> bool:
+        """Pay for one retry, if there is enough."""
+        if self._level < MILLION:
+            self.denied += 1
+            return False
+        self._level -= MILLION
+        self.spent += 1
+        return True

@@ -1,0 +1,66 @@
+"""Calls within one process: for tests, notebooks and services that need no replicas."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kwiken import DefinitionError, Service
+from runtime._errors import DeadlineError, HandlerError
+from runtime._transport import Call, Replica, Reply
+
+
+class LocalTransport:
+    """Calls handlers directly, in the caller's task; every replica is this process.
+
+    Args:
+        service: every stage needs a handler.
+        now: the clock of the calls' deadlines, seconds.
+
+    Raises:
+        DefinitionError: a stage has no handler.
+    """
+
+    def __init__(self, service: Service, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._service = service
+        self._now = now
+        self._handlers: dict[str, tuple[Callable[..., Any], bool]] = {}
+        for name, stage in service.stages.items():
+            if stage.handler is None:
+                raise DefinitionError("has no handler, so it cannot run here", stage=name)
+            self._handlers[name] = (stage.handler, stage.fanout > 1)
+
+    async def setup(self) -> None:
+        """Run every stage's `setup`, once."""
+        for stage in self._service.stages.values():
+            if stage.setup is not None:
+                done = stage.setup()
+                if inspect.isawaitable(done):
+                    await done
+
+    async def call(self, replica: Replica, call: Call) -> Reply:  # noqa: ARG002 - all replicas are alike here
+        """Run the handler.
+
+        Raises:
+            DeadlineError: nobody waits for it any more.
+            HandlerError: the handler raised.
+        """
+        started = self._now()
+        if started >= call.deadline:
+            raise DeadlineError(f"stage {call.stage!r}: its deadline had passed before it ran")
+        handler, sharded = self._handlers[call.stage]
+        try:
+            value = await (handler(*call.args, shard=call.shard) if sharded else handler(*call.args))
+        except Exception as error:
+            raise HandlerError(call.stage, type(error).__name__, str(error)) from error
+        return Reply(value, (self._now() - started) * 1000)
+
+
+def local_replicas(service: Service) -> dict[str, list[Replica]]:
+    """As many names of replicas as each stage asks for, all of this process."""
+    return {
+        name: [Replica(f"{name}-{number}", "local", "local") for number in range(stage.replicas)]
+        for name, stage in service.stages.items()
+    }

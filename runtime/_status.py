@@ -1,0 +1,78 @@
+"""An executor's figures as plain JSON types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from runtime._flight import Shared
+from runtime._ledger import CALL, REQUEST, Account
+from runtime._picker import Seat
+from runtime._policy import Lane, Program
+
+if TYPE_CHECKING:
+    from runtime._executor import Counts
+
+
+def status(
+    program: Program, lanes: Mapping[str, Lane], shared: Shared, counts: Counts, now: float
+) -> dict[str, Any]:
+    """Everything worth watching."""
+    admission = shared.admission
+    return {
+        "plan": program.digest,
+        "requests": counts.requests,
+        "failed": counts.failed,
+        "cancelled": counts.cancelled,
+        "partial": counts.partial,
+        "control": counts.control,
+        "shed": admission.shed,
+        "inside": admission.inside,
+        "load": round(admission.load(now), 4),
+        "reissues": sum(lane.copies for lane in lanes.values()),
+        "retries": sum(lane.retries.spent + lane.resends for lane in lanes.values()),
+        "ledger": _account(shared.ledger.service, REQUEST),
+        "stages": {name: _stage(lane) for name, lane in lanes.items()},
+    }
+
+
+def _account(account: Account, unit: int) -> dict[str, Any]:
+    """An account in units of its own: requests' costs for the service, calls for a stage."""
+    return {
+        "fraction": account.fraction,
+        "work": account.work / unit,
+        "spent": account.spent / unit,
+        "spent_share": account.spent / account.work if account.work else 0.0,
+        "worst_10s": account.worst,
+        "level": account.level / unit,
+        "denied": account.denied,
+    }
+
+
+def _stage(lane: Lane) -> dict[str, Any]:
+    return {
+        "calls": lane.sketch.count,
+        "failed": lane.failed,
+        "reissues": lane.copies,
+        "retries": lane.retries.spent,
+        "resends": lane.resends,
+        "p50_ms": _ms(lane.sketch.quantile(0.5)),
+        "p99_ms": _ms(lane.sketch.quantile(0.99)),
+        "ledger": _account(lane.account, CALL),
+        "replicas": [_replica(seat) for seat in lane.picker.seats],
+    }
+
+
+def _replica(seat: Seat) -> dict[str, Any]:
+    return {
+        "id": seat.replica.id,
+        "node": seat.replica.node,
+        "address": seat.replica.address,
+        "inflight": len(seat.waiting),
+        "latency_ms": _ms(seat.latency or None),
+        "ejected": seat.ejected,
+    }
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)
