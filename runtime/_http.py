@@ -100,13 +100,14 @@ class HttpTransport:
             raise DeadlineError(f"stage {call.stage!r}: the deadline passed before the call was sent")
         headers = {
             "Content-Type": wire.MSGPACK,
-            wire.TRACEPARENT: wire.format_traceparent(call.trace_id, call.span_id),
             wire.STAGE: call.stage,
             wire.SHARD: str(call.shard),
             wire.ATTEMPT: str(call.attempt),
             wire.DEADLINE: f"{min(remaining_ms, wire.MAX_DEADLINE_MS):.1f}",
             wire.PRIORITY: str(call.priority),
         }
+        if call.trace_id:
+            headers[wire.TRACEPARENT] = wire.format_traceparent(call.trace_id, call.span_id)
         body = self._encode(call.args)
         with map_errors(call.stage, replica):
             async with self._session.post(

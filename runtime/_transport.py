@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 
-class Replica(msgspec.Struct, frozen=True):
+class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One server process of a stage.
 
     Attributes:

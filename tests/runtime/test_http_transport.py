@@ -19,6 +19,7 @@ from runtime._http import HttpTransport
 from runtime._replica import ReplicaServer, ServedCall
 from runtime._transport import Call, Replica
 from tests.support.services_http import Ask, service
+from tests.support.waiting import found, until
 
 
 def call_of(
@@ -50,18 +51,6 @@ async def serving(
         yield server, replica_at(server.url)
     finally:
         await server.stop(grace_s=0.0)
-
-
-async def until(condition: Callable[[], object], *, within_s: float = 5.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        await asyncio.sleep(0.005)
-
-
-def found(folder: Path, kind: str) -> list[str]:
-    """The marks that handlers left."""
-    return [path.name for path in folder.glob(f"*.{kind}")]
 
 
 class Watch:

@@ -1,0 +1,269 @@
+"""One server process: its loop, its signals, its ties to a supervisor.
+
+`python -m runtime._process SPEC` is a supervisor's child. It says one line of JSON on its standard output
+when it is ready, or why it will never be, and ends when its standard input closes: a killed supervisor
+leaves nobody behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import importlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from kwiken import InputError, KwikenError, Service
+from runtime._meter import MeteredThreads
+
+LOG = logging.getLogger("kwiken.process")
+PR_SET_PDEATHSIG: Final = 1
+PR_SET_NAME: Final = 15
+BAD_INPUT: Final = 2
+MAX_THREADS: Final = 8
+MAX_LINE: Final = 1500
+
+
+class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="replica"):
+    """What a process needs to know to serve one stage.
+
+    Attributes:
+        target: `MODULE:SERVICE`.
+        stage: name of the stage.
+        host: address to listen on.
+        port: 0 for any that is free.
+        replica: its name in traces.
+        node: name of the machine.
+        traces: folder for spans; None for none.
+        otlp: endpoint for spans; None for none.
+        grace_s: seconds that calls in flight get when it is told to stop.
+        max_inflight: calls held at once; more are refused.
+    """
+
+    target: str
+    stage: str
+    host: str = "127.0.0.1"
+    port: int = 0
+    replica: str = ""
+    node: str = "local"
+    traces: str | None = None
+    otlp: str | None = None
+    grace_s: float = 10.0
+    max_inflight: int = 64
+
+
+class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="gateway"):
+    """What a process needs to know to be a service's gateway.
+
+    Attributes:
+        target: `MODULE:SERVICE`.
+        host: address to listen on.
+        port: 0 for any that is free.
+        local: run every stage in this very process.
+        replicas: by stage, `HOST:PORT` of its replicas; hosts are looked up again and again.
+        plan: file with the plan; it is read again when it changes. None for none.
+        token_file: file with the control routes' token; None closes those routes.
+        traces: folder for spans; None for none.
+        otlp: endpoint for spans; None for none.
+        grace_s: seconds that requests in flight get when it is told to stop.
+    """
+
+    target: str
+    host: str = "127.0.0.1"
+    port: int = 0
+    local: bool = False
+    replicas: dict[str, list[str]] = {}
+    plan: str | None = None
+    token_file: str | None = None
+    traces: str | None = None
+    otlp: str | None = None
+    grace_s: float = 10.0
+
+
+Spec = ReplicaSpec | GatewaySpec
+
+
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A child's one line: where it listens, or why it does not."""
+
+    url: str | None = None
+    error: str | None = None
+
+
+Announce = Callable[[str], None]
+
+
+def load_target(target: str) -> Service:
+    """The service that `MODULE:SERVICE` names.
+
+    Raises:
+        InputError: when there is no such module or service.
+    """
+    module_name, _, attribute = target.partition(":")
+    try:
+        value: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            value = getattr(value, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"cannot be loaded: {error}", where=target) from error
+    if not isinstance(value, Service):
+        raise InputError(f"is a {type(value).__name__}, not a Service", where=target)
+    value.check()
+    return value
+
+
+def run(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    """Run a server to its end, on the fastest loop there is.
+
+    Args:
+        main: gets an event that is set when the process is told to stop (SIGTERM, SIGINT).
+    """
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_with_signals(main))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _with_signals(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(MeteredThreads(max_workers=MAX_THREADS, thread_name_prefix="kwiken"))
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await main(stop)
+
+
+async def serve(spec: Spec, service: Service, stop: asyncio.Event, announce: Announce) -> None:
+    """Serve until told to stop, then stop gracefully.
+
+    Args:
+        spec: what to serve.
+        service: the loaded target.
+        stop: set when it is time to go.
+        announce: told the address once the server is ready.
+
+    Raises:
+        KwikenError: when it cannot be served as the specification says.
+    """
+    if isinstance(spec, ReplicaSpec):
+        await _serve_replica(spec, service, stop, announce)
+    else:
+        from runtime._serving import serve_gateway
+
+        await serve_gateway(spec, service, stop, announce)
+
+
+async def _serve_replica(
+    spec: ReplicaSpec, service: Service, stop: asyncio.Event, announce: Announce
+) -> None:
+    from runtime._replica import ReplicaServer
+    from runtime._spans import replica_observer
+
+    with replica_observer(spec, service) as observer:
+        server = ReplicaServer(
+            service,
+            spec.stage,
+            host=spec.host,
+            port=spec.port,
+            max_inflight=spec.max_inflight,
+            observer=observer,
+        )
+        try:
+            await server.start()
+            announce(server.url)
+            await stop.wait()
+        finally:
+            await server.stop(grace_s=spec.grace_s)
+
+
+def child(text: str) -> int:
+    """A child's whole life.
+
+    Args:
+        text: its specification as JSON.
+
+    Returns:
+        The process' exit code.
+    """
+    line = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what handlers print must not mix with what the supervisor reads
+    parent = os.getppid()
+
+    def say(report: Report) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            print(msgspec.json.encode(report).decode(), file=line, flush=True)
+
+    async def main(stop: asyncio.Event) -> None:
+        async with _tied_to_stdin(stop):
+            await serve(spec, service, stop, lambda url: say(Report(url=url)))
+
+    try:
+        spec = msgspec.json.decode(text, type=Spec)
+        _die_with(parent)
+        _name(spec)
+        service = load_target(spec.target)
+        run(main)
+    except (KwikenError, msgspec.MsgspecError) as error:
+        say(Report(error=str(error)[:MAX_LINE]))
+        return BAD_INPUT
+    except Exception as error:
+        LOG.exception("failed")
+        say(Report(error=f"{type(error).__name__}: {error}"[:MAX_LINE]))
+        return 1
+    return 0
+
+
+@contextlib.asynccontextmanager
+async def _tied_to_stdin(stop: asyncio.Event) -> AsyncIterator[None]:
+    """Sets the event when standard input closes: the supervisor holds its other end."""
+
+    class Tie(asyncio.Protocol):
+        def connection_lost(self, exc: Exception | None) -> None:
+            del exc
+            stop.set()
+
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(Tie, sys.stdin)
+    try:
+        yield
+    finally:
+        transport.close()
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel end this process with its parent, where it can.
+
+    The closing of standard input is heard only by a loop that turns; a paused or stuck child would stay.
+    """
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the call
+        os._exit(1)
+
+
+def _name(spec: Spec) -> None:
+    """Show in process lists what this process is."""
+    if sys.platform != "linux":
+        return
+    label = f"kw-{spec.stage}" if isinstance(spec, ReplicaSpec) else "kw-gateway"
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_NAME, label.encode()[:15])
+
+
+if __name__ == "__main__":
+    sys.exit(child(sys.argv[1]))

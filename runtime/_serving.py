@@ -1,0 +1,104 @@
+"""A gateway's process: what it needs is built, watched and taken down in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kwiken import InputError, Service
+from runtime._clock import SystemClock
+from runtime._executor import Executor
+from runtime._gateway import Gateway
+from runtime._http import HttpTransport
+from runtime._local import LocalTransport, local_replicas
+from runtime._spans import request_observer
+from runtime._transport import Transport
+from runtime._watch import Names, PlanFile, parse_endpoint
+
+if TYPE_CHECKING:
+    from runtime._process import Announce, GatewaySpec
+
+
+async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event, announce: Announce) -> None:
+    """Serve until told to stop, then stop gracefully.
+
+    Raises:
+        KwikenError: when it cannot be served as the specification says; names the option or file.
+    """
+    endpoints = {stage: [parse_endpoint(text) for text in those] for stage, those in spec.replicas.items()}
+    clock = SystemClock()
+    async with _transport(spec, service) as transport:
+        with request_observer(spec, service) as observer:
+            executor = Executor(
+                service,
+                transport,
+                replicas=local_replicas(service) if spec.local else {name: [] for name in service.stages},
+                clock=clock,
+                rng=random.Random(),  # noqa: S311 - coins and names, no secrets
+                observer=observer,
+            )
+            gateway = Gateway(
+                service,
+                executor,
+                host=spec.host,
+                port=spec.port,
+                token=_token(spec.token_file),
+                remote=not spec.local,
+            )
+            await _serve(spec, gateway, endpoints, stop, announce)
+
+
+async def _serve(
+    spec: GatewaySpec,
+    gateway: Gateway,
+    endpoints: dict[str, list[tuple[str, int]]],
+    stop: asyncio.Event,
+    announce: Announce,
+) -> None:
+    watches = []
+    if spec.plan is not None:
+        plan_file = PlanFile(Path(spec.plan), gateway.control)
+        plan_file.load()
+        watches.append(plan_file.watch)
+    if endpoints:
+        names = Names(endpoints, gateway.control)
+        await names.resolve()
+        watches.append(names.watch)
+    tasks = [asyncio.create_task(watch()) for watch in watches]
+    try:
+        await gateway.start()
+        announce(gateway.url)
+        await stop.wait()
+    finally:
+        await gateway.stop(grace_s=spec.grace_s)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _transport(spec: GatewaySpec, service: Service) -> AsyncIterator[Transport]:
+    if spec.local:
+        local = LocalTransport(service)
+        await local.setup()
+        yield local
+        return
+    async with HttpTransport(service, raw=True) as remote:
+        yield remote
+
+
+def _token(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        token = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not text"
+        raise InputError(f"{reason}", where=path) from error
+    if not token:
+        raise InputError("is empty; it must hold the control routes' token", where=path)
+    return token
