@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from cli._output import printable
 from kwiken import KwikenError
 
 # One line a verb, kept here so that `kwiken --help` imports none of them.
@@ -141,8 +142,7 @@ def explain_os(error: OSError) -> str:
 
 def one_line(message: str) -> str:
     """A message as one bounded line of printable text, so that no input can forge or flood a terminal."""
-    words = " ".join(message.split())
-    line = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in words)
+    line = printable(" ".join(message.split()))
     return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."
 
 

@@ -144,13 +144,18 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
+    table = Table(title=Text(title), title_justify="left", show_edge=False, pad_edge=False)
     for position, column in enumerate(columns):
-        table.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
+        table.add_column(Text(column), justify="left" if position == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     stream = sys.stdout if to_stdout else sys.stderr
     Console(file=stream, width=None if stream.isatty() else 120, highlight=False).print(table)
+
+
+def printable(text: str) -> str:
+    """The text with whatever could steer a terminal spelt out: names in traces may hold anything."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def note(message: str) -> None:
