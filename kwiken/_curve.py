@@ -85,9 +85,10 @@ def reissue_curve(calls_ms: Floats, pool: Pool | None = None, *, grid: tuple[flo
     Raises:
         InputError: for latencies that are negative or infinite, or none at all.
     """
-    calls = RankedCalls.of(np.asarray(calls_ms, dtype=float))
-    copies = Pool.of(np.asarray(calls_ms, dtype=float)) if pool is None else pool
-    _check(calls, copies)
+    matrix = np.asarray(calls_ms, dtype=float)
+    copies = Pool.of(matrix) if pool is None else pool
+    _check(matrix, copies)
+    calls = RankedCalls.of(matrix)
     outs = copies.time_outs(np.asarray(grid, dtype=float))
     mean, square = _moments(calls, copies, outs)
     fraction, first = np.unique(outs.fraction, return_index=True)
@@ -106,11 +107,12 @@ def reissue_curve(calls_ms: Floats, pool: Pool | None = None, *, grid: tuple[flo
     )
 
 
-def _check(calls: RankedCalls, copies: Pool) -> None:
-    if not len(copies) or not len(calls.columns[0]):
+def _check(calls: Floats, copies: Pool) -> None:
+    if not len(copies) or np.isnan(calls).all():
         raise InputError("a curve needs at least one call")
-    if copies.values[0] < 0 or not np.isfinite(copies.values[-1]):
-        raise InputError("latencies must be finite numbers >= 0")
+    for values in (calls, copies.values):
+        if np.nanmin(values) < 0 or np.isinf(values).any():
+            raise InputError("latencies must be finite numbers >= 0")
 
 
 def _moments(calls: RankedCalls, copies: Pool, outs: TimeOuts) -> tuple[Floats, Floats]:

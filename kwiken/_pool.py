@@ -52,6 +52,11 @@ class Pool:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def mass(self) -> Floats:
+        """(k,): the weights, written out where they are equal."""
+        return np.full(len(self), 1 / max(1, len(self))) if self.weights is None else self.weights
+
     @cached_property
     def cdf(self) -> Floats:
         """(k,): share of calls that take at most the k-th value (exact at the last of tied values)."""
@@ -64,6 +69,8 @@ class Pool:
     def tail(self, ages: Floats) -> Floats:
         """Share of calls that take longer than each of these ages."""
         at = np.searchsorted(self.values, ages, side="right")
+        if self.weights is None:
+            return (len(self) - at) / max(1, len(self))
         return 1.0 - np.concatenate(([0.0], self.cdf))[at]
 
     def time_outs(self, fractions: Floats) -> TimeOuts:
@@ -117,7 +124,7 @@ class Pool:
         """
         if len(self) <= limit:
             return self
-        weights = self.weights if self.weights is not None else np.full(len(self), 1 / len(self))
+        weights = self.mass
         body = len(self) - limit // 2
         starts = np.linspace(0, body, limit // 2, endpoint=False).astype(np.int64)
         mass = np.add.reduceat(weights[:body], starts)

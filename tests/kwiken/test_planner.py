@@ -1,0 +1,234 @@
+"""From profile to plan: budgets held on later requests, gains, words, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kwiken import (
+    Budgets,
+    Expected,
+    InputError,
+    Plan,
+    Profile,
+    Reissue,
+    StageProfile,
+    make_plan,
+    profile_from_json,
+    profile_to_json,
+    simulate,
+    stage_curves,
+    study_plan,
+)
+
+StageOf = Callable[..., StageProfile]
+ProfileOf = Callable[..., Profile]
+
+CREATED = "2026-01-01T00:00:00Z"
+
+
+def expected_of(plan: Plan) -> Expected:
+    assert plan.expected is not None
+    return plan.expected
+
+
+def reissue_of(plan: Plan, stage: str) -> Reissue:
+    policy = plan.stages[stage].reissue
+    assert policy is not None
+    return policy
+
+
+def chain_of(stage_of: StageOf, profile_of: ProfileOf, *, requests: int, seed: int) -> Profile:
+    """A fan-out, a stage with rare pauses, a calm one, one that must not be reissued, and own time."""
+    rng = np.random.default_rng(seed)
+    paused = rng.lognormal(1, 0.3, requests) + (rng.random(requests) < 0.03) * rng.uniform(50, 150, requests)
+    return profile_of(
+        stage_of("s:r (own time)", rng.exponential(1, requests), reissuable=False),
+        stage_of("wide", rng.lognormal(1, 0.6, (requests, 8)), after=("s:r (own time)",)),
+        stage_of("paused", paused, after=("wide",)),
+        stage_of("calm", rng.uniform(4, 5, requests), after=("wide",)),
+        stage_of("once", rng.lognormal(1, 1, requests), after=("paused", "calm"), reissuable=False),
+    )
+
+
+@pytest.fixture
+def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
+    return chain_of(stage_of, profile_of, requests=5000, seed=0)
+
+
+def test_plan_reissues_what_pays_and_nothing_else(profile: Profile) -> None:
+    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    plan = study.plan
+    assert set(plan.stages) == {"wide", "paused", "calm", "once"}
+    assert plan.stages["once"].reissue is None
+    assert "once" not in study.curves
+    assert plan.stages["paused"].reissue is not None
+    assert reissue_of(plan, "paused").fraction > 0.02
+    assert plan.stages["paused"].match == profile.stage("paused").match
+    assert plan.created == CREATED
+    assert plan.profile == profile.digest
+    assert study.allocation.marginal["calm"] < study.allocation.marginal["wide"]
+    assert sum(plan.cost.stages.values()) == pytest.approx(1)
+
+
+def test_expectation_is_ordered_bracketed_and_within_budget(profile: Profile) -> None:
+    plan = make_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    expected = expected_of(plan)
+    assert expected.after.p99_ms < 0.8 * expected.before.p99_ms
+    assert 0.03 < expected.spent.reissue <= 0.05
+    for arm, bounds in (("before", expected.bounds.before), ("after", expected.bounds.after)):
+        for name in ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "p999_ms"):
+            low, high = bounds[name]
+            assert low <= getattr(getattr(expected, arm), name) * 1.02
+            assert high >= getattr(getattr(expected, arm), name) * 0.98
+            assert low < high
+    low, high = expected.bounds.spent["reissue"]
+    assert low < expected.spent.reissue < high
+    observed = np.percentile(profile.latency_ms, 99)
+    assert expected.before.p99_ms == pytest.approx(observed, rel=0.01)
+
+
+def test_plan_survives_its_json_and_simulates_as_expected(profile: Profile) -> None:
+    plan = make_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    again = Plan.from_json(plan.to_json())
+    assert again == plan
+    simulated = simulate(profile, again, requests=40_000, seed=9)
+    assert simulated.after.p99_ms == pytest.approx(expected_of(plan).after.p99_ms, rel=0.05)
+    assert simulated.reissue == pytest.approx(expected_of(plan).spent.reissue, rel=0.05)
+
+
+def test_same_profile_same_seed_same_plan(profile: Profile) -> None:
+    budgets = Budgets(reissue=0.03)
+    first = make_plan(profile, budgets=budgets, created=CREATED, seed=4)
+    loaded = profile_from_json(profile_to_json(profile))
+    assert make_plan(profile, budgets=budgets, created=CREATED, seed=4) == first
+    assert make_plan(loaded, budgets=budgets, created=CREATED, seed=4).profile == first.profile
+
+
+def test_budget_holds_on_requests_not_seen(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    spends = []
+    for seed in range(12):
+        plan = make_plan(
+            chain_of(stage_of, profile_of, requests=1500, seed=seed),
+            budgets=Budgets(reissue=0.05),
+            created=CREATED,
+        )
+        later = chain_of(stage_of, profile_of, requests=8000, seed=100 + seed)
+        spends.append(simulate(later, plan, requests=20_000).reissue)
+    assert np.mean(np.array(spends) <= 0.05) >= 0.75
+    assert max(spends) <= 0.055
+    assert np.mean(spends) >= 0.04
+
+
+def test_a_service_that_slows_down_over_time_gets_a_tighter_plan(
+    stage_of: StageOf, profile_of: ProfileOf
+) -> None:
+    rng = np.random.default_rng(1)
+    drift = np.linspace(1, 2, 6000)
+    drifting = profile_of(stage_of("a", rng.lognormal(0, 0.5, 6000) * drift))
+    steady = profile_of(stage_of("a", rng.lognormal(0, 0.5, 6000)))
+    tight = study_plan(drifting, budgets=Budgets(reissue=0.05), created=CREATED)
+    loose = study_plan(steady, budgets=Budgets(reissue=0.05), created=CREATED)
+    assert tight.margin < 0.8 * loose.margin
+    assert any("later requests" in note for note in tight.notes)
+
+
+def unequal_of(stage_of: StageOf, profile_of: ProfileOf, seed: int) -> Profile:
+    """Fifteen stages in a row of very unequal means and spreads."""
+    rng = np.random.default_rng(seed)
+    means, sigmas = rng.lognormal(np.log(10), 1, 15), rng.uniform(0.1, 1, 15)
+    return profile_of(
+        *(
+            stage_of(
+                f"s{i}", rng.lognormal(np.log(means[i]), sigmas[i], 3000), after=(f"s{i - 1}",) if i else ()
+            )
+            for i in range(15)
+        )
+    )
+
+
+@pytest.mark.parametrize("budget", [0.01, 0.05])
+def test_sumvar_beats_the_same_budget_spread_evenly(
+    stage_of: StageOf, profile_of: ProfileOf, budget: float
+) -> None:
+    left = dict.fromkeys(("sumvar", "uniform", "equal"), 0.0)
+    for seed in range(5):
+        profile = unequal_of(stage_of, profile_of, seed)
+        for spread in left:
+            plan = make_plan(profile, budgets=Budgets(reissue=budget), created=CREATED, spread=spread)
+            expected = expected_of(plan)
+            left[spread] += expected.after.p99_ms / expected.before.p99_ms / 5
+    assert left["sumvar"] < left["uniform"] - 0.01
+    assert left["sumvar"] < left["equal"] - 0.01
+
+
+def test_no_budget_means_no_reissue(profile: Profile) -> None:
+    plan = make_plan(profile, budgets=Budgets(), created=CREATED)
+    assert all(stage.reissue is None for stage in plan.stages.values())
+    assert expected_of(plan).after == expected_of(plan).before
+    assert expected_of(plan).spent.reissue == 0
+
+
+def test_whole_budget_doubles_every_call_that_may_be(profile: Profile) -> None:
+    plan = make_plan(profile, budgets=Budgets(reissue=1.0), created=CREATED)
+    assert reissue_of(plan, "paused").after_ms == 0
+    assert reissue_of(plan, "paused").fraction == 1
+
+
+def test_few_requests_make_a_timid_plan_and_say_so(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    few = chain_of(stage_of, profile_of, requests=20, seed=3)
+    study = study_plan(few, budgets=Budgets(reissue=0.05), created=CREATED)
+    assert any("only 20 requests" in note for note in study.notes)
+    assert study.margin < 0.9
+    assert expected_of(study.plan).spent.reissue <= 0.05
+
+
+def test_too_few_requests_are_refused_in_words(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    with pytest.raises(InputError, match="at least 10 requests, and the profile has 9"):
+        make_plan(chain_of(stage_of, profile_of, requests=9, seed=0), budgets=Budgets(), created=CREATED)
+
+
+def test_a_stage_that_is_hardly_ever_called_is_left_alone(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    rng = np.random.default_rng(5)
+    seldom = np.where(np.arange(1000) < 5, 50.0, np.nan)
+    profile = profile_of(stage_of("a", rng.exponential(1, 1000)), stage_of("seldom", seldom, after=("a",)))
+    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    assert study.plan.stages["seldom"].reissue is None
+    assert any("seldom" in note for note in study.notes)
+
+
+def test_cancelled_calls_are_mentioned(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    true = np.random.default_rng(6).exponential(1, 2000)
+    cut = (true > 2) & (np.arange(2000) % 2 == 0)
+    profile = profile_of(stage_of("a", np.where(cut, 2.0, true), censored=cut))
+    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    assert any(f"{cut.sum()} calls were cancelled" in note for note in study.notes)
+
+
+def test_budgets_without_a_lever_are_mentioned(profile: Profile) -> None:
+    study = study_plan(profile, budgets=Budgets(utility_loss=0.001), created=CREATED)
+    assert any("utility_loss" in note for note in study.notes)
+
+
+def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None:
+    curves = stage_curves(profile)
+    assert set(curves) == {"wide", "paused", "calm"}
+    wide = profile.stage("wide").calls_ms
+    assert curves["wide"].variance[0] == pytest.approx(wide.max(axis=1).var())
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"objective": "p99"}, "objective: must be one of variance"),
+        ({"spread": "random"}, "spread: must be one of sumvar"),
+        ({"cost": "free"}, "cost: must be one of typical"),
+        ({"cost": {"wide": 1.0}}, "cost: lacks stage"),
+    ],
+)
+def test_unknown_settings_are_refused(profile: Profile, setting: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        make_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED, **setting)
