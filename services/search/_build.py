@@ -114,7 +114,7 @@ def _ranking(documents: Sequence[Document], vocabulary: list[str], key: str) -> 
     )
     return Ranking(
         key=key,
-        names=[document.name for document in documents],
+        names=[document.title for document in documents],
         priors=_view(array("f", (document.prior for document in documents))),
         terms=vocabulary,
         texts=_rows(texts, _numbers),

@@ -16,6 +16,11 @@ from services.search import _native, _source
 from services.search._names import Names, private, shown
 from services.search._source import Definition, Module
 
+# A module that says at its top that it will go.
+_DEPRECATED = re.compile(
+    r"^(_DEPRECATION_MESSAGE =|warnings\._deprecated\(|_deprecated\(__name__)", re.MULTILINE
+)
+_CALL = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\(")
 _DOTTED = re.compile(r"\b([A-Za-z_]\w*)\.([A-Za-z_]\w*)")
 MAX_TEXT = 60_000
 
@@ -68,13 +73,14 @@ def corpus(folder: Path | None = None) -> list[Document]:
             "holds no Python source to search; is the standard library installed?", where=str(root)
         )
     names = Names(modules)
+    leaving = {name for name, module in modules.items() if _DEPRECATED.search(module.source)}
     used = _uses(modules)
     chosen: dict[str, tuple[Definition, list[str]]] = {}
     for module in modules.values():
         for definition in module.definitions.values():
             if definition.text or (not private(definition.qualname) and _listed(module, definition)):
                 _merge(chosen, definition, names)
-    documents = [_document(name, *found, used) for name, found in chosen.items()]
+    documents = [_document(name, *found, used, leaving) for name, found in chosen.items()]
     if folder is None:
         documents.extend(_topics())
     return sorted(documents, key=lambda document: (document.name, document.kind))
@@ -111,7 +117,9 @@ def _quality(definition: Definition) -> tuple[bool, bool, bool, int]:
     return definition.documented, not private(definition.module), in_python, len(definition.text)
 
 
-def _document(name: str, definition: Definition, aliases: list[str], used: Mapping[str, int]) -> Document:
+def _document(
+    name: str, definition: Definition, aliases: list[str], used: Mapping[str, int], leaving: set[str]
+) -> Document:
     kind = definition.kind
     if kind == "method" and definition.qualname.count(".") == 1 and name.count(".") == 1:
         kind = _kind_of_alias(name, definition)
@@ -124,7 +132,8 @@ def _document(name: str, definition: Definition, aliases: list[str], used: Mappi
         path=definition.path,
         line=definition.line,
         aliases=aliases,
-        prior=_prior(name, kind, definition, max(used.get(item, 0) for item in (name, *aliases))),
+        prior=_prior(name, kind, definition, max(used.get(item, 0) for item in (name, *aliases)))
+        - 0.4 * (not leaving.isdisjoint((definition.module, definition.module.partition(".")[0]))),
     )
 
 
@@ -163,6 +172,7 @@ def _used_by(module: Module) -> set[str]:
         source, name = module.borrowed.get(left, ("", ""))
         if source and source != module.name:
             seen.add(".".join(part for part in (shown(source), name, right) if part))
+    seen.update(set(_CALL.findall(module.source)) - module.definitions.keys() - module.borrowed.keys())
     return seen
 
 
@@ -173,13 +183,13 @@ def _topics() -> Iterable[Document]:
     except ImportError:
         return
     for key, text in sorted(topics.items()):
-        heading, _, _ = str(text).strip().partition("\n")
+        heading, _, rest = str(text).strip().partition("\n")
         yield Document(
             kind="topic",
             name=key,
             title=heading.strip() or key,
             signature="",
-            text=str(text).strip()[:MAX_TEXT],
+            text=rest.lstrip("*=-\n ")[:MAX_TEXT],
             path="pydoc_data/topics.py",
             line=0,
             aliases=[],

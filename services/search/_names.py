@@ -98,12 +98,26 @@ class Names:
         for name, target in module.aliases.items():
             if name not in module.definitions:
                 yield name, (module.name, target)
+        for name in sorted(module.exports or ()):
+            if name not in module.definitions and name not in module.borrowed:
+                yield from ((name, (inner, name)) for inner in self._inner(module, name))
         for source in module.stars:
             other = self._modules.get(source)
             if other is not None:
                 for name in other.exports or other.definitions:
                     if name and "." not in name and other.public(name) and name not in module.definitions:
                         yield name, (source, name)
+
+    def _inner(self, module: Module, name: str) -> list[str]:
+        """Modules of a package that define a name which the package exports by code (a late import, say)."""
+        if not module.package:
+            return []
+        inside = module.name + "."
+        return [
+            other.name
+            for other in self._modules.values()
+            if other.name.startswith(inside) and name in other.definitions
+        ]
 
     def _resolve(self, target: Found, depth: int) -> Found | None:
         """Where the thing is defined; None for what is not in the corpus, and for whole modules."""

@@ -97,7 +97,7 @@ class Ranking(Part, frozen=True, kw_only=True):
     """For ranking: what is known of each document.
 
     Attributes:
-        names: public names.
+        names: titles: public names, and the headings of topics.
         priors: standing before any query, 32-bit floats.
         terms: by number.
         texts: rows of term numbers, in the order of the text, cut at `FORWARD` terms; unsigned 32-bit.

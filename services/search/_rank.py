@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from heapq import nlargest
+from itertools import combinations
 
 from kwiken import Partial
 from services.search import _text
@@ -15,6 +16,7 @@ from services.search._types import Hits, Query, Ranked, Symbols
 CONSIDERED = 60  # documents that get the dear features
 READ = 200  # terms of a text that nearness looks at
 SYMBOL, NAME, NEAR, TEXT = 0.9, 0.5, 0.15, 1.0
+LONGEST = 4  # words of a compound name
 AKIN = 0.6  # a word that the name holds under another word for it
 
 
@@ -64,11 +66,11 @@ class Ranker:
     def _name(self, document: int, wanted: _Wanted) -> float:
         """How much of the query the name holds, times how much of the name's last part the query holds."""
         path, _, last = self._names[document].rpartition(".")
-        ending = set(_text.terms(last))
-        parts = ending.union(_text.terms(path))
-        held = sum(weight * _best(options, parts) for options, weight in wanted.words)
-        covered = sum(_asked(part, wanted) for part in ending) / max(1, len(ending))
-        return held / wanted.weight * (0.4 + 0.6 * covered) if wanted.weight else 0.0
+        ending = [_text.stem(word) for word in _text.words(last)]
+        parts = {*ending, *_text.terms(path), "".join(ending)}
+        held = sum(wanted.held(parts)) / max(1, len(wanted.words))
+        covered = sum(wanted.all.get(part, 0.0) for part in ending) / max(1, len(ending))
+        return held * (0.4 + 0.6 * covered)
 
     def _near(self, document: int, wanted: _Wanted) -> float:
         """1 where all words of the query stand side by side in the text, falling as they part or miss."""
@@ -87,32 +89,26 @@ class _Wanted:
     def __init__(self, query: Query, terms: dict[str, int]) -> None:
         strong = [term for term in query.terms if term.options[0][1] >= AKIN] or query.terms
         self.groups = [[option for option, _ in term.options] for term in strong]
-        # A compound's whole is no further word of the query.
-        singles = {_text.stem(token.text.lower()) for token in query.tokens}
-        self.words = [
-            ({option: 1.0 if at == 0 else AKIN for at, option in enumerate(group)}, 1.0)
-            for group in self.groups
-            if group[0] in singles
-        ]
-        self.weight = sum(weight for _, weight in self.words)
-        self.all = {
-            option: 1.0 if at == 0 else AKIN for group in self.groups for at, option in enumerate(group)
+        self.all = {name: 1.0 if at == 0 else AKIN for group in self.groups for at, name in enumerate(group)}
+        heads = {group[0]: group for group in self.groups}
+        lowers = [token.text.lower() for token in query.tokens]
+        self.words = [heads[term] for term in dict.fromkeys(map(_text.stem, lowers)) if term in heads]
+        self.wholes = {
+            name: {_text.stem(word) for word in lowers[first:last]}
+            for first, last in combinations(range(len(lowers) + 1), 2)
+            if 1 < last - first <= LONGEST and (name := _text.whole(lowers[first:last])) in heads
         }
-        self.joined = _text.whole([token.text.lower() for token in query.tokens])
-        self.numbers = {
-            terms[option]: at
-            for at, group in enumerate(self.groups)
-            for option in group[:1]
-            if option in terms
-        }
+        numbered = enumerate(group for group in self.groups if group[0] in terms)
+        self.numbers = {terms[group[0]]: at for at, group in numbered}
 
+    def held(self, parts: set[str]) -> list[float]:
+        """Worth of each word of the query that these parts of a name hold, alone or run together."""
+        joined = {word for name, words in self.wholes.items() if name in parts for word in words}
+        worths = (1.0 if group[0] in joined else self._best(group, parts) for group in self.words)
+        return [worth for worth in worths if worth]
 
-def _best(options: dict[str, float], parts: set[str]) -> float:
-    return max((worth for option, worth in options.items() if option in parts), default=0.0)
-
-
-def _asked(part: str, wanted: _Wanted) -> float:
-    return 1.0 if part == wanted.joined else wanted.all.get(part, 0.0)
+    def _best(self, group: list[str], parts: set[str]) -> float:
+        return max((self.all[name] for name in group if name in parts), default=0.0)
 
 
 def _closest(places: Sequence[tuple[int, int]]) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from services.search._types import Query, Ranked, Snippet
 SHARDS = 5
 LENGTH = 220  # letters
 READ = 6000  # letters of a text that are looked at
+OPENING = 1.2  # of a word: what a docstring says first, it is about
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _BREAK = re.compile(r"(?<=[.:;!?])\s+|\n\s*\n")
 _SPACE = re.compile(r"\s+")
@@ -51,13 +52,14 @@ def _wanted(query: Query) -> dict[str, float]:
 def snippet(text: str, wanted: dict[str, float]) -> list[str]:
     """The best passage, cut up: every second part, from the second on, is a word that was asked for."""
     clean = _RULE.sub("", text)
-    best = max(
-        _passages(clean), key=lambda item: (_worth(clean[item[0] : item[1]], wanted), -item[0]), default=None
-    )
+    worth = {(first, last): _worth(clean[first:last], wanted) for first, last in _passages(clean)}
+    best = max(worth, key=lambda place: (worth[place] + OPENING * (not place[0]), -place[0]), default=None)
     if best is None:
         return []
     first, last = best
     shown = _SPACE.sub(" ", clean[first:last]).strip()
+    if not shown:
+        return []
     parts = _mark(shown, wanted)
     if last < len(clean.rstrip()) and not shown.endswith((".", "!", "?")):
         parts[-1] += f" {ELLIPSIS}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import pairwise
 from zlib import crc32
 
 from services.search import _synonyms, _text
@@ -17,7 +18,8 @@ EDIT_COST = 4.0  # in natural logarithms of frequency: a word one edit further m
 FIRST_LETTER = 1.5  # people seldom miss the first letter
 CANDIDATES = 400
 SPLIT_LEAST = 3
-COMMON_WEIGHT = 0.15
+COMMON_WEIGHT, COMMON_IN_SHORT = 0.15, 0.5
+PREFIX_LEAST, PREFIX_MOST, PREFIX_WEIGHT = 3, 4, 0.7
 
 
 class Speller:
@@ -26,6 +28,7 @@ class Speller:
     def __init__(self, part: Words) -> None:
         self.key = part.key
         self._words = part.words
+        self._sorted = sorted(part.words)
         self._numbers = {word: at for at, word in enumerate(part.words)}
         self._stems = frozenset(part.stems)
         self._counts = part.counts.cast("I")
@@ -36,7 +39,20 @@ class Speller:
         """Whether the corpus holds the word or another form of it, or it is no word that can be misspelt."""
         if len(word) <= 2 or not word.isalpha() or word in _text.COMMON:  # noqa: PLR2004
             return True
-        return word in self._numbers or _text.stem(word) in self._stems
+        term = _text.stem(word)
+        return word in self._numbers or term in self._stems or term in _synonyms.TABLE
+
+    def holds(self, term: str) -> bool:
+        """Whether the term is the stem of a word of the corpus."""
+        return term in self._stems
+
+    def begun(self, word: str) -> list[str]:
+        """The commonest words that start so, for a last word that may not be typed to its end."""
+        if len(word) < PREFIX_LEAST:
+            return []
+        first = bisect_left(self._sorted, word)
+        last = bisect_left(self._sorted, word + "{", first)  # "{" follows "z"
+        return sorted(self._sorted[first:last], key=self._numbers.__getitem__)[:PREFIX_MOST]
 
     def correct(self, word: str) -> list[str]:
         """The likeliest meant word; two words where they were run together; nothing where none is near."""
@@ -100,19 +116,24 @@ def edits(left: str, right: str, limit: int) -> int:
 def spell(parsed: Parsed, speller: Speller) -> Query:
     """The query as understood: unknown words corrected, terms and what else they may be called chosen."""
     tokens: list[Token] = []
-    changed = False
+    begun = _begun(parsed.tokens, speller)
     for token in parsed.tokens:
-        fixed = _fix(token, speller)
-        changed = changed or fixed != [token]
-        tokens.extend(fixed)
+        tokens.extend([token] if begun and token is parsed.tokens[-1] else _fix(token, speller))
+    changed = tokens != parsed.tokens
     return Query(
         query=parsed.query,
         corrected="".join(token.text + token.glue for token in tokens).strip() if changed else None,
         tokens=tokens,
-        terms=list(_terms(tokens)),
+        terms=_terms(tokens, begun, speller),
         index=speller.key,
         limit=parsed.limit,
     )
+
+
+def _begun(tokens: list[Token], speller: Speller) -> list[str]:
+    """What the last word may be the start of, where it is no word itself."""
+    last = tokens[-1].text.lower() if tokens else ""
+    return [] if speller.knows(last) else speller.begun(last)
 
 
 def _fix(token: Token, speller: Speller) -> list[Token]:
@@ -125,21 +146,35 @@ def _fix(token: Token, speller: Speller) -> list[Token]:
     return [Token(part, " ") for part in found[:-1]] + [Token(found[-1], token.glue)]
 
 
-def _terms(tokens: list[Token]) -> Iterator[Term]:
-    """One term a word, and one more for each compound name as a whole; common words count little."""
+def _terms(tokens: list[Token], begun: list[str], speller: Speller) -> list[Term]:
+    """One term a word, and one for each compound name as a whole; common words count little."""
     lowers = [token.text.lower() for token in tokens]
-    content = any(word not in _text.COMMON for word in lowers)
-    seen: set[str] = set()
+    content = sum(word not in _text.COMMON for word in lowers)
+    terms: dict[str, Term] = {}
+    for word in lowers:
+        term = _text.stem(word)
+        if content and word in _text.COMMON:
+            options = [(term, COMMON_WEIGHT if content > 1 else COMMON_IN_SHORT)]
+        else:
+            options = [(term, 1.0), *_synonyms.also(term)]
+        terms.setdefault(term, Term(options))
+    if begun:
+        terms[term] = Term([(term, 1.0), *((_text.stem(word), PREFIX_WEIGHT) for word in begun)])
+    for name in _wholes(tokens, lowers, speller):
+        terms.setdefault(name, Term([(name, 1.0)]))
+    return list(terms.values())
+
+
+def _wholes(tokens: list[Token], lowers: list[str], speller: Speller) -> Iterator[str]:
+    """Names written as compounds, and pairs of words that the corpus writes as one: `data class`."""
     compound: list[str] = []
     for word, token in zip(lowers, tokens, strict=True):
-        term = _text.stem(word)
-        if term not in seen:
-            seen.add(term)
-            light = content and word in _text.COMMON
-            weight = COMMON_WEIGHT if light else 1.0
-            yield Term([(term, weight), *([] if light else _synonyms.also(term))])
         compound.append(word)
         if not _text.joins(token.glue) or token is tokens[-1]:
             if len(compound) > 1:
-                yield Term([(_text.whole(compound), 1.0)])
+                yield _text.whole(compound)
             compound = []
+    for left, right in pairwise(lowers):
+        name = _text.whole([left, right])
+        if speller.holds(name):
+            yield name

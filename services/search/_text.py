@@ -16,7 +16,7 @@ HEAD = 7  # letters of a word whose deletions are stored (SymSpell's prefix leng
 
 # Words that say little in a question; they still count a little, for `with` and `is` are topics of Python.
 _COMMON = """
-a an and are as at be by can do does for from get has have how i if in into is it its me my not of on or our
+a an and are as at be by can do does for from has have how i if in into is it its me my not of on or our
 should that the then there this to up use using want was what when where which with you
 """
 COMMON = frozenset(_COMMON.split())
@@ -88,6 +88,8 @@ def stem(word: str) -> str:
     if len(word) <= 3 or not word.isalpha():  # noqa: PLR2004 - too short to have a suffix
         return word
     word = _singular(word)
+    if word.endswith(("tion", "sion")) and len(word) > 8:  # noqa: PLR2004 - insertion, but not function
+        return word[:-3]
     for suffix in ("ing", "ed"):
         if word.endswith(suffix) and len(word) - len(suffix) >= 3 and _VOWEL.search(word[: -len(suffix)]):  # noqa: PLR2004
             word = _undouble(word[: -len(suffix)])
