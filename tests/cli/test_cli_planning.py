@@ -1,0 +1,159 @@
+"""`plan` and `simulate` on good input: what they print, what they write, and that both agree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli._plan import COST_MODELS, SPREADS
+from kwiken import Plan, profile_to_json
+from kwiken._costs import MODELS
+from kwiken._planner import SPREADS as KNOWN_SPREADS
+from tests.support.commands import refused, run
+from tests.support.profiles import small_profile
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("profile") / "profile.json"
+    path.write_text(profile_to_json(small_profile()))
+    return str(path)
+
+
+def plan_of(profile: str, *options: str) -> Plan:
+    result = run("plan", profile, "-o", "-", *options)
+    assert result.exit_code == 0, result.stderr
+    return Plan.from_json(result.stdout)
+
+
+def data_of(*args: str) -> Any:
+    result = run(*args, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_the_choices_are_those_that_exist() -> None:
+    assert COST_MODELS == MODELS
+    assert set(SPREADS) == set(KNOWN_SPREADS)
+
+
+class TestPlan:
+    def test_it_writes_what_it_shows(self, profile: str, tmp_path: Path) -> None:
+        out = tmp_path / "plan.json"
+        result = run("plan", profile, "-o", str(out))
+        assert result.exit_code == 0
+        assert result.stdout == ""
+        assert f"written to {out}" in result.stderr
+        plan = Plan.from_json(out.read_text())
+        assert plan.budgets.reissue == 0.05
+        reissued = {name: stage.reissue for name, stage in plan.stages.items() if stage.reissue is not None}
+        assert set(reissued) <= {"spell", "lookup"}
+        assert reissued
+        for name, reissue in reissued.items():
+            assert name in result.stderr
+            assert f"{reissue.after_ms:.2f}" in result.stderr
+
+    def test_what_cannot_be_run_twice_gets_nothing(self, profile: str) -> None:
+        assert plan_of(profile, "--reissue", "1").stages["audit"].reissue is None
+
+    def test_without_o_nothing_is_kept(
+        self, profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        result = run("plan", profile)
+        assert result.exit_code == 0
+        assert "not written: give -o FILE" in result.stderr
+        assert not list(tmp_path.iterdir())
+
+    def test_json_says_where_the_budget_goes(self, profile: str) -> None:
+        data = data_of("plan", profile)
+        assert data["budgets"]["reissue"] == 0.05
+        assert sum(stage["cost"] for stage in data["stages"].values()) == pytest.approx(1)
+        spent = sum(stage["spent"] for stage in data["stages"].values())
+        assert spent == pytest.approx(data["expected"]["spent"]["reissue"])
+        assert 0 < spent <= 0.05
+        assert data["expected"]["after"]["p99_ms"] < data["expected"]["before"]["p99_ms"]
+
+    def test_no_budget_no_reissue(self, profile: str) -> None:
+        plan = plan_of(profile, "--reissue", "0")
+        assert all(stage.reissue is None for stage in plan.stages.values())
+        assert plan.expected is not None
+        assert plan.expected.before == plan.expected.after
+        assert plan.expected.spent.reissue == 0
+
+    @pytest.mark.parametrize("spread", SPREADS)
+    def test_every_spread_keeps_the_budget(self, profile: str, spread: str) -> None:
+        plan = plan_of(profile, "--spread", spread)
+        assert plan.expected is not None
+        assert 0 < plan.expected.spent.reissue <= 0.05
+
+    def test_costs_come_from_a_model_or_a_file(self, profile: str, tmp_path: Path) -> None:
+        assert plan_of(profile).cost.model == "typical"
+        assert plan_of(profile, "--cost", "calls").cost.stages["lookup"] == pytest.approx(4 / 6)
+        costs = tmp_path / "costs.json"
+        costs.write_text('{"spell": 1, "lookup": 2, "audit": 1}')
+        plan = plan_of(profile, "--cost", str(costs))
+        assert plan.cost.model == "file"
+        assert plan.cost.stages == {"spell": 0.25, "lookup": 0.5, "audit": 0.25}
+
+    def test_the_same_seed_gives_the_same_plan(self, profile: str) -> None:
+        one, other = (plan_of(profile, "--seed", "7") for _ in range(2))
+        assert one.stages == other.stages
+        assert one.expected == other.expected
+
+    def test_profiles_come_through_a_pipe(self, profile: str) -> None:
+        result = run("plan", "-", "-o", "-", stdin=Path(profile).read_bytes())
+        assert Plan.from_json(result.stdout).service == "search"
+
+
+class TestSimulate:
+    def test_without_a_plan_nothing_changes(self, profile: str) -> None:
+        data = data_of("simulate", profile, "--requests", "2000")
+        assert data["before"] == data["after"]
+        assert data["spent"] == {"reissue": 0, "utility_loss": 0, "catch_up": 0}
+        assert data["requests"] == 2000
+
+    def test_a_plan_buys_what_it_expects(self, profile: str, tmp_path: Path) -> None:
+        out = tmp_path / "plan.json"
+        assert run("plan", profile, "-o", str(out)).exit_code == 0
+        data = data_of("simulate", profile, "--plan", str(out), "--requests", "20000")
+        expected = Plan.from_json(out.read_text()).expected
+        assert expected is not None
+        assert data["after"]["p99_ms"] < 0.8 * data["before"]["p99_ms"]
+        assert data["after"]["p95_ms"] == pytest.approx(expected.after.p95_ms, rel=0.15)
+        assert data["spent"]["reissue"] == pytest.approx(expected.spent.reissue, rel=0.15)
+
+    @pytest.mark.parametrize("flags", [[], ["--independent"]])
+    def test_seeds(self, profile: str, flags: list[str]) -> None:
+        one = data_of("simulate", profile, "--seed", "1", "--requests", "500", *flags)
+        assert one == data_of("simulate", profile, "--seed", "1", "--requests", "500", *flags)
+        other = data_of("simulate", profile, "--seed", "2", "--requests", "500", *flags)
+        assert one["before"] != other["before"]
+
+    def test_the_table_is_for_the_eye(self, profile: str, tmp_path: Path) -> None:
+        out = tmp_path / "plan.json"
+        assert run("plan", profile, "-o", str(out)).exit_code == 0
+        result = run("simulate", profile, "--plan", str(out))
+        assert "p99.9" in result.stdout
+        assert "lookup" in result.stdout
+        assert result.stderr == ""
+        assert "no plan given" in run("simulate", profile).stdout
+
+    def test_a_plan_of_another_profile_is_noted(self, profile: str, tmp_path: Path) -> None:
+        other, out = tmp_path / "other.json", tmp_path / "plan.json"
+        other.write_text(profile_to_json(small_profile(seed=2)))
+        assert run("plan", str(other), "-o", str(out)).exit_code == 0
+        result = run("simulate", profile, "--plan", str(out), "--json")
+        assert result.exit_code == 0
+        assert "another profile" in result.stderr
+
+    def test_a_plan_of_another_service_is_refused(self, profile: str, tmp_path: Path) -> None:
+        other, out = tmp_path / "other.json", tmp_path / "plan.json"
+        other.write_text(profile_to_json(small_profile(service="shop")))
+        assert run("plan", str(other), "-o", str(out)).exit_code == 0
+        refused(
+            run("simulate", profile, "--plan", str(out)), "plan for service 'shop', and .* is of 'search'"
+        )
