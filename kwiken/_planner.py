@@ -102,8 +102,10 @@ def study_plan(
     _check(profile, objective, spread)
     shares = costs(profile, cost)
     curves = stage_curves(profile, seed=seed)
-    curves = {name: curve for name, curve in curves.items() if shares.stages.get(name, 0.0) > 0}
-    spending = within_budget(profile, curves, shares, budgets.reissue, SPREADS[spread])
+    prices = {name: shares.stages[name] for name in curves}
+    spending = within_budget(
+        profile, prices, budgets.reissue, lambda budget: SPREADS[spread](curves, prices, budget)
+    )
     draft = Plan(
         version=VERSION,
         service=profile.service,

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken._curve import Curve
-from kwiken._plan import Costs
 from kwiken._pool import Pool
 from kwiken._profile import Floats, Profile, StageProfile
-from kwiken._sumvar import Allocation, HulledCurve
+from kwiken._sumvar import Allocation
 
 Rows = NDArray[np.int64]
-SURE = 1.2816  # standard normal quantile: spend of later requests stays below in nine of ten cases
+SURE = 1.2816  # standard normal quantile: nine in ten spends of later requests stay below
+BATCHES = 50  # stretches of time whose mean spends tell how far chance moves the whole
 SPLITS = ((0.5, 0.75), (0.75, 1.0))  # learn up to the first, judge from there to the second
 LEAST_MARGIN = 0.25
-ROUNDS = 3
+ROUNDS = 4
 FEWEST_SPLIT = 200  # requests; of fewer, a part's spend is all noise
 
 
@@ -38,73 +37,87 @@ class Spending:
 
 def within_budget(
     profile: Profile,
-    curves: Mapping[str, Curve],
-    shares: Costs,
+    costs: Mapping[str, float],
     budget: float,
-    spread: Callable[[Mapping[str, HulledCurve], Mapping[str, float], float], Allocation],
+    apportion: Callable[[float], Allocation],
 ) -> Spending:
     """Apportion so much of the budget that later requests should stay within it.
 
-    Two things make later spend differ. Time-outs are quantiles of a sample, so the share of calls beyond them
-    has a sampling error. And services drift: so time-outs are learned on earlier requests of the profile
-    and judged on the ones after. The budget is cut until nine in ten such spends fit, and not
-    below `LEAST_MARGIN` of it.
+    Two things make later spend differ. Time-outs are quantiles of a sample, so the share of calls
+    beyond them has a sampling error; it is taken from the spend of stretches of time, which holds what
+    requests and neighbours in time have in common. And services drift: time-outs are learned on earlier
+    requests of the profile and judged on the ones after; what they overshoot beyond chance counts.
+
+    Args:
+        profile: what was learned.
+        costs: by stage that may be reissued: cost of a copy of all its calls.
+        budget: the most that may be spent.
+        apportion: makes an allocation of a budget.
 
     Returns:
-        The allocation and the share of the budget that was apportioned.
+        The allocation at which nine in ten spends should fit the budget, or at `LEAST_MARGIN` of it.
     """
-    costs = {name: shares.stages[name] for name in curves}
-    order = np.argsort(profile.started_s, kind="stable")
     margin = 1.0
-    allocation = spread(curves, costs, budget)
+    history = _History(profile, costs)
+    allocation = apportion(budget)
     for _ in range(ROUNDS):
-        overshoot = _overshoot(profile, costs, allocation, order)
-        wanted = allocation.spent * overshoot + SURE * _sampling_error(curves, costs, allocation)
-        if wanted <= budget or margin <= LEAST_MARGIN:
+        likely = history.likely_spend(allocation)
+        if likely <= budget or margin <= LEAST_MARGIN:
             break
-        margin = max(LEAST_MARGIN, margin * budget / wanted)
-        allocation = spread(curves, costs, budget * margin)
+        margin = max(LEAST_MARGIN, margin * budget / likely)
+        allocation = apportion(budget * margin)
     return Spending(allocation, margin)
 
 
-def _sampling_error(curves: Mapping[str, Curve], costs: Mapping[str, float], allocation: Allocation) -> float:
-    """Standard deviation of the spend, from the sampling of the time-outs alone."""
-    return math.sqrt(
-        math.fsum(
-            costs[name] ** 2 * r * (1 - r) / len(curves[name].pool)
-            for name, r in allocation.fractions.items()
-        )
-    )
+class _History:
+    """The profile's requests in the order of time, and what allocations would have spent on them."""
+
+    def __init__(self, profile: Profile, costs: Mapping[str, float]) -> None:
+        self._order = np.argsort(profile.started_s, kind="stable")
+        self._stages = [stage for stage in profile.stages if stage.name in costs]
+        self._costs = costs
+
+    def likely_spend(self, allocation: Allocation) -> float:
+        """What nine in ten later requests' mean spends should stay below."""
+        if not allocation.spent > 0:
+            return 0.0
+        n = len(self._order)
+        spent = self._spend(allocation, self._order, self._order)
+        noise = _error_of_mean(spent)
+        drift = 1.0
+        for learned, judged in SPLITS if n >= FEWEST_SPLIT else ():
+            early = self._order[: int(learned * n)]
+            late = self._order[int(learned * n) : int(judged * n)]
+            chance = SURE * noise * math.sqrt(n / len(early) + n / len(late))
+            over = float(self._spend(allocation, early, late).mean()) - chance
+            drift = max(drift, over / allocation.spent)
+        return allocation.spent * drift + SURE * noise
+
+    def _spend(self, allocation: Allocation, learned: Rows, judged: Rows) -> Floats:
+        """(k,): spend of each judged request with time-outs learned on others."""
+        spent = np.zeros(len(judged))
+        for stage in self._stages:
+            fraction = allocation.fractions[stage.name]
+            if fraction > 0:
+                spent += self._costs[stage.name] * _copies(stage, fraction, learned, judged)
+        return spent
 
 
-def _overshoot(profile: Profile, costs: Mapping[str, float], allocation: Allocation, order: Rows) -> float:
-    """The worst ratio of spend on later requests to spend planned on earlier ones; 1 at least."""
-    given = {name: r for name, r in allocation.fractions.items() if r > 0}
-    if profile.requests < FEWEST_SPLIT or not given:
-        return 1.0
-    stages = [stage for stage in profile.stages if stage.name in given]
-    worst = 1.0
-    for learned, judged in SPLITS:
-        early = order[: int(learned * len(order))]
-        late = order[int(learned * len(order)) : int(judged * len(order))]
-        spent = math.fsum(
-            costs[stage.name] * _later_fraction(stage, given[stage.name], early, late) for stage in stages
-        )
-        worst = max(worst, spent / allocation.spent)
-    return worst
+def _copies(stage: StageProfile, fraction: float, learned: Rows, judged: Rows) -> Floats:
+    """(k,): expected copies of each judged request, in units of the stage's mean calls per request."""
+    pool = Pool.of(stage.calls_ms[learned])
+    if not len(pool):
+        return np.full(len(judged), fraction)
+    outs = pool.time_outs(np.array([fraction]))
+    late = (stage.calls_ms[judged] > outs.after_ms[0]).sum(axis=1)
+    return np.asarray(outs.probability[0] * late / stage.calls_per_request)
 
 
-def _later_fraction(
-    stage: StageProfile,
-    fraction: float,
-    early: Rows,
-    late: Rows,
-) -> float:
-    """Copies per call on average over the profile, when the time-out is learned early and applied late."""
-    learned = Pool.of(stage.calls_ms[early])
-    if not len(learned):
-        return fraction
-    outs = learned.time_outs(np.array([fraction]))
-    calls: Floats = stage.calls_ms[late]
-    copies = float(outs.probability[0]) * float((calls > outs.after_ms[0]).sum()) / len(late)
-    return copies / stage.calls_per_request
+def _error_of_mean(spent: Floats) -> float:
+    """Standard error of the mean of values in the order of time, from the means of batches."""
+    batches = min(BATCHES, len(spent))
+    if batches < 2:  # noqa: PLR2004 - one batch tells no spread
+        return 0.0
+    size = len(spent) // batches
+    means = spent[: size * batches].reshape(batches, size).mean(axis=1)
+    return float(means.std(ddof=1)) / math.sqrt(batches)
