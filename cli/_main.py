@@ -29,6 +29,7 @@ VERBS = {
     "down": "Stop the local cluster.",
     "status": "Show the local cluster.",
     "load": "Send open-loop load to a gateway.",
+    "reproduce": "Compute a source's tables and figures anew, beside its own values.",
 }
 FAILED = 1
 BAD_INPUT = 2
@@ -89,14 +90,15 @@ def _guarded(group: Verbs, args: Sequence[str] | None) -> int:
         return _hang_up()
     except Exception as error:  # noqa: BLE001 - the outermost frame: nothing may leave it as a traceback
         message, code = explain(error)
-        print(f"kwiken: {one_line(message)}", file=sys.stderr)
+        click.echo(f"kwiken: {one_line(message)}", err=True)
         return code
 
 
 def _run(group: Verbs, args: Sequence[str] | None) -> int:
     """Run click without its own error handling; `main` of the base class would print and exit."""
     result = click.Group.main(group, args, prog_name="kwiken", standalone_mode=False)
-    sys.stdout.flush()  # a closed pipe shows here rather than at interpreter exit
+    if sys.stdout is not None:  # None where the caller closed it
+        sys.stdout.flush()  # a closed pipe shows here rather than at interpreter exit
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
 

@@ -215,6 +215,24 @@ class TestProcess:
         assert done.stderr == b""
         assert done.returncode == 1
 
+    @pytest.mark.parametrize(
+        ("redirect", "code", "stderr"),
+        [(">&-", 0, ""), (">/dev/full", 2, "kwiken: No space left on device\n"), ("</dev/null", 0, "")],
+    )
+    def test_wherever_stdout_goes(self, redirect: str, code: int, stderr: str) -> None:
+        line = f'"{sys.executable}" -m cli --help {redirect}'
+        done = subprocess.run(
+            ["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+        )
+        assert (done.returncode, done.stderr) == (code, stderr)
+
+    def test_nobody_reads_stderr(self) -> None:
+        line = f'"{sys.executable}" -m cli plan /nowhere.json 2>&-'
+        done = subprocess.run(
+            ["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+
     def test_an_interrupt_ends_it_at_once(self, tmp_path: Path) -> None:
         fifo = tmp_path / "profile.json"
         os.mkfifo(fifo)
