@@ -181,14 +181,13 @@ class CallRun:
                 step = WAIT
             finally:
                 self._here = False
-            if self._interrupted:
-                self._take_back()
-                return
+            self._check_cancelled()
             attempt = self._follow(step) if step in _AGAIN else None
 
-    def _take_back(self) -> None:
-        """Undo the cancellation of our own task that we asked for; go on with the caller's, if any."""
-        if self._task.uncancel() > self._base:
+    def _check_cancelled(self) -> None:
+        """Take back the cancellation that we asked for; go on with the caller's, even one that was hidden."""
+        task = self._task
+        if (task.uncancel() if self._interrupted else task.cancelling()) > self._base:
             raise asyncio.CancelledError
 
     async def _apart(self, attempt: Attempt | None) -> None:

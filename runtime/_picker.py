@@ -197,7 +197,8 @@ class Picker:
             self._learn(seat, took, now)
         if took > MISS_FACTOR * (self.typical or inf):
             seat.misses += 1
-        if blame or seat.misses >= MISSES:
+        failed_trial = seat.ejected and took > self.typical
+        if blame or failed_trial or seat.misses >= MISSES:
             self._eject(seat, now)
         elif seat.ejected:
             self._plan_trial()

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime._ledger import BUCKETS, CALL, MILLION, WINDOW_S, Account, Ledger, Purse, RetryAccount
+
+STEP = WINDOW_S / BUCKETS
+
+
+@dataclass
+class Event:
+    wait: float
+    work: int
+    cost: int  # asked for after the work; 0 for nothing
+
+
+events = st.lists(
+    st.builds(
+        Event,
+        wait=st.one_of(st.just(0.0), st.floats(0, 0.5), st.floats(0, 15)),
+        work=st.one_of(st.just(0), st.integers(0, 1000)),
+        cost=st.one_of(st.just(0), st.integers(1, 200)),
+    ),
+    max_size=120,
+)
+fractions = st.one_of(st.just(0.0), st.floats(0.001, 1.0), st.just(1.0))
+
+
+def play(
+    account: Account, script: list[Event], start: float = 5.0
+) -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
+    """Run events; returns (time, work) and (time, spend)."""
+    now = start
+    earned, spent = [], []
+    for event in script:
+        now += event.wait
+        if event.work:
+            account.earn(event.work, now)
+            earned.append((now, event.work))
+        if event.cost and account.allows(event.cost, now):
+            account.spend(event.cost)
+            spent.append((now, event.cost))
+    return earned, spent
+
+
+@settings(max_examples=300)
+@given(script=events, fraction=fractions, burst=st.integers(0, 500), starts=st.floats(0, 1e6))
+def test_spend_of_any_window_is_a_share_of_its_work_and_one_burst(
+    script: list[Event], fraction: float, burst: int, starts: float
+) -> None:
+    account = Account(fraction, burst)
+    earned, spent = play(account, script, starts)
+    for opens, _ in spent:  # a window that maximises spend opens with one
+        closes = opens + WINDOW_S
+        spend = sum(cost for at, cost in spent if opens <= at <= closes)
+        # Work of the opening moment counts: what is earned and spent at once is in one window.
+        work = sum(each for at, each in earned if opens <= at <= closes)
+        assert spend <= fraction * work + burst + 1e-9
+
+
+@settings(max_examples=300)
+@given(script=events, fraction=fractions, burst=st.integers(0, 500))
+def test_each_spend_fits_the_ten_seconds_before_it(script: list[Event], fraction: float, burst: int) -> None:
+    account = Account(fraction, burst)
+    earned, spent = play(account, script)
+    for now, _ in spent:
+        spend = sum(cost for at, cost in spent if now - WINDOW_S < at <= now)
+        work = sum(each for at, each in earned if now - WINDOW_S <= at <= now)
+        assert spend <= fraction * work + 1e-9
+
+
+@given(
+    work=st.integers(0, 10**6),
+    fraction=fractions,
+    burst=st.integers(0, 500),
+    times=st.lists(st.floats(0, 100)),
+)
+def test_without_successes_spend_stops_after_the_burst(
+    work: int, fraction: float, burst: int, times: list[float]
+) -> None:
+    account = Account(fraction, burst)
+    account.earn(work, 0.0)
+    spent = 0
+    for now in sorted(times):
+        while account.allows(7, now):
+            account.spend(7)
+            spent += 7
+    assert spent <= burst
+
+
+def test_the_clock_refills_nothing() -> None:
+    account = Account(0.1, 10)
+    account.earn(1000, 0.0)
+    while account.allows(1, 0.0):
+        account.spend(1)
+    assert account.level == 0
+    assert not any(account.allows(1, float(hour) * 3600) for hour in range(100))
+
+
+def test_steady_load_gets_its_whole_fraction() -> None:
+    account = Account(0.05, 20)
+    spent = 0
+    for tick in range(100_000):  # 1000 s at 100 calls a second
+        now = tick / 100
+        account.earn(10, now)
+        if account.allows(10, now):
+            account.spend(10)
+            spent += 10
+    assert spent == pytest.approx(0.05 * 1_000_000, rel=0.03)
+    assert account.worst is not None
+    assert 0.045 <= account.worst <= 0.05
+
+
+def test_success_that_does_not_refill_still_counts_as_work() -> None:
+    account = Account(0.5, 10)
+    account.earn(100, 0.0, refill=False)
+    assert account.level == 10
+    for _ in range(10):
+        assert account.allows(1, 0.0)
+        account.spend(1)
+    assert not account.allows(1, 0.0)
+    account.earn(2, 0.0)
+    assert account.allows(1, 0.0)
+
+
+@settings(max_examples=200)
+@given(
+    jumps=st.lists(st.tuples(st.floats(-1e5, 1e5), st.integers(0, 500), st.integers(1, 100)), max_size=80),
+    fraction=fractions,
+    burst=st.integers(0, 300),
+)
+def test_clock_jumps_never_buy_more_than_work_and_burst(
+    jumps: list[tuple[float, int, int]], fraction: float, burst: int
+) -> None:
+    account = Account(fraction, burst)
+    now, work, spent = 1e6, 0, 0
+    for jump, earned, cost in jumps:
+        now += jump
+        account.earn(earned, now)
+        work += earned
+        if account.allows(cost, now):
+            account.spend(cost)
+            spent += cost
+        assert spent <= fraction * work + burst + 1e-9
+        assert account._work_window >= 0
+        assert account._spent_window >= 0
+
+
+def test_after_a_clock_jump_back_the_window_goes_on() -> None:
+    account = Account(0.5, 100)
+    account.earn(1000, 1e6)
+    account.earn(0, 10.0)
+    for _ in range(100):
+        account.spend(1) if account.allows(1, 10.0) else None
+    assert account.spent == 100
+    account.earn(1000, 10.0 + 2 * WINDOW_S)  # what happened before has left the window
+    assert account._spent_window == 0
+    assert account._work_window == 1000
+
+
+def test_memory_is_bounded() -> None:
+    account = Account(0.5, 100)
+    before = sys.getsizeof(account._work_in) + sys.getsizeof(account._spent_in)
+    for tick in range(50_000):
+        account.earn(5, tick * 0.37)
+        if account.allows(2, tick * 0.37):
+            account.spend(2)
+    assert sys.getsizeof(account._work_in) + sys.getsizeof(account._spent_in) == before
+    assert len(account._work_in) == BUCKETS + 1
+
+
+@settings(max_examples=100)
+@given(script=events, fraction=st.floats(0.01, 1), burst=st.integers(1, 300))
+def test_worst_window_is_the_worst_of_the_full_ones(script: list[Event], fraction: float, burst: int) -> None:
+    account = Account(fraction, burst)
+    earned, spent = play(account, script)
+    end = max([at for at, _ in earned + spent], default=0.0)
+    account.earn(0, end + 2 * WINDOW_S)
+    worst = None
+    first: int | None = None
+    last = -(10**9)
+    for head in sorted({int(at / STEP) for at, _ in earned}):
+        # Busy since: no window without any work in between.
+        first = head if first is None or head - last >= BUCKETS else first
+        last = head
+        if head - first < BUCKETS - 1:
+            continue
+        inside = range(head - BUCKETS + 1, head + 1)
+        work = sum(each for at, each in earned if int(at / STEP) in inside)
+        spend = sum(each for at, each in spent if int(at / STEP) in inside)
+        worst = max(worst or 0.0, spend / work)
+    assert account.worst == pytest.approx(worst)
+
+
+def test_new_budget_keeps_what_was_spent() -> None:
+    account = Account(0.1, 50)
+    account.earn(1000, 0.0)
+    for _ in range(50):
+        assert account.allows(1, 0.0)
+        account.spend(1)
+    account.retune(0.1, 50)
+    assert not account.allows(1, 0.0), "the same budget again is no second burst"
+    account.retune(0.2, 80)
+    assert account.level == 0
+    account.retune(0.0, 0)
+    account.earn(10_000, 0.0)
+    assert not account.allows(1, 0.0), "no budget, no spend"
+
+
+amounts = st.integers(0, 30)
+
+
+@settings(max_examples=200)
+@given(
+    purse=amounts,
+    stage=amounts,
+    service=amounts,
+    asks=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=60),
+)
+def test_a_copy_is_charged_at_every_level_or_at_none(
+    purse: int, stage: int, service: int, asks: list[tuple[int, int]]
+) -> None:
+    outer, inner = Account(1.0, service), Account(1.0, stage * CALL)
+    ledger, own = Ledger(outer), Purse(purse)
+    now = 0.0
+    for cost, work in asks:
+        now += 0.1
+        outer.earn(work, now)
+        inner.earn(work * CALL, now)
+        before = (own.left, inner.spent, outer.spent)
+        fits = own.left >= cost and inner.allows(CALL, now) and outer.allows(cost, now)
+        assert ledger.charge(own, inner, cost, now) is fits
+        paid = (before[0] - own.left, inner.spent - before[1], outer.spent - before[2])
+        assert paid == ((cost, CALL, cost) if fits else (0, 0, 0))
+        assert own.left >= 0
+    assert inner.denied == outer.denied
+
+
+def test_a_request_at_most_doubles_its_own_cost() -> None:
+    outer, inner = Account(1.0, 1000), Account(1.0, 1000 * CALL)
+    outer.earn(10**6, 0.0)
+    inner.earn(10**6 * CALL, 0.0)
+    own = Purse(10)
+    granted = sum(Ledger(outer).charge(own, inner, 4, 0.0) for _ in range(10))
+    assert granted == 2
+
+
+@given(outcomes=st.lists(st.booleans(), max_size=300), share=st.floats(0, 1), burst=st.integers(0, 10))
+def test_retries_are_a_share_of_the_successes_and_one_burst(
+    outcomes: list[bool], share: float, burst: int
+) -> None:
+    account = RetryAccount(share, burst)
+    history: list[int] = []
+    for success in outcomes:
+        if success:
+            account.earn()
+        history.append(0 if success else int(account.charge()))
+    for start in range(len(history)):
+        successes = sum(outcomes[start:])
+        assert sum(history[start:]) <= share * successes + burst + 1e-6
+    assert account.spent == sum(history)
+    assert account._level <= burst * MILLION

@@ -1,0 +1,144 @@
+"""A transport whose replicas do what a test tells them, and builders of services, plans and executors."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kwiken import Budgets, PartialPolicy, Plan, Reissue, Service, Stage
+from kwiken._plan import Costs, StagePlan
+from runtime import Call, Executor, Replica, Reply
+from runtime._ledger import CALL, REQUEST
+from tests.support.virtual import VirtualClock
+
+Behaviour = Callable[[Replica, Call], Awaitable[Any]]
+
+
+@dataclass
+class Sent:
+    """What became of one call."""
+
+    replica: str
+    call: Call
+    at: float
+    ended: float | None = None
+    end: str = "running"  # or: answered, cancelled, or the name of an exception's type
+
+
+@dataclass
+class Script:
+    """A transport; `behave` answers for every replica."""
+
+    behave: Behaviour
+    sent: list[Sent] = field(default_factory=list)
+
+    async def call(self, replica: Replica, call: Call) -> Reply:
+        loop = asyncio.get_running_loop()
+        entry = Sent(replica.id, call, loop.time())
+        self.sent.append(entry)
+        try:
+            value = await self.behave(replica, call)
+        except asyncio.CancelledError:
+            entry.end = "cancelled"
+            raise
+        except Exception as error:
+            entry.end = type(error).__name__
+            raise
+        else:
+            entry.end = "answered"
+            return value if isinstance(value, Reply) else Reply(value)
+        finally:
+            entry.ended = loop.time()
+
+    @property
+    def running(self) -> list[Sent]:
+        return [entry for entry in self.sent if entry.end == "running"]
+
+    def of(self, stage: str) -> list[Sent]:
+        return [entry for entry in self.sent if entry.call.stage == stage]
+
+
+def after(seconds: float, value: Any = "ok") -> Awaitable[Any]:
+    """An answer after some time."""
+    return asyncio.sleep(seconds, value)
+
+
+async def raising(error: Exception, seconds: float = 0.0) -> Any:
+    """A failure after some time."""
+    await asyncio.sleep(seconds)
+    raise error
+
+
+def replicas_of(stage: str, count: int, nodes: int | None = None) -> list[Replica]:
+    return [
+        Replica(f"{stage}-{number}", f"node-{number % (nodes or count)}", f"fake:{number}")
+        for number in range(count)
+    ]
+
+
+def service_of(*stages: Stage, name: str = "svc") -> Service:
+    return Service.of(name, stages)
+
+
+def one_stage(
+    *, replicas: int = 2, idempotent: bool = True, timeout_ms: float = 5000.0, **settings: Any
+) -> Service:
+    return service_of(
+        Stage(name="s", replicas=replicas, idempotent=idempotent, timeout_ms=timeout_ms, **settings)
+    )
+
+
+def plan_of(
+    service: Service,
+    reissues: Mapping[str, Reissue] | None = None,
+    *,
+    budget: float = 0.05,
+    partial: Mapping[str, PartialPolicy] | None = None,
+    costs: Mapping[str, float] | None = None,
+) -> Plan:
+    names = list(service.stages)
+    reissues, partial = reissues or {}, partial or {}
+    return Plan(
+        version=1,
+        service=service.name,
+        created="2026-01-01T00:00:00Z",
+        profile="sha256:0",
+        budgets=Budgets(reissue=budget),
+        cost=Costs(model="calls", stages=dict(costs or {name: 1 / len(names) for name in names})),
+        stages={
+            name: StagePlan(reissue=reissues.get(name), partial=partial.get(name))
+            for name in {*reissues, *partial}
+        },
+    )
+
+
+def executor_of(
+    service: Service,
+    transport: Any,
+    *,
+    seed: int = 1,
+    replicas: Mapping[str, Sequence[Replica]] | None = None,
+    **settings: Any,
+) -> Executor:
+    """An executor under virtual time; no control share unless asked for."""
+    return Executor(
+        service,
+        transport,
+        replicas=replicas
+        or {name: replicas_of(name, stage.replicas) for name, stage in service.stages.items()},
+        clock=VirtualClock(),
+        rng=random.Random(seed),
+        control_share=settings.pop("control_share", 0.0),
+        **settings,
+    )
+
+
+def endow(executor: Executor) -> None:
+    """Let every account have earned its burst within the last 10 s."""
+    now = asyncio.get_running_loop().time()
+    executor._shared.ledger.service.earn(10_000 * REQUEST, now)
+    for lane in executor._lanes.values():
+        lane.account.earn(10_000 * CALL, now)

@@ -1,0 +1,26 @@
+"""Services whose replicas cannot start."""
+
+from __future__ import annotations
+
+import os
+
+from kwiken import Service, Stage
+
+
+async def work(request: str) -> str:
+    """Returns the request."""
+    return request
+
+
+def fail() -> None:
+    """A setup that raises."""
+    raise RuntimeError("no index here")
+
+
+def leave() -> None:
+    """A setup that ends its process."""
+    os._exit(7)
+
+
+fails = Service.of("fails", [Stage(name="work", handler=work, setup=fail)])
+exits = Service.of("exits", [Stage(name="work", handler=work, setup=leave)])
