@@ -1,0 +1,373 @@
+"""A local cluster: a gateway and every stage's replicas as processes of this machine, kept alive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+import msgspec
+
+from kwiken import InputError, KwikenError, Plan, Service
+from runtime._child import Child, ChildError
+from runtime._identity import Identity
+from runtime._process import GatewaySpec, ReplicaSpec, load_target
+from runtime._state import VERSION, ClusterState, ProcessState, StateFiles
+
+LOG = logging.getLogger("kwiken.cluster")
+FIRST_WAIT_S: Final = 0.1
+LONGEST_WAIT_S: Final = 10.0
+SETTLED_S: Final = 10.0
+RETELL_S: Final = 0.1
+READY_S: Final = 30.0
+ASK_S: Final = 5.0
+KILL_AFTER_S: Final = 3.0
+
+
+class Slot:
+    """A place for one process: the gateway's, or one replica's.
+
+    Attributes:
+        name: of the process.
+        stage: of a replica; None for the gateway.
+        child: the process that fills it now.
+        restarts: how often it was filled again.
+    """
+
+    def __init__(self, name: str, stage: str | None) -> None:
+        self.name = name
+        self.stage = stage
+        self.child: Child | None = None
+        self.restarts = 0
+        self._quick_ends = 0
+        self._since = 0.0
+
+    def fill(self, child: Child) -> None:
+        """A process is ready."""
+        self.child = child
+        self._since = time.monotonic()
+
+    def emptied(self) -> float:
+        """The process has ended; seconds to wait before the next, more each time that it ends soon."""
+        self.child = None
+        lasted = time.monotonic() - self._since
+        self._quick_ends = 0 if lasted >= SETTLED_S else self._quick_ends + 1
+        return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._quick_ends, 20))
+
+    def state(self) -> ProcessState | None:
+        """What is noted of the process; None while there is none."""
+        if self.child is None:
+            return None
+        return ProcessState(
+            identity=self.child.identity,
+            url=self.child.url,
+            restarts=self.restarts,
+            stage=self.stage,
+            replica=self.name if self.stage is not None else None,
+        )
+
+
+class Cluster:
+    """A gateway and replicas as local processes; an asynchronous context manager, ready once entered.
+
+    A process that dies is replaced, with growing pauses where it dies again and again; the gateway hears at
+    once who is there. When this process ends in any way, the kernel ends the others.
+
+    Args:
+        target: `MODULE:SERVICE`, importable from here.
+        host: address to listen on.
+        port: of the gateway; 0 for any that is free.
+        state: folder for the state files that `down` and `status` read; None for none.
+        traces: folder for spans; None for none.
+        otlp: endpoint for spans; None for none.
+        plan: file with the plan, followed when it changes; None for none.
+        replicas: number by stage, where it is not to be the service's own.
+        max_inflight: calls that a replica holds at once.
+        grace_s: seconds that work in flight gets at the end.
+
+    Raises:
+        InputError: for a target that is no service, or one that is up already.
+        KwikenError: on entering, when a process does not start; says which and why.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        state: Path | None = None,
+        traces: Path | None = None,
+        otlp: str | None = None,
+        plan: Path | None = None,
+        replicas: Mapping[str, int] | None = None,
+        max_inflight: int = 64,
+        grace_s: float = 10.0,
+    ) -> None:
+        self.target = target
+        self.service: Service = load_target(target)
+        counts = {name: stage.replicas for name, stage in self.service.stages.items()} | dict(replicas or {})
+        for stage in replicas or {}:
+            _ = self.service[stage]
+        self._host = host
+        self._port = port
+        self._traces = str(traces) if traces is not None else None
+        self._otlp = otlp
+        self._plan_file = str(plan) if plan is not None else None
+        self._max_inflight = max_inflight
+        self._grace_s = grace_s
+        self._gateway = Slot("gateway", None)
+        self._slots = [
+            Slot(f"{stage}-{number}", stage) for stage, count in counts.items() for number in range(count)
+        ]
+        self._folder = state
+        self._files: StateFiles | None = None
+        self._token = secrets.token_urlsafe(32)
+        self._plan: Plan | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+        self._ready = False
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def gateway_url(self) -> str:
+        """Where requests go."""
+        return f"http://{self._host}:{self._port}"
+
+    @property
+    def token(self) -> str:
+        """Opens the gateway's control routes."""
+        return self._token
+
+    @property
+    def gateway_pid(self) -> int | None:
+        """The gateway's pid; None while it is being replaced."""
+        return self._gateway.child.identity.pid if self._gateway.child is not None else None
+
+    @property
+    def replicas(self) -> dict[str, list[tuple[int, str]]]:
+        """By stage, pid and address of the replicas that run now."""
+        found: dict[str, list[tuple[int, str]]] = {name: [] for name in self.service.stages}
+        for slot in self._slots:
+            if slot.child is not None and slot.stage is not None:
+                found[slot.stage].append((slot.child.identity.pid, slot.child.url))
+        return found
+
+    async def __aenter__(self) -> Self:
+        """Start every process and wait until requests can be served."""
+        files = StateFiles(self._folder or Path(tempfile.mkdtemp(prefix="kwiken-")), self.service.name)
+        files.lock()
+        self._files = files
+        try:
+            files.write_token(self._token)
+            self._save()
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ASK_S))
+            await self._start_all()
+            self._tasks = [asyncio.create_task(self._keep(slot)) for slot in (self._gateway, *self._slots)]
+            self._tasks.append(asyncio.create_task(self._tell()))
+            self._changed.set()
+            await self._until_ready()
+        except BaseException:
+            await self._stop_all(0.0)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop every process in good order."""
+        await self._stop_all(self._grace_s)
+
+    async def _start_all(self) -> None:
+        slots = (self._gateway, *self._slots)
+        starts = [asyncio.create_task(self._start(slot)) for slot in slots]
+        try:
+            done, _ = await asyncio.wait(starts, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                await task
+        finally:
+            for task in starts:
+                task.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
+
+    async def _start(self, slot: Slot) -> None:
+        """Fill a slot with a fresh process."""
+        slot.fill(await Child.start(self._spec(slot), name=slot.name))
+        if slot.stage is None and slot.child is not None:
+            self._port = int(slot.child.url.rpartition(":")[2])  # the next gateway takes the same
+
+    def _spec(self, slot: Slot) -> ReplicaSpec | GatewaySpec:
+        if slot.stage is None:
+            assert self._files is not None
+            return GatewaySpec(
+                target=self.target,
+                host=self._host,
+                port=self._port,
+                plan=self._plan_file,
+                token_file=str(self._files.token),
+                traces=self._traces,
+                otlp=self._otlp,
+                grace_s=self._grace_s,
+            )
+        return ReplicaSpec(
+            target=self.target,
+            stage=slot.stage,
+            host=self._host,
+            replica=slot.name,
+            traces=self._traces,
+            otlp=self._otlp,
+            max_inflight=self._max_inflight,
+            grace_s=self._grace_s,
+        )
+
+    async def _keep(self, slot: Slot) -> None:
+        """Replace a slot's process whenever it ends."""
+        while True:
+            if slot.child is None:
+                await self._refill(slot)
+                self._changed.set()
+            assert slot.child is not None
+            code = await slot.child.wait()
+            wait_s = slot.emptied()
+            self._changed.set()
+            LOG.warning("%s ended with exit code %s; another follows in %g s", slot.name, code, wait_s)
+            await asyncio.sleep(wait_s)
+
+    async def _refill(self, slot: Slot) -> None:
+        while True:
+            try:
+                await self._start(slot)
+            except ChildError as error:
+                wait_s = slot.emptied()
+                LOG.error("%s; tried again in %g s", error, wait_s)  # noqa: TRY400 - the reason is in the words
+                await asyncio.sleep(wait_s)
+            else:
+                slot.restarts += 1
+                return
+
+    async def _tell(self) -> None:
+        """Tell the gateway and the state file who is there, whenever that changes."""
+        told: Child | None = None
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            self._save()
+            gateway = self._gateway.child
+            if gateway is None:
+                continue
+            try:
+                if gateway is not told and self._plan is not None:
+                    await self._ask("PUT", "/v1/plan", msgspec.json.encode(self._plan))
+                await self._ask("PUT", "/v1/replicas", msgspec.json.encode(self._addresses()))
+                told = gateway
+            except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
+                LOG.warning("the gateway could not be told of the replicas: %s", error)
+                await asyncio.sleep(RETELL_S)
+                self._changed.set()
+
+    def _addresses(self) -> dict[str, list[dict[str, str]]]:
+        found: dict[str, list[dict[str, str]]] = {name: [] for name in self.service.stages}
+        for slot in self._slots:
+            if slot.child is not None and slot.stage is not None:
+                found[slot.stage].append({"id": slot.name, "node": "local", "address": slot.child.url})
+        return found
+
+    async def _until_ready(self) -> None:
+        assert self._session is not None
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                async with self._session.get(self.gateway_url + "/readyz") as response:
+                    if response.ok:
+                        self._ready = True
+                        self._save()
+                        return
+            await asyncio.sleep(RETELL_S / 5)
+        raise ChildError(f"gateway: was not ready within {READY_S:g} s")
+
+    async def put_plan(self, plan: Plan | None) -> None:
+        """Put a plan in force at the gateway, or none; it is put again should the gateway be replaced.
+
+        Raises:
+            InputError: when the gateway refuses it; says why.
+        """
+        await self._ask("PUT", "/v1/plan", msgspec.json.encode(plan))
+        self._plan = plan
+
+    async def status(self) -> dict[str, Any]:
+        """The state file's content and, as `runtime`, the gateway's own figures."""
+        figures = msgspec.json.decode(await self._ask("GET", "/v1/status", None))
+        return {**msgspec.to_builtins(self._state()), "runtime": figures}
+
+    async def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
+        assert self._session is not None, "use the cluster as an asynchronous context manager"
+        async with self._session.request(
+            method,
+            self.gateway_url + path,
+            data=body,
+            headers={"Authorization": f"Bearer {self._token}"},
+        ) as response:
+            data = await response.read()
+        if not response.ok:
+            with contextlib.suppress(msgspec.MsgspecError, KeyError):
+                raise InputError(msgspec.json.decode(data, type=dict[str, str])["error"], where="gateway")
+            raise InputError(f"answered {response.status}", where="gateway")
+        return data
+
+    def _state(self) -> ClusterState:
+        assert self._files is not None
+        supervisor = Identity.of(os.getpid())
+        assert supervisor is not None
+        states = [slot.state() for slot in self._slots]
+        return ClusterState(
+            version=VERSION,
+            service=self.service.name,
+            target=self.target,
+            supervisor=supervisor,
+            ready=self._ready,
+            token_file=str(self._files.token),
+            gateway=self._gateway.state(),
+            replicas=[state for state in states if state is not None],
+        )
+
+    def _save(self) -> None:
+        if self._files is not None:
+            self._files.write(self._state())
+
+    async def _stop_all(self, grace_s: float) -> None:
+        """End the keepers, then the gateway, whose requests need the replicas, then those."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        try:
+            for group in ([self._gateway], self._slots):
+                children = [slot.child for slot in group if slot.child is not None]
+                await asyncio.gather(*(child.stop(grace_s and grace_s + KILL_AFTER_S) for child in children))
+        finally:
+            for slot in (self._gateway, *self._slots):
+                if slot.child is not None:
+                    slot.child.kill()
+                    slot.child = None
+            if self._session is not None:
+                await self._session.close()
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._files is None:
+            return
+        self._files.remove()
+        self._files.unlock()
+        if self._folder is None:
+            shutil.rmtree(self._files.folder, ignore_errors=True)
+        self._files = None

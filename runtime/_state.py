@@ -1,0 +1,173 @@
+"""What a running cluster notes of itself in files: `STATE/SERVICE.json`, `.token`, `.lock`, `.log`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from kwiken import InputError
+from runtime._identity import Identity
+
+VERSION: Final = 1
+MAX_STATE: Final = 64 << 20
+STOP_S: Final = 30.0
+KILL_S: Final = 5.0
+PRIVATE: Final = 0o600
+
+
+class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One server process of the cluster.
+
+    Attributes:
+        identity: pid and start.
+        url: where it listens.
+        restarts: how often it was replaced.
+        stage: the stage of a replica; None for the gateway.
+        replica: the replica's name.
+    """
+
+    identity: Identity
+    url: str
+    restarts: int
+    stage: str | None = None
+    replica: str | None = None
+
+
+class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that `down` and `status` need to know."""
+
+    version: int
+    service: str
+    target: str
+    supervisor: Identity
+    ready: bool
+    token_file: str
+    gateway: ProcessState | None
+    replicas: list[ProcessState]
+
+    def __post_init__(self) -> None:
+        """Refuse other versions."""
+        if self.version != VERSION:
+            raise ValueError(f"version must be {VERSION}, not {self.version}")
+
+    @property
+    def children(self) -> list[ProcessState]:
+        """The gateway, where there is one, and the replicas."""
+        return [*([self.gateway] if self.gateway is not None else []), *self.replicas]
+
+
+class StateFiles:
+    """The files of one service's cluster.
+
+    Args:
+        folder: where they are; made when something is written.
+        service: name of the service.
+    """
+
+    def __init__(self, folder: Path, service: str) -> None:
+        self.folder = folder
+        self.service = service
+        self.state = folder / f"{service}.json"
+        self.token = folder / f"{service}.token"
+        self.log = folder / f"{service}.log"
+        self._lock_path = folder / f"{service}.lock"
+        self._lock: IO[str] | None = None
+
+    @classmethod
+    def all(cls, folder: Path) -> Iterator[StateFiles]:
+        """The clusters that are noted in a folder."""
+        for path in sorted(folder.glob("*.json")):
+            yield cls(folder, path.stem)
+
+    def lock(self) -> None:
+        """Claim the service's cluster for this process; the kernel gives it back at the process' end.
+
+        Raises:
+            InputError: when another process has it, or the folder cannot be written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = self._lock_path.open("a+", encoding="ascii")
+        except OSError as error:
+            raise InputError(f"cannot be used: {error.strerror}", where=str(self.folder)) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            self._lock = None
+            raise InputError(
+                f"service {self.service!r} is up already; stop it with: kwiken down", where=str(self.folder)
+            ) from None
+
+    def unlock(self) -> None:
+        """Give the claim back."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def write_token(self, token: str) -> None:
+        """Write the token so that only this user can read it."""
+        self.token.unlink(missing_ok=True)
+        handle = os.open(self.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(token + "\n")
+
+    def write(self, state: ClusterState) -> None:
+        """Replace the state as a whole."""
+        fresh = self.state.with_suffix(".json.new")
+        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
+        fresh.replace(self.state)
+
+    def read(self) -> ClusterState | None:
+        """The state; None where there is none.
+
+        Raises:
+            InputError: names the file when it is not a cluster's state.
+        """
+        try:
+            if self.state.stat().st_size > MAX_STATE:
+                raise InputError("is too large for a cluster's state", where=str(self.state))
+            return msgspec.json.decode(self.state.read_bytes(), type=ClusterState)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InputError(str(error.strerror), where=str(self.state)) from error
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise InputError(f"is not a cluster's state: {error}", where=str(self.state)) from error
+
+    def remove(self) -> None:
+        """Remove state and token; the lock and the log stay."""
+        self.state.unlink(missing_ok=True)
+        self.token.unlink(missing_ok=True)
+
+
+def stop_cluster(files: StateFiles, *, stop_s: float = STOP_S) -> bool:
+    """Stop a cluster from outside: its supervisor in good order, and whatever is left by force.
+
+    Only processes whose start time is as noted are signalled.
+
+    Returns:
+        Whether anything ran.
+
+    Raises:
+        InputError: when the state cannot be read.
+    """
+    state = files.read()
+    if state is None:
+        return False
+    ran = state.supervisor.signal(signal.SIGTERM)
+    if ran and not state.supervisor.wait(stop_s):
+        state.supervisor.signal(signal.SIGKILL)
+        state.supervisor.wait(KILL_S)
+    left = [each.identity for each in state.children]
+    gone = [identity for identity in left if identity.signal(signal.SIGKILL)]
+    for identity in gone:
+        identity.wait(KILL_S)
+    files.remove()
+    return ran or bool(gone)
