@@ -31,7 +31,7 @@ def expect(profile: Profile, plan: Plan, *, seed: int = 0) -> tuple[Simulation, 
     order = np.argsort(profile.started_s, kind="stable")
     times = max(1, REQUESTS // max(1, profile.requests))
     rows = np.repeat(order, times)
-    simulation = replay(profile, plan, [rows] * len(profile.stages), seed=seed)
+    simulation = replay(profile, plan, rows, seed=seed)
     weights = _block_weights(len(rows), np.random.default_rng([seed, len(rows)]))
     low, high = 50 * (1 - INTERVAL), 50 * (1 + INTERVAL)
     spend = _block_means(simulation.spent, weights)

@@ -24,7 +24,9 @@ from kwiken._pool import Pool
 from kwiken._profile import Floats
 
 MOST_CELLS = 1 << 20  # calls that a curve looks at; of larger stages every k-th request is taken
-MOST_POOL = 1 << 16  # values of a copy's law that are kept apart
+MOST_POOL = 1 << 16  # values of a copy's law that are kept apart,
+LEAST_POOL = 1 << 12  # also at the widest fan-outs,
+MOST_TABLE = 1 << 23  # where values times ranks stay below this
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def slowest_moments(
         (g,) mean in ms and (g,) mean square in ms², over all requests; one without calls counts as 0.
         Exact for the given samples. O(k log k) in the number of late calls.
     """
-    law = copies.thinned(MOST_POOL)
+    law = _law(copies, len(calls.columns))
     first, second = _not_late(calls, after_ms)
     share = probability * np.concatenate(([0.0], law.cdf))
     before = np.ones(len(share))
@@ -84,6 +86,13 @@ def slowest_moments(
         _add_late(first, second, column, law.values, table, after_ms)
         before = before * share
     return first / max(1, calls.requests), second / max(1, calls.requests)
+
+
+def _law(copies: Pool, width: int) -> Pool:
+    """The copies' law, small enough for a table by rank: ties merged, and thinned at wide fan-outs."""
+    if width == 1:
+        return copies.thinned(MOST_POOL)
+    return copies.merged().thinned(min(MOST_POOL, max(LEAST_POOL, MOST_TABLE // width)))
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,13 @@ class Pool:
         at = np.searchsorted(self.cdf, shares, side="left")
         return self.values[np.minimum(at, len(self) - 1)]
 
+    def merged(self) -> Pool:
+        """The same law with equal values as one."""
+        last = np.append(np.diff(self.values) > 0, True)
+        if last.all():
+            return self
+        return Pool(self.values[last], np.diff(self.cdf[last], prepend=0.0))
+
     def thinned(self, limit: int) -> Pool:
         """A pool of at most about `limit` values: the upper half of them exact, the rest means of groups.
 

@@ -17,9 +17,9 @@ from kwiken._service import MAX_STAGES
 from kwiken._stage import MAX_FANOUT, MAX_MS
 
 VERSION = 1
-MAX_BYTES = 2 << 30
+MAX_BYTES = 1 << 29
 MAX_REQUESTS = 10_000_000
-MAX_CELLS = 100_000_000
+MAX_CELLS = 20_000_000  # some 32 bytes each while they are read
 MAX_NAME = 1000
 MAX_COUNTS = 1000
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken._dag import start_times
+from kwiken._dag import Node, start_times
 from kwiken._errors import InputError
 from kwiken._plan import Ladder, Plan
 from kwiken._pool import Pool, complete_calls, pool
@@ -17,6 +17,7 @@ from kwiken._stage import Reissue
 
 Rows = NDArray[np.int64]
 REQUESTS = 20_000
+BLOCK = 1 << 17  # requests that are replayed at once, so that memory does not grow with their number
 MOST_CELLS = 1 << 21  # calls of one stage that are held at once
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 
@@ -98,35 +99,140 @@ def simulate(
     if not profile.requests:
         raise InputError("the profile has no requests")
     rng = np.random.default_rng(seed)
+    replayer = Replayer(profile, plan, seed=seed)
+    parts = []
+    for at in range(0, requests, BLOCK):
+        count = min(BLOCK, requests - at)
+        if independent:
+            rows = [rng.integers(profile.requests, size=count) for _ in profile.stages]
+        else:  # their order does not matter, and sorted rows are read faster
+            rows = [np.sort(rng.integers(profile.requests, size=count))] * len(profile.stages)
+        parts.append(replayer.run(rows))
+    return replayer.join(parts)
 
-    def rows() -> Rows:
-        return (
-            np.sort(rng.integers(profile.requests, size=requests))
-            if not independent
-            else rng.integers(profile.requests, size=requests)
-        )
 
-    fixed = None if independent else rows()
-    return replay(profile, plan, [rows() if fixed is None else fixed for _ in profile.stages], seed=seed)
-
-
-def replay(profile: Profile, plan: Plan | None, rows: list[Rows], *, seed: int = 0) -> Simulation:
-    """Replay chosen rows of a profile.
+def replay(profile: Profile, plan: Plan | None, rows: Rows, *, seed: int = 0) -> Simulation:
+    """Replay chosen requests of a profile, in the order given.
 
     Args:
         profile: what was learned.
         plan: reissue policies and costs; None for none.
-        rows: by stage: (n,) which recorded requests' latencies it takes.
+        rows: (n,) which recorded requests.
         seed: of the copies' draws; each stage has its own stream, so plans differ only where policies do.
 
     Raises:
         InputError: for a plan for a stage that the profile lacks.
     """
-    policies = _policies(profile, plan)
-    arms = _Arms(profile, plan, len(rows[0]) if rows else 0)
-    for i, stage in enumerate(profile.stages):
-        arms.run(stage, rows[i], policies.get(stage.name), np.random.default_rng([seed, i]))
-    return arms.result()
+    replayer = Replayer(profile, plan, seed=seed)
+    starts = range(0, max(1, len(rows)), BLOCK)
+    return replayer.join([replayer.run([rows[at : at + BLOCK]] * len(profile.stages)) for at in starts])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What became of one block of requests; `copies` and `calls` are numbers by stage."""
+
+    before_ms: Floats
+    after_ms: Floats
+    spent: Floats
+    copies: Mapping[str, int]
+    calls: Mapping[str, int]
+
+
+class _Player:
+    """One stage, ready to be replayed: its calls with the cancelled ones filled in, and its policy."""
+
+    def __init__(
+        self, stage: StageProfile, policy: Reissue | None, share: float, rng: np.random.Generator
+    ) -> None:
+        self.name, self.after = stage.name, stage.after
+        law = pool(stage) if policy is not None or stage.censored.any() else Pool(np.empty(0))
+        self._calls = complete_calls(stage, law, rng)
+        self._alone: Floats = np.fmax.reduce(self._calls, axis=1, initial=0.0)
+        self._law, self._rng = law, rng
+        self._policy = policy if len(law) else None
+        self.cost = share / stage.calls_per_request if stage.calls_per_request else 0.0
+
+    @property
+    def races(self) -> bool:
+        """Whether any of its calls may get a copy."""
+        return self._policy is not None
+
+    def alone(self, rows: Rows) -> Floats:
+        """(k,): latency of the stage in these requests without copies."""
+        return self._alone[rows]
+
+    def race(self, rows: Rows) -> tuple[Floats, NDArray[np.int64], int]:
+        """(k,) latency and (k,) copies of these requests with the policy, and their number of calls."""
+        assert self._policy is not None
+        latency, copies = race(self._calls, rows, self._policy, self._law, self._rng)
+        return latency, copies, int((~np.isnan(self._calls)).sum(axis=1)[rows].sum())
+
+
+class Replayer:
+    """A profile and a plan, ready to replay blocks of requests.
+
+    Args:
+        profile: what was learned.
+        plan: reissue policies and costs; None for none.
+        seed: of the copies' draws.
+
+    Raises:
+        InputError: for a plan for a stage that the profile lacks.
+    """
+
+    def __init__(self, profile: Profile, plan: Plan | None, *, seed: int) -> None:
+        policies = _policies(profile, plan)
+        shares = plan.cost.stages if plan is not None else {}
+        self._censored = sum(int(stage.censored.sum()) for stage in profile.stages)
+        self._players = [
+            _Player(
+                stage,
+                policies.get(stage.name),
+                shares.get(stage.name, 0.0),
+                np.random.default_rng([seed, i]),
+            )
+            for i, stage in enumerate(profile.stages)
+        ]
+        inner = {parent for stage in profile.stages for parent in stage.after}
+        self._sinks = [stage.name for stage in profile.stages if stage.name not in inner]
+
+    def run(self, rows: list[Rows]) -> _Part:
+        """Replay a block: by stage, which recorded requests' latencies it takes."""
+        before: dict[str, Floats] = {}
+        after: dict[str, Floats] = {}
+        spent = np.zeros(len(rows[0]))
+        copies: dict[str, int] = {}
+        calls: dict[str, int] = {}
+        for player, chosen in zip(self._players, rows, strict=True):
+            alone = player.alone(chosen)
+            before[player.name] = _end(player, before, alone)
+            if player.races:
+                raced, sent, calls[player.name] = player.race(chosen)
+                after[player.name] = _end(player, after, raced)
+                copies[player.name] = int(sent.sum())
+                spent += player.cost * sent
+            elif all(after[parent] is before[parent] for parent in player.after):
+                after[player.name] = before[player.name]
+            else:
+                after[player.name] = _end(player, after, alone)
+        last = [np.maximum.reduce([ends[name] for name in self._sinks]) for ends in (before, after)]
+        return _Part(last[0], last[1], spent, copies, calls)
+
+    def join(self, parts: list[_Part]) -> Simulation:
+        """Put blocks together."""
+        requests = max(1, sum(len(part.spent) for part in parts))
+        copies = {name: sum(part.copies[name] for part in parts) for name in parts[0].copies}
+        calls = {name: sum(part.calls[name] for part in parts) for name in parts[0].calls}
+        costs = {player.name: player.cost for player in self._players}
+        return Simulation(
+            before_ms=np.concatenate([part.before_ms for part in parts]),
+            after_ms=np.concatenate([part.after_ms for part in parts]),
+            spent=np.concatenate([part.spent for part in parts]),
+            stage_spent={name: costs[name] * sent / requests for name, sent in copies.items()},
+            stage_fraction={name: sent / max(1, calls[name]) for name, sent in copies.items()},
+            censored=self._censored,
+        )
 
 
 def _policies(profile: Profile, plan: Plan | None) -> dict[str, Reissue]:
@@ -140,65 +246,10 @@ def _policies(profile: Profile, plan: Plan | None) -> dict[str, Reissue]:
     return {name: stage.reissue for name, stage in plan.stages.items() if stage.reissue is not None}
 
 
-class _Arms:
-    """Both arms of a replay, stage by stage, parents first."""
-
-    def __init__(self, profile: Profile, plan: Plan | None, requests: int) -> None:
-        self._stages = profile.stages
-        self._shares = plan.cost.stages if plan is not None else {}
-        self._before: dict[str, Floats] = {}
-        self._after: dict[str, Floats] = {}
-        self._spent = np.zeros(requests)
-        self._stage_spent: dict[str, float] = {}
-        self._fractions: dict[str, float] = {}
-        self._censored = 0
-
-    def run(self, stage: StageProfile, rows: Rows, policy: Reissue | None, rng: np.random.Generator) -> None:
-        self._censored += int(stage.censored.sum())
-        law = pool(stage) if policy is not None or stage.censored.any() else None
-        calls = complete_calls(stage, law, rng) if law is not None else stage.calls_ms
-        alone = np.fmax.reduce(calls, axis=1, initial=0.0)[rows]
-        self._end(self._before, stage, alone)
-        if policy is None or law is None or not len(law):
-            self._end(self._after, stage, alone, same=self._before)
-            return
-        raced, copies = race(calls, rows, policy, law, rng)
-        self._end(self._after, stage, raced)
-        self._charge(stage, copies, int((~np.isnan(calls)).sum(axis=1)[rows].sum()))
-
-    def _end(
-        self,
-        ends: dict[str, Floats],
-        stage: StageProfile,
-        latency: Floats,
-        *,
-        same: dict[str, Floats] | None = None,
-    ) -> None:
-        """Note when the stage ends; the very array of the other arm where nothing differs so far."""
-        if same is not None and all(ends[parent] is same[parent] for parent in stage.after):
-            ends[stage.name] = same[stage.name]
-            return
-        start = start_times(stage, ends)
-        ends[stage.name] = latency if start is None else latency + start
-
-    def _charge(self, stage: StageProfile, copies: NDArray[np.int64], calls: int) -> None:
-        share = self._shares.get(stage.name, 0.0)
-        cost = share / stage.calls_per_request if stage.calls_per_request else 0.0
-        self._spent += cost * copies
-        self._stage_spent[stage.name] = cost * float(copies.mean())
-        self._fractions[stage.name] = float(copies.sum()) / max(1, calls)
-
-    def result(self) -> Simulation:
-        inner = {parent for stage in self._stages for parent in stage.after}
-        sinks = [stage.name for stage in self._stages if stage.name not in inner]
-        return Simulation(
-            before_ms=np.maximum.reduce([self._before[name] for name in sinks]),
-            after_ms=np.maximum.reduce([self._after[name] for name in sinks]),
-            spent=self._spent,
-            stage_spent=self._stage_spent,
-            stage_fraction=self._fractions,
-            censored=self._censored,
-        )
+def _end(stage: Node, ends: Mapping[str, Floats], latency: Floats) -> Floats:
+    """(k,): when a stage ends whose parents' ends are known."""
+    start = start_times(stage, ends)
+    return latency if start is None else latency + start
 
 
 def race(

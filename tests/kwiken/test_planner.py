@@ -165,6 +165,25 @@ def test_sumvar_beats_the_same_budget_spread_evenly(
     assert left["sumvar"] < left["equal"] - 0.01
 
 
+def test_edges_do_not_change_who_gets_what(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    rng = np.random.default_rng(7)
+    calls = {
+        name: rng.lognormal(0, sigma, 2000) for name, sigma in zip("abcd", (0.2, 0.5, 0.8, 1.1), strict=True)
+    }
+    row = {"a": (), "b": ("a",), "c": ("b",), "d": ("c",)}
+    fan = {"a": (), "b": ("a",), "c": ("a",), "d": ("a",)}
+    plans = [
+        make_plan(
+            profile_of(*(stage_of(name, calls[name], after=after[name]) for name in "abcd")),
+            budgets=Budgets(reissue=0.05),
+            created=CREATED,
+        )
+        for after in (row, fan)
+    ]
+    assert plans[0].stages == plans[1].stages
+    assert plans[0].expected != plans[1].expected
+
+
 def test_no_budget_means_no_reissue(profile: Profile) -> None:
     plan = make_plan(profile, budgets=Budgets(), created=CREATED)
     assert all(stage.reissue is None for stage in plan.stages.values())

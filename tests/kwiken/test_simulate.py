@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kwiken import (
     Budgets,
@@ -13,6 +15,7 @@ from kwiken import (
     Curve,
     InputError,
     Plan,
+    Pool,
     Profile,
     Reissue,
     StagePlan,
@@ -23,7 +26,7 @@ from kwiken import (
     reissue_curve,
     simulate,
 )
-from kwiken._simulate import replay
+from kwiken._simulate import race, replay
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -59,8 +62,7 @@ def diamond(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
 
 
 def test_replaying_every_row_reproduces_every_request(diamond: Profile) -> None:
-    rows = [np.arange(4000)] * 4
-    simulated = replay(diamond, None, rows)
+    simulated = replay(diamond, None, np.arange(4000))
     assert np.allclose(simulated.before_ms, diamond.latency_ms)
     assert np.array_equal(simulated.after_ms, simulated.before_ms)
     assert simulated.reissue == 0
@@ -94,13 +96,14 @@ def test_p99_of_one_stage_does_not_move_at_one_percent(stage_of: StageOf, profil
     calls = np.random.default_rng(3).lognormal(0, 1, 20_000)
     profile = profile_of(stage_of("a", calls))
     at_p99 = Reissue(after_ms=float(np.quantile(calls, 0.99)))
-    simulated = replay(profile, plan_for(profile, a=at_p99), [np.arange(20_000)])
+    simulated = replay(profile, plan_for(profile, a=at_p99), np.arange(20_000))
     assert simulated.after.p99_ms == pytest.approx(simulated.before.p99_ms)
     assert simulated.after.p999_ms < simulated.before.p999_ms
 
 
 @pytest.mark.parametrize(
-    ("sigma", "fraction", "ratio"), [(1.0, 0.05, 0.65), (0.5, 0.05, 0.94), (1.0, 1.0, 0.352)]
+    ("sigma", "fraction", "ratio"),
+    [(1.0, 0.05, 0.65), (0.5, 0.05, 0.94), (1.0, 1.0, 0.352), (0.5, 1.0, 0.593)],
 )
 def test_log_normal_p99_anchors(
     stage_of: StageOf, profile_of: ProfileOf, sigma: float, fraction: float, ratio: float
@@ -108,7 +111,7 @@ def test_log_normal_p99_anchors(
     calls = np.random.default_rng(4).lognormal(0, sigma, 200_000)
     profile = profile_of(stage_of("a", calls))
     plan = plan_for(profile, a=policy_of(reissue_curve(calls[:20_000]), fraction))
-    simulated = replay(profile, plan, [np.arange(200_000)])
+    simulated = replay(profile, plan, np.arange(200_000))
     assert simulated.after.p99_ms / simulated.before.p99_ms == pytest.approx(ratio, abs=0.03)
 
 
@@ -116,7 +119,7 @@ def test_exponential_p99_anchor(stage_of: StageOf, profile_of: ProfileOf) -> Non
     calls = np.random.default_rng(5).exponential(1, 200_000)
     profile = profile_of(stage_of("a", calls))
     plan = plan_for(profile, a=policy_of(reissue_curve(calls[:20_000]), 0.05))
-    simulated = replay(profile, plan, [np.arange(200_000)])
+    simulated = replay(profile, plan, np.arange(200_000))
     assert simulated.after.p99_ms / simulated.before.p99_ms == pytest.approx(0.825, abs=0.03)
 
 
@@ -132,6 +135,26 @@ def test_no_request_is_ever_slower_with_the_plan(diamond: Profile, independent: 
     )
     assert (simulated.after_ms <= simulated.before_ms).all()
     assert (simulated.after_ms < simulated.before_ms).any()
+
+
+@given(
+    st.lists(st.lists(st.floats(0, 100), min_size=3, max_size=3), min_size=1, max_size=10),
+    st.floats(0, 120),
+    st.floats(0.01, 1),
+    st.integers(1, 4),
+    st.integers(0, 1000),
+)
+@settings(max_examples=60)
+def test_no_race_is_lost_by_racing(
+    calls: list[list[float]], after: float, probability: float, copies: int, seed: int
+) -> None:
+    matrix = np.array(calls)
+    policy = Reissue(after_ms=after, probability=probability, copies=copies)
+    rng = np.random.default_rng(seed)
+    latency, sent = race(matrix, np.arange(len(matrix)), policy, Pool.of(matrix), rng)
+    assert (latency <= matrix.max(axis=1)).all()
+    assert (latency >= np.minimum(matrix.max(axis=1), after)).all()
+    assert (sent <= copies * (matrix > after).sum(axis=1)).all()
 
 
 def test_spend_is_the_plans_cost_of_every_copy(diamond: Profile) -> None:
@@ -181,7 +204,7 @@ def test_skipped_visits_are_neither_late_nor_charged(stage_of: StageOf, profile_
     calls = np.where(np.arange(1000) % 2 == 0, 5.0, np.nan)
     profile = profile_of(stage_of("always", np.ones(1000)), stage_of("seldom", calls, after=("always",)))
     plan = plan_for(profile, seldom=Reissue(after_ms=0.0))
-    simulated = replay(profile, plan, [np.arange(1000)] * 2)
+    simulated = replay(profile, plan, np.arange(1000))
     assert simulated.stage_fraction["seldom"] == 1.0
     assert simulated.reissue == pytest.approx(plan.cost.stages["seldom"])
     assert set(simulated.before_ms.tolist()) == {1.0, 6.0}
@@ -192,7 +215,7 @@ def test_cancelled_calls_are_counted_and_lengthened(stage_of: StageOf, profile_o
     cut = true > 1.0
     cut &= np.random.default_rng(12).random(20_000) < 0.7
     profile = profile_of(stage_of("a", np.where(cut, 1.0, true), censored=cut))
-    simulated = replay(profile, None, [np.arange(20_000)])
+    simulated = replay(profile, None, np.arange(20_000))
     assert simulated.censored == cut.sum()
     assert simulated.before_ms.mean() == pytest.approx(1.0, rel=0.05)
 
@@ -206,6 +229,22 @@ def test_large_stages_are_raced_in_blocks_with_the_same_accounts(
     blocks = simulate(diamond, plan, requests=5000, seed=3)
     assert blocks.reissue == whole.reissue
     assert blocks.after_ms.mean() == pytest.approx(whole.after_ms.mean(), rel=0.02)
+
+
+def test_many_requests_are_replayed_in_blocks_with_the_same_accounts(
+    diamond: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_for(diamond, b=Reissue(after_ms=1.0), d=Reissue(after_ms=0.0))
+    whole = simulate(diamond, plan, requests=10_000, seed=3)
+    monkeypatch.setattr("kwiken._simulate.BLOCK", 777)
+    blocks = simulate(diamond, plan, requests=10_000, seed=3)
+    assert len(blocks.before_ms) == len(blocks.after_ms) == len(blocks.spent) == 10_000
+    assert blocks.stage_fraction["d"] == 1.0
+    assert blocks.reissue == pytest.approx(sum(blocks.stage_spent.values()))
+    assert blocks.reissue == pytest.approx(whole.reissue, rel=0.02)
+    assert blocks.before_ms.mean() == pytest.approx(whole.before_ms.mean(), rel=0.02)
+    replayed = replay(diamond, None, np.arange(4000))
+    assert np.allclose(replayed.before_ms, diamond.latency_ms)
 
 
 def test_same_seed_same_result_other_seed_another(diamond: Profile) -> None:
