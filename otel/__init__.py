@@ -1,7 +1,48 @@
-"""The senses: spans out, traces in."""
+"""The senses: spans out, traces in.
+
+Importing this loads neither the OpenTelemetry SDK nor NumPy: replicas import it and start fast.
+"""
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from otel._notes import CallNote
 from otel._records import AttemptKind, AttemptRecord, Observer, Outcome, RequestRecord, StageRecord
 
-__all__ = ["AttemptKind", "AttemptRecord", "Observer", "Outcome", "RequestRecord", "StageRecord"]
+if TYPE_CHECKING:
+    from otel._observer import RequestSpans, ServerSpans, make_observer
+    from otel._pipeline import SpanCounts
+    from otel._sink import OtlpLinesExporter
+
+_LAZY = {
+    "OtlpLinesExporter": "otel._sink",
+    "RequestSpans": "otel._observer",
+    "ServerSpans": "otel._observer",
+    "SpanCounts": "otel._pipeline",
+    "make_observer": "otel._observer",
+}
+
+__all__ = [
+    "AttemptKind",
+    "AttemptRecord",
+    "CallNote",
+    "Observer",
+    "OtlpLinesExporter",
+    "Outcome",
+    "RequestRecord",
+    "RequestSpans",
+    "ServerSpans",
+    "SpanCounts",
+    "StageRecord",
+    "make_observer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value

@@ -47,7 +47,7 @@ class AttemptRecord:
 
 @dataclass(slots=True)
 class StageRecord:
-    """One visit of one stage."""
+    """One visit of one stage; `idempotent` says whether a call of it may run twice, so that a fit knows."""
 
     span_id: int
     name: str
@@ -59,6 +59,7 @@ class StageRecord:
     partial: bool = False
     utility: float = 1.0
     attempts: list[AttemptRecord] = field(default_factory=list)
+    idempotent: bool = True
 
 
 @dataclass(slots=True)

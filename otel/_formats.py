@@ -1,0 +1,219 @@
+"""Tells by its content what a file of traces is, and reads it: OTLP JSON or Jaeger JSON.
+
+Errors name the file and the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import msgspec
+
+from kwiken import InputError
+from otel._inputs import Stream, TraceFile, opened, whole
+from otel._read_jaeger import JaegerReader
+from otel._read_otlp import OtlpReader
+from otel._store import SpanStore
+
+MAX_UNIT: Final = 256 << 20  # one line, one trace or one resource's spans
+_BOM: Final = b"\xef\xbb\xbf"
+_BYTE: Final = re.compile(r"\(byte (\d+)\)")
+_TICK: Final = 256
+_WRONG: Final = (
+    "is neither OTLP JSON (objects with `resourceSpans`, one a line) nor Jaeger JSON (an object with `data`)"
+)
+_UNFIT: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
+
+Progress = Callable[[int], None]
+Kind = Literal["otlp", "data", "trace"]
+Unit = msgspec.Raw | memoryview
+
+
+class _Envelope(msgspec.Struct):
+    """What stands at the top of a document of either format."""
+
+    resourceSpans: list[msgspec.Raw] | None = None  # noqa: N815 - OTLP's name
+    data: list[msgspec.Raw] | None = None
+    spans: list[msgspec.Raw] | None = None
+    traceID: str | None = None  # noqa: N815 - Jaeger's name
+    errors: Any = None
+
+
+class FileReader:
+    """Reads files of traces into a store, of whichever format."""
+
+    def __init__(self, store: SpanStore) -> None:
+        self._store = store
+        self._otlp = OtlpReader(store)
+        self._jaeger = JaegerReader(store)
+        self._envelope = msgspec.json.Decoder(_Envelope)
+        self.unfinished = 0
+        self.without_spans = 0
+
+    def file(self, file: TraceFile, progress: Progress) -> None:
+        """Read one file.
+
+        Args:
+            file: to read.
+            progress: told, now and then, how many of its bytes are done.
+
+        Raises:
+            InputError: broken, truncated, empty, too large or of another format; names file and line.
+        """
+        if file.size == 0 and file.growing:
+            self.without_spans += 1
+            return
+        with opened(file.path) as (unpacked, raw):
+            self.stream(unpacked, str(file.path), growing=file.growing, progress=lambda: progress(raw.tell()))
+
+    def stream(
+        self,
+        source: Stream,
+        where: str,
+        *,
+        growing: bool = False,
+        progress: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Read one stream; errors as in `file`, naming `where`."""
+        before = self._store.read
+        lines = _Lines(source, where, growing, progress)
+        first = lines.next()
+        if not first:
+            raise InputError("is empty", where=where)
+        if first.lstrip()[:1] != b"{":
+            raise InputError(_WRONG, where=where)
+        try:
+            kind = self._kind(first, where)
+        except msgspec.DecodeError:  # no document of one line; perhaps one of many
+            with whole(first, source, where) as document:
+                self._many_lines(document, lines)
+        else:
+            self._lines(first, kind, lines)
+        self._flush(where)
+        self.without_spans += self._store.read == before
+
+    def _kind(self, text: bytes | memoryview, where: str) -> Kind:
+        """What a whole document is.
+
+        Raises:
+            msgspec.DecodeError: it is no whole JSON document.
+            InputError: it is another document.
+        """
+        try:
+            envelope = self._envelope.decode(text)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise InputError(f"{_WRONG}: {error}", where=where) from error
+        return _kind(envelope, where)
+
+    def _lines(self, line: bytes, kind: Kind, lines: _Lines) -> None:
+        take: Callable[[bytes], None] = {
+            "otlp": self._otlp.line,
+            "trace": self._jaeger.trace,
+            "data": self._traces,
+        }[kind]
+        while line:
+            try:
+                take(line)
+            except _UNFIT as error:
+                if lines.cut_off(line):
+                    self.unfinished += 1
+                    return
+                raise InputError(str(error), where=lines.where) from error
+            line = lines.next()
+
+    def _many_lines(self, document: memoryview, lines: _Lines) -> None:
+        """Read a document that runs over many lines, one trace or resource at a time."""
+        try:
+            envelope = self._envelope.decode(document)
+        except _UNFIT as error:
+            if lines.growing and b"\n" not in bytes(document[-1:]):
+                self.unfinished += 1
+                return
+            raise InputError(str(error), where=_line_of(error, document, lines)) from error
+        kind = _kind(envelope, lines.path)
+        if kind == "trace":
+            self._each([document], self._jaeger.trace, lines, "")
+        elif kind == "data":
+            self._each(envelope.data or [], self._jaeger.trace, lines, "data")
+        else:
+            self._each(envelope.resourceSpans or [], self._otlp.resource, lines, "resourceSpans")
+
+    def _each(self, units: Sequence[Unit], take: Callable[[Any], None], lines: _Lines, name: str) -> None:
+        for number, unit in enumerate(units):
+            try:
+                take(unit)
+            except _UNFIT as error:
+                field = f": {name}[{number}]" if name else ""
+                raise InputError(str(error), where=f"{lines.path}{field}") from error
+            if number % _TICK == 0:
+                lines.progress()
+
+    def _traces(self, line: bytes) -> None:
+        for number, trace in enumerate(self._envelope.decode(line).data or []):
+            try:
+                self._jaeger.trace(trace)
+            except _UNFIT as error:
+                raise ValueError(f"data[{number}]: {error}") from error
+
+    def _flush(self, where: str) -> None:
+        try:
+            self._store.flush()
+        except ValueError as error:
+            raise InputError(str(error), where=where) from error
+
+
+@dataclass(slots=True)
+class _Lines:
+    """The lines of a stream that are not blank, and the number of the one at hand."""
+
+    source: Stream
+    path: str
+    growing: bool
+    progress: Callable[[], None]
+    number: int = 0
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.number}"
+
+    def next(self) -> bytes:
+        """The next line that is not blank; empty at the end."""
+        while line := self.source.readline(MAX_UNIT):
+            self.number += 1
+            if self.number == 1:
+                line = line.removeprefix(_BOM)
+            if len(line) >= MAX_UNIT:
+                raise InputError(f"is longer than {MAX_UNIT >> 20} MiB", where=self.where)
+            if self.number % _TICK == 0:
+                self.progress()
+            if not line.isspace():
+                return line
+        return b""
+
+    def cut_off(self, line: bytes) -> bool:
+        """Whether the line is one that a service is writing right now."""
+        return self.growing and not line.endswith(b"\n")
+
+
+def _kind(envelope: _Envelope, where: str) -> Kind:
+    if envelope.resourceSpans is not None:
+        return "otlp"
+    if envelope.data is not None:
+        return "data"
+    if envelope.spans is not None:
+        return "trace"
+    if envelope.errors:
+        raise InputError(f"Jaeger answered with an error: {str(envelope.errors)[:200]}", where=where)
+    raise InputError(_WRONG, where=where)
+
+
+def _line_of(error: Exception, document: memoryview, lines: _Lines) -> str:
+    """File and line of an error that msgspec places by the byte; of a document cut off, its last line."""
+    place = _BYTE.search(str(error))
+    end = int(place.group(1)) if place is not None else len(document)
+    chunks = range(0, end, 1 << 20)
+    breaks = sum(bytes(document[at : min(end, at + (1 << 20))]).count(b"\n") for at in chunks)
+    return f"{lines.path}:{lines.number + breaks}"

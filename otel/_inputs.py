@@ -1,0 +1,135 @@
+"""Where traces come from: files, folders, compressed or not, and what is read of them when."""
+
+from __future__ import annotations
+
+import gzip
+import mmap
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, Protocol
+
+from kwiken import InputError
+
+MAX_FILES: Final = 100_000
+MAX_BYTES: Final = 16 << 30  # of one input, unpacked
+IN_MEMORY: Final = 64 << 20
+_CHUNK: Final = 1 << 20
+SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".jsonl.part")
+PART: Final = ".part"
+
+
+class Stream(Protocol):
+    """Bytes to read, from a file or unpacked on the way."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Some bytes; none at the end."""
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """A line with its break; nothing at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """One file to read.
+
+    Attributes:
+        path: of it.
+        size: in bytes, as it is on disk.
+        named: whether the user named this very file, rather than a folder that it is in.
+    """
+
+    path: Path
+    size: int
+    named: bool
+
+    @property
+    def growing(self) -> bool:
+        """Whether a service may be writing it right now; its last line may then be cut off."""
+        return self.path.name.endswith(PART)
+
+
+def find_files(paths: Iterable[str | Path]) -> list[TraceFile]:
+    """The files to read, folders searched for those that may hold traces, each once, in order of name.
+
+    Raises:
+        InputError: a path that is not there or cannot be read, or a folder without such files; names it.
+    """
+    found: dict[Path, TraceFile] = {}
+    for given in paths:
+        path = Path(given)
+        try:
+            inside = sorted(_inside(path)) if path.is_dir() else [path]
+            if not inside:
+                raise InputError(
+                    f"holds no files named {', '.join(SUFFIXES[:3])} or .gz of them", where=str(path)
+                )
+            for file in inside:
+                found.setdefault(file.resolve(), TraceFile(file, file.stat().st_size, file == path))
+        except OSError as error:
+            raise InputError(error.strerror or str(error), where=str(path)) from error
+        if len(found) > MAX_FILES:
+            raise InputError(f"there are more than {MAX_FILES} files", where=str(path))
+    # A file written to goes on growing while the others are read, so it is read last.
+    return sorted(found.values(), key=lambda file: file.growing)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    for number, path in enumerate(folder.rglob("*")):
+        if number > 10 * MAX_FILES:
+            raise InputError("holds too many files to search", where=str(folder))
+        if path.name.endswith(SUFFIXES) and not path.name.startswith(".") and path.is_file():
+            yield path
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[Stream, IO[bytes]]]:
+    """A file's bytes, unpacked, and the file itself, whose position tells how far reading has come.
+
+    Raises:
+        InputError: it cannot be read, or unpacked; names it.
+    """
+    try:
+        with path.open("rb") as raw:
+            if raw.peek(2)[:2] == b"\x1f\x8b":
+                with gzip.GzipFile(fileobj=raw) as unpacked:
+                    yield unpacked, raw
+            else:
+                yield raw, raw
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"is broken or cut off: {error}", where=str(path)) from error
+    except OSError as error:
+        raise InputError(error.strerror or str(error), where=str(path)) from error
+
+
+@contextmanager
+def whole(start: bytes, rest: Stream, where: str) -> Iterator[memoryview]:
+    """All of a document: in memory where it is small, else in a file that the system pages in and out.
+
+    Args:
+        start: what was read of it already.
+        rest: where the rest comes from.
+        where: named in errors.
+
+    Raises:
+        InputError: larger than `MAX_BYTES`.
+    """
+    head = start + rest.read(max(0, IN_MEMORY - len(start)))
+    if len(head) < IN_MEMORY:
+        yield memoryview(head)
+        return
+    with tempfile.TemporaryFile() as spool:
+        spool.write(head)
+        size = len(head)
+        del head, start
+        while chunk := rest.read(_CHUNK):
+            size += len(chunk)
+            if size > MAX_BYTES:
+                raise InputError(f"is larger than {MAX_BYTES >> 30} GiB, the most that is read", where=where)
+            spool.write(chunk)
+        spool.flush()
+        with mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ) as pages, memoryview(pages) as view:
+            yield view

@@ -1,0 +1,187 @@
+"""Lines into files that rotate, stay within bounds and never fail their writer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+PART: Final = ".part"  # how the name of a file still being written ends
+SUFFIX: Final = ".jsonl"
+_ABANDONED_S: Final = 3600.0
+_RETRY_S: Final = 1.0
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+@dataclass(slots=True)
+class FileCounts:
+    """What was written and what was lost."""
+
+    lines: int = 0
+    bytes: int = 0
+    files: int = 0
+    lost_lines: int = 0
+    errors: int = 0
+    last_error: str | None = None
+
+
+@dataclass(slots=True)
+class LineFiles:
+    """Files of lines in one folder: `NAME.PID.000001.jsonl`, the open one with `.part` behind.
+
+    A closed file is complete: it gets its final name in one step. A line is whole or absent: where a write
+    fails half-way (a full disk), the file is cut back to its last whole line and the loss counted; writing is
+    tried again a second later. The oldest closed files of the same name go when there are more than
+    `max_files`.
+
+    One thread uses it. Nothing here raises after construction.
+
+    Args:
+        folder: made where it is missing.
+        name: of the files, a service's say; characters unfit for file names are replaced.
+        max_bytes: of one file; a longer line is lost.
+        max_files: of one name, over all processes; the open one counts.
+
+    Raises:
+        OSError: the folder cannot be made.
+    """
+
+    folder: Path
+    name: str
+    max_bytes: int = 64 << 20
+    max_files: int = 16
+    counts: FileCounts = field(default_factory=FileCounts)
+    _fd: int | None = None
+    _path: Path | None = None
+    _size: int = 0
+    _sequence: int = 0
+    _not_before: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Make the folder, and the name fit for it."""
+        self.name = _UNSAFE.sub("_", self.name)[:100] or "spans"
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def write(self, lines: list[bytes]) -> None:
+        """Write lines, each with its newline; what cannot be written is counted as lost."""
+        batch: list[bytes] = []
+        size = 0
+        for line in lines:
+            if len(line) > self.max_bytes:
+                self._lose(1, f"a line of {len(line)} bytes is longer than a file may be")
+                continue
+            if batch and self._size + size + len(line) > self.max_bytes:
+                self._put(batch, size)
+                batch, size = [], 0
+            batch.append(line)
+            size += len(line)
+        if batch:
+            self._put(batch, size)
+
+    def close(self) -> None:
+        """Give the open file its final name; an empty one is removed."""
+        fd, path = self._fd, self._path
+        self._fd = self._path = None
+        if fd is None or path is None:
+            return
+        try:
+            os.close(fd)
+            if self._size:
+                path.replace(path.with_suffix(""))
+            else:
+                path.unlink()
+        except OSError as error:
+            self._note(error)
+
+    def _put(self, lines: list[bytes], size: int) -> None:
+        if self._fd is not None and self._size + size > self.max_bytes:
+            self.close()
+        if not self._open():
+            self._lose(len(lines))
+            return
+        try:
+            self._write_all(b"".join(lines))
+        except OSError as error:
+            self._note(error)
+            self._lose(len(lines))
+            self._cut_back()
+            return
+        self._size += size
+        self.counts.bytes += size
+        self.counts.lines += len(lines)
+
+    def _open(self) -> bool:
+        """Whether a file is open to write to."""
+        if self._fd is not None:
+            return True
+        if time.monotonic() < self._not_before:
+            return False
+        try:
+            while self._fd is None:
+                self._sequence += 1
+                final = self.folder / f"{self.name}.{os.getpid()}.{self._sequence:06d}{SUFFIX}"
+                if final.exists():  # an earlier process had this number
+                    continue
+                path = final.with_name(final.name + PART)
+                with contextlib.suppress(FileExistsError):
+                    self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+                    self._path = path
+        except OSError as error:
+            self._note(error)
+            return False
+        self._size = 0
+        self.counts.files += 1
+        self._drop_oldest()
+        return True
+
+    def _write_all(self, data: bytes) -> None:
+        assert self._fd is not None
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+    def _cut_back(self) -> None:
+        """Take a torn line back off the file; begin a new file where even that fails."""
+        assert self._fd is not None
+        try:
+            os.ftruncate(self._fd, self._size)
+            os.lseek(self._fd, self._size, os.SEEK_SET)
+        except OSError as error:
+            self._note(error)
+            self.close()
+
+    def _drop_oldest(self) -> None:
+        closed: list[tuple[float, Path]] = []
+        live = 0
+        now = time.time()
+        ours = re.compile(rf"{re.escape(self.name)}\.\d+\.\d+{re.escape(SUFFIX)}({re.escape(PART)})?\Z")
+        try:
+            for path in self.folder.iterdir():
+                if ours.match(path.name) is None:
+                    continue
+                modified = path.stat().st_mtime
+                if path.suffix == PART and now - modified < _ABANDONED_S:
+                    live += 1
+                else:
+                    closed.append((modified, path))
+        except OSError as error:  # a sibling process removed one just now
+            self._note(error)
+            return
+        closed.sort()
+        for _, path in closed[: max(0, len(closed) + live - self.max_files)]:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def _lose(self, lines: int, why: str | None = None) -> None:
+        self.counts.lost_lines += lines
+        if why is not None:
+            self.counts.last_error = why
+
+    def _note(self, error: OSError) -> None:
+        self.counts.errors += 1
+        self.counts.last_error = str(error)
+        self._not_before = time.monotonic() + _RETRY_S

@@ -1,0 +1,134 @@
+"""Jaeger JSON into columns: one trace at a time, as its interface exports it and its query API answers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from otel._columns import ERROR, FOLLOWS, Batch
+from otel._own_notes import MARK, busy_ms, own_note
+from otel._store import SpanStore
+
+_CHILD: Final = "CHILD_OF"
+_FOLLOWS: Final = "FOLLOWS_FROM"
+_ERROR_MARK: Final = b'"error"'
+_NO: Final = (None, False, 0, "", "false", "False", "0")
+UNKNOWN: Final = "unknown_service"
+
+
+class _Reference(msgspec.Struct, gc=False):
+    spanID: str = ""  # noqa: N815 - Jaeger's names
+    refType: str = _CHILD  # noqa: N815
+    traceID: str = ""  # noqa: N815
+
+
+class _Process(msgspec.Struct, gc=False):
+    serviceName: str = UNKNOWN  # noqa: N815
+
+
+class _Tag(msgspec.Struct, gc=False):
+    key: str
+    value: Any = None
+
+
+class _Span(msgspec.Struct, gc=False):
+    spanID: str  # noqa: N815
+    startTime: int  # noqa: N815
+    duration: int
+    operationName: str = ""  # noqa: N815
+    traceID: str = ""  # noqa: N815
+    references: list[_Reference] | None = None
+    parentSpanID: str | None = None  # noqa: N815
+    processID: str | None = None  # noqa: N815
+    process: _Process | None = None
+    tags: msgspec.Raw = msgspec.Raw()
+
+
+class _Trace(msgspec.Struct):
+    spans: list[_Span]
+    traceID: str = ""  # noqa: N815
+    processes: dict[str, _Process] | None = None
+
+
+class JaegerReader:
+    """Puts Jaeger's spans into a store."""
+
+    def __init__(self, store: SpanStore) -> None:
+        self._store = store
+        self._trace = msgspec.json.Decoder(_Trace)
+        self._tags = msgspec.json.Decoder(list[_Tag])
+
+    def trace(self, data: bytes | memoryview | msgspec.Raw) -> None:
+        """Take one trace.
+
+        Raises:
+            msgspec.MsgspecError, ValueError: not that, or values that no span could have.
+        """
+        trace = self._trace.decode(data)
+        if trace.spans:
+            self._put(trace)
+            self._store.ready()
+
+    def _put(self, trace: _Trace) -> None:
+        batch, names, spans = self._store.batch, self._store.names, trace.spans
+        processes = trace.processes or {}
+        services = {key: process.serviceName for key, process in processes.items()}
+        known = {key: names.of_service(name) for key, name in services.items()}
+        batch.trace_ids += [span.traceID or trace.traceID for span in spans]
+        batch.span_ids += [span.spanID for span in spans]
+        batch.starts += [span.startTime * 1000 for span in spans]
+        batch.ends += [(span.startTime + span.duration) * 1000 for span in spans]
+        for span in spans:
+            key = span.processID
+            op = known[key].get(span.operationName) if key in known else None
+            if op is None:
+                op = names.operation(_service(span, services), span.operationName)
+            batch.ops.append(op)
+            parent, flags = _parent(span)
+            batch.parent_ids.append(parent)
+            tags = bytes(span.tags)
+            if _ERROR_MARK in tags and self._failed(tags):
+                flags |= ERROR
+            batch.flags.append(flags)
+            batch.own.append(self._note(batch, span, tags) if MARK in tags else -1)
+
+    def _failed(self, tags: bytes) -> bool:
+        return any(tag.key == "error" and tag.value not in _NO for tag in self._tags.decode(tags))
+
+    def _note(self, batch: Batch, span: _Span, tags: bytes) -> int:
+        """The place of the span's own notes; -1 for a span that only looked like ours."""
+        attributes = {tag.key: tag.value for tag in self._tags.decode(tags)}
+        note = own_note(attributes, self._store.names)
+        if note is None:
+            return -1
+        place = len(batch.notes)
+        batch.notes.append(note)
+        batch.busy_ms.append(busy_ms(attributes.get("kw.busy_ms")))
+        batch.links += [(place, ref.spanID) for ref in span.references or () if ref.refType == _FOLLOWS]
+        return place
+
+
+def _service(span: _Span, services: dict[str, str]) -> str:
+    """The service of a span: of its process by name, or of the process that it brings along."""
+    if span.processID is not None and span.processID in services:
+        return services[span.processID]
+    return span.process.serviceName if span.process is not None else UNKNOWN
+
+
+def _parent(span: _Span) -> tuple[str, int]:
+    """The parent's id, and whether the span only follows from it.
+
+    A reference into another trace is no parent. The first CHILD_OF counts, and FOLLOWS_FROM only without one.
+    """
+    follows = ""
+    for reference in span.references or ():
+        if reference.traceID and span.traceID and reference.traceID != span.traceID:
+            continue
+        if reference.refType == _CHILD:
+            return reference.spanID, 0
+        if reference.refType == _FOLLOWS and not follows:
+            follows = reference.spanID
+    if follows:
+        return follows, FOLLOWS
+    return span.parentSpanID or "", 0

@@ -1,0 +1,180 @@
+"""OTLP JSON into columns: one `TracesData` or `ExportTraceServiceRequest` at a time.
+
+Typed decoding skips what is not asked for. A span's attributes stay undecoded unless they are ours.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from otel._columns import ERROR, Batch
+from otel._own_notes import MARK, busy_ms, own_note
+from otel._store import SpanStore
+
+_ERROR_CODES: Final = frozenset((2, "2", "STATUS_CODE_ERROR"))
+_REMEMBERED: Final = 8192
+_BUSY: Final = re.compile(rb'"kw\.busy_ms","value":\{"doubleValue":([0-9.eE+-]+)\}\}\]\Z')
+UNKNOWN: Final = "unknown_service"  # what the SDKs call a service without a name
+
+
+class _Value(msgspec.Struct, gc=False):
+    stringValue: str | None = None  # noqa: N815 - OTLP's names
+    intValue: str | int | None = None  # noqa: N815
+    doubleValue: float | str | None = None  # noqa: N815
+    boolValue: bool | None = None  # noqa: N815
+
+
+class _Attribute(msgspec.Struct, gc=False):
+    key: str
+    value: _Value | None = None
+
+
+class _Status(msgspec.Struct, gc=False):
+    code: int | str = 0
+
+
+class _Link(msgspec.Struct, gc=False):
+    spanId: str = ""  # noqa: N815
+    traceId: str = ""  # noqa: N815
+
+
+class _Span(msgspec.Struct, gc=False):
+    traceId: str  # noqa: N815
+    spanId: str  # noqa: N815
+    startTimeUnixNano: str | int  # noqa: N815
+    endTimeUnixNano: str | int  # noqa: N815
+    name: str = ""
+    parentSpanId: str | None = None  # noqa: N815
+    attributes: msgspec.Raw = msgspec.Raw()
+    links: list[_Link] | None = None
+    status: _Status | None = None
+
+
+class _ScopeSpans(msgspec.Struct):
+    spans: list[_Span] = []
+
+
+class _Resource(msgspec.Struct):
+    attributes: msgspec.Raw = msgspec.Raw()
+
+
+class ResourceSpans(msgspec.Struct):
+    """All spans of one resource."""
+
+    resource: _Resource | None = None
+    scopeSpans: list[_ScopeSpans] = []  # noqa: N815
+
+
+class _Traces(msgspec.Struct):
+    resourceSpans: list[ResourceSpans]  # noqa: N815
+
+
+class OtlpReader:
+    """Puts OTLP spans into a store."""
+
+    def __init__(self, store: SpanStore) -> None:
+        self._store = store
+        self._line = msgspec.json.Decoder(_Traces)
+        self._resource = msgspec.json.Decoder(ResourceSpans)
+        self._attributes = msgspec.json.Decoder(list[_Attribute])
+        self._services: dict[bytes, str] = {}
+        self._notes: dict[bytes, tuple[int, float]] = {}
+
+    def line(self, data: bytes | memoryview) -> None:
+        """Take one whole `TracesData`.
+
+        Raises:
+            msgspec.MsgspecError, ValueError: not that, or values that no span could have.
+        """
+        for resource in self._line.decode(data).resourceSpans:
+            self._take(resource)
+        self._store.ready()
+
+    def resource(self, data: bytes | memoryview | msgspec.Raw) -> None:
+        """Take one `ResourceSpans`; errors as in `line`."""
+        self._take(self._resource.decode(data))
+        self._store.ready()
+
+    def _take(self, resource: ResourceSpans) -> None:
+        service = self._service(resource.resource)
+        for scope in resource.scopeSpans:
+            if scope.spans:
+                self._put(service, scope.spans)
+
+    def _service(self, resource: _Resource | None) -> str:
+        """The resource's `service.name`."""
+        raw = bytes(resource.attributes) if resource is not None else b""
+        service = self._services.get(raw)
+        if service is None:
+            found = self._plain(raw).get("service.name")
+            service = str(found) if found else UNKNOWN
+            if len(self._services) >= _REMEMBERED:
+                self._services.clear()
+            self._services[raw] = service
+        return service
+
+    def _plain(self, raw: bytes) -> dict[str, Any]:
+        if not raw or raw == b"null":
+            return {}
+        return {a.key: _plain(a.value) for a in self._attributes.decode(raw)}
+
+    def _put(self, service: str, spans: list[_Span]) -> None:
+        batch, names = self._store.batch, self._store.names
+        known = names.of_service(service)
+        batch.trace_ids += [span.traceId for span in spans]
+        batch.span_ids += [span.spanId for span in spans]
+        batch.parent_ids += [span.parentSpanId or "" for span in spans]
+        batch.starts += [int(span.startTimeUnixNano) for span in spans]
+        batch.ends += [int(span.endTimeUnixNano) for span in spans]
+        for span in spans:
+            op = known.get(span.name)
+            batch.ops.append(names.new_operation(service, span.name) if op is None else op)
+            status = span.status
+            failed = status is not None and status.code in _ERROR_CODES
+            batch.flags.append(ERROR if failed else 0)
+            raw = bytes(span.attributes)
+            batch.own.append(self._note(batch, span, raw) if MARK in raw else -1)
+
+    def _note(self, batch: Batch, span: _Span, raw: bytes) -> int:
+        """The place of the span's own notes; -1 for a span that only looked like ours.
+
+        Notes are remembered by all of the attributes but the busy time: our spans differ in little else, and
+        we write that one last. In another order it merely stays part of what is remembered.
+        """
+        tail = _BUSY.search(raw)
+        key = raw if tail is None else raw[: tail.start()]
+        known = self._notes.get(key)
+        if known is None:
+            attributes = self._plain(raw)
+            note = own_note(attributes, self._store.names)
+            if note is None:
+                return -1
+            known = note, busy_ms(attributes.get("kw.busy_ms"))
+            if len(self._notes) >= _REMEMBERED:
+                self._notes.clear()
+            self._notes[key] = known
+        note, busy = known
+        if tail is not None:
+            busy = busy_ms(float(tail.group(1)))
+        place = len(batch.notes)
+        batch.notes.append(note)
+        batch.busy_ms.append(busy)
+        if span.links:
+            batch.links += [(place, link.spanId) for link in span.links if link.traceId == span.traceId]
+        return place
+
+
+def _plain(value: _Value | None) -> object:
+    """A scalar as Python has it; None for lists and maps, which none of our attributes is."""
+    if value is None:
+        return None
+    if value.stringValue is not None:
+        return value.stringValue
+    if value.intValue is not None:
+        return int(value.intValue)
+    if value.boolValue is not None:
+        return value.boolValue
+    return None if value.doubleValue is None else float(value.doubleValue)
