@@ -44,11 +44,14 @@ FIELDS = {
 K1 = 1.4
 FORWARD = 400
 MAX_KEY = 80
+# When a name of one run, such as `makedirs`, is read as two words: both are common, the run itself is not.
+SPLIT_COMMON, SPLIT_TIMES, SPLIT_LEAST = 15, 4, 3
 
 
 def parts(documents: Sequence[Document], key: str) -> Iterator[Part]:
     """Every part of the index of these documents, one after another."""
-    fields = [_fields(document) for document in documents]
+    known = _texts_words(documents)
+    fields = [_fields(document, known) for document in documents]
     vocabulary = sorted({term for item in fields for counts in item.values() for term in counts})
     yield _postings(fields, vocabulary, key)
     del fields
@@ -60,12 +63,27 @@ def parts(documents: Sequence[Document], key: str) -> Iterator[Part]:
     yield Cards(key=key, cards=_rows(cards, _bytes))
 
 
-def _fields(document: Document) -> dict[str, Counter[str]]:
+def _texts_words(documents: Sequence[Document]) -> Counter[str]:
+    """In how many texts each word stands."""
+    return Counter(word for document in documents for word in set(_text.words(document.text)))
+
+
+def _split(word: str, known: Counter[str]) -> list[str]:
+    """Stems of the two words that a run of letters is best read as; none where it is a word itself."""
+    least = max(SPLIT_COMMON, SPLIT_TIMES * known[word])
+    pairs = [(word[:at], word[at:]) for at in range(SPLIT_LEAST, len(word) - SPLIT_LEAST + 1)]
+    weighed = ((min(known[left], known[right]), (left, right)) for left, right in pairs)
+    weight, pair = max(weighed, default=(0, ("", "")))
+    return [_text.stem(part) for part in pair] if weight >= least else []
+
+
+def _fields(document: Document, known: Counter[str]) -> dict[str, Counter[str]]:
     path, _, last = document.name.rpartition(".")
     summary, _, body = document.text.partition("\n\n")
     heading = document.title if document.kind == "topic" else last
+    inside = [part for word in _text.words(last) for part in _split(word, known)]
     return {
-        "last": Counter(_text.terms(heading)),
+        "last": Counter([*_text.terms(heading), *inside]),
         "path": Counter(_text.terms(path)),
         "summary": Counter(_text.terms(summary)),
         "body": Counter(_text.terms(body)),
@@ -202,6 +220,7 @@ def _view(numbers: array[int] | array[float]) -> memoryview:
 
 def main(folder: str) -> None:
     """Build the index of this interpreter's library into that folder."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
     key = _store.key()
     for part in parts(corpus(), key):
         _store.write(Path(folder), part)

@@ -78,7 +78,7 @@ def corpus(folder: Path | None = None) -> list[Document]:
     chosen: dict[str, tuple[Definition, list[str]]] = {}
     for module in modules.values():
         for definition in module.definitions.values():
-            if definition.text or (not private(definition.qualname) and _listed(module, definition)):
+            if definition.text or _listed(module, definition):
                 _merge(chosen, definition, names)
     documents = [_document(name, *found, used, leaving) for name, found in chosen.items()]
     if folder is None:
@@ -99,8 +99,9 @@ def _modules(root: Path, *, native: bool) -> dict[str, Module]:
 
 def _listed(module: Module, definition: Definition) -> bool:
     """Whether a class or function without text is still worth finding by name: its module exports it."""
-    top = "." not in definition.qualname
-    return bool(definition.qualname) and top and definition.qualname in (module.exports or ())
+    return definition.qualname in (module.exports or ()) and not private(
+        f"{shown(module.name)}.{definition.qualname}"
+    )
 
 
 def _merge(chosen: dict[str, tuple[Definition, list[str]]], definition: Definition, names: Names) -> None:

@@ -11,6 +11,7 @@ from services.search._types import Hits, Query, Term
 
 KEPT = 40
 _FEW = 3
+WIDEN = 1.2  # scores have heavier tails than the normal
 
 
 class Index:
@@ -51,18 +52,18 @@ class Index:
 def utility(answer: Partial[Hits]) -> float:
     """The chance that the best hit of all shards is among those that answered.
 
-    Documents are dealt to shards by number, so the shards' best scores are like draws from one
-    distribution. With few known it is the share of the shards; with more, the chance under a normal fit
-    that no missing shard beats the best one seen, and never below that share.
+    Documents are dealt to shards by number, so the shards' best scores are draws from one distribution. With
+    few known, or all alike, it is the share of the shards; with more, the chance under a normal fit (widened
+    as a prediction must be) that no missing shard beats the best one seen. A test holds it to what is so.
     """
     tops = [hits.scores[0] if hits.scores else 0.0 for hits in answer.present]
-    missing = len(answer.values) - len(tops)
+    known, missing = len(tops), len(answer.values) - len(tops)
     if not missing or not tops:
-        return 1.0 if not missing else 0.0
-    share = len(tops) / len(answer.values)
-    mean = sum(tops) / len(tops)
-    spread = math.sqrt(sum((top - mean) ** 2 for top in tops) / max(1, len(tops) - 1))
-    if len(tops) < _FEW or spread <= 0:
-        return share
-    below = 0.5 * (1 + math.erf((max(tops) - mean) / (spread * math.sqrt(2))))
-    return max(share, below**missing)
+        return 0.0 if missing else 1.0
+    mean = sum(tops) / known
+    spread = math.sqrt(sum((top - mean) ** 2 for top in tops) / max(1, known - 1))
+    if known < _FEW or spread <= 0:
+        return known / (known + missing)
+    wide = WIDEN * spread * math.sqrt(1 + 1 / known)
+    below = 0.5 * (1 + math.erf((max(tops) - mean) / (wide * math.sqrt(2))))
+    return float(below**missing)

@@ -9,7 +9,7 @@ from msgspec import Struct
 SHARDS = 8
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every part has.
 
     Attributes:
@@ -37,7 +37,7 @@ class Rows(Struct, frozen=True, array_like=True):
         return starts[row], starts[row + 1]
 
 
-class Words(Part, frozen=True, kw_only=True):
+class Words(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For correction: the corpus' words, commonest first, with the words that differ by deletions.
 
     Attributes:
@@ -68,7 +68,7 @@ class Shard(Struct, frozen=True, array_like=True):
     scores: memoryview
 
 
-class Postings(Part, frozen=True, kw_only=True):
+class Postings(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For look-up: the inverted index, cut into shards by document number."""
 
     file = "postings"
@@ -76,7 +76,7 @@ class Postings(Part, frozen=True, kw_only=True):
     shards: list[Shard]
 
 
-class SymbolTable(Part, frozen=True, kw_only=True):
+class SymbolTable(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For symbols: names and the ends of names, as `asyncio.gather` and `gather`; lower case, no underscores.
 
     Attributes:
@@ -93,7 +93,7 @@ class SymbolTable(Part, frozen=True, kw_only=True):
     priors: memoryview
 
 
-class Ranking(Part, frozen=True, kw_only=True):
+class Ranking(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For ranking: what is known of each document.
 
     Attributes:
@@ -110,7 +110,7 @@ class Ranking(Part, frozen=True, kw_only=True):
     texts: Rows
 
 
-class Texts(Part, frozen=True, kw_only=True):
+class Texts(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For snippets: rows of UTF-8, by document."""
 
     file = "texts"
@@ -128,7 +128,7 @@ class Card(Struct, frozen=True, array_like=True):
     line: int
 
 
-class Cards(Part, frozen=True, kw_only=True):
+class Cards(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For the page: rows of `Card` in MessagePack, by document."""
 
     file = "cards"

@@ -15,7 +15,7 @@ from services.search._types import Hits, Query, Ranked, Symbols
 
 CONSIDERED = 60  # documents that get the dear features
 READ = 200  # terms of a text that nearness looks at
-SYMBOL, NAME, NEAR, TEXT = 0.9, 0.5, 0.15, 1.0
+TEXT, SYMBOL, NAME, NEAR = 1.0, 0.6, 0.5, 0.25
 LONGEST = 4  # words of a compound name
 AKIN = 0.6  # a word that the name holds under another word for it
 

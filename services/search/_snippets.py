@@ -12,6 +12,7 @@ from services.search._types import Query, Ranked, Snippet
 SHARDS = 5
 LENGTH = 220  # letters
 READ = 6000  # letters of a text that are looked at
+LATE = 0.3
 OPENING = 1.2  # of a word: what a docstring says first, it is about
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _BREAK = re.compile(r"(?<=[.:;!?])\s+|\n\s*\n")
@@ -86,15 +87,17 @@ def _end(text: str, start: int) -> int:
 
 
 def _worth(passage: str, wanted: dict[str, float]) -> float:
-    """Sum over the different terms found; the same one again counts little."""
+    """Sum over the different terms found, less where the first stands late; the same again counts little."""
     seen: dict[str, float] = {}
-    again = 0
-    for word in _text.words(passage):
+    again = late = 0
+    words = _text.words(passage)
+    for at, word in enumerate(words):
         term = _text.stem(word)
         if term in wanted:
+            late = late if seen else at
             again += term in seen
             seen[term] = wanted[term]
-    return sum(seen.values()) + 0.02 * min(again, 10)
+    return sum(seen.values()) + 0.02 * min(again, 10) - LATE * late / max(1, len(words))
 
 
 def _mark(shown: str, wanted: dict[str, float]) -> list[str]:

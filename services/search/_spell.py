@@ -115,10 +115,12 @@ def edits(left: str, right: str, limit: int) -> int:
 
 def spell(parsed: Parsed, speller: Speller) -> Query:
     """The query as understood: unknown words corrected, terms and what else they may be called chosen."""
-    tokens: list[Token] = []
     begun = _begun(parsed.tokens, speller)
-    for token in parsed.tokens:
-        tokens.extend([token] if begun and token is parsed.tokens[-1] else _fix(token, speller))
+    kept = parsed.tokens[-1:] if begun else []
+    tokens: list[Token] = []
+    for name in _names(parsed.tokens[: len(parsed.tokens) - len(kept)]):
+        tokens.extend(_fix_name(name, speller))
+    tokens.extend(kept)
     changed = tokens != parsed.tokens
     return Query(
         query=parsed.query,
@@ -134,6 +136,27 @@ def _begun(tokens: list[Token], speller: Speller) -> list[str]:
     """What the last word may be the start of, where it is no word itself."""
     last = tokens[-1].text.lower() if tokens else ""
     return [] if speller.knows(last) else speller.begun(last)
+
+
+def _names(tokens: list[Token]) -> Iterator[list[Token]]:
+    """The tokens, those of one compound name together."""
+    name: list[Token] = []
+    for token in tokens:
+        name.append(token)
+        if not _text.joins(token.glue):
+            yield name
+            name = []
+    if name:
+        yield name
+
+
+def _fix_name(name: list[Token], speller: Speller) -> list[Token]:
+    """A compound is first corrected as the whole name that it may be: `OrderdDict` is no `OrderDict`."""
+    if len(name) > 1 and not all(speller.knows(token.text.lower()) for token in name):
+        found = speller.correct("".join(token.text.lower() for token in name))
+        if len(found) == 1:
+            return [Token(found[0], name[-1].glue)]
+    return [fixed for token in name for fixed in _fix(token, speller)]
 
 
 def _fix(token: Token, speller: Speller) -> list[Token]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from services.search._text import stem
 
-WEIGHT = 0.45
+WEIGHT = 0.5
 
 _GROUPS = """
 parse load deserialize decode read
@@ -40,6 +40,7 @@ simultaneously parallel
 random pseudorandom
 compress zip
 decompress unzip
+unzip unpack extract decompress
 archive tarfile
 download retrieve
 fetch retrieve

@@ -1,0 +1,174 @@
+"""The index on disk: atomic, checked, built once by whoever is first."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kwiken import InputError
+from services.search import _build, _store
+from services.search._corpus import Document
+from services.search._parts import PARTS, Postings, Ranking, Texts
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def document(name: str, text: str) -> Document:
+    return Document("function", name, name, "(x)", text, "x.py", 1, [], 0.0)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    documents = [document(f"pack.name{at}", f"Says thing {at}.\n\nAnd more of it.") for at in range(20)]
+    for part in _build.parts(documents, "k"):
+        _store.write(tmp_path, part)
+    return tmp_path
+
+
+def test_what_is_written_is_read(small: Path) -> None:
+    texts = _store.read(small, Texts)
+    first, last = texts.texts.bounds(3)
+    assert bytes(texts.texts.items[first:last]) == b"Says thing 3.\n\nAnd more of it."
+    assert _store.read(small, Ranking).names[3] == "pack.name3"
+    assert sorted(path.name for path in small.iterdir()) == sorted(kind.file for kind in PARTS)
+
+
+def test_every_document_is_in_one_shard_under_each_of_its_terms(small: Path) -> None:
+    postings = _store.read(small, Postings)
+    term = postings.terms.index("thing")
+    found: list[int] = []
+    for number, shard in enumerate(postings.shards):
+        first, last = shard.documents.bounds(term)
+        documents = shard.documents.items.cast("I")[first:last].tolist()
+        assert all(at % len(postings.shards) == number for at in documents)
+        assert all(score > 0 for score in shard.scores.cast("f")[first:last])
+        found += documents
+    assert sorted(found) == list(range(20))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_damage_is_noticed(small: Path, data: st.DataObject) -> None:
+    good = (small / "texts").read_bytes()
+    at = data.draw(st.integers(0, len(good) - 1))
+    damaged = data.draw(
+        st.sampled_from(
+            [good[:at], good[:at] + bytes([good[at] ^ 0x40]) + good[at + 1 :], good + b"x", b"", b"kwsearch"]
+        )
+    )
+    (small / "texts").write_bytes(damaged)
+    try:
+        with pytest.raises(InputError, match="texts"):
+            _store.read(small, Texts)
+    finally:
+        (small / "texts").write_bytes(good)
+
+
+def test_a_part_of_another_kind_is_refused(small: Path) -> None:
+    (small / "texts").write_bytes((small / "ranking").read_bytes())
+    with pytest.raises(InputError, match="another format"):
+        _store.read(small, Texts)
+
+
+def test_a_failed_write_leaves_the_old_part_and_no_rubbish(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (small / "texts").read_bytes()
+
+    def fail(self: Path, target: Path) -> Path:
+        raise OSError("disk full")
+
+    part = _store.read(small, Texts)
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        _store.write(small, part)
+    assert (small / "texts").read_bytes() == before
+    assert not list(small.glob(".texts-*"))
+
+
+def test_same_documents_make_the_same_index(small: Path, tmp_path: Path) -> None:
+    documents = [document(f"pack.name{at}", f"Says thing {at}.\n\nAnd more of it.") for at in range(20)]
+    for part in _build.parts(documents, "k"):
+        _store.write(tmp_path / "again", part)
+    for kind in PARTS:
+        assert (small / kind.file).read_bytes() == (tmp_path / "again" / kind.file).read_bytes()
+
+
+def test_no_document_at_all_still_makes_an_index(tmp_path: Path) -> None:
+    for part in _build.parts([], "k"):
+        _store.write(tmp_path, part)
+    assert _store.read(tmp_path, Postings).terms == []
+
+
+def test_a_damaged_index_is_built_anew(search_cache: Path) -> None:
+    texts = _store.folder() / Texts.file
+    good = texts.read_bytes()
+    texts.write_bytes(good[:-7])
+    assert _store.load(Texts).key == _store.key()
+    assert texts.read_bytes() == good
+
+
+def test_processes_that_start_together_build_once(tmp_path: Path) -> None:
+    """Each process asks for the index, none is there; one builder runs, all find the same whole index."""
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from services.search import _store\n"
+        "from services.search._parts import PARTS\n"
+        "builder = _store._run_builder\n"
+        "def noted(place):\n"
+        "    with open(sys.argv[1], 'a') as log: log.write('built\\n')\n"
+        "    builder(place)\n"
+        "_store._run_builder = noted\n"
+        "for kind in PARTS: print(_store.load(kind).key)\n"
+    )
+    env = {**os.environ, "KWIKEN_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    log = tmp_path / "log"
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(log)], env=env, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(6)
+    ]
+    answers = {process.communicate(timeout=100)[0] for process in started}
+    assert all(process.returncode == 0 for process in started)
+    assert answers == {f"{_store.key()}\n" * len(PARTS)}
+    assert log.read_text() == "built\n"
+
+
+def test_a_builder_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "file"
+    place.write_text("in the way")
+    with pytest.raises(_store.BuildError, match="building the search index failed"):
+        _store._run_builder(place / "inside")
+
+
+def test_a_lock_that_is_held_for_ever_is_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_store, "BUILD_SECONDS", 0.01)
+    with _store._lock(tmp_path / "lock"), _store._lock(tmp_path / "lock"):
+        assert (tmp_path / "lock").exists()
+
+
+def test_only_the_newest_indexes_are_kept(tmp_path: Path) -> None:
+    folders = [tmp_path / f"search-{at}" for at in range(7)]
+    for at, folder in enumerate(folders):
+        folder.mkdir()
+        os.utime(folder, (at, at))
+    _store._forget_old(folders[0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "search-0",
+        "search-4",
+        "search-5",
+        "search-6",
+    ]
+
+
+def test_arrays_are_32_bit_here() -> None:
+    assert array("I").itemsize == array("f").itemsize == 4

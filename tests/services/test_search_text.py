@@ -1,0 +1,102 @@
+"""Words, stems and edits: what index and queries must agree on."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.search import _text
+from services.search._spell import edits
+
+LETTERS = "abcdefg"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("TemporaryDirectory", ["temporary", "directory"]),
+        ("HTTPServer", ["http", "server"]),
+        ("b64encode", ["b64", "encode"]),
+        ("IPv4Address", ["ipv4", "address"]),
+        ("create_task", ["create", "task"]),
+        ("asyncio.gather(x)", ["asyncio", "gather", "x"]),
+        ("  ", []),
+    ],
+)
+def test_words_are_split_as_names_are_read(text: str, expected: list[str]) -> None:
+    assert _text.words(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("forms", "stem"),
+    [
+        (("parse", "parsing", "parsed", "parses"), "pars"),
+        (("directory", "directories"), "directori"),
+        (("run", "running", "runs"), "run"),
+        (("match", "matches", "matching", "matched"), "match"),
+        (("class", "classes"), "class"),
+        (("insert", "insertion", "inserting"), "insert"),
+        (("copy", "copied", "copies"), "copi"),
+    ],
+)
+def test_forms_of_one_word_have_one_stem(forms: tuple[str, ...], stem: str) -> None:
+    assert {_text.stem(form) for form in forms} == {stem}
+
+
+@pytest.mark.parametrize("word", ["string", "this", "status", "pass", "bus", "is", "os", "ssl", "2to3"])
+def test_what_only_looks_like_a_suffix_stays(word: str) -> None:
+    assert _text.stem(word) == word
+
+
+def test_a_compound_counts_once_more_as_a_whole() -> None:
+    assert _text.terms("create_task now") == ["creat", "task", "createtask", "now"]
+    assert _text.terms("createTask") == ["creat", "task", "createtask"]
+    assert _text.terms("create task") == ["creat", "task"]
+
+
+@given(st.text(max_size=60))
+def test_pieces_lose_no_letter_or_digit(text: str) -> None:
+    found = "".join(word for word, _ in _text.pieces(text))
+    kept = "".join(letter for letter in text if letter.isascii() and letter.isalnum())
+    if all(len(run) <= _text.MAX_WORD for run in text.split()):
+        assert found == kept
+
+
+@given(st.text(max_size=80))
+def test_terms_are_bounded_and_never_empty(text: str) -> None:
+    assert all(0 < len(term) <= _text.MAX_WORD for term in _text.terms(text))
+
+
+def reference_edits(a: str, b: str) -> int:
+    """Optimal string alignment by the textbook's recursion."""
+    if not a or not b:
+        return len(a) + len(b)
+    best = min(
+        reference_edits(a[:-1], b) + 1,
+        reference_edits(a, b[:-1]) + 1,
+        reference_edits(a[:-1], b[:-1]) + (a[-1] != b[-1]),
+    )
+    if len(a) > 1 and len(b) > 1 and a[-1] == b[-2] and a[-2] == b[-1]:
+        best = min(best, reference_edits(a[:-2], b[:-2]) + 1)
+    return best
+
+
+@settings(max_examples=60)
+@given(st.text("abc", max_size=5), st.text("abc", max_size=5), st.integers(0, 5))
+def test_edits_agree_with_the_definition(a: str, b: str, limit: int) -> None:
+    assert edits(a, b, limit) == min(reference_edits(a, b), limit + 1)
+
+
+@settings(max_examples=200)
+@given(st.text(LETTERS, min_size=5, max_size=12), st.data())
+def test_words_two_edits_apart_share_a_deletion(word: str, data: st.DataObject) -> None:
+    other = word
+    for _ in range(2):
+        at = data.draw(st.integers(0, len(other) - 1))
+        letter = data.draw(st.sampled_from(LETTERS))
+        swapped = other[:at] + other[at : at + 2][::-1] + other[at + 2 :]
+        changes = [other[:at] + other[at + 1 :], other[:at] + letter + other[at:], swapped]
+        other = data.draw(st.sampled_from([*changes, other[:at] + letter + other[at + 1 :]]))
+    if len(other) >= 5:
+        assert _text.deletions(word) & _text.deletions(other)
