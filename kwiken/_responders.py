@@ -59,6 +59,11 @@ class Responders:
     def __len__(self) -> int:
         return len(self.count)
 
+    def first(self, queries: int) -> Responders:
+        """The first so many queries."""
+        missing = None if self.missing is None else self.missing[:queries]
+        return Responders(self.latency_ms[:queries], self.count[:queries], missing)
+
     @property
     def last_ms(self) -> Floats:
         """(q,): when the last responder answered."""

@@ -1,0 +1,76 @@
+"""`kwiken reproduce`: a source's tables and figures, computed anew beside its own values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from cli._options import json_option
+from cli._output import Bar, note, print_json, print_table, progress, write_text
+from kwiken import InputError
+
+MAX_SEEDS = 64
+MAX_JOBS = 64
+
+
+@click.command()
+@click.argument("name", metavar="NAME", required=False)
+@click.option("--list", "list_names", is_flag=True, help="Name what can be reproduced, and end.")
+@click.option("--seeds", type=click.IntRange(1, MAX_SEEDS), default=8, show_default=True, help="Populations.")
+@click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Processes at once; one a core by default.")
+@click.option("-o", "--output", metavar="FILE", help="Write a page of plots there too.")
+@json_option
+def command(
+    *, name: str | None, list_names: bool, seeds: int, jobs: int | None, output: str | None, as_json: bool
+) -> None:
+    """Compute the tables and figures of a source anew and print them beside its values."""
+    from kwiken.reproduction import NAMES, reproduction, run
+
+    if list_names:
+        print_json(NAMES) if as_json else print_table("", ("name", "source"), NAMES.items(), to_stdout=True)
+        return
+    if name is None:
+        raise InputError(f"name what to reproduce: {', '.join(NAMES)}", where="NAME")
+    chosen = reproduction(name, seeds=seeds)
+    with progress("reproducing", total=sum(len(part.jobs) for part in chosen.parts)) as bar:
+        found = run(chosen, lambda jobs_: _spread(jobs_, jobs, bar))
+    if as_json:
+        print_json(found.rows)
+    else:
+        rows = ((row.figure, row.metric, row.source, f"{row.ours:g}", row.note) for row in found.rows)
+        print_table(chosen.title, ("figure", "metric", "source", "ours", "note"), rows, to_stdout=True)
+    if output is not None:
+        write_text(output, _page(chosen.title, found))
+        note(f"wrote {output}")
+
+
+def _spread(jobs: Sequence[Any], processes: int | None, bar: Bar) -> Iterable[Any]:
+    """Run jobs in processes of their own, results in order."""
+    from joblib import Parallel, cpu_count, delayed
+
+    parallel = Parallel(n_jobs=processes or cpu_count(), return_as="generator")
+    for result in parallel(delayed(function)(*arguments) for function, arguments in jobs):
+        bar.advance(1)
+        yield result
+
+
+def _page(title: str, found: Any) -> str:
+    from cli.reporting._page import Page, Row, Section, Table, render
+    from cli.reporting._plots import draw_plot
+
+    body = tuple((r.figure, r.metric, r.source or "\N{EN DASH}", f"{r.ours:g}", r.note) for r in found.rows)
+    table = Table(head=("figure", "metric", "source", "ours", "note"), body=body)
+    plots = Row(tuple(draw_plot(plot) for plot in found.plots))
+    return render(
+        Page(
+            title=title,
+            made="Computed anew; the data are synthetic, the source's are production traces.",
+            summary=("What the source reports, and what comes out here.",),
+            sections=(
+                Section(id="plots", title="Figures", rows=(plots,)),
+                Section(id="rows", title="Every row", rows=(Row((table,)),)),
+            ),
+        )
+    )

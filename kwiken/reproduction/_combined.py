@@ -1,0 +1,187 @@
+"""Reissues and partial answers together on one large DAG: Figure 5.8."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kwiken._curve import reissue_curve
+from kwiken._hull import lower_hull
+from kwiken._population import POPULATIONS, StageLaw, fan_out_queries, population
+from kwiken._profile import Floats
+from kwiken._responders import Responders
+from kwiken._stop_rule import Tuned, apply_rule, tune_stop_rule, tune_wait_for_fraction
+from kwiken._sumvar import sumvar
+from kwiken._utility import sequential_costs
+from kwiken.reproduction._rows import Findings, Part, Plot, Series, gain, percent, row
+from kwiken.reproduction._trial import Sample, Trial
+
+REQUESTS = 6000
+TUNED_ON = 1500  # queries that the stop rules are tuned on
+RESPONDERS = 400
+FAN_OUTS = 3
+VARIANCE_SHARE = 0.15  # of each fan-out in the DAG's whole variance
+COST_SHARE = 0.32  # of each fan-out in the DAG's whole cost
+LOSS = 0.001
+LOSSES = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01)
+REISSUES = (0.01, 0.03, 0.1, 1.0)
+
+
+Tune = Callable[..., Tuned]
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """A fan-out's variance by loss, as `sumvar` takes it."""
+
+    fraction: Floats
+    hull: Floats
+
+
+def _loss_curve(responders: Responders, tune: Tune) -> LossCurve:
+    sample = responders.first(TUNED_ON)
+    rules = [tune(sample, loss=loss) for loss in LOSSES]
+    variance = np.array([float(sample.last_ms.var()), *(rule.variance for rule in rules)])
+    fraction = np.array([0.0, *LOSSES])
+    return LossCurve(fraction, lower_hull(fraction, variance)[0])
+
+
+@dataclass(frozen=True)
+class Large:
+    """A DAG of which three stages are fan-outs, with their responders in both periods."""
+
+    trial: Trial
+    train: dict[str, Responders]
+    test: dict[str, Responders]
+
+
+def _large(rng: np.random.Generator) -> Large:
+    """The largest DAG of population C, three of its stages on the longest chain made fan-outs."""
+    stages = population(POPULATIONS["C"], rng)[-1]
+    plain = Trial.of(stages, REQUESTS, rng)
+    names = _spine(stages, plain.train)
+    rest = sum(float(v.var()) for name, v in plain.train.items() if name not in names)
+    target = rest * VARIANCE_SHARE / (1 - FAN_OUTS * VARIANCE_SHARE)
+    queries = {
+        name: [fan_out_queries(REQUESTS, rng, responders=RESPONDERS) for _ in range(3)] for name in names
+    }
+    samples: list[Sample] = [dict(plain.train), dict(plain.test), dict(plain.copies)]
+    train, test = {}, {}
+    for name in names:
+        scale = math.sqrt(target / float(queries[name][0].max(axis=1).var()))
+        for sample, matrix in zip(samples, queries[name], strict=True):
+            sample[name] = scale * matrix.max(axis=1)
+        train[name], test[name] = (Responders.of(scale * queries[name][i]) for i in (0, 1))
+    costs = {name: cost for name, cost in plain.costs.items() if name not in names}
+    left = (1 - FAN_OUTS * COST_SHARE) / math.fsum(costs.values())
+    shares = {s.name: COST_SHARE if s.name in names else left * costs[s.name] for s in stages}
+    trial = replace(plain, train=samples[0], test=samples[1], copies=samples[2], costs=shares)
+    return Large(trial, train, test)
+
+
+def _spine(stages: tuple[StageLaw, ...], latency: Sample) -> list[str]:
+    """Three stages of the mean request's longest chain, spread evenly over it."""
+    means = {name: float(values.mean()) for name, values in latency.items()}
+    ends: dict[str, float] = {}
+    last: dict[str, str | None] = {}
+    for stage in stages:
+        last[stage.name] = max(stage.after, key=ends.__getitem__, default=None)
+        parent = last[stage.name]
+        ends[stage.name] = means[stage.name] + (ends[parent] if parent is not None else 0.0)
+    chain = [max(ends, key=ends.__getitem__)]
+    while (parent := last[chain[0]]) is not None:
+        chain.insert(0, parent)
+    return [chain[round(place)] for place in np.linspace(0, len(chain) - 1, FAN_OUTS + 2)[1:-1]]
+
+
+def _shorten(large: Large, curves: Mapping[str, LossCurve], tune: Tune, loss: float) -> Large:
+    """Fix the stop rules with the loss budget; the stages' latencies become the shortened ones."""
+    given = sumvar(curves, sequential_costs(dict.fromkeys(curves, 1.0)), loss).fractions
+    train, test, copies = dict(large.trial.train), dict(large.trial.test), dict(large.trial.copies)
+    for name, share in given.items():
+        rule = tune(large.train[name].first(TUNED_ON), loss=share).rule
+        train[name], _ = apply_rule(rule, large.train[name])
+        test[name], _ = apply_rule(rule, large.test[name])
+        copies[name] = np.roll(test[name], 997)  # another query's latency, for a copy of the whole stage
+    return replace(large, trial=replace(large.trial, train=train, test=test, copies=copies))
+
+
+def _reissued(large: Large, budget: float) -> float:
+    """p99 of the judged requests at a reissue budget."""
+    trial = large.trial
+    if budget == 0:
+        return float(np.percentile(trial.latency_ms(), 99))
+    trial = replace(trial, curves={name: reissue_curve(values) for name, values in trial.train.items()})
+    return float(np.percentile(trial.play(sumvar(trial.curves, trial.costs, budget))[0], 99))
+
+
+def combined(seed: int) -> dict[str, list[float]]:
+    """p99 cuts: reissues only, loss only, both, both with the simple rule; and loss swept at 3% reissues."""
+    large = _large(np.random.default_rng([seed, 58]))
+    base = _reissued(large, 0.0)
+    curves = {name: _loss_curve(responders, tune_stop_rule) for name, responders in large.train.items()}
+    plain = {
+        name: _loss_curve(responders, tune_wait_for_fraction) for name, responders in large.train.items()
+    }
+    by_loss = {loss: _shorten(large, curves, tune_stop_rule, loss) for loss in LOSSES[1:]}
+    simple = _shorten(large, plain, tune_wait_for_fraction, LOSS)
+
+    def cuts(shortened: Large, budgets: tuple[float, ...]) -> list[float]:
+        return [gain(base, _reissued(shortened, budget)) for budget in budgets]
+
+    return {
+        "reissues only": cuts(large, REISSUES),
+        "loss only": [gain(base, _reissued(by_loss[loss], 0.0)) for loss in (LOSS, 0.01)],
+        "both": cuts(by_loss[LOSS], REISSUES),
+        "simple": cuts(simple, REISSUES),
+        "by loss": [gain(base, _reissued(shortened, 0.03)) for shortened in by_loss.values()],
+    }
+
+
+def conclude_combined(results: list[dict[str, list[float]]]) -> Findings:
+    """Rows of Figure 5.8 and its two panels."""
+    found = {key: np.mean([result[key] for result in results], axis=0).tolist() for key in results[0]}
+    note = (
+        f"mean of {len(results)} synthetic DAGs of 150 stages, {VARIANCE_SHARE:.0%} of the variance a fan-out"
+    )
+    rows = []
+    for key, label in ARMS.items():
+        for budget, cut in zip(REISSUES, found[key], strict=True):
+            source = SOURCE.get((key, budget), "")
+            metric = f"p99 cut, {label} {budget:.0%} reissues, %"
+            rows.append(row("Figure 5.8", metric, percent(cut), source=source, note=note))
+    for loss, cut in zip(("0.1%", "1%"), found["loss only"], strict=True):
+        rows.append(row("Figure 5.8", f"p99 cut, {loss} loss, no reissues, %", percent(cut), note=note))
+    return Findings(tuple(rows), _panels(found))
+
+
+ARMS = {
+    "reissues only": "no loss,",
+    "both": "0.1% loss and",
+    "simple": "0.1% loss by wait-for-fraction and",
+}
+SOURCE = {
+    ("both", 0.01): "above 10% reissues alone and above 1% loss alone",
+    ("both", 0.03): "above 75",
+    ("simple", 0.03): "below Kwiken for both",
+}
+
+
+def _panels(found: dict[str, list[float]]) -> tuple[Plot, ...]:
+    budgets = [100 * budget for budget in REISSUES]
+    left = tuple(Series(key, budgets, [percent(cut) for cut in found[key]]) for key in ARMS)
+    losses = [100 * loss for loss in LOSSES[1:]]
+    right = Series("3% reissues", losses, [percent(cut) for cut in found["by loss"]])
+    title = "p99 cut by reissue budget at a loss of 0.1%"
+    return (
+        Plot("Figure 5.8", title, "reissues, %", "p99 cut, %", left, log_x=True),
+        Plot("Figure 5.8", "p99 cut by loss at 3% reissues", "loss, %", "p99 cut, %", (right,), log_x=True),
+    )
+
+
+def part(seed: int, dags: int) -> Part:
+    """Figure 5.8 on several large DAGs."""
+    return Part("combined", tuple((combined, (seed + i,)) for i in range(dags)), conclude_combined)
