@@ -31,13 +31,13 @@ class LocalRun:
 
     Args:
         ready: what to send.
+        records: told of every outcome.
         on_progress: see `run_load`.
-
-    Raises:
-        InputError: the records file cannot be written.
     """
 
-    def __init__(self, ready: Prepared, on_progress: Callable[[Progress], None] | None) -> None:
+    def __init__(
+        self, ready: Prepared, records: Records | None, on_progress: Callable[[Progress], None] | None
+    ) -> None:
         self._ready = ready
         self._on_progress = on_progress
         self._collector = Collector()
@@ -45,7 +45,7 @@ class LocalRun:
         self._answered = 0
         self._signal: int | None = None
         self._users: list[DagUser] = []
-        self._records = None if ready.settings.records is None else Records(ready.settings.records)
+        self._records = records
 
     def go(self) -> LoadResult:
         """Send everything, wait for every answer.
@@ -67,11 +67,6 @@ class LocalRun:
                 self._tell()
             runner.quit()
         return self._result()
-
-    def close(self) -> None:
-        """Write the records that are left."""
-        if self._records is not None:
-            self._records.close()
 
     def _check_target(self) -> None:
         """Before Locust starts: a target that is not there is one line, not a failed test."""
@@ -120,6 +115,7 @@ class LocalRun:
         if self._on_progress is None or not self._users:
             return
         loop = self._users[0].open_loop
+        assert loop is not None  # on_ready() says so
         self._progress.seconds = max(0.0, time.monotonic() - loop.started_at)
         self._progress.in_flight = loop.in_flight
         self._on_progress(self._progress)
@@ -130,8 +126,11 @@ class LocalRun:
         if not self._users:
             raise InputError("did not start the load", where="locust")
         if self._signal is not None:
-            duration_s = min(duration_s, time.monotonic() - self._users[0].open_loop.started_at)
-        self.close()
+            loop = self._users[0].open_loop
+            assert loop is not None
+            duration_s = min(duration_s, time.monotonic() - loop.started_at)
+        if self._records is not None:
+            self._records.close()
         return LoadResult(
             ready=self._ready,
             report=self._collector.report(

@@ -11,6 +11,7 @@ from typing import Any
 
 from kwiken import InputError
 from loadtest._outcome import Outcome
+from loadtest._records import Records
 from loadtest._report import LoadReport
 from loadtest._settings import LoadSettings, Prepared, prepare
 
@@ -82,17 +83,28 @@ def run_load(settings: LoadSettings, *, on_progress: Callable[[Progress], None] 
     """
     ready = prepare(settings)
     _allow_files(settings.max_in_flight)
-    with _no_patching():
-        from loadtest import _local
-    run = _local.LocalRun(ready, on_progress)
-    try:
-        return run.go()
-    finally:
-        run.close()
+    with _records(settings.records) as records:
+        # Only now, when nothing typed can be wrong any more: the import takes most of a second.
+        with without_patching():
+            from loadtest._local import LocalRun
+        return LocalRun(ready, records, on_progress).go()
 
 
 @contextmanager
-def _no_patching() -> Iterator[None]:
+def _records(path: str | None) -> Iterator[Records | None]:
+    """The file of records, open as long as the load runs; None without a path."""
+    if path is None:
+        yield None
+        return
+    records = Records(path)
+    try:
+        yield records
+    finally:
+        records.close()
+
+
+@contextmanager
+def without_patching() -> Iterator[None]:
     """Keep Locust from replacing the standard library's sockets: all that waits here asks gevent itself."""
     name = "LOCUST_SKIP_MONKEY_PATCH"
     before = os.environ.get(name)

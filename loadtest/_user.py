@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -10,9 +11,9 @@ import gevent
 from gevent import Greenlet
 from locust import User, task
 from locust.env import Environment
-from locust.exception import StopTest, StopUser
+from locust.exception import StopUser
 
-from kwiken import KwikenError
+from kwiken import InputError, KwikenError
 from loadtest._client import Client
 from loadtest._openloop import OpenLoop, plan
 from loadtest._outcome import Outcome
@@ -21,6 +22,7 @@ from loadtest._settings import LoadSettings, Prepared, prepare
 from loadtest._timer import Timer
 
 _GRACE_S = 1.0
+_log = logging.getLogger(__name__)
 
 
 class RequestFailedError(Exception):
@@ -63,7 +65,7 @@ class DagUser(User):
 
     Attributes:
         settings: what to send; Locust's host, when there is one, takes the place of its URL.
-        open_loop: the schedule at work.
+        open_loop: the schedule at work, None before it stands.
         finished: whether the schedule is over and every request answered.
     """
 
@@ -72,23 +74,17 @@ class DagUser(User):
     settings: ClassVar[LoadSettings | None] = None
 
     def __init__(self, environment: Environment) -> None:
-        """Read the settings and reach the target; a mistake stops the whole test with one line."""
         super().__init__(environment)
+        self.open_loop: OpenLoop | None = None
         self.finished = False
         self._failures: dict[str, RequestFailedError] = {}
         self._closers: list[Callable[[], None]] = []
-        try:
-            self._open(self.prepared())
-        except KwikenError as error:
-            self._close()
-            environment.process_exit_code = 2
-            raise StopTest(str(error)) from error
-        self.on_ready()
+        self._records: Records | None = None
 
     def prepared(self) -> Prepared:
         """The settings, read and checked; override to take them from elsewhere."""
         if self.settings is None:
-            raise StopTest("DagUser needs settings: set them in a subclass")
+            raise InputError("are missing: give them in a subclass of DagUser", where="settings")
         return prepare(replace(self.settings, url=self.host or self.settings.url), endless=True)
 
     def on_ready(self) -> None:
@@ -104,8 +100,8 @@ class DagUser(User):
         )
         self._closers.append(client.close)
         client.check()
-        self._records = None if settings.records is None else Records(settings.records)
-        if self._records is not None:
+        if settings.records is not None:
+            self._records = Records(settings.records)
             self._closers.append(self._records.close)
         greenlets = Greenlets()
         self._closers.append(greenlets.close)
@@ -120,15 +116,31 @@ class DagUser(User):
 
     @task
     def load(self) -> None:
-        """Run the whole schedule once, then end this user."""
+        """Run the whole schedule once, then end this user; a mistake ends the whole test with one line."""
+        try:
+            self._open(self.prepared())
+        except KwikenError as error:
+            _log.error("%s", error)  # one line: the mistake is not in the code
+            self._end_test()
+            raise StopUser from error
+        assert self.open_loop is not None
+        self.on_ready()
         self.open_loop.run()
         self.open_loop.drain(self._ready.settings.timeout_s + _GRACE_S)
         self.finished = True
         raise StopUser
 
+    def _end_test(self) -> None:
+        options, runner = self.environment.parsed_options, self.environment.runner
+        self.environment.process_exit_code = 2
+        if runner is not None:
+            # Not from here: Locust would wait for this very greenlet.
+            gevent.spawn(runner.quit if options is not None and options.headless else runner.stop)
+
     def on_stop(self) -> None:
         """Give requests under way a moment, then end them."""
-        self.open_loop.drain(_GRACE_S)
+        if self.open_loop is not None:
+            self.open_loop.drain(_GRACE_S)
         self._close()
 
     def _close(self) -> None:
@@ -136,6 +148,7 @@ class DagUser(User):
             self._closers.pop()()
 
     def _note(self, outcome: Outcome) -> None:
+        assert self.open_loop is not None
         epoch_s = self.open_loop.epoch_s
         self.on_outcome(outcome, epoch_s)
         if self._records is not None:

@@ -114,6 +114,8 @@ class OpenLoopUser(DagUser):
     def on_stop(self) -> None:
         """Say the counts once."""
         super().on_stop()
+        if self.open_loop is None:
+            return
         _log.info("open loop: %s", ", ".join(f"{name} {count}" for name, count in self.counts.items()))
 
 

@@ -1,0 +1,39 @@
+"""What a `kwiken load` that ran in a process of its own left behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What it printed as JSON."""
+        report = json.loads(self.out)
+        assert isinstance(report, dict)
+        return report
+
+
+Serve = Callable[..., str]
+"""Starts a server with options of `loadtest._fake`; gives its URL."""
+Load = Callable[..., Ran]
+"""Runs `kwiken load` with arguments."""
+StartLoad = Callable[..., "subprocess.Popen[str]"]
+"""Starts it and does not wait."""
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """A file of JSON lines."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
