@@ -1,0 +1,145 @@
+"""What `kwiken load` says around its report, without sending anything."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import loadtest
+from cli import kwiken
+from cli._load import _progress
+from loadtest import Collector, LoadSettings, Outcome
+from loadtest._run import LoadResult, Progress
+from loadtest._settings import prepare
+from tests.support.load_commands import Load, Serve
+
+USAGE = ("load", "http://127.0.0.1:9", "--rate", "10", "--duration", "10")
+
+
+def result(*outcomes: Outcome, **changed: Any) -> LoadResult:
+    collector = Collector()
+    for outcome in outcomes:
+        collector.add(outcome)
+    plain = LoadResult(
+        ready=prepare(LoadSettings(url="http://127.0.0.1:9", rate=10, duration_s=10)),
+        report=collector.report(duration_s=10, warmup_s=0, late_ms=5),
+        answered=sum(outcome.status > 0 for outcome in outcomes),
+        interrupted=None,
+        records_failure=None,
+    )
+    return replace(plain, **changed)
+
+
+def answered(lag: float = 0.1) -> Outcome:
+    return Outcome(1.0, lag, 10.0, 200, None, "1" * 32, 1)
+
+
+def said(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], run: LoadResult, *more: str
+) -> tuple[int, str, str]:
+    asked: list[LoadSettings] = []
+
+    def run_load(settings: LoadSettings, **_: object) -> LoadResult:
+        asked.append(settings)
+        return run
+
+    monkeypatch.setattr(loadtest, "run_load", run_load)
+    with pytest.raises(SystemExit) as exited:
+        kwiken.main([*USAGE, *more])
+    assert [settings.rate for settings in asked] == [10]
+    captured = capfd.readouterr()
+    assert isinstance(exited.value.code, int)
+    return exited.value.code, captured.out, captured.err
+
+
+def test_a_good_run_says_nothing_on_stderr(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(monkeypatch, capfd, result(answered(), answered()))
+    assert (code, err) == (0, "")
+    assert "10 s at http://127.0.0.1:9/v1/request" in out
+
+
+def test_a_generator_that_fell_behind_says_so(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = result(*(answered() for _ in range(90)), *(answered(20.0) for _ in range(10)))
+    code, out, err = said(monkeypatch, capfd, run, "--json")
+    assert code == 0
+    assert "late for 10 of 100 requests" in err
+    assert json.loads(out)["requests"]["late"] == 10
+
+
+def test_nothing_answered_is_a_failure_that_still_prints_its_report(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = result(
+        Outcome(1.0, 0.1, 10.0, 0, "timeout", "1" * 32, 0),
+        Outcome(2.0, math.nan, math.nan, 0, "dropped", "", 0),
+    )
+    code, out, err = said(monkeypatch, capfd, run, "--json")
+    assert code == 2
+    assert "answered none of 2 requests: timeout (1), dropped (1)" in err
+    assert json.loads(out)["requests"]["ok"] == 0
+
+
+def test_answers_in_the_warm_up_count_as_answers(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert said(monkeypatch, capfd, replace(result(), answered=5))[0] == 0
+
+
+def test_an_interruption_has_the_signals_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert said(monkeypatch, capfd, result(answered(), interrupted=15))[0] == 143
+
+
+def test_progress_is_one_line_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    show = _progress(LoadSettings(url="http://h", duration_s=30))
+    counts = Progress()
+    for outcome in (answered(), answered(), Outcome(0, 0, 1, 503, "HTTP 503", "", 0)):
+        counts.add(outcome)
+    counts.seconds, counts.in_flight = 7.4, 3
+    show(counts)
+    text = screen.getvalue()
+    assert text.startswith("\r")
+    assert "\n" not in text
+    assert "7 of 30 s  ok 2  failed 1  dropped 0  in flight 3" in text
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_records_that_are_not_whole_are_told(serve: Serve, load: Load) -> None:
+    ran = load(serve(), "--rate", "50", "--duration", "0.3", "--records", "/dev/full", "--json")
+    assert ran.code == 2
+    assert ran.err == "kwiken: /dev/full: is not whole: No space left on device\n"
+    assert ran.report["requests"]["ok"] > 0
+
+
+def test_the_self_check_measures() -> None:
+    code = (
+        "import json\n"
+        "from loadtest import selfcheck\n"
+        "selfcheck.RATES = (100, 200)\n"
+        "steps = selfcheck.highest_rate(0.3, tell=lambda text: None)['steps']\n"
+        "print(json.dumps([selfcheck.floor(0.5), selfcheck.client_cost(20), steps]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
+    floor, cost, steps = json.loads(done.stdout)
+    assert floor["latency"]["p50_ms"] >= floor["start_lag"]["min_ms"] > 0
+    assert cost["ours_us"] > 0
+    assert cost["locust_us"] > 0
+    assert steps[0]["rate"] == 100
+    assert steps[0]["intended"] == steps[0]["ok"] + steps[0]["failed"] + steps[0]["dropped"] > 0
