@@ -129,6 +129,20 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
         runner.run(_with_signals(main))
 
 
+def run_server(spec: Spec, service: Service, announce: Announce) -> None:
+    """Serve in this process until it is told to stop, then stop gracefully.
+
+    Args:
+        spec: what to serve.
+        service: the loaded target.
+        announce: told the address once the server is ready.
+
+    Raises:
+        KwikenError: when it cannot be served as the specification says.
+    """
+    run(lambda stop: serve(spec, service, stop, announce))
+
+
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop

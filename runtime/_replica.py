@@ -7,12 +7,14 @@ import contextlib
 import inspect
 import logging
 import time
-from typing import Final, Protocol
+import traceback
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 import msgspec
 from aiohttp import web
 
-from kwiken import InputError, Service
+from kwiken import DefinitionError, InputError, Service
 from runtime import _wire as wire
 from runtime._errors import DeadlineError
 from runtime._listener import Listener
@@ -105,12 +107,11 @@ class ReplicaServer:
 
         Raises:
             InputError: when the address cannot be bound to.
+            DefinitionError: when the setup raises; says where.
         """
         await self._listener.start()
         if self._stage.setup is not None:
-            done = await asyncio.to_thread(self._stage.setup)
-            if inspect.isawaitable(done):
-                await done
+            await _set_up(self._stage.name, self._stage.setup)
         self._ready = True
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
@@ -244,3 +245,17 @@ class ReplicaServer:
         if self._stopping:
             headers["Connection"] = "close"
         return web.Response(status=status, body=body, headers=headers)
+
+
+async def _set_up(stage: str, setup: Callable[[], Any]) -> None:
+    try:
+        done = await asyncio.to_thread(setup)
+        if inspect.isawaitable(done):
+            await done
+    except Exception as error:
+        LOG.debug("setup of stage %s raised", stage, exc_info=True)
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise DefinitionError(
+            f"its setup failed: {type(error).__name__}: {error} (at {place.filename}:{place.lineno})",
+            stage=stage,
+        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ MAX_STATE: Final = 64 << 20
 STOP_S: Final = 30.0
 KILL_S: Final = 5.0
 PRIVATE: Final = 0o600
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
 
 
 class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,9 +70,14 @@ class StateFiles:
     Args:
         folder: where they are; made when something is written.
         service: name of the service.
+
+    Raises:
+        InputError: for what cannot be a service's name.
     """
 
     def __init__(self, folder: Path, service: str) -> None:
+        if not _NAME.match(service):
+            raise InputError("is no service's name", where=repr(service[:80]))
         self.folder = folder
         self.service = service
         self.state = folder / f"{service}.json"
@@ -83,7 +90,8 @@ class StateFiles:
     def all(cls, folder: Path) -> Iterator[StateFiles]:
         """The clusters that are noted in a folder."""
         for path in sorted(folder.glob("*.json")):
-            yield cls(folder, path.stem)
+            if _NAME.match(path.stem):
+                yield cls(folder, path.stem)
 
     def lock(self) -> None:
         """Claim the service's cluster for this process; the kernel gives it back at the process' end.

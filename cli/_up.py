@@ -1,0 +1,172 @@
+"""`kwiken up`: a local cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from cli._options import NOT_NEGATIVE, load_service
+from cli._output import note
+from kwiken import InputError, KwikenError, Service
+
+if TYPE_CHECKING:
+    from runtime import ClusterState, StateFiles
+
+MAX_PORT: Final = 65_535
+DETACHED_S: Final = 240.0
+POLL_S: Final = 0.05
+MAX_TAIL: Final = 4000
+
+
+@click.command(short_help="Start a local cluster: a gateway and every stage's replicas.")
+@click.argument("target", metavar="MODULE:SERVICE")
+@click.option(
+    "--port",
+    type=click.IntRange(0, MAX_PORT),
+    default=8080,
+    show_default=True,
+    help="The gateway's; 0: any that is free.",
+)
+@click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
+@click.option("--traces", metavar="DIR", help="Folder to write spans to.")
+@click.option("--otlp", metavar="URL", help="Collector to send spans to.")
+@click.option("--plan", metavar="FILE", help="Plan to follow; read again whenever it changes.")
+@click.option("--detach", is_flag=True, help="Return once it is up; stop it with: kwiken down")
+@click.option(
+    "--grace",
+    "grace_s",
+    type=NOT_NEGATIVE,
+    default=10.0,
+    show_default=True,
+    help="Seconds for what is in flight when told to stop.",
+)
+def command(*, target: str, state: str, plan: str | None, detach: bool, **settings: Any) -> None:
+    """Start the gateway and the replicas of MODULE:SERVICE as processes, and replace those that die.
+
+    The gateway's address is printed on stdout once requests are served.
+    """
+    service = load_service(target)
+    if plan is not None:
+        _check_plan(plan, service)
+    from runtime import StateFiles
+
+    files = StateFiles(Path(state), service.name)
+    if detach:
+        print(_detached(files, [target, "--state", state, *_arguments(plan, settings)]))
+    else:
+        try:
+            asyncio.run(_run(target, files, plan, settings))
+        except asyncio.CancelledError:  # told to stop before it was up
+            raise click.Abort from None
+
+
+def _check_plan(path: str, service: Service) -> None:
+    """Refuse a bad plan before anything is started."""
+    from cli._options import load_plan
+
+    load_plan(path).check(service)
+
+
+async def _run(target: str, files: StateFiles, plan: str | None, settings: dict[str, Any]) -> None:
+    from runtime import Cluster
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    starting = asyncio.current_task()
+    assert starting is not None
+
+    def halt() -> None:
+        if stop.is_set():
+            return
+        stop.set()
+        if not up:
+            starting.cancel()
+
+    up = False
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, halt)
+    cluster = Cluster(
+        target,
+        state=files.folder,
+        port=settings["port"],
+        traces=_path(settings["traces"]),
+        otlp=settings["otlp"],
+        plan=_path(plan),
+        grace_s=settings["grace_s"],
+    )
+    async with cluster:
+        up = True
+        count = sum(len(those) for those in cluster.replicas.values())
+        note(f"{cluster.service.name} is up with {count} replicas; control token in {files.token}")
+        print(cluster.gateway_url, flush=True)
+        await stop.wait()
+        note(f"{cluster.service.name} is stopping")
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text is not None else None
+
+
+def _arguments(plan: str | None, settings: dict[str, Any]) -> list[str]:
+    """The options again, for the process that stays."""
+    options = {
+        "--plan": plan,
+        "--traces": settings["traces"],
+        "--otlp": settings["otlp"],
+        "--port": settings["port"],
+        "--grace": settings["grace_s"],
+    }
+    return [word for name, value in options.items() if value is not None for word in (name, str(value))]
+
+
+def _detached(files: StateFiles, arguments: list[str]) -> str:
+    """Start a supervisor that stays when this process ends; the gateway's address.
+
+    Raises:
+        KwikenError: when it does not come up; with its own words.
+    """
+    try:
+        files.folder.mkdir(parents=True, exist_ok=True)
+        log = files.log.open("ab")
+    except OSError as error:
+        raise InputError(f"cannot be used: {error.strerror}", where=str(files.folder)) from error
+    with log:
+        start = log.tell()
+        process = subprocess.Popen(  # noqa: S603 - this very program, with the options that it was given
+            [sys.executable, "-m", "cli", "up", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + DETACHED_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise KwikenError(_last_words(files.log, start))
+        state = files.read()
+        if state is not None and state.ready and state.supervisor.pid == process.pid:
+            note(f"{state.service} is up with {len(state.replicas)} replicas; its log is {files.log}")
+            return _url(state)
+        time.sleep(POLL_S)
+    process.terminate()
+    raise KwikenError(f"{files.service} was not up within {DETACHED_S:g} s; its log is {files.log}")
+
+
+def _url(state: ClusterState) -> str:
+    assert state.gateway is not None
+    return state.gateway.url
+
+
+def _last_words(log: Path, start: int) -> str:
+    """Why the supervisor ended: the last line that it said."""
+    with log.open("rb") as file:
+        file.seek(start)
+        lines = file.read()[-MAX_TAIL:].decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("kwiken: ") if lines else f"it ended without a word; its log is {log}"
