@@ -13,7 +13,7 @@ from cli._output import note, print_json, print_table
 from kwiken import InputError
 
 if TYPE_CHECKING:
-    from loadtest._run import LoadResult, Progress
+    from loadtest import LoadResult, Progress
 
 _UNTRUSTED = 0.01
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 
 from kwiken import InputError
 from loadtest._outcome import Outcome
+from loadtest._patching import without_patching
 from loadtest._records import Records
 from loadtest._report import LoadReport
 from loadtest._settings import LoadSettings, Prepared, prepare
@@ -101,21 +101,6 @@ def _records(path: str | None) -> Iterator[Records | None]:
         yield records
     finally:
         records.close()
-
-
-@contextmanager
-def without_patching() -> Iterator[None]:
-    """Keep Locust from replacing the standard library's sockets: all that waits here asks gevent itself."""
-    name = "LOCUST_SKIP_MONKEY_PATCH"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def _allow_files(sockets: int) -> None:

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from loadtest._run import run_load, without_patching
+from loadtest._patching import without_patching
+from loadtest._run import run_load
 from loadtest._settings import LoadSettings
 
 RATES = (1_000, 2_000, 4_000, 6_000, 8_000, 10_000, 12_000, 16_000, 20_000)
