@@ -21,6 +21,7 @@ VERBS = {
     "demo": "Start a real service, learn, plan, apply, and show what it bought.",
     "fit": "Learn a service's stages and latencies from its traces.",
     "plan": "Apportion one budget across the stages of a profile.",
+    "explain": "Say which stages make slow requests slow, and what a budget buys there.",
     "simulate": "Replay a profile, with a plan or without.",
     "report": "Write one page with pictures of what was learned, planned and got.",
     "serve": "Run a service's gateway.",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kwiken._curve import GRID, Curve, reissue_curve
     from kwiken._dag import critical_path, end_to_end, finish_times, parents_first
     from kwiken._draw import Box, boxes_of, to_dot, to_mermaid
+    from kwiken._explain import Explanation, PathStory, StageStory, explain
     from kwiken._handler import Signature
     from kwiken._histogram import Histogram
     from kwiken._histogram_math import add_array, convolve, law_of_requests, slowest_of
@@ -57,12 +58,14 @@ _LAZY = {
     "Costs": "kwiken._plan",
     "Curve": "kwiken._curve",
     "Expected": "kwiken._plan",
+    "Explanation": "kwiken._explain",
     "GRID": "kwiken._curve",
     "Histogram": "kwiken._histogram",
     "Intervals": "kwiken._plan",
     "Ladder": "kwiken._plan",
     "OWN_TIME": "kwiken._profile",
     "PartialPolicy": "kwiken._plan",
+    "PathStory": "kwiken._explain",
     "Plan": "kwiken._plan",
     "PlanStudy": "kwiken._planner",
     "Pool": "kwiken._pool",
@@ -72,6 +75,7 @@ _LAZY = {
     "SpanMatch": "kwiken._plan",
     "StagePlan": "kwiken._plan",
     "StageProfile": "kwiken._profile",
+    "StageStory": "kwiken._explain",
     "add_array": "kwiken._histogram_math",
     "boxes_of": "kwiken._draw",
     "convolve": "kwiken._histogram_math",
@@ -80,6 +84,7 @@ _LAZY = {
     "critical_path": "kwiken._dag",
     "default_model": "kwiken._costs",
     "end_to_end": "kwiken._dag",
+    "explain": "kwiken._explain",
     "equal_budget": "kwiken._sumvar",
     "finish_times": "kwiken._dag",
     "kaplan_meier": "kwiken._pool",
@@ -122,6 +127,7 @@ __all__ = [
     "Curve",
     "DefinitionError",
     "Expected",
+    "Explanation",
     "Histogram",
     "InputError",
     "Intervals",
@@ -129,6 +135,7 @@ __all__ = [
     "Ladder",
     "Partial",
     "PartialPolicy",
+    "PathStory",
     "Plan",
     "PlanStudy",
     "Pool",
@@ -141,6 +148,7 @@ __all__ = [
     "Stage",
     "StagePlan",
     "StageProfile",
+    "StageStory",
     "add_array",
     "boxes_of",
     "convolve",
@@ -150,6 +158,7 @@ __all__ = [
     "default_model",
     "end_to_end",
     "equal_budget",
+    "explain",
     "finish_times",
     "kaplan_meier",
     "ladder",

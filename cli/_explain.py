@@ -1,0 +1,70 @@
+"""`kwiken explain`: which stages make slow requests slow, and what a budget would buy at each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli._options import SHARE, json_option, load_plan, load_profile, seed_option
+from cli._output import print_json, print_table, printable, progress
+
+if TYPE_CHECKING:
+    from kwiken import Explanation
+
+MOST_PATHS = 5
+
+
+@click.command()
+@click.argument("profile", metavar="PROFILE")
+@click.option("--plan", "plan_file", metavar="FILE", help="A plan, to show its choices beside.")
+@click.option(
+    "--budget", type=SHARE, default=0.05, show_default=True, help="Reissue budget to try at each stage alone."
+)
+@seed_option
+@json_option
+def command(*, profile: str, plan_file: str | None, budget: float, seed: int, as_json: bool) -> None:
+    """Say which stages make the slow requests of PROFILE slow, and what reissues would buy there."""
+    from kwiken import explain
+
+    learned = load_profile(profile)
+    plan = None if plan_file is None else load_plan(plan_file)
+    with progress("explaining"):
+        story = explain(learned, plan, budget=budget, seed=seed)
+    if as_json:
+        print_json(story)
+    else:
+        _show(story, planned=plan is not None)
+
+
+def _show(story: Explanation, *, planned: bool) -> None:
+    head = (
+        "stage",
+        "of mean",
+        "blamed",
+        "critical",
+        "p99/p50",
+        "cost",
+        f"p99 cut by {story.budget:.0%}",
+    )
+    rows = []
+    for stage in story.stages:
+        alone = f"{stage.alone:.1%}" if stage.alone_fraction else "-"
+        row = [
+            f"{stage.name} *" if stage.effective else stage.name,
+            f"{stage.mean_share:.1%}",
+            f"{stage.blamed:.1%}",
+            f"{stage.critical:.1%}",
+            f"{stage.tail_ratio:.1f}",
+            f"{stage.cost:.1%}",
+            alone,
+        ]
+        rows.append([*row, f"{stage.planned:.2%}"] if planned else row)
+    title = f"{story.service}: {story.requests} requests, p99 is {story.tail_ratio:.1f} times the median"
+    print_table(title, (*head, "plan reissues") if planned else head, rows, to_stdout=True)
+    print("\nblamed: share of the slowest 5% of requests; * effective: one of the few that make a path long")
+    print(f"\ncritical paths ({story.effective_per_path:.1f} effective stages on the average one):")
+    for path in story.paths[:MOST_PATHS]:
+        print(f"  {path.share:6.1%}  {printable(' -> '.join(path.stages))}")
+    if len(story.paths) > MOST_PATHS:
+        print(f"          and {len(story.paths) - MOST_PATHS} more")

@@ -1,0 +1,80 @@
+"""Explaining a profile: the stage at fault stands out, and what-ifs agree with plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from cli._explain import command
+from kwiken import Budgets, InputError, Profile, StageProfile, explain, make_plan, profile_to_json
+
+StageOf = Callable[..., StageProfile]
+ProfileOf = Callable[..., Profile]
+
+
+@pytest.fixture
+def faulty(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
+    """A chain of three of which the middle one stalls in 2% of its calls."""
+    rng = np.random.default_rng(1)
+    stalls = np.where(rng.random(4000) < 0.02, rng.uniform(200, 300, 4000), 0.0)
+    return profile_of(
+        stage_of("first", rng.uniform(9, 11, 4000)),
+        stage_of("middle", rng.uniform(9, 11, 4000) + stalls, after=("first",)),
+        stage_of("last", rng.uniform(9, 11, 4000), after=("middle",)),
+    )
+
+
+def test_the_stage_at_fault_is_blamed_and_a_budget_helps_there_only(faulty: Profile) -> None:
+    story = {stage.name: stage for stage in explain(faulty).stages}
+    assert story["middle"].blamed > 0.3
+    assert story["middle"].alone > 0.5
+    for innocent in ("first", "last"):
+        assert story[innocent].blamed < 0.1
+        assert story[innocent].alone < 0.05
+        assert story[innocent].critical == 1.0
+
+
+def test_shares_of_the_mean_sum_to_one_over_a_chain(faulty: Profile) -> None:
+    assert sum(stage.mean_share for stage in explain(faulty).stages) == pytest.approx(1)
+
+
+def test_a_plan_is_shown_beside(faulty: Profile) -> None:
+    plan = make_plan(faulty, budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z")
+    story = {stage.name: stage.planned for stage in explain(faulty, plan).stages}
+    assert story["middle"] == max(story.values()) > 0
+
+
+def test_parallel_branches_are_told_apart(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    slow_left = np.arange(1000) % 4 == 0
+    story = explain(
+        profile_of(
+            stage_of("left", np.where(slow_left, 30.0, 1.0)),
+            stage_of("right", np.full(1000, 10.0)),
+            stage_of("join", np.ones(1000), after=("left", "right")),
+        )
+    )
+    assert {(path.stages, path.share) for path in story.paths} == {
+        (("right", "join"), 0.75),
+        (("left", "join"), 0.25),
+    }
+
+
+@pytest.mark.parametrize("budget", [0.0, -1.0, 2.0, float("nan")])
+def test_a_budget_must_be_a_share(faulty: Profile, budget: float) -> None:
+    with pytest.raises(InputError, match="budget"):
+        explain(faulty, budget=budget)
+
+
+def test_the_command_prints_a_table_and_json(faulty: Profile, tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    file.write_text(profile_to_json(faulty))
+    shown = CliRunner().invoke(command, [str(file)])
+    assert shown.exit_code == 0
+    assert "first -> middle -> last" in shown.output
+    printed = CliRunner().invoke(command, [str(file), "--json"])
+    assert printed.exit_code == 0
+    assert '"middle"' in printed.stdout
