@@ -12,6 +12,7 @@ from otel._notes import CallNote
 from otel._records import AttemptKind, AttemptRecord, Observer, Outcome, RequestRecord, StageRecord
 
 if TYPE_CHECKING:
+    from otel._fit import fit_profile
     from otel._observer import RequestSpans, ServerSpans, make_observer
     from otel._pipeline import SpanCounts
     from otel._sink import OtlpLinesExporter
@@ -21,6 +22,7 @@ _LAZY = {
     "RequestSpans": "otel._observer",
     "ServerSpans": "otel._observer",
     "SpanCounts": "otel._pipeline",
+    "fit_profile": "otel._fit",
     "make_observer": "otel._observer",
 }
 
@@ -36,6 +38,7 @@ __all__ = [
     "ServerSpans",
     "SpanCounts",
     "StageRecord",
+    "fit_profile",
     "make_observer",
 ]
 

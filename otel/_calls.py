@@ -1,0 +1,118 @@
+"""Calls as matrices of requests by shards, and what becomes of them as stages of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kwiken import OWN_TIME, Profile, SpanMatch, StageProfile, end_to_end, parents_first
+from otel._columns import Bools, Ints
+from otel._forest import Forest
+
+Floats = NDArray[np.float64]
+NS_PER_MS = 1e6
+FEW = 200  # requests below which the tail is hardly seen
+
+
+@dataclass(frozen=True, slots=True)
+class StageCalls:
+    """All calls of one stage.
+
+    Attributes:
+        name: of the stage.
+        match: which spans they are.
+        calls_ms: (requests, width); NaN for no call.
+        censored: (requests, width).
+        seen_ms: (requests,): how long the stage kept the request waiting, copies and all; 0 where not called.
+        busy_ms: mean busy time of a call; None where not measured.
+        reissuable: whether a copy may be sent.
+    """
+
+    name: str
+    match: SpanMatch
+    calls_ms: Floats
+    censored: Bools
+    seen_ms: Floats
+    busy_ms: float | None = None
+    reissuable: bool = True
+
+
+def matrix(shape: tuple[int, int], rows: Ints, columns: Ints, values: Floats) -> Floats:
+    """(requests, width): values at their places, NaN elsewhere; of several for one place, the last."""
+    out = np.full(shape, np.nan)
+    out[rows, columns] = values
+    return out
+
+
+def build(
+    forest: Forest,
+    start: Ints,
+    end: Ints,
+    *,
+    root: tuple[str, str],
+    stages: Sequence[StageCalls],
+    edges: Bools,
+) -> Profile:
+    """The profile of these stages, the request's own time before them all.
+
+    The own time is what the longest path of the stages' times does not explain; with it, replaying a row of
+    the profile gives that request's latency (but where copies were sent: what it had been without them).
+
+    Args:
+        forest: where the spans are.
+        start: (n,) when the requests began, ascending; nanoseconds since 1970.
+        end: (n,) when they ended.
+        root: service and operation of the requests.
+        stages: k of them.
+        edges: (k, k): True at (a, b) where b comes after a.
+    """
+    latency = (end - start) / NS_PER_MS
+    own_name = ":".join(root) + OWN_TIME
+    profiles = [_stage(calls, _parents(stages, edges, i) or (own_name,)) for i, calls in enumerate(stages)]
+    own = _own_time(own_name, root, np.zeros(len(latency)))
+    ordered = [own, *profiles]
+    ordered = [ordered[i] for i in parents_first(ordered)]
+    seen = {calls.name: calls.seen_ms for calls in stages} | {own_name: np.zeros(len(latency))}
+    left = latency - end_to_end(ordered, seen)
+    # Nanoseconds below zero are rounding; more is a path whose calls overlapped in this request after all.
+    forest.counts["requests_overexplained"] = int((left < -1 / NS_PER_MS).sum())
+    forest.counts["requests"] = len(latency)
+    if len(latency) < FEW:
+        forest.counts["warning_few_requests"] = len(latency)
+    own = _own_time(own_name, root, np.maximum(left, 0.0))
+    return Profile(
+        service=root[0],
+        stages=(own, *ordered[1:]),
+        latency_ms=latency,
+        started_s=start / 1e9,
+        counts={kind: int(number) for kind, number in sorted(forest.counts.items()) if number},
+    )
+
+
+def _parents(stages: Sequence[StageCalls], edges: Bools, child: int) -> tuple[str, ...]:
+    return tuple(stages[parent].name for parent in np.flatnonzero(edges[:, child]).tolist())
+
+
+def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
+    return StageProfile(
+        name=calls.name,
+        after=after,
+        match=calls.match,
+        calls_ms=calls.calls_ms,
+        censored=calls.censored,
+        busy_ms=calls.busy_ms,
+        reissuable=calls.reissuable,
+    )
+
+
+def _own_time(name: str, root: tuple[str, str], times: Floats) -> StageProfile:
+    return StageProfile(
+        name=name,
+        match=SpanMatch(service=root[0], operation=root[1]),
+        calls_ms=times[:, None],
+        censored=np.zeros((len(times), 1), np.bool_),
+        reissuable=False,
+    )

@@ -1,0 +1,82 @@
+"""Fit: from traces to a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from kwiken import InputError, Profile
+from otel._fit_foreign import fit_foreign
+from otel._fit_own import fit_own
+from otel._forest import Forest, grow
+from otel._formats import FileReader
+from otel._inputs import find_files
+from otel._jaeger_api import JaegerQuery, fetched
+from otel._requests import choose
+from otel._store import MAX_SPANS, SpanStore
+
+Progress = Callable[[int, int], None]
+
+
+def read_forest(
+    paths: Iterable[str | Path], *, on_progress: Progress | None = None, max_spans: int = MAX_SPANS
+) -> Forest:
+    """Read traces into cleaned trees; arguments and errors as `fit_profile`."""
+    given = [str(path) for path in paths]
+    if not given:
+        raise InputError("give at least one file, folder or jaeger:// address of traces")
+    queries = [JaegerQuery.parse(path) for path in given if path.startswith("jaeger:")]
+    files = find_files(path for path in given if not path.startswith("jaeger:"))
+    store = SpanStore(max_spans=max_spans)
+    reader = FileReader(store)
+    total, done = sum(file.size for file in files), 0
+    for file in files:
+        base = done
+        reader.file(file, lambda at, base=base: on_progress(base + at, total) if on_progress else None)  # type: ignore[misc]
+        done += file.size
+        if on_progress is not None:
+            on_progress(done, total)
+    for query in queries:
+        with fetched(query) as answer:
+            reader.stream(answer, query.where)
+    forest = grow(store)
+    forest.counts["files"] = len(files)
+    forest.counts["files_without_spans"] = reader.without_spans
+    forest.counts["lines_unfinished"] = reader.unfinished
+    return forest
+
+
+def fit_profile(
+    paths: Iterable[str | Path],
+    *,
+    root: str | None = None,
+    service: str | None = None,
+    since_s: float | None = None,
+    until_s: float | None = None,
+    on_progress: Progress | None = None,
+    max_spans: int = MAX_SPANS,
+) -> Profile:
+    """Learn a profile from traces.
+
+    Args:
+        paths: files or folders of OTLP JSON lines or Jaeger JSON, also compressed by gzip, or
+            `jaeger://HOST:PORT/SERVICE?lookback=1h`.
+        root: `operation` or `service:operation` of the requests to learn from, wherever in a trace they are;
+            None for the most frequent root of a trace.
+        service: whose requests; None for any.
+        since_s: seconds since 1970 from which requests count; None for all.
+        until_s: seconds since 1970 before which they count; None for all.
+        on_progress: told how many bytes of how many are read.
+        max_spans: the most spans held; of more, a uniform sample of whole traces is learned from.
+
+    Returns:
+        The profile, its requests in order of their start; what was set aside is in its counts. docs/traces.md
+        states the rules.
+
+    Raises:
+        InputError: a path that cannot be read, a file that is broken, truncated, empty or of another format,
+            or traces without a request to learn from. Names the file, and the line or field.
+    """
+    forest = read_forest(paths, on_progress=on_progress, max_spans=max_spans)
+    requests = choose(forest, root=root, service=service, since_s=since_s, until_s=until_s)
+    return fit_own(forest, requests) if requests.own else fit_foreign(forest, requests)

@@ -1,0 +1,216 @@
+"""A profile from our own runtime's traces: stages, shards, edges and outcomes are stated, not guessed.
+
+Times are taken as written, not cleaned: one process wrote them, by one clock, and an attempt that lost
+rightly ends after its stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kwiken import InputError, Profile, SpanMatch
+from otel import _columns as c
+from otel._calls import NS_PER_MS, Floats, StageCalls, build
+from otel._columns import Bools, Ints, Rows
+from otel._forest import Forest
+from otel._own_notes import KINDS, OUTCOMES
+from otel._records import AttemptKind, Outcome
+from otel._requests import Requests, roles
+from otel._sequence import acyclic
+
+_PRIMARY = KINDS[AttemptKind.PRIMARY]
+_REISSUE = KINDS[AttemptKind.REISSUE]
+_WON = OUTCOMES[Outcome.WON]
+_LOST = OUTCOMES[Outcome.LOST]
+_CANCELLED = OUTCOMES[Outcome.CANCELLED]
+_FAILED = OUTCOMES[Outcome.FAILED]
+_HALF = 0.5
+
+
+@dataclass(slots=True)
+class _Visits:
+    """Visits of stages and the attempts of their calls, a row each.
+
+    Attributes:
+        row: of the visit's span.
+        request: whose visit it is.
+        stage: number of the stage's name among the texts.
+        notes: rows of `OWN`.
+        attempt_row: of the attempt's span.
+        attempt_visit: which visit it belongs to.
+        attempt_notes: rows of `OWN`.
+    """
+
+    row: Ints
+    request: Ints
+    stage: Ints
+    notes: Rows
+    attempt_row: Ints
+    attempt_visit: Ints
+    attempt_notes: Rows
+
+
+def fit_own(forest: Forest, requests: Requests) -> Profile:
+    """Learn a profile.
+
+    Raises:
+        InputError: no request visited a stage.
+    """
+    visits = _visits(forest, requests)
+    if not len(visits.row):
+        raise InputError("the requests visited no stage")
+    service, _ = forest.names.operations[requests.op]
+    count = len(requests.rows)
+    began, ended = forest.spans["start"], forest.spans["end"]
+    since = began[visits.row] - began[requests.rows[visits.request]]
+    codes, which = np.unique(visits.stage, return_inverse=True)
+    # In the order in which they start, so that the profile reads like a trace.
+    order = np.argsort(np.bincount(which, weights=since) / np.bincount(which), kind="stable")
+    edges, forest.counts["edges_cut_from_cycles"] = _edges(forest, visits, codes[order], count)
+    stages = [_stage(forest, visits, service, int(code), count) for code in codes[order]]
+    control = forest.owns["marks"][forest.spans["own"][requests.rows]] & c.CONTROL != 0
+    forest.counts["requests_control"] = int(control.sum())
+    rows = requests.rows
+    root = forest.names.operations[requests.op]
+    return build(forest, began[rows], ended[rows], root=root, stages=stages, edges=edges)
+
+
+def _visits(forest: Forest, requests: Requests) -> _Visits:
+    role = roles(forest)
+    owner = np.full(len(forest), -1, np.int64)
+    owner[requests.rows] = np.arange(len(requests.rows))
+    row = np.flatnonzero((role == c.STAGE) & (forest.parent >= 0))
+    row = row[owner[forest.parent[row]] >= 0]
+    request = owner[forest.parent[row]]
+    notes = forest.owns[forest.spans["own"][row]]
+    place = np.full(len(forest), -1, np.int64)
+    place[row] = np.arange(len(row))
+    attempts = np.flatnonzero((role == c.ATTEMPT) & (forest.parent >= 0))
+    attempts = attempts[place[forest.parent[attempts]] >= 0]
+    return _Visits(
+        row,
+        request,
+        notes["stage"].astype(np.int64),
+        notes,
+        attempts,
+        place[forest.parent[attempts]],
+        forest.owns[forest.spans["own"][attempts]],
+    )
+
+
+def _edges(forest: Forest, visits: _Visits, codes: Ints, requests: int) -> tuple[Bools, int]:
+    """(stages, stages): True at (a, b) where b's visits are linked to a's, in half the requests with both.
+
+    The links state the DAG, so nothing is reduced. A service whose DAG was changed keeps what mostly held.
+    """
+    number = np.full(max(1, len(forest.names.texts)), -1, np.int64)
+    number[codes] = np.arange(len(codes))
+    visit_of = np.full(len(forest.owns) + 1, -1, np.int64)
+    visit_of[forest.spans["own"][visits.row]] = np.arange(len(visits.row))
+    visit_at = np.full(len(forest) + 2, -1, np.int64)
+    visit_at[visits.row] = np.arange(len(visits.row))
+    child = visit_of[forest.links["own"]]
+    ids = forest.links["span"][child >= 0]
+    child = child[child >= 0]
+    parent = visit_at[forest.find(forest.trace[visits.row[child]], ids)]
+    child, parent = child[parent >= 0], parent[parent >= 0]
+    linked = np.zeros((len(codes), len(codes)))
+    np.add.at(linked, (number[visits.stage[parent]], number[visits.stage[child]]), 1.0)
+    there = np.zeros((requests, len(codes)))
+    there[visits.request, number[visits.stage]] = 1.0
+    edges = (linked > 0) & (linked >= _HALF * (there.T @ there))
+    np.fill_diagonal(edges, False)
+    return acyclic(edges, linked)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the attempts tell of each call of one stage; k calls.
+
+    Attributes:
+        request: of the call.
+        shard: of the call.
+        latency_ns: as its caller would have seen it without copies; NaN where that is not known.
+        censored: the latency is at least that.
+        seen_ns: as its caller saw it, copies and all; NaN where no attempt answered.
+    """
+
+    request: Ints
+    shard: Ints
+    latency_ns: Floats
+    censored: Bools
+    seen_ns: Floats
+
+
+def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: int) -> StageCalls:
+    mine = visits.stage == code
+    notes = visits.notes[mine]
+    at = np.flatnonzero(mine[visits.attempt_visit])
+    told = _tell(forest, visits, at)
+    name = forest.names.texts[code]
+    busy = visits.attempt_notes["busy_ms"][at]
+    busy = busy[~np.isnan(busy)]
+    width = int(max(notes["fanout"].max(), told.shard.max(initial=-1) + 1))
+    calls_ms = np.full((requests, width), np.nan)
+    censored = np.zeros((requests, width), np.bool_)
+    calls_ms[told.request, told.shard] = told.latency_ns / NS_PER_MS
+    censored[told.request, told.shard] = told.censored
+    seen = np.zeros(requests)
+    known = ~np.isnan(told.seen_ns)
+    np.maximum.at(seen, told.request[known], told.seen_ns[known] / NS_PER_MS)
+    forest.counts["calls"] += len(told.request)
+    forest.counts["calls_censored"] += int(told.censored.sum())
+    forest.counts["calls_failed"] += int(np.isnan(told.latency_ns).sum())
+    return StageCalls(
+        name=name,
+        match=SpanMatch(service=f"{service}-{name}", operation=name),
+        calls_ms=calls_ms,
+        censored=censored,
+        seen_ms=seen,
+        busy_ms=float(busy.mean()) if len(busy) else None,
+        reissuable=not (notes["marks"] & c.NOT_IDEMPOTENT).any(),
+    )
+
+
+def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
+    """What the attempts at these places tell of their calls.
+
+    A call without copies took from its first attempt's start to its winner's end, retries included: retrying
+    is how the service works. With copies the primary alone counts: its time where it answered (first or
+    late), a lower bound where it was cancelled, unknown where it failed. A call that nothing answered and
+    that was given up (a partial answer, say) is a lower bound too.
+    """
+    notes = visits.attempt_notes[at]
+    request = visits.request[visits.attempt_visit[at]]
+    start, end = forest.spans["start"][visits.attempt_row[at]], forest.spans["end"][visits.attempt_row[at]]
+    order = np.lexsort((start, notes["shard"], request))
+    notes, request, start, end = notes[order], request[order], start[order], end[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (request[1:] != request[:-1]) | (notes["shard"][1:] != notes["shard"][:-1])
+    groups = np.flatnonzero(first)
+    if not len(groups):
+        none = np.empty(0, np.int64)
+        return _Told(none, none, none.astype(float), none.astype(bool), none.astype(float))
+    begun = start[groups]
+    outcome = notes["outcome"]
+    answered = _latest(end, outcome == _WON, groups, begun)
+    given_up = _latest(end, outcome == _CANCELLED, groups, begun)
+    copied = np.add.reduceat(notes["kind"] == _REISSUE, groups) > 0
+    primary = np.maximum.reduceat(np.where(notes["kind"] == _PRIMARY, np.arange(len(order)), -1), groups)
+    alone = (end[primary] - start[primary]).astype(float)
+    fate = np.where(primary >= 0, outcome[primary], _FAILED)
+    latency = np.where(np.isnan(answered), given_up, answered)
+    censored = np.isnan(answered) & ~np.isnan(given_up)
+    latency[copied] = np.where(fate == _FAILED, np.nan, alone)[copied]
+    censored[copied] = (fate == _CANCELLED)[copied]
+    forest.counts["calls_with_copies"] += int(copied.sum())
+    seen = np.where(np.isnan(answered), given_up, answered)
+    return _Told(request[groups], notes["shard"][groups].astype(np.int64), latency, censored, seen)
+
+
+def _latest(end: Ints, which: Bools, groups: Ints, begun: Ints) -> Floats:
+    """For each group, the latest end of those chosen, counted from its beginning; NaN where none is."""
+    latest = np.maximum.reduceat(np.where(which, end, -1), groups)
+    return np.where(latest < 0, np.nan, (latest - begun).astype(float))

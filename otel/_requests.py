@@ -1,0 +1,188 @@
+"""Which spans are the requests: roots of traces, or topmost spans of an operation or service asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kwiken import InputError
+from otel import _columns as c
+from otel._columns import Bools, Ints
+from otel._forest import LOST, ROOT, Forest
+
+MOSTLY: Final = 0.5  # where more of an operation's spans than this are errors, "error" does not mean failure
+_SHOWN: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The requests to learn from.
+
+    Attributes:
+        rows: their spans, in order of their start.
+        op: their operation.
+        own: whether our own runtime wrote them.
+    """
+
+    rows: Ints
+    op: int
+    own: bool
+
+
+def choose(
+    forest: Forest,
+    *,
+    root: str | None = None,
+    service: str | None = None,
+    since_s: float | None = None,
+    until_s: float | None = None,
+) -> Requests:
+    """Pick the requests; what is left out is added to the forest's counts.
+
+    Args:
+        forest: the spans.
+        root: `operation` or `service:operation` of the requests; None for the most frequent root.
+        service: whose requests; None for any.
+        since_s: seconds since 1970 from which requests count.
+        until_s: seconds since 1970 before which they count.
+
+    Raises:
+        InputError: there is none.
+    """
+    own = _own_requests(forest)
+    if root is None and service is None:
+        candidates = np.union1d(own, _roots(forest, own))
+    else:
+        candidates = _topmost(forest, _matching(forest, root, service), own)
+    if not len(candidates):
+        raise InputError(_none_found(forest, root, service))
+    ops = forest.spans["op"][candidates]
+    frequency = np.bincount(ops)
+    op = int(frequency.argmax())
+    forest.counts["requests_of_other_roots"] = int(len(candidates) - frequency[op])
+    rows = candidates[ops == op]
+    is_own = bool(np.isin(rows, own).any())
+    rows = _usable(forest, _in_time(forest, rows, since_s, until_s))
+    return Requests(rows[np.argsort(forest.start[rows], kind="stable")], op, is_own)
+
+
+def label(forest: Forest, op: int) -> str:
+    """`service:operation`."""
+    return ":".join(forest.names.operations[op])
+
+
+def roles(forest: Forest) -> Ints:
+    """(n,): what our own spans are; 0 for others."""
+    own = forest.spans["own"]
+    found = np.zeros(len(forest), np.int64)
+    found[own >= 0] = forest.owns["role"][own[own >= 0]]
+    return found
+
+
+def _own_requests(forest: Forest) -> Ints:
+    return np.flatnonzero(roles(forest) == c.REQUEST)
+
+
+def _roots(forest: Forest, own: Ints) -> Ints:
+    """One root of each trace that is not ours.
+
+    Of several roots the earliest counts. A trace whose root was lost still counts where all that is left of
+    it hangs together.
+    """
+    taken = np.zeros(forest.counts["traces"] + 1, np.bool_)
+    taken[forest.trace[own]] = True
+    tops = np.flatnonzero(forest.depth == 0)
+    tops = tops[~taken[forest.trace[tops]]]
+    lost = forest.parent[tops] == LOST
+    order = np.lexsort((forest.start[tops], lost, forest.trace[tops]))
+    tops, lost = tops[order], lost[order]
+    traces, first, number = np.unique(forest.trace[tops], return_index=True, return_counts=True)
+    whole = ~lost[first] | (number == 1)
+    forest.counts["roots_besides_the_first"] = int((np.bincount(forest.trace[tops[~lost]]) > 1).sum())
+    forest.counts["traces_without_root"] = int(lost[first].sum())
+    forest.counts["traces_in_pieces"] = int(len(traces) - whole.sum())
+    chosen: Ints = tops[first[whole]]
+    return chosen
+
+
+def _matching(forest: Forest, root: str | None, service: str | None) -> Bools:
+    """For each operation, whether it is asked for."""
+    return np.array(
+        [
+            (service is None or owner == service) and (root is None or root in {name, f"{owner}:{name}"})
+            for owner, name in forest.names.operations
+        ],
+        np.bool_,
+    )
+
+
+def _topmost(forest: Forest, matching: Bools, own: Ints) -> Ints:
+    """Spans of such operations that are below no other of them; of our own spans, only requests."""
+    if not len(forest):
+        return np.empty(0, np.int64)
+    match = matching[forest.spans["op"]]
+    ours = forest.spans["own"] >= 0
+    ours[own] = False
+    match &= ~ours
+    rows = np.arange(len(forest))
+    nearest = forest.inherited(np.where(match, rows, -1))
+    above = np.where(forest.parent >= 0, nearest[forest.parent], -1)
+    return np.flatnonzero(match & (above < 0))
+
+
+def _none_found(forest: Forest, root: str | None, service: str | None) -> str:
+    if not len(forest):
+        return f"there is no span to learn from{_reasons(forest)}"
+    tops = np.flatnonzero(forest.parent == ROOT)
+    if root is None and service is None:
+        return f"no trace has a root to learn from{_reasons(forest)}"
+    wanted = " of ".join(
+        [
+            *([f"operation {root!r}"] if root is not None else []),
+            *([f"service {service!r}"] if service is not None else []),
+        ]
+    )
+    common = Counter(label(forest, op) for op in forest.spans["op"][tops].tolist()).most_common(_SHOWN)
+    return f"no span is of {wanted}; roots are: {', '.join(f'{name} ({n})' for name, n in common) or 'none'}"
+
+
+def _reasons(forest: Forest) -> str:
+    """What was found instead, for an error's message."""
+    found = [
+        f"{number} {kind.removeprefix('spans_')}"
+        for kind, number in sorted(forest.counts.items())
+        if number and kind.startswith("spans_") and kind != "spans_read"
+    ]
+    return f" ({', '.join(found)})" if found else ""
+
+
+def _in_time(forest: Forest, rows: Ints, since_s: float | None, until_s: float | None) -> Ints:
+    start = forest.start[rows]
+    keep = np.ones(len(rows), np.bool_)
+    if since_s is not None:
+        keep &= start >= since_s * 1e9
+    if until_s is not None:
+        keep &= start < until_s * 1e9
+    forest.counts["requests_of_other_times"] = int(len(rows) - keep.sum())
+    return rows[keep]
+
+
+def _usable(forest: Forest, rows: Ints) -> Ints:
+    """The requests that ended well."""
+    flags = forest.spans["flags"][rows]
+    negative, failed = flags & c.NEGATIVE != 0, flags & c.ERROR != 0
+    forest.counts["requests_negative"] = int(negative.sum())
+    aside = negative
+    if failed.sum() <= MOSTLY * len(rows):
+        forest.counts["requests_failed"] = int(failed.sum())
+        aside = negative | failed
+    if len(rows) == aside.sum():
+        raise InputError(
+            f"there is no request to learn from: of {len(rows)}, {int(negative.sum())} end before they begin"
+            f" and {int(failed.sum())} failed; {forest.counts['requests_of_other_times']} are of other times"
+        )
+    kept: Ints = rows[~aside]
+    return kept
