@@ -235,11 +235,10 @@ class Picker:
         return None
 
     def _eject(self, seat: Seat, now: float) -> None:
-        if seat.ejected and now < seat.until:
-            return  # calls sent before it was ejected say nothing new
-        seat.backoff = min(LAST_BACKOFF_S, seat.backoff * 2 or FIRST_BACKOFF_S)
-        seat.until = now + seat.backoff
-        seat.misses = 0
+        if not seat.ejected or now >= seat.until:  # calls sent before it was ejected say nothing new
+            seat.backoff = min(LAST_BACKOFF_S, seat.backoff * 2 or FIRST_BACKOFF_S)
+            seat.until = now + seat.backoff
+            seat.misses = 0
         if not seat.ejected and not seat.gone:
             self._live.remove(seat)
             self._out.append(seat)

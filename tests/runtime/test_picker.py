@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime import Replica, Reply
+from runtime._picker import CLIP, FIRST_BACKOFF_S, GAIN, LAST_BACKOFF_S, MISSES, Picker, Seat
+from tests.support.replicas import replicas_of
+
+
+def picker_of(count: int, *, nodes: int | None = None, seed: int = 1) -> Picker:
+    return Picker(replicas_of("s", count, nodes), random.Random(seed))
+
+
+def serve(picker: Picker, seat: Seat, took: float, *, now: float = 0.0, **reply: int) -> None:
+    ticket = seat.take(now)
+    picker.answered(seat, ticket, now + took, Reply("ok", **reply))
+
+
+def know(picker: Picker, *latencies: float) -> list[Seat]:
+    """Let each replica have answered many times, always as fast."""
+    seats = list(picker.seats)
+    for seat, latency in zip(seats, latencies, strict=True):
+        for _ in range(100):
+            serve(picker, seat, latency)
+    return seats
+
+
+def test_no_replica_no_seat() -> None:
+    picker = picker_of(0)
+    assert picker.pick(0.0) is None
+    assert picker.pick_other(0.0, [], ejected=True) is None
+
+
+def test_single_replica_is_always_it() -> None:
+    picker = picker_of(1)
+    assert {picker.pick(0.0).replica.id for _ in range(5)} == {"s-0"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_unknown_replicas_share_alike(count: int) -> None:
+    picker = picker_of(count)
+    picks = Counter(picker.pick(0.0).replica.id for _ in range(3000))  # type: ignore[union-attr]
+    assert len(picks) == count
+    assert max(picks.values()) < 1.3 * 3000 / count
+
+
+def test_every_replica_gets_its_turn_by_two_choices() -> None:
+    """The two choices are uniform over pairs: the best of ten wins exactly the pairs that it is in."""
+    picker = picker_of(10)
+    know(picker, *[0.01 * (1 + index) for index in range(10)])
+    picks = Counter(picker.pick(0.5).replica.id for _ in range(9000))  # type: ignore[union-attr]
+    assert picks["s-0"] / 9000 == pytest.approx(2 / 10, abs=0.03)
+    assert picks["s-9"] == 0
+
+
+def test_shorter_queue_wins() -> None:
+    picker = picker_of(2)
+    first, second = know(picker, 0.01, 0.01)
+    first.take(0.5)
+    assert all(picker.pick(0.5) is second for _ in range(20))
+
+
+def test_faster_replica_takes_more() -> None:
+    picker = picker_of(2)
+    fast, slow = know(picker, 0.01, 0.04)
+    taken: Counter[str] = Counter()
+    for _ in range(50):
+        seat = picker.pick(0.5)
+        assert seat is not None
+        seat.take(0.5)
+        taken[seat.replica.id] += 1
+    assert taken[fast.replica.id] == pytest.approx(4 * taken[slow.replica.id], abs=6)
+
+
+def test_paused_replica_is_avoided_from_its_first_slow_call_on() -> None:
+    """It has the better estimate and the shorter queue, but its one call is old."""
+    picker = picker_of(2)
+    paused, well = know(picker, 0.01, 0.02)
+    paused.take(1.0)
+    for _ in range(2):
+        well.take(1.1)
+    assert picker.pick(1.1) is well
+
+
+def test_age_counts_only_while_the_call_is_out() -> None:
+    picker = picker_of(2)
+    paused, well = know(picker, 0.01, 0.02)
+    ticket = paused.take(0.5)
+    picker.answered(paused, ticket, 0.9, Reply("ok"))
+    assert picker.pick(0.91) is paused, "one straggler moves the estimate little"
+    assert paused.latency <= 0.01 * (1 + GAIN * (CLIP - 1)) + 1e-9
+    assert well.latency == pytest.approx(0.02)
+
+
+def test_replicas_own_word_on_its_queue_counts_while_it_is_fresh() -> None:
+    picker = picker_of(2)
+    first, second = know(picker, 0.01, 0.01)
+    serve(picker, first, 0.01, now=1.0, inflight=9)  # eight of them from elsewhere
+    assert first.elsewhere == 8
+    assert picker.pick(1.1) is second
+    assert picker.score(first, 5.0) < 2 * picker.score(second, 5.0)
+
+
+def test_stale_estimate_drifts_back_so_that_nobody_is_shunned_for_ever() -> None:
+    picker = picker_of(3)
+    slow, *others = know(picker, 0.5, 0.01, 0.01)
+    for now in (1.0, 10.0, 60.0):
+        for seat in others:
+            serve(picker, seat, 0.01, now=now - 0.01)
+    assert picker.score(slow, 60.0) < 1.2 * picker.score(others[0], 60.0)
+
+
+def test_copy_avoids_tried_replicas_and_prefers_another_node() -> None:
+    picker = picker_of(4, nodes=2)  # s-0 and s-2 on node-0, s-1 and s-3 on node-1
+    know(picker, 0.01, 0.9, 0.01, 0.5)
+    seats = {seat.replica.id: seat for seat in picker.seats}
+    assert picker.pick_other(0.5, [seats["s-0"]]) is seats["s-3"], "another node, though it is slower"
+    assert picker.pick_other(0.5, [seats["s-0"], seats["s-1"], seats["s-3"]]) is seats["s-2"]
+    assert picker.pick_other(0.5, list(seats.values())) is None
+
+
+def test_failed_replica_is_ejected_and_backs_off() -> None:
+    picker = picker_of(2)
+    bad, good = picker.seats
+    now, waits = 0.0, []
+    for _ in range(8):
+        picker.failed(bad, bad.take(now), now)
+        assert bad.ejected
+        assert all(picker.pick(now + 0.9 * (bad.until - now)) is good for _ in range(20))
+        waits.append(bad.until - now)
+        now = bad.until
+        assert picker.pick(now) is bad, "one call tries it"
+    assert waits == pytest.approx([min(LAST_BACKOFF_S, FIRST_BACKOFF_S * 2**n) for n in range(8)])
+
+
+def test_trial_is_one_call_and_success_readmits() -> None:
+    picker = picker_of(2)
+    bad, good = picker.seats
+    picker.failed(bad, bad.take(0.0), 0.0)
+    seat = picker.pick(1.0)
+    assert seat is bad
+    assert bad.trial
+    bad.trial = False
+    ticket = bad.take(1.0)
+    assert all(picker.pick(1.0 + step / 10) is good for step in range(20))
+    picker.answered(bad, ticket, 3.0, Reply("ok"))
+    assert not bad.ejected
+    assert bad in {picker.pick(3.0) for _ in range(20)}
+
+
+def test_handlers_error_on_trial_readmits_too() -> None:
+    picker = picker_of(2)
+    bad = picker.seats[0]
+    picker.failed(bad, bad.take(0.0), 0.0)
+    picker.pick(1.0)
+    picker.ended(bad, bad.take(1.0))
+    assert not bad.ejected
+
+
+def test_trial_without_an_answer_ejects_for_longer() -> None:
+    picker = picker_of(2)
+    bad, good = know(picker, 0.01, 0.01)
+    picker.failed(bad, bad.take(1.0), 1.0)
+    assert picker.pick(2.0) is bad
+    picker.dropped(bad, bad.take(2.0), 2.05, blame=False)
+    assert bad.until == pytest.approx(2.05 + 2 * FIRST_BACKOFF_S)
+    assert picker.pick(2.1) is good
+
+
+def test_trial_that_its_caller_gave_up_at_once_is_tried_again() -> None:
+    picker = picker_of(2)
+    bad, _ = know(picker, 0.01, 0.01)
+    picker.failed(bad, bad.take(1.0), 1.0)
+    assert picker.pick(2.0) is bad
+    picker.dropped(bad, bad.take(2.0), 2.001, blame=False)
+    assert picker.pick(2.1) is bad
+
+
+def test_unanswered_calls_in_a_row_eject() -> None:
+    picker = picker_of(2)
+    silent, _ = know(picker, 0.01, 0.01)
+    for count in range(MISSES):
+        assert not silent.ejected, count
+        picker.dropped(silent, silent.take(1.0), 1.1, blame=False)
+    assert silent.ejected
+
+
+def test_an_answer_in_between_forgives() -> None:
+    picker = picker_of(2)
+    silent, _ = know(picker, 0.01, 0.01)
+    for _ in range(3 * MISSES):
+        picker.dropped(silent, silent.take(1.0), 1.1, blame=False)
+        serve(picker, silent, 0.01, now=1.1)
+    assert not silent.ejected
+
+
+def test_cancelled_call_says_that_it_would_have_taken_longer() -> None:
+    picker = picker_of(2)
+    seat, _ = know(picker, 0.01, 0.01)
+    picker.dropped(seat, seat.take(1.0), 1.001, blame=False)
+    assert seat.latency == pytest.approx(0.01), "less than usual says nothing"
+    picker.dropped(seat, seat.take(1.0), 1.02, blame=False)
+    assert seat.latency > 0.01
+
+
+def test_all_ejected_is_no_reason_to_give_up() -> None:
+    picker = picker_of(3)
+    for seat in picker.seats:
+        picker.failed(seat, seat.take(0.0), 0.0)
+    picks = Counter(picker.pick(0.1).replica.id for _ in range(300))  # type: ignore[union-attr]
+    assert len(picks) == 3
+    tried = list(picker.seats[:1])
+    assert picker.pick_other(0.1, tried) is None, "a copy is not worth an ejected replica"
+    assert picker.pick_other(0.1, tried, ejected=True) not in {None, *tried}
+
+
+def test_failures_of_many_calls_at_once_are_one_failure() -> None:
+    picker = picker_of(2)
+    bad, _ = picker.seats
+    tickets = [bad.take(0.0) for _ in range(10)]
+    for ticket in tickets:
+        picker.failed(bad, ticket, 0.01)
+    assert bad.backoff == FIRST_BACKOFF_S
+    assert picker.pick(0.01 + FIRST_BACKOFF_S) is bad, "and its trial is not forgotten"
+
+
+def test_replace_keeps_what_is_known_of_those_that_stay() -> None:
+    picker = picker_of(3)
+    seats = know(picker, 0.01, 0.02, 0.03)
+    picker.failed(seats[1], seats[1].take(1.0), 1.0)
+    ticket = seats[0].take(1.0)
+    stays, comes = seats[1].replica, Replica("s-9", "node-9", "")
+    picker.replace([comes, stays, seats[2].replica, comes])
+    assert [seat.replica.id for seat in picker.seats] == ["s-9", "s-2", "s-1"]
+    assert picker.seats[2] is seats[1]
+    assert seats[1].ejected
+    assert seats[0].gone
+    picker.failed(seats[0], ticket, 2.0)  # a call of one that is gone ends
+    assert seats[0] not in picker.seats
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["pick", "other", "answered", "failed", "dropped", "ended", "replace"]),
+        st.floats(0, 1),
+        st.integers(0, 10),
+    ),
+    max_size=150,
+)
+
+
+class Books:
+    """A picker and the calls that are out."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self.picker = picker_of(count, seed=seed)
+        self.out: list[tuple[Seat, int]] = []
+        self.now = 0.0
+
+    def play(self, what: str, wait: float, number: int) -> None:
+        self.now += wait
+        picker, now = self.picker, self.now
+        if what == "pick":
+            seat = picker.pick(now)
+            assert seat is not None
+            seat.trial = False
+            self.out.append((seat, seat.take(now)))
+        elif what == "other":
+            tried = [seat for seat, _ in self.out[-2:]]
+            seat = picker.pick_other(now, tried, ejected=number % 2 == 0)
+            assert seat not in tried
+            if seat is not None:
+                self.out.append((seat, seat.take(now)))
+        elif what == "replace":
+            picker.replace(replicas_of("s", 1 + number % 5))
+        elif self.out:
+            self.end(what, *self.out.pop(number % len(self.out)), number)
+
+    def end(self, what: str, seat: Seat, ticket: int, number: int) -> None:
+        picker, now = self.picker, self.now
+        if what == "answered":
+            picker.answered(seat, ticket, now, Reply("ok", inflight=number))
+        elif what == "failed":
+            picker.failed(seat, ticket, now)
+        elif what == "dropped":
+            picker.dropped(seat, ticket, now, blame=number > 7)
+        else:
+            picker.ended(seat, ticket)
+
+    def check(self) -> None:
+        seats = self.picker.seats
+        assert len(set(seats)) == len(seats)
+        assert sum(len(seat.waiting) for seat in {seat for seat, _ in self.out}) == len(self.out)
+        assert all(seat in self.picker._out for seat in seats if seat.ejected)
+        assert all(seat in self.picker._live for seat in seats if not seat.ejected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(script=steps, count=st.integers(1, 5), seed=st.integers(0, 99))
+def test_books_balance_whatever_happens(script: list[tuple[str, float, int]], count: int, seed: int) -> None:
+    """Every replica is live or out, every call that is out is counted, and a trial always comes again."""
+    books = Books(count, seed)
+    for what, wait, number in script:
+        books.play(what, wait, number)
+        books.check()
+    picker = books.picker
+    for seat, ticket in books.out:
+        picker.ended(seat, ticket)
+    late = books.now + LAST_BACKOFF_S
+    for _ in range(len(picker._out)):
+        picked = picker.pick(late)
+        assert picked is not None
+        assert picked.ejected, "every ejected replica gets its trial"
+        picker.answered(picked, picked.take(late), late, Reply("ok"))
+    assert not picker._out
