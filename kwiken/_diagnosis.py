@@ -156,7 +156,7 @@ def _frequent_paths(
         members = which == path
         names = [stage.name for stage, on in zip(stages, on_path[:, first[path]], strict=True) if on]
         means = {name: float(latency_ms[name][members].mean()) for name in names}
-        paths.append(CriticalPath(tuple(names), counts[path] / requests, _effective(means)))
+        paths.append(CriticalPath(tuple(names), float(counts[path]) / requests, _effective(means)))
     return tuple(paths)
 
 
