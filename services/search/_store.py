@@ -145,7 +145,7 @@ def whole(place: Path) -> bool:
 
 
 def _run_builder(place: Path) -> None:
-    """In a process of its own: it imports some sixty C modules and needs ten times a replica's memory."""
+    """In a process of its own: it imports 67 C modules and needs ten times a replica's memory."""
     root = str(Path(__file__).resolve().parents[2])
     known = os.environ.get("PYTHONPATH")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *([known] if known else [])])}
