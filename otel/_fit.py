@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from kwiken import InputError, Profile
@@ -30,12 +31,11 @@ def read_forest(
     store = SpanStore(max_spans=max_spans)
     reader = FileReader(store)
     total, done = sum(file.size for file in files), 0
+    tell = on_progress if on_progress is not None else _quiet
     for file in files:
-        base = done
-        reader.file(file, lambda at, base=base: on_progress(base + at, total) if on_progress else None)  # type: ignore[misc]
+        reader.file(file, partial(_tell, tell, done, total))
         done += file.size
-        if on_progress is not None:
-            on_progress(done, total)
+        tell(done, total)
     for query in queries:
         with fetched(query) as answer:
             reader.stream(answer, query.where)
@@ -44,6 +44,14 @@ def read_forest(
     forest.counts["files_without_spans"] = reader.without_spans
     forest.counts["lines_unfinished"] = reader.unfinished
     return forest
+
+
+def _tell(tell: Progress, before: int, total: int, here: int) -> None:
+    tell(before + here, total)
+
+
+def _quiet(done: int, total: int) -> None:
+    """Tell nobody."""
 
 
 def fit_profile(
@@ -66,7 +74,7 @@ def fit_profile(
         service: whose requests; None for any.
         since_s: seconds since 1970 from which requests count; None for all.
         until_s: seconds since 1970 before which they count; None for all.
-        on_progress: told how many bytes of how many are read.
+        on_progress: called with how many bytes of how many are read.
         max_spans: the most spans held; of more, a uniform sample of whole traces is learned from.
 
     Returns:
