@@ -12,17 +12,26 @@ from otel._notes import CallNote
 from otel._records import AttemptKind, AttemptRecord, Observer, Outcome, RequestRecord, StageRecord
 
 if TYPE_CHECKING:
+    from otel._critical_path import Step, critical_path
     from otel._fit import fit_profile
     from otel._observer import RequestSpans, ServerSpans, make_observer
     from otel._pipeline import SpanCounts
     from otel._sink import OtlpLinesExporter
+    from otel._traces import OwnMarks, Trace, Traces, TraceSpan, read_traces
 
 _LAZY = {
     "OtlpLinesExporter": "otel._sink",
     "RequestSpans": "otel._observer",
     "ServerSpans": "otel._observer",
     "SpanCounts": "otel._pipeline",
+    "OwnMarks": "otel._traces",
+    "Step": "otel._critical_path",
+    "Trace": "otel._traces",
+    "TraceSpan": "otel._traces",
+    "Traces": "otel._traces",
+    "critical_path": "otel._critical_path",
     "fit_profile": "otel._fit",
+    "read_traces": "otel._traces",
     "make_observer": "otel._observer",
 }
 
@@ -33,13 +42,20 @@ __all__ = [
     "Observer",
     "OtlpLinesExporter",
     "Outcome",
+    "OwnMarks",
     "RequestRecord",
     "RequestSpans",
     "ServerSpans",
     "SpanCounts",
     "StageRecord",
+    "Step",
+    "Trace",
+    "TraceSpan",
+    "Traces",
+    "critical_path",
     "fit_profile",
     "make_observer",
+    "read_traces",
 ]
 
 

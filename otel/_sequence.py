@@ -13,7 +13,7 @@ from otel._siblings import SHARE
 
 Floats = NDArray[np.float64]
 
-OVERLAP: Final = 0.01  # of the shorter of two calls: what clocks and rounding may make them overlap
+OVERLAP: Final = 0.01  # of the shorter of two calls, and a nanosecond: what clocks and rounding may do
 _WORK: Final = 500_000_000
 
 
@@ -21,7 +21,7 @@ def precedence(start: Floats, end: Floats) -> Bools:
     """Which stages never run before others have ended.
 
     Args:
-        start: (requests, stages): when each stage's first call began, any unit; NaN where it was not called.
+        start: (requests, stages): when each stage's first call began, nanoseconds; NaN where not called.
         end: (requests, stages): when its last call ended.
 
     Returns:
@@ -36,7 +36,7 @@ def precedence(start: Floats, end: Floats) -> Bools:
     before = np.zeros((stages, stages), np.bool_)
     for b in range(stages):
         both = (there & there[:, b : b + 1]).sum(axis=0)
-        allowed = OVERLAP * np.fmin(length, length[:, b : b + 1])
+        allowed = OVERLAP * np.fmin(length, length[:, b : b + 1]) + 1.0
         holds = (end - start[:, b : b + 1] <= allowed).sum(axis=0)
         before[:, b] = (both > 0) & (holds >= SHARE * both)
         before[b, b] = False
