@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from kwiken._sumvar import Allocation, HulledCurve, equal_budget, sumvar, unifor
 
 FEWEST_REQUESTS = 10  # below, no quantile means anything
 FEW_REQUESTS = 1000  # below, p99 rests on ten requests or less
+WORTH_SAYING = 0.01
 FEWEST_CALLS = 10  # a stage with fewer calls shows no tail to cut
 
 Spread = Callable[[Mapping[str, HulledCurve], Mapping[str, float], float], Allocation]
@@ -62,11 +64,19 @@ def make_plan(
     cost: CostModel | None = None,
     spread: str = "sumvar",
     created: str,
+    window_s: float | None = None,
     seed: int = 0,
 ) -> Plan:
     """The plan for a profile; see `study_plan` for the arguments, errors and the reasons."""
     return study_plan(
-        profile, budgets=budgets, objective=objective, cost=cost, spread=spread, created=created, seed=seed
+        profile,
+        budgets=budgets,
+        objective=objective,
+        cost=cost,
+        spread=spread,
+        created=created,
+        window_s=window_s,
+        seed=seed,
     ).plan
 
 
@@ -78,6 +88,7 @@ def study_plan(
     cost: CostModel | None = None,
     spread: str = "sumvar",
     created: str,
+    window_s: float | None = None,
     seed: int = 0,
 ) -> PlanStudy:
     """Make a plan and keep what led to it.
@@ -90,6 +101,8 @@ def study_plan(
         spread: `sumvar`; or, to compare with, `equal` (the same budget to every stage) or `uniform` (the same
             fraction of calls at every stage).
         created: RFC 3339 time to note in the plan.
+        window_s: length of the window over which a ledger will keep the budget (the runtime's: 10 s), so that
+            the expectation has what it refuses; None for none. See `expect`.
         seed: of the draws behind the expectation.
 
     Returns:
@@ -99,7 +112,7 @@ def study_plan(
     Raises:
         InputError: for an unknown objective, spread or cost, or a profile with too few requests.
     """
-    _check(profile, objective, spread)
+    _check(profile, objective, spread, window_s)
     shares = costs(profile, cost)
     curves = stage_curves(profile, seed=seed)
     prices = {name: shares.stages[name] for name in curves}
@@ -115,14 +128,14 @@ def study_plan(
         cost=shares,
         stages=_policies(profile, curves, spending.allocation),
     )
-    simulation, expected = expect(profile, draft, seed=seed)
+    simulation, expected = expect(profile, draft, window_s=window_s, seed=seed)
     return PlanStudy(
         plan=msgspec.structs.replace(draft, expected=expected),
         curves=curves,
         allocation=spending.allocation,
         margin=spending.margin,
         simulation=simulation,
-        notes=tuple(_notes(profile, budgets, curves, spending.margin)),
+        notes=tuple(_notes(profile, budgets, curves, spending.margin, simulation.refused)),
     )
 
 
@@ -146,11 +159,13 @@ def _curve(stage: StageProfile, grid: tuple[float, ...], rng: np.random.Generato
     return reissue_curve(complete_calls(stage, law, rng), law, grid=grid)
 
 
-def _check(profile: Profile, objective: str, spread: str) -> None:
+def _check(profile: Profile, objective: str, spread: str, window_s: float | None) -> None:
     if objective not in OBJECTIVES:
         raise InputError(f"must be one of {', '.join(OBJECTIVES)}, not {objective!r}", where="objective")
     if spread not in SPREADS:
         raise InputError(f"must be one of {', '.join(SPREADS)}, not {spread!r}", where="spread")
+    if window_s is not None and not 0 < window_s < math.inf:
+        raise InputError(f"must be a finite number of seconds above 0, not {window_s}", where="window_s")
     if profile.requests < FEWEST_REQUESTS:
         raise InputError(
             f"a plan needs at least {FEWEST_REQUESTS} requests, and the profile has {profile.requests}; "
@@ -173,7 +188,9 @@ def _policies(profile: Profile, curves: Mapping[str, Curve], allocation: Allocat
     }
 
 
-def _notes(profile: Profile, budgets: Budgets, curves: Mapping[str, Curve], margin: float) -> list[str]:
+def _notes(
+    profile: Profile, budgets: Budgets, curves: Mapping[str, Curve], margin: float, refused: float
+) -> list[str]:
     notes = []
     if profile.requests < FEW_REQUESTS:
         notes.append(
@@ -184,6 +201,11 @@ def _notes(profile: Profile, budgets: Budgets, curves: Mapping[str, Curve], marg
         notes.append(
             f"{margin:.0%} of the reissue budget was apportioned; the rest is kept for later requests that "
             "differ from the earlier ones"
+        )
+    if refused > WORTH_SAYING:
+        notes.append(
+            f"late calls come in bursts: the ledger should refuse {refused:.0%} of the planned spend because "
+            "its window is spent, and the expectation counts with that"
         )
     cut = sum(int(stage.censored.sum()) for stage in profile.stages)
     if cut:

@@ -45,6 +45,7 @@ class Simulation:
         stage_spent: by stage: mean over requests of what its copies cost.
         stage_fraction: by stage: share of its calls that got a copy.
         censored: calls of the profile whose true latency had to be estimated.
+        refused: share of the spend that a ledger refused, where one was simulated.
     """
 
     before_ms: Floats
@@ -53,6 +54,7 @@ class Simulation:
     stage_spent: Mapping[str, float] = field(default_factory=dict)
     stage_fraction: Mapping[str, float] = field(default_factory=dict)
     censored: int = 0
+    refused: float = 0.0
 
     @property
     def before(self) -> Ladder:

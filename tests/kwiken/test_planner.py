@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kwiken import (
     Budgets,
@@ -23,6 +25,7 @@ from kwiken import (
     stage_curves,
     study_plan,
 )
+from kwiken._window import granted
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -165,6 +168,57 @@ def test_sumvar_beats_the_same_budget_spread_evenly(
     assert left["sumvar"] < left["equal"] - 0.01
 
 
+def paused_of(stage_of: StageOf, profile_of: ProfileOf, *, bursts: bool) -> Profile:
+    """Five percent of the calls are slow: in one stretch out of ten, or spread over all the time."""
+    rng = np.random.default_rng(8)
+    slow = rng.random(6000) < np.where(np.arange(6000) % 2000 < 200, 0.5, 0.0)
+    slow = slow if bursts else rng.permutation(slow)
+    return profile_of(stage_of("a", rng.exponential(1, 6000) + 50 * slow))
+
+
+def test_expectation_counts_with_what_a_window_refuses(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    found = {}
+    for bursts in (False, True):
+        profile = paused_of(stage_of, profile_of, bursts=bursts)
+        for window in (None, 10.0):
+            study = study_plan(profile, budgets=Budgets(reissue=0.08), created=CREATED, window_s=window)
+            found[bursts, window] = study
+            spent = expected_of(study.plan).spent.reissue
+            assert spent == pytest.approx(sum(study.simulation.stage_spent.values()))
+    ladders = {key: expected_of(study.plan).after for key, study in found.items()}
+    assert found[True, None].simulation.refused == 0
+    assert found[True, 10.0].simulation.refused > 0.3
+    assert any("bursts" in note for note in found[True, 10.0].notes)
+    assert ladders[True, 10.0].p99_ms > 2 * ladders[True, None].p99_ms
+    assert found[False, 10.0].simulation.refused < 0.15
+    assert expected_of(found[True, 10.0].plan).before == expected_of(found[True, None].plan).before
+
+
+@given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 5)), min_size=1, max_size=200), st.floats(0.01, 0.5))
+@settings(max_examples=50)
+def test_a_ledger_never_passes_the_budget_of_any_window(
+    requests: list[tuple[float, float]], budget: float
+) -> None:
+    spends = np.array([spend for spend, _ in requests])
+    times = np.cumsum([gap for _, gap in requests])
+    paid = np.where(granted(spends, times, budget=budget, window_s=10.0), spends, 0.0)
+    for i, now in enumerate(times):
+        window = (times > now - 10.0) & (np.arange(len(times)) <= i)
+        if paid[i] > 0:
+            assert paid[window].sum() <= budget * window.sum() + 1e-9
+    assert granted(np.zeros(len(times)), times, budget=budget, window_s=10.0).all()
+
+
+def test_bursts_tighten_the_plan(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    margins = [
+        study_plan(
+            paused_of(stage_of, profile_of, bursts=bursts), budgets=Budgets(reissue=0.04), created=CREATED
+        ).margin
+        for bursts in (False, True)
+    ]
+    assert margins[1] < margins[0] - 0.05
+
+
 def test_edges_do_not_change_who_gets_what(stage_of: StageOf, profile_of: ProfileOf) -> None:
     rng = np.random.default_rng(7)
     calls = {
@@ -244,6 +298,7 @@ def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None
     [
         ({"objective": "p99"}, "objective: must be one of variance"),
         ({"spread": "random"}, "spread: must be one of sumvar"),
+        ({"window_s": 0.0}, "window_s: must be a finite number"),
         ({"cost": "free"}, "cost: must be one of typical"),
         ({"cost": {"wide": 1.0}}, "cost: lacks stage"),
     ],
