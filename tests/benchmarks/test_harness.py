@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from benchmarks import __main__ as program
+from benchmarks._harness import Row, alone, in_turn, side_by_side
+from benchmarks._results import as_json, as_page, as_table, figure
+
+
+class Ticker:
+    """A clock that only work moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.order: list[str] = []
+        monkeypatch.setattr("benchmarks._harness.time", SimpleNamespace(perf_counter=lambda: self.now))
+
+    def work(self, name: str, *seconds: float) -> object:
+        waits = list(seconds)
+
+        def once() -> None:
+            self.order.append(name)
+            self.now += waits.pop(0) if len(waits) > 1 else waits[0]
+
+        return once
+
+
+@pytest.fixture
+def ticker(monkeypatch: pytest.MonkeyPatch) -> Ticker:
+    return Ticker(monkeypatch)
+
+
+def test_ways_take_turns_and_the_first_turn_is_unheard(ticker: Ticker) -> None:
+    rows = in_turn(
+        "x",
+        ticker.work("a", 100.0, 1.0),  # type: ignore[arg-type]
+        [("b", ticker.work("b", 2.0)), ("c", ticker.work("c", 3.0))],  # type: ignore[list-item]
+        rounds=3,
+        unit="ms",
+        scale=1e3,
+    )
+    assert ticker.order == ["a", "b", "c"] * 4
+    assert [(row.alternative, row.ours, row.theirs, row.ratio) for row in rows] == [
+        ("b", 1000.0, 2000.0, 2.0),
+        ("c", 1000.0, 3000.0, 3.0),
+    ]
+
+
+def test_ratios_are_taken_round_by_round(ticker: Ticker) -> None:
+    """The machine is ten times slower in the last round: the ratio does not mind."""
+    row = side_by_side(
+        "x",
+        ticker.work("a", 0.0, 1.0, 1.0, 10.0),  # type: ignore[arg-type]
+        ("b", ticker.work("b", 0.0, 2.0, 3.0, 40.0)),  # type: ignore[arg-type]
+        rounds=3,
+        unit="s",
+        scale=1.0,
+    )
+    assert row.ratio == 3.0
+    assert row.spread == (2.0, 4.0)
+
+
+def test_alone(ticker: Ticker) -> None:
+    row = alone("x", ticker.work("a", 9.0, 1.0, 5.0, 2.0), rounds=3, unit="s", scale=1.0, target=1.5)  # type: ignore[arg-type]
+    assert (row.ours, row.spread, row.met) == (2.0, (1.0, 5.0), False)
+
+
+@pytest.mark.parametrize(
+    ("ours", "target", "met", "judged"),
+    [
+        (1.0, 2.0, None, True),
+        (2.0, 2.0, None, True),
+        (3.0, 2.0, None, False),
+        (3.0, None, None, None),
+        (3.0, 2.0, True, True),
+    ],
+)
+def test_target(ours: float, target: float | None, met: bool | None, judged: bool | None) -> None:
+    assert Row(name="x", ours=ours, unit="", target=target, met=met).met is judged
+
+
+RESULTS = {
+    "one": [
+        Row(
+            name="race",
+            ours=6.54321,
+            unit="us",
+            target=12,
+            alternative="floor",
+            theirs=8,
+            ratio=1.25,
+            spread=(1, 2),
+        )
+    ],
+    "two": [Row(name="load", ours=123456.0, unit="spans/s", target=200000.0, met=False)],
+}
+
+
+def test_table_and_page_hold_every_figure() -> None:
+    table = as_table(RESULTS)
+    assert [line.split()[0] for line in table.splitlines()] == ["what", "race", "load"]
+    for text in ("6.54 us", "12 us", "met", "floor", "1.25", "1 to 2", "123,456 spans/s", "MISSED"):
+        assert text in table
+        assert text in as_page(RESULTS, quick=False)
+    assert "quick" in as_page(RESULTS, quick=True)
+
+
+def test_json_holds_every_field() -> None:
+    read = json.loads(as_json(RESULTS, quick=True))
+    assert read["quick"] is True
+    assert read["machine"]["cores"] >= 1
+    assert read["rows"][0] == {
+        "bench": "one",
+        "name": "race",
+        "ours": 6.54321,
+        "unit": "us",
+        "target": 12,
+        "met": True,
+        "alternative": "floor",
+        "theirs": 8,
+        "ratio": 1.25,
+        "spread": [1, 2],
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.01234, "0.0123"), (999.4, "999"), (1000.0, "1,000"), (0.0, "0")]
+)
+def test_figures(value: float, text: str) -> None:
+    assert figure(value) == text
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, name: str, run: object) -> None:
+    module = ModuleType(f"benchmarks.bench_{name}")
+    module.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+def test_program_runs_all_writes_all_and_tells_of_failures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "names", lambda: ["broken", "fine"])
+    fake(monkeypatch, "broken", lambda quick: 1 / 0)
+    fake(monkeypatch, "fine", lambda quick: [Row(name=f"quick={quick}", ours=1.0, unit="s")])
+    out, doc = tmp_path / "deep" / "out", tmp_path / "page.md"
+    assert program.main(["--quick", "--out", str(out), "--doc", str(doc)]) == 1
+    printed = capsys.readouterr()
+    assert "quick=True" in printed.out
+    assert "ZeroDivisionError" in printed.err
+    assert [row["bench"] for row in json.loads((out / "benchmarks.json").read_text())["rows"]] == ["fine"]
+    assert "quick=True" in doc.read_text()
+    assert program.main(["--only", "fine"]) == 0
+
+
+def test_unknown_benchmark_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        program.main(["--only", "nonsense"])
+    assert caught.value.code == 2
+    assert "nonsense" in capsys.readouterr().err
+
+
+def test_every_benchmark_is_found() -> None:
+    files = Path(program.__file__).parent.glob("bench_*.py")
+    assert program.names() == sorted(path.stem.removeprefix("bench_") for path in files)
+    assert {"race", "dag"} <= set(program.names())
+
+
+@pytest.mark.parametrize("name", ["race", "dag"])
+def test_runtime_benchmarks_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["--quick", "--only", name]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) >= 4
+    assert all("us" in line for line in lines[1:])
