@@ -144,13 +144,16 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title), title_justify="left", show_edge=False, pad_edge=False)
+    table = Table(show_edge=False, pad_edge=False)
     for position, column in enumerate(columns):
         table.add_column(Text(column), justify="left" if position == 0 else "right", overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     stream = sys.stdout if to_stdout else sys.stderr
-    Console(file=stream, width=None if stream.isatty() else 120, highlight=False).print(table)
+    console = Console(file=stream, width=None if stream.isatty() else 120, highlight=False)
+    if title:
+        console.print(Text(title))
+    console.print(table)
 
 
 def printable(text: str) -> str:
@@ -161,6 +164,14 @@ def printable(text: str) -> str:
 def note(message: str) -> None:
     """One line for the user on stderr."""
     print(message, file=sys.stderr)
+
+
+def note_written(out: str | None) -> None:
+    """Say where a verb's result went, or that it went nowhere."""
+    if out is None:
+        note("not written: give -o FILE to keep it")
+    elif out != "-":
+        note(f"written to {out}")
 
 
 class Bar:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cli._options import SHARE, json_option, load_profile, out_option, seed_option
-from cli._output import MIB, note, print_json, print_table, progress, read_text, write_text
+from cli._output import MIB, note, note_written, print_json, print_table, progress, read_text, write_text
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -128,17 +128,9 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
 
 
 def _show(study: PlanStudy, out: str | None) -> None:
-    """The plan for the eye, on stderr: stdout may carry the plan itself."""
+    """The plan for the eye, on stderr: stdout may carry the plan itself. Cuts are of the variance."""
     plan = study.plan
-    columns = (
-        "stage",
-        "cost share",
-        "calls reissued",
-        "after ms",
-        "budget spent",
-        "variance cut ms²",
-        "next 1% cuts",
-    )
+    columns = ("stage", "cost", "reissued", "after ms", "spent", "cut ms²", "next 1%")
     print_table(f"Plan for {plan.service} (costs: {plan.cost.model})", columns, _rows(study))
     if plan.expected is not None:
         before, after = plan.expected.before, plan.expected.after
@@ -147,13 +139,7 @@ def _show(study: PlanStudy, out: str | None) -> None:
         note(f"\nextra requests: {spent:.2%} of cost expected, {plan.budgets.reissue:.2%} allowed")
     for remark in study.notes:
         note(f"note: {remark}")
-    note(
-        f"written to {out}"
-        if out not in {None, "-"}
-        else ""
-        if out == "-"
-        else "not written: give -o FILE to keep it"
-    )
+    note_written(out)
 
 
 def _rows(study: PlanStudy) -> list[tuple[str, ...]]:

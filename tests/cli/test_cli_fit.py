@@ -1,0 +1,184 @@
+"""`fit`: from files of traces to a profile that a reader can check, and that plan and simulate take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kwiken import profile_from_json
+from tests.support.commands import refused, run
+from tests.support.traces import jaeger, many, span
+
+SOCIAL = Path(__file__).resolve().parents[2].parent / "shared/data/jaeger/socialnetwork-compose-post.json"
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> str:
+    path = tmp_path / "traces.json"
+    path.write_text(many(40))
+    return str(path)
+
+
+def data_of(*args: str) -> Any:
+    result = run(*args, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+class TestFit:
+    def test_the_stages_and_what_follows_what(self, traces: str) -> None:
+        data = data_of("fit", traces)
+        after = {stage["name"]: stage["after"] for stage in data["stages"]}
+        own = "shop:buy (own time)"
+        assert after == {own: [], "shop:pay": [own], "shop:stock": ["shop:pay"], "shop:mail": ["shop:pay"]}
+        stages = {stage["name"]: stage for stage in data["stages"]}
+        assert not stages[own]["reissuable"]
+        assert stages["shop:stock"]["p50_ms"] == pytest.approx(2)
+        assert stages["shop:pay"]["p99_ms"] == pytest.approx(9)
+        assert stages["shop:pay"]["match"] == {"service": "shop", "operation": "pay", "occurrence": 1}
+        assert data["requests"] == data["counts"]["requests"] == 40
+
+    def test_the_table_says_the_same(self, traces: str) -> None:
+        result = run("fit", traces)
+        assert result.exit_code == 0
+        assert result.stdout == ""
+        rows = {
+            line.split()[1]: line
+            for line in result.stderr.splitlines()
+            if "shop:" in line and "." in line.split()[0]
+        }
+        assert "│     1 │ 100.0% │" in rows["shop:pay"]
+        assert "│     2 │ 100.0% │" in rows["shop:mail"]
+        assert "40 requests of shop" in result.stderr
+        assert "traces 40" in result.stderr
+        assert "not written" in result.stderr
+
+    def test_the_drawing(self, traces: str) -> None:
+        result = run("fit", traces, "--mermaid")
+        assert result.stdout.startswith("flowchart LR\n")
+        assert "shop:pay<br/>p50" in result.stdout
+        assert result.stdout.count("-->") == 3
+
+    def test_a_folder_is_its_files(self, tmp_path: Path) -> None:
+        (tmp_path / "a.json").write_text(many(20))
+        (tmp_path / "notes.txt").write_text("not traces")
+        assert data_of("fit", str(tmp_path))["requests"] == 20
+
+    def test_the_whole_way_to_a_simulated_plan(self, traces: str, tmp_path: Path) -> None:
+        profile, plan = str(tmp_path / "profile.out"), str(tmp_path / "plan.out")
+        assert run("fit", traces, "-o", profile).exit_code == 0
+        assert profile_from_json(Path(profile).read_text()).requests == 40
+        assert run("plan", profile, "-o", plan, "--reissue", "0.2").exit_code == 0
+        data = data_of("simulate", profile, "--plan", plan)
+        assert data["after"]["p95_ms"] < data["before"]["p95_ms"]
+        assert 0 < data["spent"]["reissue"] <= 0.21
+
+    def test_through_pipes(self, traces: str) -> None:
+        profile = run("fit", traces, "-o", "-")
+        assert profile.exit_code == 0
+        plan = run("plan", "-", "-o", "-", stdin=profile.stdout)
+        assert json.loads(plan.stdout)["service"] == "shop"
+
+    @pytest.mark.skipif(not SOCIAL.exists(), reason="the social network's trace is not beside the repository")
+    def test_the_social_network(self, tmp_path: Path) -> None:
+        profile, plan = str(tmp_path / "profile.json"), str(tmp_path / "plan.json")
+        data = data_of("fit", str(SOCIAL), "-o", profile)
+        short = {stage["name"].split(":")[-1].removesuffix("_client"): stage for stage in data["stages"]}
+        after = {
+            name: {parent.split(":")[-1].removesuffix("_client") for parent in stage["after"]}
+            for name, stage in short.items()
+        }
+        composed = {"compose_text", "compose_unique_id", "compose_media", "compose_creator"}
+        assert after["store_post"] == composed
+        assert after["write_user_timeline"] == {"store_post"}
+        assert after["write_home_timeline"] == {"write_user_timeline"}
+        assert data["requests"] == 20
+        assert run("plan", profile, "-o", plan).exit_code == 0
+        simulated = data_of("simulate", profile, "--plan", plan)
+        assert simulated["spent"]["reissue"] <= 0.05
+
+
+ROOT = span(1, 0, 0, 5_000, "buy")
+BAD: list[tuple[str, bytes, str]] = [
+    ("empty", b"", "is empty"),
+    ("blank", b"\n \n", "is empty"),
+    ("binary", b"\x00\x01\x02", "is neither OTLP JSON"),
+    ("text", b"hello", "is neither OTLP JSON"),
+    ("a page", b"<html></html>", "is neither OTLP JSON"),
+    ("a number", b"5", "is neither OTLP JSON"),
+    ("a list", b"[1, 2]", "is neither OTLP JSON"),
+    ("another's", b'{"name": "left-pad", "version": "1.0.0"}', "is neither OTLP JSON"),
+    ("very deep", b"[" * 100_000, "is neither OTLP JSON|nested"),
+    ("truncated", json.dumps(jaeger(ROOT)).encode()[:150], ":1: .*truncated"),
+    ("truncated in line 2", b'{"resourceSpans": []}\n{"resourceSpans": [', ":2: .*truncated"),
+    ("no traces", b'{"data": []}', "no span to learn from"),
+    ("an error of Jaeger's", b'{"data": null, "errors": [{"msg": "not found"}]}', "answered with an error"),
+    ("a span that is its parent", json.dumps(jaeger(span(1, 1, 0, 5, "a"))).encode(), "1 cyclic"),
+    (
+        "spans in a ring",
+        json.dumps(jaeger(span(1, 2, 0, 9, "a"), span(2, 1, 0, 5, "b"))).encode(),
+        "2 cyclic",
+    ),
+    ("no root", json.dumps(jaeger(span(2, 9, 0, 5, "a"), span(3, 9, 9, 5, "b"))).encode(), "2 orphaned"),
+    ("a negative duration", json.dumps(jaeger(span(1, 0, 0, -5, "a"))).encode(), "1 end before they begin"),
+    ("a duration in words", json.dumps(jaeger(span(1, 0, 0, "long", "a"))).encode(), ":1: .*duration"),
+    ("a duration of NaN", json.dumps(jaeger(span(1, 0, 0, float("nan"), "a"))).encode(), ":1: .*malformed"),
+    (
+        "times of no clock",
+        json.dumps(jaeger(span(1, 0, 10**30, 5, "a"))).encode(),
+        "(after 2116|out of range)",
+    ),
+    ("no calls", json.dumps(jaeger(ROOT)).encode(), "there are no stages"),
+]
+
+
+class TestBadTraces:
+    @pytest.mark.parametrize(("data", "pattern"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+    def test_files_that_are_no_use(self, tmp_path: Path, data: bytes, pattern: str) -> None:
+        path = tmp_path / "traces.json"
+        path.write_bytes(data)
+        refused(run("fit", str(path)), f"{path}.*({pattern})")
+
+    def test_an_endless_line_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "huge.json"
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+        refused(run("fit", str(path)), rf"{path}:1: is longer than")
+
+    def test_one_bad_trace_among_good_ones_is_counted(self, tmp_path: Path) -> None:
+        (tmp_path / "good.json").write_text(many(10))
+        (tmp_path / "ring.json").write_text(json.dumps(jaeger(span(1, 1, 0, 5, "a"), trace="ffff")))
+        assert data_of("fit", str(tmp_path))["counts"]["spans_cyclic"] == 1
+
+    @pytest.mark.parametrize(
+        ("args", "pattern"),
+        [
+            (["/nowhere/traces.json"], "/nowhere/traces.json: .*[Nn]o such file"),
+            (["jaeger://"], "jaeger://: names no host"),
+            (["jaeger://127.0.0.1:99999/shop"], "Port out of range"),
+            (["jaeger://127.0.0.1:1/shop"], "Jaeger does not answer"),
+            ([], "Missing argument 'TRACES...'"),
+        ],
+    )
+    def test_what_is_not_there(self, args: list[str], pattern: str) -> None:
+        refused(run("fit", *args), pattern)
+
+    def test_a_folder_without_traces(self, tmp_path: Path) -> None:
+        refused(run("fit", str(tmp_path)), f"{tmp_path}: holds no files")
+
+    @pytest.mark.parametrize(
+        ("args", "pattern"),
+        [
+            (["--root", "sell"], "no span is of operation 'sell'; roots are: shop:buy"),
+            (["--service", "bank"], "no span is of service 'bank'"),
+            (["-o", "/nowhere/profile.json"], "/nowhere/profile.json: its folder does not exist"),
+            (["-o", "-", "--json"], "choose one"),
+            (["--mermaid", "--json"], "choose one"),
+            (["--since", "1"], "No such option"),
+        ],
+    )
+    def test_options(self, traces: str, args: list[str], pattern: str) -> None:
+        refused(run("fit", traces, *args), pattern)
