@@ -74,8 +74,12 @@ class Account:
         self._level = self._full
 
     def retune(self, fraction: float, burst: int) -> None:
-        """Take another fraction and burst; what was earned and spent stays: a plan buys no second burst."""
-        was_empty = self._full == 0
+        """Take another fraction and burst; what was earned and spent stays: a plan buys no second burst.
+
+        Nor does a plan that follows none: but for the very first, it starts empty and earns its way. Else
+        whoever switches a plan on and off again would spend a burst each time.
+        """
+        was_empty = self._full == 0 and self.work == 0
         self._ppm = int(fraction * MILLION)
         self._full = burst * MILLION
         self._level = self._full if was_empty else min(self._level, self._full)

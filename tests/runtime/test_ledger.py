@@ -210,6 +210,10 @@ def test_new_budget_keeps_what_was_spent() -> None:
     account.retune(0.0, 0)
     account.earn(10_000, 0.0)
     assert not account.allows(1, 0.0), "no budget, no spend"
+    account.retune(0.1, 50)
+    assert account.level == 0, "a plan after none is no second burst either"
+    account.earn(100, 0.0)
+    assert account.level == 10
 
 
 amounts = st.integers(0, 30)
