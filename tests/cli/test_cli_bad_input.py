@@ -103,7 +103,7 @@ class TestFiles:
     def test_profiles_that_are_none(self, tmp_path: Path, data: bytes, pattern: str) -> None:
         path = tmp_path / "profile.json"
         path.write_bytes(data)
-        for verb in ("plan", "simulate"):
+        for verb in ("plan", "simulate", "explain"):
             refused(run(verb, str(path)), rf"{path}.*{pattern}")
 
     @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ class TestFiles:
         )
         refused(run("plan", str(good / "profile.json"), "--cost", str(path)), f"{path}: is larger than 4 MiB")
 
-    @pytest.mark.parametrize("verb", ["plan", "simulate"])
+    @pytest.mark.parametrize("verb", ["plan", "simulate", "explain"])
     def test_what_is_not_there(self, verb: str, tmp_path: Path) -> None:
         refused(run(verb, str(tmp_path / "no.json")), r"no\.json: there is no such file")
         refused(run(verb, str(tmp_path)), "is a folder")
@@ -227,6 +227,59 @@ class TestOptions:
     )
     def test_simulate(self, good: Path, args: list[str], pattern: str) -> None:
         refused(run("simulate", str(good / "profile.json"), *args), pattern)
+
+
+class TestServices:
+    """Services and clusters that are not there; nothing is started for any of these."""
+
+    @pytest.mark.parametrize(
+        "args",
+        [["serve"], ["stage", "--stage", "first"], ["up", "--port", "0"]],
+        ids=["serve", "stage", "up"],
+    )
+    @pytest.mark.parametrize(
+        ("target", "pattern"),
+        [
+            ("nowhere.at_all:service", "module nowhere.at_all: there is no such module"),
+            ("tests.support:ghost", "module tests.support: has no 'ghost'"),
+            ("tests.support.commands:run", "is a function, not a Service"),
+            ("tests.support.commands", "must be MODULE:SERVICE"),
+        ],
+    )
+    def test_unknown_services(self, tmp_path: Path, args: list[str], target: str, pattern: str) -> None:
+        state = ["--state", str(tmp_path)] if args[0] == "up" else []
+        refused(run(args[0], target, *args[1:], *state), pattern)
+
+    @pytest.mark.parametrize(
+        ("args", "pattern"),
+        [
+            (
+                ["stage", "tests.support.services_http:service", "--stage", "ghost"],
+                "no stage 'ghost'; it has: ",
+            ),
+            (["stage", "tests.support.services_http:service"], "Missing option '--stage'"),
+            (["serve", "tests.support.services_http:service"], "no replica of"),
+            (["serve", "tests.support.services_http:service", "--port", "70000"], "'--port'"),
+            (["serve", "tests.support.services_http:service", "--grace", "nan"], "'--grace'"),
+            (["status", "--state", "/nowhere"], "no service is up"),
+            (["load", "http://localhost:1", "--rate", "nan", "--duration", "1"], "rate"),
+            (["load", "http://localhost:1", "--rate", "-1", "--duration", "1"], "rate"),
+            (["load", "ftp://localhost", "--rate", "1", "--duration", "1"], "ftp"),
+            (["load", "http://localhost:1", "--rate", "1", "--duration", "0"], "duration"),
+            (
+                ["load", "http://localhost:1", "--rate", "1", "--duration", "1", "--arrivals", "/nowhere"],
+                "/nowhere",
+            ),
+            (["demo", "--seconds", "nan"], "'--seconds'"),
+            (["demo", "--rate", "0"], "'--rate'"),
+            (["demo", "--budget", "2"], "'--budget'"),
+            (["demo", "--out", "/dev/null"], "/dev/null"),
+            (["explain", "/nowhere.json"], "/nowhere.json: there is no such file"),
+            (["reproduce", "ghost"], "ghost"),
+        ],
+    )
+    def test_other_verbs(self, args: list[str], pattern: str) -> None:
+        refused(run(*args), pattern)
 
 
 def test_a_refused_plan_leaves_the_old_file(good: Path, tmp_path: Path) -> None:
