@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -45,6 +46,7 @@ class LineFiles:
         name: of the files, a service's say; characters unfit for file names are replaced.
         max_bytes: of one file; a longer line is lost.
         max_files: of one name, over all processes; the open one counts.
+        clock: seconds, for when to try again.
 
     Raises:
         OSError: the folder cannot be made.
@@ -54,6 +56,7 @@ class LineFiles:
     name: str
     max_bytes: int = 64 << 20
     max_files: int = 16
+    clock: Callable[[], float] = time.monotonic
     counts: FileCounts = field(default_factory=FileCounts)
     _fd: int | None = None
     _path: Path | None = None
@@ -118,7 +121,7 @@ class LineFiles:
         """Whether a file is open to write to."""
         if self._fd is not None:
             return True
-        if time.monotonic() < self._not_before:
+        if self.clock() < self._not_before:
             return False
         try:
             while self._fd is None:
@@ -184,4 +187,4 @@ class LineFiles:
     def _note(self, error: OSError) -> None:
         self.counts.errors += 1
         self.counts.last_error = str(error)
-        self._not_before = time.monotonic() + _RETRY_S
+        self._not_before = self.clock() + _RETRY_S
