@@ -318,7 +318,7 @@ class CallRun:
             return
         seat = lane.picker.pick_other(now, self._tried(), ejected=step == RETRY)
         if seat is None or not (self._may_copy(now) if step == COPY else lane.retries.charge()):
-            self._race.denied(step, now, for_good=seat is None)
+            self._race.denied(step, now, for_good=False)
             return
         if step == COPY:
             lane.copies += 1

@@ -135,11 +135,14 @@ class Picker:
         Args:
             now: the moment.
             tried: seats of the earlier attempts.
-            ejected: whether an ejected replica will do where no other is left.
+            ejected: whether any ejected replica will do where no other is left, or only one that is due
+                for its trial; where all are ejected any will.
         """
         left = self._untried(self._live, tried)
-        if not left and ejected:
+        if not left:
             left = self._untried(self._out, tried)
+            if not ejected and self._live:  # a copy may be a trial: nobody waits for it alone
+                left = [seat for seat in left if seat.until <= now and not seat.waiting]
         if not left:
             return None
         nodes = {seat.replica.node for seat in tried}

@@ -10,8 +10,8 @@ happened and does what it says. Promises, each fuzzed in tests/runtime:
 
 Reissue policy: SingleR (Kaler, He and Elnikety, SPAA 2017): at age `after` one copy with some probability;
 with several copies, each at the same distance after the one before. A call that was denied for lack of
-budget asks again at twice its age: the longer it has waited the more a copy is worth to it, and the ledger
-still holds the sum.
+budget or of a replica asks again at twice its age: the longer it has waited the more a copy is worth to it,
+and the ledger still holds the sum.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Race:
         Args:
             step: COPY, RETRY or RESEND.
             now: the moment.
-            for_good: False where a copy may be asked for again later.
+            for_good: whether asking for this copy again is pointless.
         """
         if step == COPY:
             age = now - self._start

@@ -215,8 +215,26 @@ def test_all_ejected_is_no_reason_to_give_up() -> None:
     picks = Counter(picker.pick(0.1).replica.id for _ in range(300))  # type: ignore[union-attr]
     assert len(picks) == 3
     tried = list(picker.seats[:1])
-    assert picker.pick_other(0.1, tried) is None, "a copy is not worth an ejected replica"
-    assert picker.pick_other(0.1, tried, ejected=True) not in {None, *tried}
+    assert picker.pick_other(0.1, tried) not in {None, *tried}
+
+
+def test_copy_is_not_worth_an_ejected_replica_but_a_retry_is() -> None:
+    picker = picker_of(2)
+    bad, good = picker.seats
+    picker.failed(bad, bad.take(0.0), 0.0)
+    assert picker.pick_other(0.1, [good]) is None
+    assert picker.pick_other(0.1, [good], ejected=True) is bad
+
+
+def test_copy_may_be_the_trial_of_an_ejected_replica() -> None:
+    picker = picker_of(2)
+    bad, good = picker.seats
+    picker.failed(bad, bad.take(0.0), 0.0)
+    assert picker.pick_other(FIRST_BACKOFF_S, [good]) is bad
+    ticket = bad.take(FIRST_BACKOFF_S)
+    assert picker.pick_other(FIRST_BACKOFF_S, [good]) is None, "one trial at a time"
+    picker.answered(bad, ticket, 0.3, Reply("ok"))
+    assert not bad.ejected
 
 
 def test_failures_of_many_calls_at_once_are_one_failure() -> None:
