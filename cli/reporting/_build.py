@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cli.reporting import _sections
 from cli.reporting._page import Page
+from cli.reporting._result import DemoResult
 from cli.reporting._summary import cards, summary
 from cli.reporting._views import Material
 
@@ -16,6 +17,14 @@ SECTIONS = (
     _sections.disturbance,
     _sections.method,
 )
+
+
+def made_line(result: DemoResult) -> str:
+    """Where and when a demo's figures come from."""
+    s = result.settings
+    return (
+        f"Demo of {result.created}: {s.seconds:g} s of load at {s.rate:g} requests a second, seed {s.seed}."
+    )
 
 
 def build_page(material: Material, *, made: str) -> Page:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from cli.reporting._scales import Scale, linear_scale, linear_ticks
-from cli.reporting._svg import Drawing, shorten
+from cli.reporting._svg import Drawing, short_name
 from cli.reporting._words import percent
 
 WIDTH, HEIGHT = 270, 190
@@ -44,7 +44,7 @@ def draw_curve(view: CurveView) -> Markup:
     drawing = Drawing(WIDTH, HEIGHT, label=f"Variance of {view.name} against the share of calls reissued")
     across = Scale(_log(FLOOR), 0.0, LEFT, WIDTH - RIGHT)
     up = linear_scale(max([1.0, *view.risk]), HEIGHT - BOTTOM, TOP)
-    drawing.text((LEFT, 16), shorten(view.name, 32), "name")
+    drawing.text((LEFT, 16), short_name(view.name, 30), "name")
     _axes(drawing, across, up)
     drawing.path([(across(_log(x)), up(y)) for x, y in zip(view.share, view.hull, strict=True)], "line after")
     for x, y in zip(view.share, view.risk, strict=True):

@@ -9,7 +9,7 @@ import networkx as nx
 from markupsafe import Markup
 
 from cli.reporting._layers import Layout, lay_out
-from cli.reporting._svg import Drawing, Point, shorten
+from cli.reporting._svg import Drawing, Point, short_name
 from cli.reporting._words import ms, percent
 
 BOX_W, BOX_H = 196, 70
@@ -112,7 +112,7 @@ def _draw_box(drawing: Drawing, box: Box, centre: Point) -> None:
     kind = "box" if box.budget > 0 else "box idle"
     drawing.rect((left, top), (BOX_W, BOX_H), kind, round_=7, hint=box.name)
     many = f" \N{MULTIPLICATION SIGN}{box.fanout}" if box.fanout > 1 else ""
-    name = shorten(box.label or box.name, NAME_LENGTH - len(many)) + many
+    name = short_name(box.label or box.name, NAME_LENGTH - len(many)) + many
     drawing.text((left + 10, top + 19), name, "name")
     drawing.text((left + 10, top + 36), _policy(box), "small")
     cost = f"cost {percent(box.cost)}" if box.cost is not None else ""

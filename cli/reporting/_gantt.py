@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from cli.reporting._scales import Scale, linear_scale, linear_ticks
-from cli.reporting._svg import Drawing, shorten
+from cli.reporting._svg import Drawing, short_name
 from cli.reporting._words import ms
 
 WIDTH = 620
@@ -30,6 +30,7 @@ class Bar:
         shard: its shard number.
         replica: who served it.
         critical: whether the request waited for this very call.
+        paused: when its replica is known to have been stopped, from the call's start on.
     """
 
     start: float
@@ -39,6 +40,7 @@ class Bar:
     shard: int = 0
     replica: str = ""
     critical: bool = False
+    paused: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +98,7 @@ def draw_gantt(request: Request, *, key: str, span_ms: float | None = None) -> M
         y += GAP if opens else 0
         if opens:
             name = "name" if track.critical else "small"
-            drawing.text((LEFT - 8, y + BAR), shorten(track.name, 17), name, anchor="end")
+            drawing.text((LEFT - 8, y + BAR), short_name(track.name, 17), name, anchor="end")
         for bar in row:
             _draw_bar(drawing, bar, across, y, key)
         y += ROW
@@ -141,6 +143,10 @@ def _draw_bar(drawing: Drawing, bar: Bar, across: Scale, y: float, key: str) -> 
     ink = INK.get(bar.kind, INK["primary"])
     stopped = bar.outcome in ("cancelled", "lost")
     fill = drawing.hatch(f"{key}-{bar.kind}", ink) if stopped else ink
+    for start, end in bar.paused:
+        place = (across(start), y - 3)
+        size = (across(end) - place[0], BAR + 7)
+        drawing.rect(place, size, "paused", hint=f"{bar.replica} stood still for {ms(end - start)}")
     x = across(bar.start)
     width = max(1.5, across(bar.end) - x)
     look = "bar failed" if bar.outcome == "failed" else "bar"

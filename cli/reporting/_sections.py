@@ -8,7 +8,7 @@ from cli.reporting._gantt import Request, draw_gantt
 from cli.reporting._ladder import Band, Line, draw_ladder
 from cli.reporting._page import Figure, Row, Section, Table
 from cli.reporting._result import DemoResult
-from cli.reporting._stats import MIN_BEYOND, PERCENTILES, ladder_of, rungs
+from cli.reporting._stats import MIN_BEYOND, NAMES, PERCENTILES, ladder_of, rungs
 from cli.reporting._views import Material, boxes, critical_shares, most_telling, variance_shares
 from cli.reporting._words import between, change, count, ms, percent
 from kwiken import Plan
@@ -19,7 +19,7 @@ LABELS = {
     "even": "same budget, spread evenly",
     "expected": "expected by the plan",
 }
-HEAD = tuple(key.removesuffix("_ms").replace("p999", "p99.9") for key in PERCENTILES)
+HEAD = tuple(NAMES.values())
 
 
 def latency(material: Material) -> Section | None:
@@ -190,9 +190,10 @@ def timelines(material: Material) -> Section | None:
     legend = (
         ("primary", "call"), ("reissue", "copy"), ("retry", "retry"),
         ("stopped", "stopped early, the other won"), ("critical", "what the request waited for"),
+        *((("paused", "its replica stood still"),) if _any_paused(material) else ()),
     )  # fmt: skip
     times = [request.total_ms for request in material.requests]
-    shared = max(times) <= 4 * min(times)  # past that the shorter one would be a smear
+    shared = max(times) <= 6 * min(times)  # past that the shorter one would be a smear
     figures = []
     for index, request in enumerate(material.requests):
         svg = draw_gantt(request, key=f"g{index}", span_ms=max(times) if shared else None)
@@ -202,19 +203,26 @@ def timelines(material: Material) -> Section | None:
     return Section(id="requests", title="Requests under the glass", words=words, rows=rows)
 
 
+def _any_paused(material: Material) -> bool:
+    tracks = (track for request in material.requests for track in request.tracks)
+    return any(bar.paused for track in tracks for bar in track.bars)
+
+
 def _story(request: Request) -> str:
     start = f"{LABELS.get(request.arm, request.arm)}: ".capitalize() if request.arm else ""
-    rescued = [
-        (track.name, bar)
-        for track in request.tracks
-        for bar in track.bars
-        if bar.kind == "reissue" and bar.outcome == "won"
-    ]
-    tail = ""
-    if rescued:
-        name, bar = max(rescued, key=lambda pair: pair[1].start)
-        tail = f" A copy of {name}, sent at {ms(bar.start)}, answered first."
-    return f"{start}{ms(request.total_ms)} at the gateway, trace {request.trace_id}.{tail}"
+    return f"{start}{ms(request.total_ms)} at the gateway, trace {request.trace_id}.{_rescue(request)}"
+
+
+def _rescue(request: Request) -> str:
+    """The copy that answered first on the critical path, and what it spared, where that is known."""
+    for track in request.tracks:
+        for copy in track.bars:
+            if copy.kind == "reissue" and copy.outcome == "won" and copy.critical:
+                others = [bar for bar in track.bars if bar.shard == copy.shard and bar.outcome == "cancelled"]
+                left = max((end - copy.end for bar in others for _, end in bar.paused), default=0.0)
+                spared = f" The replica first asked stood still for another {ms(left)}." if left > 0 else ""
+                return f" A copy of {track.name}, sent at {ms(copy.start)}, answered first.{spared}"
+    return ""
 
 
 def spending(material: Material) -> Section | None:
@@ -234,7 +242,7 @@ def spending(material: Material) -> Section | None:
     )
     words = (
         "Extra work as a share of the primary work, weighed by what a call of each stage costs; counted from "
-        "the traces. The worst 10 s is the highest over any 10 s of an arm's own time."
+        "the traces. The worst 10 s is the highest over any 10 s of an arm's own time, settling included."
     )
     table = Table(head=("", "with the plan", "spread evenly"), body=rows, strong=("spent",))
     return Section(id="spend", title="What it cost", words=(words,), rows=(Row((table,)),))

@@ -13,6 +13,7 @@ from kwiken import Ladder, ladder
 Floats = NDArray[np.float64]
 
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p999_ms": 99.9}
+NAMES = {key: f"p{at:g}" for key, at in PERCENTILES.items()}
 MIN_BEYOND = 5  # requests that should lie beyond a percentile before one trusts it
 
 

@@ -16,7 +16,7 @@ from kwiken import Plan, Profile
 def summary(material: Material) -> tuple[str, ...]:
     """A few sentences; the first holds the gist."""
     if material.result is not None:
-        return _of_result(material.result)
+        return of_result(material.result)
     if material.plan is not None:
         return _of_plan(material.plan)
     if material.profile is not None:
@@ -29,7 +29,7 @@ def summary(material: Material) -> tuple[str, ...]:
     ) or ("Nothing was measured.",)
 
 
-def _of_result(result: DemoResult) -> tuple[str, ...]:
+def of_result(result: DemoResult) -> tuple[str, ...]:
     cut = result.cut_p99["after"]
     before, after, promised = result.before.p99_ms, result.after.p99_ms, result.expectation
     moved = "fell" if after < before else "rose"

@@ -110,6 +110,11 @@ def _number(value: object) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
 
 
+def short_name(name: str, most: int) -> str:
+    """A stage's name in so much room: of a long `service:operation` the operation, which tells more."""
+    return name if len(name) <= most else shorten(name.rpartition(":")[2], most)
+
+
 def shorten(words: str, most: int) -> str:
     """Text cut to at most so many characters, the cut marked."""
     return words if len(words) <= most else f"{words[: most - 1]}\N{HORIZONTAL ELLIPSIS}"

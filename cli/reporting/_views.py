@@ -12,7 +12,7 @@ from cli.reporting._dag import Box
 from cli.reporting._gantt import Request
 from cli.reporting._result import DemoResult
 from cli.reporting._stats import Floats
-from kwiken import Plan, Profile, critical_path
+from kwiken import Curve, Plan, Profile, critical_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,3 +105,24 @@ def most_telling(curves: Sequence[CurveView], most: int = 12) -> list[CurveView]
     ranked = sorted(curves, key=lambda curve: (-curve.chosen, min(curve.hull, default=1.0)))
     kept = {curve.name for curve in ranked[:most]}
     return [curve for curve in curves if curve.name in kept]
+
+
+def curve_views(curves: Mapping[str, Curve], plan: Plan | None, even: Plan | None) -> tuple[CurveView, ...]:
+    """What to draw of the stages' curves: variances relative to none reissued, and what was chosen."""
+    return tuple(
+        CurveView(
+            name=name,
+            share=curve.fraction.tolist(),
+            risk=(curve.variance / curve.variance[0]).tolist(),
+            hull=(curve.hull / curve.variance[0]).tolist(),
+            chosen=_fraction(plan, name) or 0.0,
+            even=_fraction(even, name),
+        )
+        for name, curve in curves.items()
+        if curve.variance[0] > 0
+    )
+
+
+def _fraction(plan: Plan | None, stage: str) -> float | None:
+    planned = plan.stages.get(stage) if plan is not None else None
+    return planned.reissue.fraction if planned is not None and planned.reissue is not None else None

@@ -1,0 +1,139 @@
+"""The demo from start to end: start, disturb, load, learn, plan, compare, stop, judge."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.demo._arms import Trial, pass_time, run_blocks
+from cli.demo._disturb import Disturber, choose
+from cli.demo._folder import Folder
+from cli.demo._judge import Evidence, judge
+from cli.demo._load import Load, LoadError, read_records, write_queries
+from cli.demo._plans import Learned, learn
+from cli.demo._settings import PLANNING_S, TARGET, DemoSettings, Timing, divide
+from cli.demo._watch import Watch
+from cli.reporting import DemoResult
+from runtime import Cluster
+
+FLOWING_S = 30.0
+FLUSH_S = 1.5  # the sink writes about once a second
+FEW_ANSWERS = 5
+GRACE_S = 5.0
+
+
+@dataclass
+class _Bench:
+    """What stands while the load runs."""
+
+    settings: DemoSettings
+    timing: Timing
+    cluster: Cluster
+    disturber: Disturber
+    load: Load
+    watch: Watch
+    traces: Path
+
+    async def tick(self, seconds: float) -> None:
+        """See that all still runs, and say how far it is."""
+        self.watch.passed(seconds)
+        await self.load.check()
+        self.disturber.check()
+
+    async def flowing(self) -> None:
+        """Wait until the gateway has answered the first requests."""
+        deadline = time.monotonic() + FLOWING_S
+        while (await self.cluster.status())["runtime"]["requests"] < FEW_ANSWERS:
+            if time.monotonic() > deadline:
+                raise LoadError(f"no request was answered within {FLOWING_S:g} s")
+            await pass_time(0.1, self.tick)
+
+    async def learn(self) -> Learned:
+        """Warm up, watch, fit and plan; the load goes on all the while."""
+        self.watch.step("warming up", self.timing.warm_s)
+        await pass_time(self.timing.warm_s, self.tick)
+        self.watch.step("learning from traces", self.timing.learn_s)
+        since = time.time()
+        await pass_time(self.timing.learn_s, self.tick)
+        until = time.time()
+        self.watch.step("fitting and planning", 0)
+        await pass_time(FLUSH_S, self.tick)
+        settings = self.settings
+        async with asyncio.timeout(PLANNING_S):
+            return await asyncio.to_thread(
+                learn, self.traces, since_s=since, until_s=until, budget=settings.budget, seed=settings.seed
+            )
+
+    async def compare(self, learned: Learned) -> Trial:
+        """Run the arms, then let the service run without a plan again."""
+        self.watch.step("comparing before, after and even", self.timing.measure_s)
+        plans = {"before": None, "after": learned.study.plan, "even": learned.even}
+        trial = await run_blocks(
+            plans,
+            self.timing,
+            seed=self.settings.seed,
+            put=self.cluster.put_plan,
+            pids=self._pids,
+            tick=self.tick,
+        )
+        await self.cluster.put_plan(None)
+        return trial
+
+    def _pids(self) -> Iterator[int]:
+        if self.cluster.gateway_pid is not None:
+            yield self.cluster.gateway_pid
+        for those in self.cluster.replicas.values():
+            yield from (pid for pid, _ in those)
+
+
+async def run_demo(settings: DemoSettings, watch: Watch) -> DemoResult:
+    """Run the demo and write its folder.
+
+    Raises:
+        KwikenError: when a step fails; says which. Whatever was started has ended by then.
+    """
+    began = time.monotonic()
+    timing = divide(settings.seconds)
+    folder = Folder.make(settings.out)
+    with tempfile.TemporaryDirectory(prefix="kwiken-demo-") as scratch:
+        queries, records = Path(scratch) / "queries.txt", Path(scratch) / "records.jsonl"
+        watch.step("reading the library", 0)
+        await write_queries(queries, settings.seed)
+        watch.step("starting the service", 0)
+        async with Cluster(TARGET, traces=folder.traces, grace_s=GRACE_S) as cluster:
+            load = Load(
+                cluster.gateway_url,
+                rate=settings.rate,
+                longest_s=settings.seconds + PLANNING_S + FLOWING_S,
+                queries=queries,
+                records=records,
+                seed=settings.seed,
+            )
+            evidence = await _under_load(settings, timing, cluster, load, watch, folder)
+        watch.step("judging", 0)
+        noted = read_records(records)
+    return await asyncio.to_thread(
+        judge, evidence, noted, folder=folder, wall_s=lambda: time.monotonic() - began
+    )
+
+
+async def _under_load(
+    settings: DemoSettings, timing: Timing, cluster: Cluster, load: Load, watch: Watch, folder: Folder
+) -> Evidence:
+    """Disturb, load, learn and compare; the load ends before the disturbance does."""
+    replicas = (await cluster.status())["replicas"]
+    flaky = {} if settings.calm else choose(replicas, settings.seed)
+    watch.disturbance(flaky)
+    async with Disturber(flaky, settings.seed) as disturber, load:
+        bench = _Bench(settings, timing, cluster, disturber, load, watch, folder.traces)
+        await bench.flowing()
+        learned = await bench.learn()
+        trial = await bench.compare(learned)
+        watch.step("stopping", 0)
+        await load.stop()
+    restarts = sum(replica["restarts"] for replica in (await cluster.status())["replicas"])
+    return Evidence(settings, timing, learned, trial, disturber.report(), restarts)

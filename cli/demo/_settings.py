@@ -1,0 +1,90 @@
+"""With what a demo runs, and how it divides its time. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.demo._blocks import ARMS
+from kwiken import InputError
+
+TARGET = "services.search:search"
+LEAST_SECONDS, MOST_SECONDS = 8.0, 3600.0
+MOST_RATE = 2000.0
+SETTLE_S = 0.5
+WARM_S = 3.0
+LONGEST_LEARN_S = 60.0
+LEARN_SHARE = 0.22
+BLOCK_S = 5.0  # long beside a burst and the settling, short beside drift
+FEWEST_ROUNDS = 2
+PLANNING_S = 20.0  # the load goes on while the plan is made; this much at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoSettings:
+    """What the user may choose.
+
+    Attributes:
+        seconds: of load: warming up, learning and measuring; making the plan comes on top.
+        rate: requests a second.
+        budget: extra work, as a share.
+        seed: of everything that is drawn.
+        calm: without disturbance.
+        out: folder for what comes out.
+    """
+
+    seconds: float
+    rate: float
+    budget: float
+    seed: int
+    calm: bool
+    out: Path
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How the seconds are divided.
+
+    Attributes:
+        warm_s: load that is thrown away.
+        learn_s: load that is learned from.
+        rounds: number of rounds, each with a block an arm.
+        block_s: length of a block.
+    """
+
+    warm_s: float
+    learn_s: float
+    rounds: int
+    block_s: float
+
+    @property
+    def measure_s(self) -> float:
+        """All blocks together."""
+        return self.rounds * len(ARMS) * self.block_s
+
+    @property
+    def total_s(self) -> float:
+        """Everything but making the plan."""
+        return self.warm_s + self.learn_s + self.measure_s
+
+
+def divide(seconds: float) -> Timing:
+    """Divide the time of the load: a little to warm up, a fifth to learn, the rest to measure.
+
+    Blocks are about `BLOCK_S` long, the rounds as many as fit; each arm runs first, second and last in
+    as many rounds where there are three or a multiple.
+
+    Raises:
+        InputError: for too short or too long a time.
+    """
+    if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
+        raise InputError(
+            f"must be from {LEAST_SECONDS:g} to {MOST_SECONDS:g}, not {seconds:g}", where="seconds"
+        )
+    warm = min(WARM_S, 0.1 * seconds)
+    learn = min(LONGEST_LEARN_S, LEARN_SHARE * seconds)
+    left = seconds - warm - learn
+    rounds = max(FEWEST_ROUNDS, round(left / (len(ARMS) * BLOCK_S)))
+    if rounds > len(ARMS):
+        rounds -= rounds % len(ARMS)
+    return Timing(warm, learn, rounds, left / (rounds * len(ARMS)))

@@ -1,0 +1,60 @@
+"""What the demo tells its user while it runs: one bar over all, or a line a step without terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+from cli._output import Bar, note
+from cli.demo._disturb import Flaky
+from cli.reporting import percent
+
+
+class Watch(Protocol):
+    """Hears how far the demo is."""
+
+    def step(self, label: str, seconds: float) -> None:
+        """A step begins that takes so many seconds of load; 0 where that is not known."""
+
+    def passed(self, seconds: float) -> None:
+        """So much time under load went by."""
+
+    def disturbance(self, flaky: Mapping[str, Flaky]) -> None:
+        """Which shares of time were drawn."""
+
+
+class TerminalWatch:
+    """Tells it on stderr.
+
+    Args:
+        bar: moved on by the seconds of load.
+    """
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+        self._done = 0.0
+        self._plain = not sys.stderr.isatty()
+        self._began = time.monotonic()
+
+    def step(self, label: str, seconds: float) -> None:
+        """A step begins."""
+        length = f" for {seconds:.0f} s" if seconds else ""
+        if self._plain:
+            note(f"{time.monotonic() - self._began:5.1f} s  {label}{length}")
+        else:
+            self._bar.update(self._done, label=f"{label}{length}")
+
+    def passed(self, seconds: float) -> None:
+        """Time under load went by."""
+        self._done += seconds
+        self._bar.update(self._done)
+
+    def disturbance(self, flaky: Mapping[str, Flaky]) -> None:
+        """Say which shares were drawn."""
+        if not flaky:
+            note("calm: nothing is disturbed")
+            return
+        shares = ", ".join(f"{stage} {percent(one.target.share)}" for stage, one in flaky.items())
+        note(f"one replica of each stage is paused in bursts, a share of the time: {shares}")
