@@ -131,4 +131,4 @@ def _check_replicas(stage: str, replicas: list[Replica]) -> None:
     if len({replica.id for replica in replicas}) != len(replicas):
         raise InputError("two have the same id", where=where)
     for replica in replicas:
-        wire.check_address(replica.address, where=f"{where}: {replica.id}")
+        wire.split_address(replica.address, where=f"{where}: {replica.id}")

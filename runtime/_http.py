@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
-import aiohttp
 import msgspec
-from multidict import CIMultiDictProxy
-from yarl import URL
 
 from kwiken import InputError, Service
 from runtime import _wire as wire
 from runtime._clock import Clock, SystemClock
+from runtime._connection import BrokenReplyError, NoConnectionError, Pool, ReplyTooLargeError
 from runtime._errors import DeadlineError, HandlerError, LostError, RefusedError
 from runtime._transport import Call, Replica, Reply
 
-# Shorter than a replica keeps an idle connection, so that no call is sent into one that is being closed.
-IDLE_S: Final = 15.0
-CONNECT_S: Final = 1.0
 OK: Final = 200
 NOT_A_REPLICA: Final = frozenset({404, 405, 421, 501})
 TIMED_OUT: Final = 504
@@ -30,14 +24,22 @@ MAX_ADDRESSES: Final = 65_536
 
 @contextlib.contextmanager
 def map_errors(stage: str, replica: Replica) -> Iterator[None]:
-    """Raise the runtime's errors for those of the HTTP library; the one place that knows both."""
-    at = f"stage {stage!r}: replica {replica.id}"
+    """Raise the runtime's errors for those of the connections; the one place that knows both."""
     try:
         yield
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
-        raise RefusedError(f"{at}: no connection: {error}") from error
-    except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError, TimeoutError) as error:
-        raise LostError(f"{at}: {type(error).__name__}: {error}") from error
+    except NoConnectionError as error:
+        raise RefusedError(f"stage {stage!r}: replica {replica.id}: no connection: {error}") from error
+    except BrokenReplyError as error:
+        raise LostError(f"stage {stage!r}: replica {replica.id}: {error}") from error
+    except ReplyTooLargeError as error:
+        raise HandlerError(stage, "ReplyTooLarge", str(error)) from error
+
+
+class Place(NamedTuple):
+    """Where a replica is: host and port, and the part of a request's head that is always the same."""
+
+    host_and_port: tuple[str, int]
+    head: str
 
 
 class HttpTransport:
@@ -67,64 +69,53 @@ class HttpTransport:
             if not raw or stage.utility is not None
         }
         self._encoder = msgspec.msgpack.Encoder()
-        self._urls: dict[str, URL] = {}
+        self._places: dict[str, Place] = {}
         self._last_args: tuple[Any, ...] | None = None
         self._last_body = b""
-        self._session: aiohttp.ClientSession | None = None
+        self._pool: Pool | None = None
 
     async def __aenter__(self) -> Self:
         """Open the pool of connections."""
-        self._session = aiohttp.ClientSession(
-            # Callers are bounded by the executor; a bound here would be a second, invisible queue.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
-            auto_decompress=False,
-        )
+        self._pool = Pool(max_body=self._max_body)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close every connection."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
 
     async def call(self, replica: Replica, call: Call) -> Reply:
-        """Send one call; see `Transport`. Cancelling it closes the connection, so the replica hears of it."""
-        assert self._session is not None, "use the transport as an asynchronous context manager"
+        """Send one call; see `Transport`. Cancelling it cuts the connection, so the replica hears of it."""
+        assert self._pool is not None, "use the transport as an asynchronous context manager"
         remaining_ms = (call.deadline - self._clock.monotonic()) * 1e3
         if remaining_ms <= 0:
             raise DeadlineError(f"stage {call.stage!r}: the deadline passed before the call was sent")
-        headers = {
-            "Content-Type": wire.MSGPACK,
-            wire.STAGE: call.stage,
-            wire.SHARD: str(call.shard),
-            wire.ATTEMPT: str(call.attempt),
-            wire.DEADLINE: f"{min(remaining_ms, wire.MAX_DEADLINE_MS):.1f}",
-            wire.PRIORITY: str(call.priority),
-        }
-        if call.trace_id:
-            headers[wire.TRACEPARENT] = wire.format_traceparent(call.trace_id, call.span_id)
+        place = self._places.get(replica.address) or self._place(replica)
         body = self._encode(call.args)
+        request = _head(place, call, min(remaining_ms, wire.MAX_DEADLINE_MS), len(body)) + body
         with map_errors(call.stage, replica):
-            async with self._session.post(
-                self._url(replica.address), data=body, headers=headers, allow_redirects=False
-            ) as response:
-                data = await self._read(response, call.stage)
-        if response.status != OK:
-            _raise(response.status, response.headers, data, call.stage, replica)
-        return self._reply(call.stage, replica, response.headers, data)
+            status, headers, data = await self._pool.exchange(place.host_and_port, request)
+        if status != OK:
+            _raise(status, headers, data, call.stage, replica)
+        return self._reply(call.stage, replica, headers, data)
 
-    def _url(self, address: str) -> URL:
-        url = self._urls.get(address)
-        if url is None:
-            if len(self._urls) >= MAX_ADDRESSES:
-                self._urls.clear()
-            url = self._urls[address] = URL(address + wire.CALL_PATH, encoded=True)
-        return url
+    def _place(self, replica: Replica) -> Place:
+        """Read an address, once."""
+        try:
+            place = wire.split_address(replica.address, where=f"replica {replica.id}")
+        except InputError as error:
+            raise RefusedError(str(error)) from error
+        if len(self._places) >= MAX_ADDRESSES:
+            self._places.clear()
+        authority = replica.address.removeprefix("http://")
+        found = self._places[replica.address] = Place(
+            place,
+            f"POST {wire.CALL_PATH} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: {wire.MSGPACK}\r\n",
+        )
+        return found
 
     def _encode(self, args: tuple[Any, ...]) -> bytes:
         """A call's body; the shards of a fan-out are called one after another with the same arguments."""
@@ -133,17 +124,7 @@ class HttpTransport:
             self._last_args = args
         return self._last_body
 
-    async def _read(self, response: aiohttp.ClientResponse, stage: str) -> bytes:
-        length = response.content_length
-        if length is None or length > self._max_body:
-            response.close()
-            what = "of unknown length" if length is None else f"{length} bytes long"
-            raise HandlerError(
-                stage, "ReplyTooLarge", f"the answer is {what}; at most {self._max_body} are taken"
-            )
-        return await response.read()
-
-    def _reply(self, stage: str, replica: Replica, headers: CIMultiDictProxy[str], data: bytes) -> Reply:
+    def _reply(self, stage: str, replica: Replica, headers: Mapping[str, str], data: bytes) -> Reply:
         codec = self._codecs.get(stage)
         try:
             value = msgspec.Raw(data) if codec is None else codec.output(data)
@@ -161,9 +142,21 @@ class HttpTransport:
             raise HandlerError(stage, "InputError", str(error)) from error
 
 
-def _raise(
-    status: int, headers: CIMultiDictProxy[str], data: bytes, stage: str, replica: Replica
-) -> NoReturn:
+def _head(place: Place, call: Call, remaining_ms: float, length: int) -> bytes:
+    """A request's head. Names of stages and addresses were checked, so none of it can break a line."""
+    trace = (
+        f"{wire.TRACEPARENT}: {wire.format_traceparent(call.trace_id, call.span_id)}\r\n"
+        if call.trace_id
+        else ""
+    )
+    return (
+        f"{place.head}Content-Length: {length}\r\n"
+        f"{wire.STAGE}: {call.stage}\r\n{wire.SHARD}: {call.shard}\r\n{wire.ATTEMPT}: {call.attempt}\r\n"
+        f"{wire.DEADLINE}: {remaining_ms:.1f}\r\n{wire.PRIORITY}: {call.priority}\r\n{trace}\r\n"
+    ).encode("ascii")
+
+
+def _raise(status: int, headers: Mapping[str, str], data: bytes, stage: str, replica: Replica) -> NoReturn:
     """The error that a reply other than 200 stands for."""
     at = f"stage {stage!r}: replica {replica.id}"
     if wire.REFUSED in headers or status in NOT_A_REPLICA:

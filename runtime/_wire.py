@@ -37,7 +37,7 @@ MAX_BODY: Final = 16 << 20
 MAX_DEADLINE_MS: Final = 3_600_000.0
 MAX_PRIORITY: Final = 9
 
-_ADDRESS = re.compile(r"http://(?:[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]):([0-9]{1,5})\Z")
+_ADDRESS = re.compile(r"http://([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]):([0-9]{1,5})\Z")
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
 
 
@@ -114,16 +114,16 @@ def read_whole(headers: Mapping[str, str], name: str, *, low: int, high: int) ->
     return value
 
 
-def check_address(text: str, *, where: str) -> str:
-    """A replica's address, if it is one.
+def split_address(text: str, *, where: str) -> tuple[str, int]:
+    """Host and port of a replica's address.
 
     Raises:
         InputError: names `where` when it is not `http://HOST:PORT`.
     """
     match = _ADDRESS.match(text)
-    if match is None or not 0 < int(match[1]) < 1 << 16:
+    if match is None or not 0 < int(match[2]) < 1 << 16:
         raise InputError(f"an address is http://HOST:PORT, not {text[:80]!r}", where=where)
-    return text
+    return match[1].strip("[]"), int(match[2])
 
 
 class Codec:

@@ -22,7 +22,7 @@ from runtime._local import LocalTransport, local_replicas
 from runtime._policy import Limits
 from runtime._replica import ReplicaServer
 from runtime._watch import PlanFile, parse_endpoint
-from runtime._wire import RequestReader, check_address, format_traceparent, parse_traceparent
+from runtime._wire import RequestReader, format_traceparent, parse_traceparent, split_address
 from tests.support.services_http import Ask, service
 from tests.support.waiting import found, until
 
@@ -512,8 +512,9 @@ def test_bad_endpoints(text: str) -> None:
 )
 def test_bad_addresses(text: str) -> None:
     with pytest.raises(InputError, match="http://HOST:PORT"):
-        check_address(text, where="x")
+        split_address(text, where="x")
 
 
 def test_addresses() -> None:
-    assert check_address("http://[::1]:8080", where="x") == "http://[::1]:8080"
+    assert split_address("http://[::1]:8080", where="x") == ("::1", 8080)
+    assert split_address("http://lookup-1.search:80", where="x") == ("lookup-1.search", 80)
