@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken import InputError, Profile, SpanMatch
 from otel import _columns as c
-from otel._calls import NS_PER_MS, Floats, StageCalls, build, matrix
+from otel._calls import NS_PER_MS, Floats, StageCalls, build, in_order, matrix
 from otel._columns import Bools, Ints
 from otel._forest import DETACHED, ROOT, Forest
 from otel._requests import MOSTLY, Requests, label
@@ -55,10 +55,10 @@ def fit_foreign(forest: Forest, requests: Requests) -> Profile:
     calls, keys = _in_stages(forest, calls)
     start, end = _extents(forest, calls, (len(requests.rows), len(keys)))
     # In the order in which they start, so that the profile reads like a trace.
-    order = np.argsort(np.nanmean(start, axis=0), kind="stable")
+    order = in_order(np.nanmean(start, axis=0), [_name(forest, key) for key in keys])
     start, end = start[:, order], end[:, order]
     before, forest.counts["edges_cut_from_cycles"] = acyclic(precedence(start, end), _support(start))
-    stages = [_stage(forest, calls, number, keys[number]) for number in order.tolist()]
+    stages = [_stage(forest, calls, number, keys[number]) for number in order]
     root = forest.names.operations[requests.op]
     rows = requests.rows
     return build(
@@ -167,9 +167,14 @@ def _stage(forest: Forest, calls: _Calls, number: int, key: _Key) -> StageCalls:
     op, turn = key
     service, operation = forest.names.operations[op]
     return StageCalls(
-        name=f"{service}:{operation}" + (f"#{turn + 1}" if turn else ""),
+        name=_name(forest, key),
         match=SpanMatch(service=service, operation=operation, occurrence=turn + 1),
         calls_ms=calls_ms,
         censored=np.zeros(shape, np.bool_),
         seen_ms=np.fmax.reduce(calls_ms, axis=1, initial=0.0),
     )
+
+
+def _name(forest: Forest, key: _Key) -> str:
+    op, turn = key
+    return label(forest, op) + (f"#{turn + 1}" if turn else "")

@@ -12,7 +12,7 @@ import numpy as np
 
 from kwiken import InputError, Profile, SpanMatch
 from otel import _columns as c
-from otel._calls import NS_PER_MS, Floats, StageCalls, build
+from otel._calls import NS_PER_MS, Floats, StageCalls, build, in_order
 from otel._columns import Bools, Ints, Rows
 from otel._forest import Forest
 from otel._own_notes import KINDS, OUTCOMES
@@ -67,9 +67,10 @@ def fit_own(forest: Forest, requests: Requests) -> Profile:
     since = began[visits.row] - began[requests.rows[visits.request]]
     codes, which = np.unique(visits.stage, return_inverse=True)
     # In the order in which they start, so that the profile reads like a trace.
-    order = np.argsort(np.bincount(which, weights=since) / np.bincount(which), kind="stable")
-    edges, forest.counts["edges_cut_from_cycles"] = _edges(forest, visits, codes[order], count)
-    stages = [_stage(forest, visits, service, int(code), count) for code in codes[order]]
+    starts = np.bincount(which, weights=since) / np.bincount(which)
+    codes = codes[in_order(starts, [forest.names.texts[code] for code in codes.tolist()])]
+    edges, forest.counts["edges_cut_from_cycles"] = _edges(forest, visits, codes, count)
+    stages = [_stage(forest, visits, service, code, count) for code in codes.tolist()]
     control = forest.owns["marks"][forest.spans["own"][requests.rows]] & c.CONTROL != 0
     forest.counts["requests_control"] = int(control.sum())
     rows = requests.rows

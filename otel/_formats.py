@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kwiken import InputError
-from otel._inputs import Stream, TraceFile, opened, whole
+from otel._inputs import MAX_BYTES, Stream, TraceFile, opened, whole
 from otel._read_jaeger import JaegerReader
 from otel._read_otlp import OtlpReader
 from otel._store import SpanStore
@@ -174,6 +174,7 @@ class _Lines:
     growing: bool
     progress: Callable[[], None]
     number: int = 0
+    size: int = 0
 
     @property
     def where(self) -> str:
@@ -183,6 +184,11 @@ class _Lines:
         """The next line that is not blank; empty at the end."""
         while line := self.source.readline(MAX_UNIT):
             self.number += 1
+            self.size += len(line)
+            if self.size > MAX_BYTES:
+                raise InputError(
+                    f"is larger than {MAX_BYTES >> 20} MiB, the most that is read", where=self.path
+                )
             if self.number == 1:
                 line = line.removeprefix(_BOM)
             if len(line) >= MAX_UNIT:

@@ -60,9 +60,9 @@ def choose(
     if not len(candidates):
         raise InputError(_none_found(forest, root, service))
     ops = forest.spans["op"][candidates]
-    frequency = np.bincount(ops)
-    op = int(frequency.argmax())
-    forest.counts["requests_of_other_roots"] = int(len(candidates) - frequency[op])
+    frequency = Counter(ops.tolist())
+    op = min(frequency, key=lambda each: (-frequency[each], label(forest, each)))
+    forest.counts["requests_of_other_roots"] = len(candidates) - frequency[op]
     rows = candidates[ops == op]
     is_own = bool(np.isin(rows, own).any())
     rows = _usable(forest, _in_time(forest, rows, since_s, until_s))
