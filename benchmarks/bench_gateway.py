@@ -42,7 +42,7 @@ async def _compare(rounds: int, seconds: float) -> list[Row]:
                 pairs.append((ours, theirs))
     name = f"chain of {len(STAGES)} stages over HTTP, {CALLERS} at once"
     return [
-        _row(f"{name}: time a request, all processes busy", pairs, _mean_us, "us", target_ratio=0.85),
+        _row(f"{name}: time a request, all processes busy", pairs, _mean_us, "us", least=0.85),
         _row(f"{name}: p99 latency", pairs, _p99_ms, "ms"),
     ]
 
@@ -57,18 +57,21 @@ def _p99_ms(latencies: list[float], seconds: float) -> float:
     return sorted(latencies)[int(0.99 * len(latencies))] * 1e3
 
 
-def _row(name: str, pairs: list[Any], figure: Any, unit: str, *, target_ratio: float | None = None) -> Row:
+def _row(name: str, pairs: list[Any], figure: Any, unit: str, *, least: float | None = None) -> Row:
     ours = [figure(*mine) for mine, _ in pairs]
     theirs = [figure(*other) for _, other in pairs]
     ratios = [other / mine for mine, other in zip(ours, theirs, strict=True)]
-    alternative = statistics.median(theirs)
+    ratio = statistics.median(ratios)
+    rival = statistics.median(theirs)
     return Row(
         name=name,
         ours=statistics.median(ours),
-        target=None if target_ratio is None else alternative / target_ratio,
+        target=None if least is None else rival / least,
+        met=None if least is None else ratio >= least,
         unit=unit,
-        alternative=f"aiohttp by hand: {alternative:.3g} {unit}",
-        ratio=statistics.median(ratios),
+        alternative="aiohttp by hand",
+        theirs=rival,
+        ratio=ratio,
         spread=(min(ratios), max(ratios)),
     )
 
