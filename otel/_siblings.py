@@ -31,9 +31,10 @@ class Turns:
 def turns(request: Ints, op: Ints, start: Ints, end: Ints) -> Turns:
     """Tell calls in turn from calls side by side, over all requests at once.
 
-    Where nearly all requests have the same number of groups of overlapping calls, the k-th group is the k-th
-    turn (one group: a fan-out, or a single call). Otherwise the k-th call opens a new turn if, in nearly all
-    requests that have a k-th call, it began after all earlier ones had ended.
+    Where calls overlap in hardly any request, each call is a turn. Else, where nearly all requests have the
+    same number of groups of overlapping calls, the k-th group is the k-th turn (one group: a fan-out).
+    Otherwise the k-th call opens a new turn if, in nearly all requests that have a k-th call, it began after
+    all earlier ones had ended.
 
     Args:
         request: (n,) whose call it is.
@@ -81,6 +82,9 @@ def _turns_of(first: Bools, place: Ints, gap: Bools) -> Ints:
     if not place.any():
         return place
     starts = np.flatnonzero(first)
+    overlaps = np.add.reduceat((~gap & ~first).astype(np.int64), starts)
+    if (overlaps == 0).mean() >= SHARE:
+        return place
     groups = np.add.reduceat(gap.astype(np.int64), starts)
     usual = int(np.bincount(groups).argmax())
     if (groups == usual).mean() >= SHARE:

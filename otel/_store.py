@@ -8,7 +8,7 @@ import numpy as np
 
 from otel._columns import LINK, OWN, SPAN, Batch, Bools, Ids, Names, Rows
 
-MAX_SPANS: Final = 8_000_000
+MAX_SPANS: Final = 4_000_000  # some 800 MB while the trees are built
 _FLUSH: Final = 8192
 _PARTS: Final = 1024
 # Odd, and about 2^64 divided by the golden ratio: multiplying by it spreads neighbouring numbers.
