@@ -274,6 +274,8 @@ class TestServices:
             (["demo", "--rate", "0"], "'--rate'"),
             (["demo", "--budget", "2"], "'--budget'"),
             (["demo", "--out", "/dev/null"], "/dev/null"),
+            (["report", "/nowhere"], "/nowhere: "),
+            (["report"], "Missing argument"),
             (["explain", "/nowhere.json"], "/nowhere.json: there is no such file"),
             (["reproduce", "ghost"], "ghost"),
         ],
