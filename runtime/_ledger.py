@@ -39,7 +39,6 @@ class Account:
         "_head",
         "_level",
         "_ppm",
-        "_shift",
         "_slot",
         "_spent_in",
         "_spent_window",
@@ -64,7 +63,6 @@ class Account:
         # never favours spending.
         self._head = -1
         self._slot = 0
-        self._shift = 0
         self._work_in = [0] * (BUCKETS + 1)
         self._spent_in = [0] * (BUCKETS + 1)
         self._work_window = 0
@@ -102,7 +100,7 @@ class Account:
             now: seconds.
             refill: whether it fills the bucket too, or only counts as work.
         """
-        head = int(now * _RATE) + self._shift
+        head = int(now * _RATE)
         if head != self._head:
             self._advance(head)
         self.work += work
@@ -114,7 +112,7 @@ class Account:
 
     def allows(self, cost: int, now: float) -> bool:
         """Whether `cost` grains may be spent at `now`."""
-        head = int(now * _RATE) + self._shift
+        head = int(now * _RATE)
         if head != self._head:
             self._advance(head)
         return (
@@ -130,8 +128,9 @@ class Account:
         self._spent_window += cost
 
     def _advance(self, head: int) -> None:
-        if head < self._head:  # the clock went back: go on from here
-            self._shift += self._head - head
+        if head < self._head:  # the clock went back: go on from there
+            self._head = head
+            self._busy_since = -1
             return
         self._measure()
         steps = min(head - self._head, BUCKETS + 1)

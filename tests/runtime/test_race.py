@@ -133,6 +133,15 @@ def test_handlers_error_is_final() -> None:
     assert race(after=inf).failed(FINAL) == FINISH
 
 
+@pytest.mark.parametrize("last", [REFUSED, LOST])
+def test_after_a_handlers_error_no_other_failure_is_made_good(last: int) -> None:
+    it = race()
+    it.tick(1.0)
+    it.launched(COPY)
+    assert it.failed(FINAL) == WAIT
+    assert it.failed(last) == FINISH
+
+
 def test_after_a_handlers_error_nothing_more_is_sent() -> None:
     it = race(copies=4, after=1.0)
     it.tick(1.0)

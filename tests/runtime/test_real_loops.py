@@ -14,8 +14,10 @@ from kwiken import Reissue
 from runtime import Call, DeadlineError, Executor, Replica, SystemClock
 from tests.support.replicas import Script, endow, one_stage, plan_of, replicas_of
 
-LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio",
-"uvloop"]) NewLoop = Callable[[], asyncio.AbstractEventLoop]
+LOOPS = pytest.mark.parametrize(
+    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
 def on(new_loop: NewLoop, main: Callable[[], Any]) -> None:
