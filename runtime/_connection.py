@@ -1,7 +1,7 @@
 """Kept-alive HTTP/1.1 connections for calls: one request out, one answer in, nothing in between.
 
 A general client costs more for one call than everything else that the gateway does for it. This one knows a
-single form of answer, a head and a body of announced length, and takes any other for an error.
+single form of answer, a head and a body of told length, and takes any other for an error.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import re
 from collections import deque
 from typing import Final, NamedTuple, cast
 
+from runtime._head import BadHeadError, read_length, split_head
+
 CONNECT_S: Final = 1.0
 # Shorter than a replica keeps an idle connection, so that no call is sent into one that is being closed.
 IDLE_S: Final = 15.0
-MAX_HEAD: Final = 32 << 10
-MAX_HEADERS: Final = 100
-END_OF_HEAD: Final = b"\r\n\r\n"
 
 _STATUS = re.compile(r"HTTP/1\.([01]) ([2-5][0-9]{2})(?: .*)?\Z")
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 
 
 class NoConnectionError(Exception):
@@ -119,6 +117,9 @@ class Connection(asyncio.Protocol):
                 self._read(self._buffer)
             else:
                 self._read(data)
+        except BadHeadError as error:
+            self._fail(BrokenReplyError(str(error)))
+            self.cut()
         except (BrokenReplyError, ReplyTooLargeError) as error:
             self._fail(error)
             self.cut()
@@ -126,20 +127,24 @@ class Connection(asyncio.Protocol):
     def _read(self, data: bytes | bytearray) -> None:
         """Read on; `data` is all that has come and was not taken off yet."""
         if self._head is None:
-            end = data.find(END_OF_HEAD)
-            if end < 0 and len(data) <= MAX_HEAD:
+            split = split_head(data)
+            if split is None:
                 self._keep(data)
                 return
-            if not 0 <= end <= MAX_HEAD:
-                raise BrokenReplyError(f"the head is longer than {MAX_HEAD} bytes")
-            self._head = status, headers = read_head(bytes(data[:end]).decode("latin-1"))
+            first, headers, start = split
+            match = _STATUS.match(first)
+            if match is None:
+                raise BrokenReplyError(f"no HTTP answer: {first[:80]!r}")
+            if match[1] == "0":
+                headers["connection"] = "close"
+            self._head = int(match[2]), headers
             self._length = length_of(headers, self._max_body)
-            data = data[end + len(END_OF_HEAD) :]
+            data = data[start:]
         if len(data) < self._length:
             self._keep(data)
             return
         if len(data) > self._length:
-            raise BrokenReplyError("more came than was announced")
+            raise BrokenReplyError("more came than was told")
         status, headers = self._head
         body = bytes(data)  # before the buffer is emptied: it may be the same
         self._head = None
@@ -158,47 +163,19 @@ class Connection(asyncio.Protocol):
             self._waiter.set_exception(error)
 
 
-def read_head(text: str) -> tuple[int, dict[str, str]]:
-    """Status and headers, names in lower case.
-
-    Raises:
-        BrokenReplyError: for anything but an HTTP/1 answer.
-    """
-    first, *lines = text.split("\r\n")
-    match = _STATUS.match(first)
-    if match is None:
-        raise BrokenReplyError(f"no HTTP answer: {first[:80]!r}")
-    if len(lines) > MAX_HEADERS:
-        raise BrokenReplyError(f"more than {MAX_HEADERS} headers")
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not (colon and _NAME.match(name)):
-            raise BrokenReplyError(f"no header: {line[:80]!r}")
-        name = name.lower()
-        if name == "content-length" and name in headers:
-            raise BrokenReplyError("two lengths are announced")
-        headers[name] = value.strip(" \t")
-    if match[1] == "0":
-        headers["connection"] = "close"
-    return int(match[2]), headers
-
-
 def length_of(headers: dict[str, str], most: int) -> int:
-    """The announced length of the body.
+    """The told length of the body.
 
     Raises:
-        ReplyTooLargeError: when it is more than the most that is taken, or not announced.
-        BrokenReplyError: when it is no number.
+        ReplyTooLargeError: when it is more than the most that is taken, or not told.
+        BadHeadError: when it is no number.
     """
-    text = headers.get("content-length")
-    if text is None or "transfer-encoding" in headers:
+    length = read_length(headers)
+    if length is None or "transfer-encoding" in headers:
         raise ReplyTooLargeError("the answer does not say how long it is")
-    if not (text.isascii() and text.isdigit()):
-        raise BrokenReplyError(f"a length of {text[:40]!r}")
-    if len(text) > len(str(most)) or int(text) > most:
-        raise ReplyTooLargeError(f"the answer is {text[:40]} bytes long; at most {most} are taken")
-    return int(text)
+    if length > most:
+        raise ReplyTooLargeError(f"the answer is {length} bytes long; at most {most} are taken")
+    return length
 
 
 class Pool:

@@ -7,7 +7,6 @@ cost more than the whole of what a call needs here.
 from __future__ import annotations
 
 import asyncio
-import errno
 import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -15,14 +14,11 @@ from typing import Any, Final
 from aiohttp import web
 
 from kwiken import InputError
+from runtime._call_server import BACKLOG, KEEP_ALIVE_S, why_not
 from runtime._wire import MAX_BODY
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-# Longer than any client of ours keeps an idle connection, so that the client is the one that closes it:
-# a server that closes first can cut a request that is on its way.
-KEEP_ALIVE_S: Final = 75.0
-BACKLOG: Final = 1024
 CUT_S: Final = 0.02  # aiohttp takes 0 for no bound at all
 
 
@@ -73,7 +69,7 @@ class Listener:
         try:
             self._server = await loop.create_server(self._web, self._host, self._port, backlog=BACKLOG)
         except OSError as error:
-            raise InputError(_why(error), where=f"{self._host}:{self._port}") from error
+            raise InputError(why_not(error), where=f"{self._host}:{self._port}") from error
         self._port = self._server.sockets[0].getsockname()[1]
 
     def stop_accepting(self) -> None:
@@ -100,11 +96,3 @@ def _request(
     max_body: int,
 ) -> web.BaseRequest:
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=max_body)
-
-
-def _why(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "the port is in use; choose another one"
-    if error.errno == errno.EACCES:
-        return "no permission to listen on this port"
-    return f"cannot listen here: {error.strerror or error}"

@@ -12,16 +12,18 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import msgspec
-from aiohttp import web
 
 from kwiken import DefinitionError, InputError, Service
 from runtime import _wire as wire
+from runtime._call_server import CallServer, Request, Response
 from runtime._errors import DeadlineError
-from runtime._listener import Listener
 from runtime._meter import Meter, metered
 
 LOG = logging.getLogger("kwiken.replica")
-RETRY_AFTER: Final = "1"
+RETRY_AFTER: Final = "Retry-After: 1\r\n"
+TEXT: Final = "Content-Type: text/plain\r\n"
+ALLOW_CALL: Final = "Allow: POST\r\n"
+ALLOW_LOOK: Final = "Allow: GET, HEAD\r\n"
 SMOOTHING: Final = 0.1
 MAX_MESSAGE: Final = 500
 
@@ -87,7 +89,7 @@ class ReplicaServer:
         self._max_inflight = max_inflight
         self._observer = observer
         self._encoder = msgspec.msgpack.Encoder()
-        self._listener = Listener(self._answer, host=host, port=port, max_body=max_body)
+        self._server = CallServer(self._answer, host=host, port=port, max_body=max_body)
         self._inflight = 0
         self._latency_ms = 0.0
         self._served = 0
@@ -98,7 +100,7 @@ class ReplicaServer:
     @property
     def url(self) -> str:
         """Where to reach it, once started."""
-        return self._listener.url
+        return self._server.url
 
     async def start(self) -> None:
         """Listen, run the stage's setup, and be ready.
@@ -109,7 +111,7 @@ class ReplicaServer:
             InputError: when the address cannot be bound to.
             DefinitionError: when the setup raises; says where.
         """
-        await self._listener.start()
+        await self._server.start()
         if self._stage.setup is not None:
             await _set_up(self._stage.name, self._stage.setup)
         self._ready = True
@@ -123,29 +125,27 @@ class ReplicaServer:
                 connection closed under a call would leave the caller in doubt whether it ran.
         """
         self._stopping = True
-        self._listener.stop_accepting()
+        self._server.stop_accepting()
         await asyncio.sleep(min(linger_s, grace_s))
         self._idle.clear()
         if self._inflight:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), max(0.0, grace_s - linger_s))
-        await self._listener.stop()
+        await self._server.stop()
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
-        path = request.rel_url.raw_path
+    async def _answer(self, request: Request) -> Response:
+        method, path = request.method, request.path
         if path == wire.CALL_PATH:
-            if request.method != "POST":
-                return web.Response(status=405, headers={"Allow": "POST"})
-            return await self._call(request)
+            return await self._call(request) if method == "POST" else Response(405, headers=ALLOW_CALL)
         if path not in {"/livez", "/readyz"}:
-            return web.Response(status=404)
-        if request.method not in {"GET", "HEAD"}:
-            return web.Response(status=405, headers={"Allow": "GET, HEAD"})
+            return Response(404)
+        if method not in {"GET", "HEAD"}:
+            return Response(405, headers=ALLOW_LOOK)
         if path == "/readyz" and (self._stopping or not self._ready):
-            return web.Response(status=503, text="stopping" if self._stopping else "starting")
-        return web.Response(text="ok")
+            return Response(503, b"stopping" if self._stopping else b"starting", TEXT)
+        return Response(200, b"ok", TEXT)
 
-    async def _call(self, request: web.BaseRequest) -> web.Response:
+    async def _call(self, request: Request) -> Response:
         headers = request.headers
         if headers.get(wire.STAGE, self._stage.name) != self._stage.name:
             # The port was somebody else's when the caller learned of it.
@@ -164,15 +164,14 @@ class ReplicaServer:
             if not self._inflight:
                 self._idle.set()
 
-    async def _admitted(self, request: web.BaseRequest) -> web.Response:
-        came = time.monotonic()
+    async def _admitted(self, request: Request) -> Response:
+        came = request.came
         start_ns = time.time_ns()
         headers = request.headers
         remaining = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)
         shard = wire.read_whole(headers, wire.SHARD, low=0, high=self._stage.fanout - 1) or 0
-        if "Content-Encoding" in headers:
+        if "content-encoding" in headers:
             raise InputError("a call's body is not compressed", where="header Content-Encoding")
-        body = await request.read()
         # Calls that came while a handler held the loop start in one go. Let the loop turn before each, so
         # that time spent behind the others shows, and a caller who hung up cancels work not yet begun.
         await asyncio.sleep(0)
@@ -182,7 +181,7 @@ class ReplicaServer:
         meter = Meter()
         error: str | None = "cancelled"
         try:
-            status, answer, error = await metered(self._run(body, shard), meter)
+            status, answer, error = await metered(self._run(request.body, shard), meter)
         finally:
             self._finish(headers.get(wire.TRACEPARENT), shard, start_ns, meter, error)
         self._note_latency((time.monotonic() - came) * 1e3)
@@ -229,22 +228,17 @@ class ReplicaServer:
         else:
             self._latency_ms += SMOOTHING * (latency_ms - self._latency_ms)
 
-    def _refuse(self, why: str, *, status: int = 503) -> web.Response:
-        headers = {wire.REFUSED: "1", "Retry-After": RETRY_AFTER, wire.INFLIGHT: str(self._inflight)}
-        if self._stopping:
-            headers["Connection"] = "close"
-        return web.Response(status=status, text=why, headers=headers)
+    def _refuse(self, why: str, *, status: int = 503) -> Response:
+        headers = f"{wire.REFUSED}: 1\r\n{RETRY_AFTER}{wire.INFLIGHT}: {self._inflight}\r\n{TEXT}"
+        return Response(status, why.encode(), headers)
 
-    def _reply(self, status: int, body: bytes, *, busy_ms: float = 0.0) -> web.Response:
-        headers = {
-            "Content-Type": wire.MSGPACK,
-            wire.BUSY: f"{busy_ms:.3f}",
-            wire.INFLIGHT: str(self._inflight),
-            wire.LATENCY: f"{self._latency_ms:.3f}",
-        }
-        if self._stopping:
-            headers["Connection"] = "close"
-        return web.Response(status=status, body=body, headers=headers)
+    def _reply(self, status: int, body: bytes, *, busy_ms: float = 0.0) -> Response:
+        return Response(
+            status,
+            body,
+            f"Content-Type: {wire.MSGPACK}\r\n{wire.BUSY}: {busy_ms:.3f}\r\n"
+            f"{wire.INFLIGHT}: {self._inflight}\r\n{wire.LATENCY}: {self._latency_ms:.3f}\r\n",
+        )
 
 
 async def _set_up(stage: str, setup: Callable[[], Any]) -> None:

@@ -1,0 +1,58 @@
+"""Heads of HTTP/1 messages, read strictly: what is no plain, unambiguous head is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MAX_HEAD: Final = 32 << 10
+MAX_HEADERS: Final = 100
+END: Final = b"\r\n\r\n"
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+
+
+class BadHeadError(Exception):
+    """No head of an HTTP/1 message."""
+
+
+def split_head(data: bytes | bytearray) -> tuple[str, dict[str, str], int] | None:
+    """First line, headers by name in lower case, and where the body starts; None where more must come.
+
+    Of a repeated header the last counts, but a length may be told only once.
+
+    Raises:
+        BadHeadError: for what will never be a head.
+    """
+    end = data.find(END)
+    if end < 0 and len(data) <= MAX_HEAD:
+        return None
+    if not 0 <= end <= MAX_HEAD:
+        raise BadHeadError(f"the head is longer than {MAX_HEAD} bytes")
+    first, *lines = data[:end].decode("latin-1").split("\r\n")
+    if len(lines) > MAX_HEADERS:
+        raise BadHeadError(f"more than {MAX_HEADERS} headers")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not (colon and _NAME.match(name)):
+            raise BadHeadError(f"no header: {line[:80]!r}")
+        name = name.lower()
+        if name == "content-length" and name in headers:
+            raise BadHeadError("two lengths are told")
+        headers[name] = value.strip(" \t")
+    return first, headers, end + len(END)
+
+
+def read_length(headers: dict[str, str]) -> int | None:
+    """The body's length; None where it is not told.
+
+    Raises:
+        BadHeadError: when it is no number.
+    """
+    text = headers.get("content-length")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20):  # noqa: PLR2004 - what 64 bits hold
+        raise BadHeadError(f"a length of {text[:40]!r}")
+    return int(text)
