@@ -42,15 +42,17 @@ def orders(rounds: int, seed: int, arms: Sequence[str] = ARMS) -> list[tuple[str
 
 
 class Schedule:
-    """Blocks in the order of time, without the settling time after each switch.
+    """Blocks in the order of time, without the time around each switch.
 
     Args:
         blocks: that do not overlap.
         settle_s: length of the settling time at each block's start.
+        edge_s: length of the time at each block's end in which a request that is due may still come too late.
     """
 
-    def __init__(self, blocks: Sequence[Block], settle_s: float) -> None:
+    def __init__(self, blocks: Sequence[Block], settle_s: float, edge_s: float = 0.0) -> None:
         self.settle_s = settle_s
+        self.edge_s = edge_s
         self.blocks = sorted(blocks, key=lambda block: block.start_s)
         self._starts = [block.start_s for block in self.blocks]
         self._own: list[float] = []
@@ -61,7 +63,7 @@ class Schedule:
         self.seconds = passed
 
     def _length(self, block: Block) -> float:
-        return max(0.0, block.end_s - block.start_s - self.settle_s)
+        return max(0.0, block.end_s - self.edge_s - block.start_s - self.settle_s)
 
     def find(self, when_s: float) -> Block | None:
         """The block in which a request is due; None in settling time and outside of all blocks."""
@@ -69,7 +71,7 @@ class Schedule:
         if index < 0:
             return None
         block = self.blocks[index]
-        inside = block.start_s + self.settle_s <= when_s < block.end_s
+        inside = block.start_s + self.settle_s <= when_s < block.end_s - self.edge_s
         return block if inside else None
 
     def settling(self, when_s: float) -> bool:

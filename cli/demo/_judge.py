@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
 from cli.demo._arms import Trial
 from cli.demo._blocks import ARMS, Schedule
@@ -14,7 +15,7 @@ from cli.demo._folder import Folder
 from cli.demo._load import Record
 from cli.demo._measure import ArmData, assign, attach, calls_of, spent_of, under_another_plan
 from cli.demo._plans import Learned
-from cli.demo._settings import SETTLE_S, DemoSettings, Timing
+from cli.demo._settings import EDGE_S, SETTLE_S, DemoSettings, Timing
 from cli.demo._spend import Call, spend_by_stage
 from cli.reporting import (
     ArmCount,
@@ -32,6 +33,7 @@ from cli.reporting import (
     cut_with_interval,
     ladder_of,
     made_line,
+    ms,
     pauses_of,
     pick_requests,
     read_requests,
@@ -81,7 +83,7 @@ def judge(
         NothingMeasuredError: when an arm has no request.
     """
     noted = list(noted)
-    arms, settling = assign(noted, Schedule(evidence.trial.blocks, SETTLE_S))
+    arms, settling = assign(noted, Schedule(evidence.trial.blocks, SETTLE_S, EDGE_S))
     empty = [arm for arm, data in arms.items() if not data.sent]
     if empty:
         raise NothingMeasuredError(f"nothing was measured in: {', '.join(empty)}; raise --rate or --seconds")
@@ -92,8 +94,11 @@ def judge(
     requests = list(read_requests(trace_files(folder.traces), wanted=wanted.__contains__))
     for group in (arms, spenders):
         attach(group, requests)
+    lags = [
+        r.start_lag_ms for r in noted if r.start_lag_ms is not None and whole.find(r.intended_s) is not None
+    ]
     ledger = _ledger(evidence.learned, spenders, whole)
-    result = _result(evidence, arms, ledger, settling=settling, wall_s=wall_s)
+    result = _result(evidence, arms, ledger, settling=settling, wall_s=wall_s, lag=_lag(noted))
     _write(folder, evidence.learned, arms, result)
     return result
 
@@ -124,6 +129,7 @@ def _result(
     *,
     settling: int,
     wall_s: Callable[[], float],
+    lag: str,
 ) -> DemoResult:
     plan = evidence.learned.study.plan
     ladders = {arm: ladder_of(data.series()[1]) for arm, data in arms.items()}
@@ -149,7 +155,7 @@ def _result(
         expectation=promise,
         disturbance=evidence.disturbance,
         settings=_settings(evidence, wall_s()),
-        remarks=_remarks(evidence, arms),
+        remarks=[*_remarks(evidence, arms), lag],
     )
 
 
@@ -235,6 +241,13 @@ def _remarks(evidence: Evidence, arms: Mapping[str, ArmData]) -> list[str]:
     if evidence.restarts:
         found.append(f"{evidence.restarts} replicas died and were replaced.")
     return found
+
+
+def _lag(noted: Iterable[Record]) -> str:
+    """The generator's own share in the latencies."""
+    lags = [record.start_lag_ms for record in noted if record.start_lag_ms is not None]
+    late = ms(float(np.percentile(lags, 99)))
+    return f"The load generator was itself {late} late at the 99th percentile; latency includes that."
 
 
 def _write(folder: Folder, learned: Learned, arms: Mapping[str, ArmData], result: DemoResult) -> None:

@@ -50,7 +50,6 @@ class Load:
     def __init__(
         self, url: str, *, rate: float, longest_s: float, queries: Path, records: Path, seed: int
     ) -> None:
-        self._records = records
         options = {
             "--rate": rate,
             "--duration": longest_s,
@@ -59,7 +58,7 @@ class Load:
             "--seed": seed,
             "--zipf": 0,  # the file is a sample already
         }
-        self._command = [sys.executable, "-m", "cli", "load", url, "--json"]
+        self._command = [sys.executable, "-m", "cli.demo._bound", "load", url, "--json"]
         self._command += [str(part) for pair in options.items() for part in pair]
         self._process: asyncio.subprocess.Process | None = None
         self._output: asyncio.Task[tuple[bytes, bytes]] | None = None
@@ -68,13 +67,21 @@ class Load:
         """Start it."""
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
-        self._output = asyncio.create_task(self._process.communicate())
+        self._output = asyncio.create_task(self._listen(self._process))
         return self
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
+        """All that it says until it ends; its standard input stays open, or it would end at once."""
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said = await asyncio.gather(process.stdout.read(), process.stderr.read())
+        await process.wait()
+        return said[0], said[1]
 
     async def check(self) -> None:
         """See that it still runs.
@@ -89,8 +96,12 @@ class Load:
             last = " ".join(said.decode(errors="replace").split())[-MOST_ERROR:]
             raise LoadError(f"the load ended too soon: {last or f'exit code {self._process.returncode}'}")
 
-    async def stop(self) -> dict[str, Any]:
-        """End it in good order: no more requests, answers awaited, records whole; returns its own report."""
+    async def stop(self) -> None:
+        """End it in good order: no more requests, answers awaited, records whole.
+
+        Raises:
+            LoadError: when it does not end, or not well.
+        """
         assert self._process is not None
         assert self._output is not None
         with contextlib.suppress(ProcessLookupError):
@@ -101,7 +112,7 @@ class Load:
         except TimeoutError:
             raise LoadError(f"the load did not end within {STOP_S:g} s") from None
         try:
-            return msgspec.json.decode(said, type=dict[str, Any])
+            msgspec.json.decode(said, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             last = " ".join(errors.decode(errors="replace").split())[-MOST_ERROR:]
             raise LoadError(f"the load gave no report: {last or error}") from error

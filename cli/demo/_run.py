@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
 
 from cli.demo._arms import Trial, pass_time, run_blocks
 from cli.demo._disturb import Disturber, choose
@@ -18,12 +21,20 @@ from cli.demo._plans import Learned, learn
 from cli.demo._settings import PLANNING_S, TARGET, DemoSettings, Timing, divide
 from cli.demo._watch import Watch
 from cli.reporting import DemoResult
+from kwiken import KwikenError, Plan
 from runtime import Cluster
+
+T = TypeVar("T")
 
 FLOWING_S = 30.0
 FLUSH_S = 1.5  # the sink writes about once a second
 FEW_ANSWERS = 5
 GRACE_S = 5.0
+PUTS = 3
+
+
+class SwitchError(KwikenError):
+    """The gateway does not switch plans."""
 
 
 @dataclass
@@ -63,10 +74,22 @@ class _Bench:
         self.watch.step("fitting and planning", 0)
         await pass_time(FLUSH_S, self.tick)
         settings = self.settings
-        async with asyncio.timeout(PLANNING_S):
-            return await asyncio.to_thread(
+        return await self._working(
+            asyncio.to_thread(
                 learn, self.traces, since_s=since, until_s=until, budget=settings.budget, seed=settings.seed
             )
+        )
+
+    async def _working(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work in a thread while the load goes on."""
+        task = asyncio.create_task(work)
+        try:
+            while not task.done():
+                await pass_time(0.1, self.tick)
+        except BaseException:
+            task.cancel()
+            raise
+        return await task
 
     async def compare(self, learned: Learned) -> Trial:
         """Run the arms, then let the service run without a plan again."""
@@ -76,12 +99,21 @@ class _Bench:
             plans,
             self.timing,
             seed=self.settings.seed,
-            put=self.cluster.put_plan,
+            put=self._put,
             pids=self._pids,
             tick=self.tick,
         )
-        await self.cluster.put_plan(None)
+        await self._put(None)
         return trial
+
+    async def _put(self, plan: Plan | None) -> None:
+        """Put a plan in force; once more where the gateway was too busy to answer."""
+        for _ in range(PUTS):
+            try:
+                return await self.cluster.put_plan(plan)
+            except (TimeoutError, aiohttp.ClientError):
+                await self.load.check()
+        raise SwitchError(f"the gateway took no plan in {PUTS} tries; is the machine overloaded?")
 
     def _pids(self) -> Iterator[int]:
         if self.cluster.gateway_pid is not None:

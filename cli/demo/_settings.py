@@ -11,13 +11,13 @@ from kwiken import InputError
 TARGET = "services.search:search"
 LEAST_SECONDS, MOST_SECONDS = 8.0, 3600.0
 MOST_RATE = 2000.0
-SETTLE_S = 0.5
+SETTLE_S, EDGE_S = 0.5, 0.05  # left out after and before a switch of plans
 WARM_S = 3.0
 LONGEST_LEARN_S = 60.0
 LEARN_SHARE = 0.22
 BLOCK_S = 5.0  # long beside a burst and the settling, short beside drift
 FEWEST_ROUNDS = 2
-PLANNING_S = 20.0  # the load goes on while the plan is made; this much at most
+PLANNING_S = 60.0  # the load goes on while the plan is made; past that it runs out
 
 
 @dataclass(frozen=True, kw_only=True)

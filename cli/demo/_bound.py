@@ -1,0 +1,25 @@
+"""`python -m cli.demo._bound VERB...`: runs a verb of `kwiken` that ends when its standard input does.
+
+Whoever starts it holds the other end, so not even a SIGKILL of the demo leaves its load behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+
+from cli import main
+
+
+def _end_with_stdin() -> None:
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    main()

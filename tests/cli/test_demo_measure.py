@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.demo._arms import run_blocks
+from cli.demo._blocks import Block, Schedule
+from cli.demo._disturb import DisturbanceError, Disturber, Flaky, choose
+from cli.demo._folder import Folder
+from cli.demo._load import Load, LoadError, Record, read_records
+from cli.demo._measure import assign, attach, calls_of, spent_of, under_another_plan
+from cli.demo._pauser import Target
+from cli.demo._settings import LEAST_SECONDS, MOST_SECONDS, Timing, divide
+from cli.demo._usage import processor_seconds, used_between
+from kwiken import Budgets, InputError, Plan, make_plan
+from otel import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+from tests.support.profiles import small_profile
+
+BLOCKS = [Block("before", 0, 100.0, 105.0), Block("after", 0, 105.0, 110.0), Block("after", 1, 110.0, 115.0)]
+
+
+def record(number: int, due: float, latency: float | None = 5.0, status: int = 200) -> Record:
+    error = "dropped" if latency is None else None
+    return Record(due, None if latency is None else 0.1, latency, status, error, f"{number:032x}")
+
+
+def noted(number: int, at_s: float, plan: str | None, *kinds: AttemptKind) -> RequestRecord:
+    """A request of one stage with a call of each kind, half a second apart."""
+    attempts = [
+        AttemptRecord(
+            1, 0, i, kind, "r", "n", int((at_s + i / 2) * 1e9), int((at_s + i / 2 + 0.1) * 1e9), Outcome.WON
+        )
+        for i, kind in enumerate(kinds)
+    ]
+    visit = StageRecord(2, "spell", (), 1, int(at_s * 1e9), int(at_s * 1e9) + 10, attempts=attempts)
+    return RequestRecord(
+        number, 3, None, "search", int(at_s * 1e9), int(at_s * 1e9) + 10, plan=plan, stages=[visit]
+    )
+
+
+def test_requests_go_to_the_arm_in_whose_block_they_were_due() -> None:
+    due = [99.0, 100.2, 101.0, 104.97, 106.0, 111.0, 116.0]
+    arms, settling = assign([record(n, when) for n, when in enumerate(due)], Schedule(BLOCKS, 0.5, 0.05))
+    assert [row.intended_s for row in arms["before"].rows] == [101.0]
+    assert [(row.intended_s, row.block) for row in arms["after"].rows] == [(106.0, 1), (111.0, 2)]
+    assert arms["even"].rows == []
+    assert settling == 2
+    assert arms["after"].seconds == pytest.approx(8.9)
+
+
+def test_failed_and_dropped_requests_are_counted_and_are_no_gain() -> None:
+    records = [record(1, 101), record(2, 102, 3.0, 503), record(3, 103, None, 0), record(4, 104, 12_000.0, 0)]
+    data = assign(records, Schedule(BLOCKS, 0.5))[0]["before"]
+    assert (len(data.sent), data.failed, data.dropped) == (3, 2, 1)
+    when, took = data.series()
+    assert np.allclose(when, [101, 102, 103, 104])
+    assert np.allclose(took, [5, 10_000, 10_000, 12_000])
+
+
+def test_spend_of_an_arm_by_hand() -> None:
+    schedule = Schedule(BLOCKS, 0.0)
+    arms, _ = assign([record(1, 106), record(2, 111), record(3, 101)], schedule)
+    primary, copy, retry = AttemptKind.PRIMARY, AttemptKind.REISSUE, AttemptKind.RETRY
+    attach(
+        arms,
+        [
+            noted(1, 106.0, "p", primary, copy),
+            noted(2, 111.0, "q", primary, primary, retry),
+            noted(3, 101.0, None, primary),
+            noted(99, 106.0, "p", copy),
+        ],
+    )
+    calls = calls_of(arms["after"], schedule, {"spell": 2.0})
+    assert sorted(call.at_s for call in calls) == pytest.approx([1.0, 1.5, 6.0, 6.5, 7.0])
+    spent = spent_of(calls, schedule.seconds["after"])
+    assert (spent.calls, spent.copies, spent.retries) == (3, 1, 1)
+    assert spent.reissue == pytest.approx(1 / 3)
+    assert under_another_plan(arms["after"], "p") == 1
+    assert under_another_plan(arms["before"], None) == 0
+
+
+@given(seconds=st.floats(LEAST_SECONDS, MOST_SECONDS))
+def test_the_time_is_divided_without_rest(seconds: float) -> None:
+    timing = divide(seconds)
+    assert timing.total_s == pytest.approx(seconds)
+    assert timing.block_s > 0.5
+    assert timing.rounds >= 2
+    assert timing.rounds <= 3 or timing.rounds % 3 == 0
+
+
+@pytest.mark.parametrize("seconds", [0, 7.9, 4000, float("nan")])
+def test_too_short_or_long_is_refused(seconds: float) -> None:
+    with pytest.raises(InputError, match="seconds: must be from"):
+        divide(seconds)
+
+
+async def test_every_block_starts_from_an_empty_purse_and_with_its_plan() -> None:
+    plan = make_plan(small_profile(), budgets=Budgets(reissue=0.05), created="2025-01-01T00:00:00Z")
+    put: list[Plan | None] = []
+
+    async def take(value: Plan | None) -> None:
+        put.append(value)
+
+    async def tick(_: float) -> None:
+        await asyncio.sleep(0)
+
+    plans = {"before": None, "after": plan, "even": plan}
+    timing = Timing(0, 0, 2, 0.02)
+    trial = await run_blocks(plans, timing, seed=1, put=take, pids=lambda: [os.getpid()], tick=tick)
+    assert [block.arm for block in trial.blocks] == [arm for order in trial.order for arm in order]
+    assert put[0::2] == [None] * 6
+    assert put[1::2] == [plans[block.arm] for block in trial.blocks]
+    assert all(a.end_s <= b.start_s for a, b in zip(trial.blocks, trial.blocks[1:], strict=False))
+
+
+async def test_a_tick_that_fails_ends_the_trial() -> None:
+    async def tick(_: float) -> None:
+        raise LoadError("gone")
+
+    async def put(_: Plan | None) -> None: ...
+
+    with pytest.raises(LoadError, match="gone"):
+        await run_blocks(
+            dict.fromkeys(("before", "after", "even")),
+            Timing(0, 0, 2, 0.3),
+            seed=1,
+            put=put,
+            pids=list,
+            tick=tick,
+        )
+
+
+def test_the_flaky_replica_is_chosen_by_the_seed() -> None:
+    processes = [
+        {"stage": name, "replica": f"{name}-{number}", "identity": {"pid": 100 * len(name) + number}}
+        for name in ("rank", "parse")
+        for number in (1, 0)
+    ]
+    for seed in range(20):
+        chosen = choose(processes, seed)
+        assert list(chosen) == ["rank", "parse"]
+        for name, flaky in chosen.items():
+            assert flaky.replica == f"{name}-{flaky.target.pid % 100}"
+    assert {choose(processes, seed)["rank"].replica for seed in range(20)} == {"rank-0", "rank-1"}
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="needs /proc to see a process' state"
+)
+
+
+async def until_paused(disturber: Disturber, pid: int) -> None:
+    deadline = time.monotonic() + 20
+    while state_of(pid) != "T":
+        assert time.monotonic() < deadline
+        disturber.check()
+        await asyncio.sleep(0.002)
+
+
+@needs_proc
+async def test_the_disturbance_reports_what_it_did_and_leaves_nobody_paused(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    flaky = {"rank": Flaky(Target("rank", sleeper.pid, 0.9), "rank-1")}
+    async with Disturber(flaky, 3) as disturber:
+        await until_paused(disturber, sleeper.pid)
+        await asyncio.sleep(0.4)
+    assert state_of(sleeper.pid) in "SR"
+    report = disturber.report()
+    paused = report.stages["rank"]
+    assert not report.calm
+    assert paused.replica == "rank-1"
+    assert paused.planned == 0.9
+    assert 0 < paused.realised <= 1
+    assert paused.bursts == len(paused.pauses) >= 1
+
+
+@needs_proc
+async def test_a_disturbance_that_was_killed_is_noticed_and_undone(sleeper: subprocess.Popen[bytes]) -> None:
+    flaky = {"rank": Flaky(Target("rank", sleeper.pid, 0.9), "rank-1")}
+    async with Disturber(flaky, 3) as disturber:
+        await until_paused(disturber, sleeper.pid)
+        assert disturber._process is not None
+        os.kill(disturber._process.pid, signal.SIGKILL)
+        await disturber._process.wait()
+        with pytest.raises(DisturbanceError, match="too soon"):
+            disturber.check()
+    assert state_of(sleeper.pid) in "SR"
+
+
+async def test_calm_disturbs_nothing() -> None:
+    async with Disturber({}, 3) as disturber:
+        disturber.check()
+    assert disturber.report().calm
+    assert disturber.report().stages == {}
+
+
+async def test_a_load_that_ends_too_soon_says_why(tmp_path: Path) -> None:
+    queries = tmp_path / "queries.txt"
+    queries.write_text("x\n")
+    load = Load("http://127.0.0.1:1", rate=1, longest_s=5, queries=queries, records=tmp_path / "r", seed=0)
+    async with load:
+        assert load._output is not None
+        await load._output
+        with pytest.raises(LoadError, match="the load ended too soon: kwiken: "):
+            await load.check()
+
+
+def test_bad_records_name_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(
+        '{"intended_s":1,"start_lag_ms":0,"latency_ms":1,"status":200,"error":null,"trace_id":"a"}\n{"x":1}\n'
+    )
+    with pytest.raises(InputError, match=r"r\.jsonl:2: "):
+        read_records(path)
+
+
+def test_an_earlier_demo_is_cleared_and_nothing_else(tmp_path: Path) -> None:
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    mine = [tmp_path / "notes.txt", traces / "keep.txt"]
+    old = [tmp_path / "demo.json", traces / "search.1.000001.jsonl", traces / "search.2.000001.jsonl.part"]
+    for path in (*mine, *old):
+        path.write_text("x")
+    Folder.make(tmp_path)
+    assert all(path.exists() for path in mine)
+    assert not any(path.exists() for path in old)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match=r"file"):
+        Folder.make(tmp_path / "file")
+
+
+@needs_proc
+def test_processor_time_grows_with_work() -> None:
+    before = processor_seconds([os.getpid(), 2**30])
+    assert set(before) == {os.getpid()}
+    sum(i * i for i in range(2_000_000))
+    used = used_between(before, processor_seconds([os.getpid()]))
+    assert used is not None
+    assert used >= 0
+    assert used_between({1: 2.0}, {2: 3.0}) is None
+
+
+def test_the_pausing_process_loads_little() -> None:
+    code = "import sys, cli.demo._pauser; print('numpy' in sys.modules, 'aiohttp' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["False", "False"]
