@@ -266,6 +266,22 @@ def test_cut_off_answers_with_what_is_there() -> None:
     assert took == pytest.approx(0.1)
 
 
+def test_shards_that_are_not_waited_for_are_cancelled_at_once() -> None:
+    service = service_of(Stage(name="f", fanout=2), Stage(name="m", after=("f",)))
+
+    async def main() -> None:
+        script = Script(lambda _, call: after(1.0 if call.stage == "m" or call.shard else 0.01))
+        executor = executor_of(service, script)
+        executor.apply(plan_of(service, partial={"f": CUT}))
+        start = asyncio.get_running_loop().time()
+        await executor.run("q")
+        (late,) = [entry for entry in script.of("f") if entry.call.shard]
+        assert late.end == "cancelled"
+        assert late.ended == pytest.approx(start + 0.1)
+
+    simulate(main)
+
+
 def test_complete_answer_before_the_cut_off_is_whole() -> None:
     answer, took = partial_run(CUT, [0.01, 0.05, 0.02])
     assert answer.value == Partial((0, 1, 2), 1.0)

@@ -199,6 +199,19 @@ def test_hanging_call_is_retried_after_half_of_its_timeout() -> None:
     simulate(main)
 
 
+def test_hanging_call_that_may_not_run_twice_is_left_to_hang() -> None:
+    async def main() -> None:
+        script = Script(lambda *_: after(100.0))
+        executor = executor_of(one_stage(idempotent=False, timeout_ms=2000), script)
+        for _ in range(3):  # the later ones meet an ejected replica on trial
+            with pytest.raises(DeadlineError):
+                await executor.run("q")
+            await asyncio.sleep(10.0)
+        assert len(script.sent) == 3
+
+    simulate(main)
+
+
 def test_call_that_may_not_run_twice_is_not_retried() -> None:
     async def main() -> None:
         script = Script(lambda *_: raising(LostError("reset")))
