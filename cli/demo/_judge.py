@@ -94,9 +94,6 @@ def judge(
     requests = list(read_requests(trace_files(folder.traces), wanted=wanted.__contains__))
     for group in (arms, spenders):
         attach(group, requests)
-    lags = [
-        r.start_lag_ms for r in noted if r.start_lag_ms is not None and whole.find(r.intended_s) is not None
-    ]
     ledger = _ledger(evidence.learned, spenders, whole)
     result = _result(evidence, arms, ledger, settling=settling, wall_s=wall_s, lag=_lag(noted))
     _write(folder, evidence.learned, arms, result)
