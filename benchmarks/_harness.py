@@ -1,11 +1,18 @@
-"""What every benchmark hands over, and how two ways of doing one thing are timed against each other."""
+"""What every benchmark hands over, and how ways of doing one thing are timed against each other.
+
+Times of a shared machine swing, so nothing is timed on its own where there is something to compare it with:
+the ways take turns (A B C A B C ...), and each round gives a ratio. The median ratio and its spread are the
+result.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+Work = Callable[[], object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,32 +22,39 @@ class Row:
     Attributes:
         name: what was done.
         ours: median of our figure.
+        unit: of `ours`, `target` and `theirs`.
         target: figure to reach; None for none.
-        unit: of `ours` and `target`.
-        alternative: what it is compared with, and its own figure; empty for nothing.
-        ratio: median of alternative / ours, round by round: above 1, ours is the smaller figure.
+        met: whether the target was reached; left out, a smaller figure is the better one.
+        alternative: what it is compared with; empty for nothing.
+        theirs: the alternative's median.
+        ratio: median of theirs / ours, round by round.
         spread: lowest and highest of those ratios; of `ours` itself where there is no alternative.
     """
 
     name: str
     ours: float
-    target: float | None
     unit: str
+    target: float | None = None
+    met: bool | None = None
     alternative: str = ""
+    theirs: float | None = None
     ratio: float | None = None
     spread: tuple[float, float] | None = None
 
+    def __post_init__(self) -> None:
+        """Judge the target where the benchmark did not."""
+        if self.met is None and self.target is not None:
+            object.__setattr__(self, "met", self.ours <= self.target)
 
-def timed(work: Callable[[], object]) -> float:
+
+def timed(work: Work) -> float:
     """Seconds that one call takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
-def alone(
-    name: str, work: Callable[[], object], *, rounds: int, unit: str, scale: float, target: float
-) -> Row:
+def alone(name: str, work: Work, *, rounds: int, unit: str, scale: float, target: float | None = None) -> Row:
     """Time one thing.
 
     Args:
@@ -54,45 +68,66 @@ def alone(
     timed(work)
     times = [timed(work) * scale for _ in range(rounds)]
     return Row(
-        name=name,
-        ours=statistics.median(times),
-        target=target,
-        unit=unit,
-        spread=(min(times), max(times)),
+        name=name, ours=statistics.median(times), target=target, unit=unit, spread=(min(times), max(times))
     )
 
 
 def side_by_side(
     name: str,
-    work: Callable[[], object],
-    other: tuple[str, Callable[[], object]],
+    work: Work,
+    other: tuple[str, Work],
     *,
     rounds: int,
     unit: str,
     scale: float,
     target: float | None = None,
 ) -> Row:
-    """Time two ways of doing one thing in turn, so that the machine's moods hit both.
+    """Time two ways of doing one thing in turn; the arguments are those of `in_turn`."""
+    (row,) = in_turn(name, work, [other], rounds=rounds, unit=unit, scale=scale, target=target)
+    return row
+
+
+def in_turn(
+    name: str,
+    work: Work,
+    others: Sequence[tuple[str, Work]],
+    *,
+    rounds: int,
+    unit: str,
+    scale: float,
+    target: float | None = None,
+) -> list[Row]:
+    """Time several ways of doing one thing in turn, so that the machine's moods hit all of them.
 
     Args:
         name: what is done.
         work: our way, once.
-        other: name of the alternative, and that way, once.
-        rounds: number of pairs; one more goes before, unheard.
+        others: name of each alternative, and that way, once.
+        rounds: number of turns; one more goes before, unheard.
         unit: of the figures.
         scale: seconds times this is in the unit.
         target: figure that ours is to reach.
+
+    Returns:
+        A row for each alternative.
     """
-    label, rival = other
-    timed(work), timed(rival)
-    pairs = [(timed(work) * scale, timed(rival) * scale) for _ in range(rounds)]
-    ratios = [theirs / ours for ours, theirs in pairs]
-    return Row(
-        name=name,
-        ours=statistics.median(ours for ours, _ in pairs),
-        target=target,
-        unit=unit,
-        alternative=f"{label}: {statistics.median(theirs for _, theirs in pairs):.3g} {unit}",
-        ratio=statistics.median(ratios),
-        spread=(min(ratios), max(ratios)),
-    )
+    ways = [work, *(rival for _, rival in others)]
+    for way in ways:
+        timed(way)
+    turns = [[timed(way) * scale for way in ways] for _ in range(rounds)]
+    rows = []
+    for index, (label, _) in enumerate(others, start=1):
+        ratios = [turn[index] / turn[0] for turn in turns]
+        rows.append(
+            Row(
+                name=name,
+                ours=statistics.median(turn[0] for turn in turns),
+                target=target,
+                unit=unit,
+                alternative=label,
+                theirs=statistics.median(turn[index] for turn in turns),
+                ratio=statistics.median(ratios),
+                spread=(min(ratios), max(ratios)),
+            )
+        )
+    return rows

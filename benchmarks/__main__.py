@@ -1,0 +1,55 @@
+"""Run the benchmarks: `python -m benchmarks [--quick] [--only NAME] [--out DIR] [--doc FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import benchmarks
+from benchmarks._harness import Row
+from benchmarks._results import as_json, as_page, as_table
+
+PREFIX = "bench_"
+
+
+def names() -> list[str]:
+    """The benchmarks there are: modules `bench_NAME`, each with `run(quick) -> list[Row]`."""
+    found = (module.name for module in pkgutil.iter_modules(benchmarks.__path__))
+    return sorted(name.removeprefix(PREFIX) for name in found if name.startswith(PREFIX))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for; 1 where a benchmark failed, 2 on bad usage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Compare, side by side in one run."
+    )
+    parser.add_argument("--quick", action="store_true", help="few rounds: shows that it runs, not how fast")
+    parser.add_argument("--only", action="append", metavar="NAME", choices=names(), help="; ".join(names()))
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write benchmarks.json there")
+    parser.add_argument("--doc", type=Path, metavar="FILE", help="write the page of the documentation")
+    options = parser.parse_args(arguments)
+    results: dict[str, list[Row]] = {}
+    failed = False
+    for name in options.only or names():
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        try:
+            results[name] = importlib.import_module(f"benchmarks.{PREFIX}{name}").run(options.quick)
+        except Exception:  # noqa: BLE001 - one that fails must not hide the others
+            failed = True
+            traceback.print_exc()
+    print(as_table(results))
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "benchmarks.json").write_text(as_json(results, quick=options.quick))
+    if options.doc is not None:
+        options.doc.write_text(as_page(results, quick=options.quick))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

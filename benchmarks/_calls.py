@@ -1,0 +1,80 @@
+"""Services and executors to measure with, all within one process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kwiken import Budgets, Costs, Partial, Plan, Reissue, Service, StagePlan
+from runtime import Executor, LocalTransport, SystemClock, local_replicas
+
+
+async def echo(value: int) -> int:
+    """The least that a handler can do."""
+    return value
+
+
+def chain_of(length: int) -> Service:
+    """Stages one after another, each of two replicas."""
+    service = Service("chain")
+    for index in range(length):
+        after = [f"s{index - 1}"] if index else []
+
+        async def handler(value: int) -> int:
+            return value
+
+        service.stage(name=f"s{index}", after=after, replicas=2, idempotent=True)(handler)
+    return service
+
+
+def fan_of(width: int) -> Service:
+    """A fan-out and its merge."""
+    service = Service("fan")
+
+    @service.stage(fanout=width, replicas=2, idempotent=True)
+    async def part(value: int, *, shard: int) -> int:
+        return value + shard
+
+    @service.stage(after=[part], replicas=2, idempotent=True)
+    async def whole(parts: Partial[int]) -> int:
+        return sum(parts.present)
+
+    return service
+
+
+def hedged(service: Service, after_ms: float = 1000.0) -> Executor:
+    """An executor under a plan that reissues every stage, though never so early that it fires here."""
+    executor = Executor(
+        service,
+        LocalTransport(service),
+        replicas=local_replicas(service),
+        clock=SystemClock(),
+        rng=random.Random(1),
+    )
+    names = list(service.stages)
+    executor.apply(
+        Plan(
+            version=1,
+            service=service.name,
+            created="2026-01-01T00:00:00Z",
+            profile="sha256:0",
+            budgets=Budgets(reissue=0.05),
+            cost=Costs(model="calls", stages={name: 1 / len(names) for name in names}),
+            stages={name: StagePlan(reissue=Reissue(after_ms=after_ms, fraction=0.05)) for name in names},
+        )
+    )
+    return executor
+
+
+def repeat(
+    loop: asyncio.AbstractEventLoop, once: Callable[[], Awaitable[Any]], times: int
+) -> Callable[[], None]:
+    """Work for the harness: so many awaits, one after another, on one loop."""
+
+    async def many() -> None:
+        for _ in range(times):
+            await once()
+
+    return lambda: loop.run_until_complete(many())

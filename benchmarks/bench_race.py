@@ -1,0 +1,76 @@
+"""A reissue race that does not fire: what a call pays for being able to be reissued.
+
+Ours is everything that the executor does for one call: coin, nested ledger, replica choice with in-flight
+counts, latency estimates and histogram, timer, deadline. Notes are off. Nothing of a request's own work is
+in
+it: ten calls go out in one request, so that a tenth of that is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import uvloop
+
+from benchmarks._calls import chain_of, echo, hedged, repeat
+from benchmarks._harness import Row, in_turn
+
+CALLS = 10
+TARGET_US = 12.0
+
+
+async def floor() -> int:
+    """The least that a race by a task for each attempt takes: a task, a timer and a future. No books kept."""
+    loop = asyncio.get_running_loop()
+    first = loop.create_future()
+
+    async def attempt() -> None:
+        value = await echo(1)
+        if not first.done():
+            first.set_result(value)
+
+    task = loop.create_task(attempt())
+    timer = loop.call_later(1.0, task.get_name)
+    try:
+        return int(await first)
+    finally:
+        timer.cancel()
+        task.cancel()
+
+
+async def plain() -> int:
+    """The hedge that is found in most code: wait for the primary with a timeout. No books kept."""
+    task = asyncio.ensure_future(echo(1))
+    done, _ = await asyncio.wait([task], timeout=1.0)
+    assert done
+    return task.result()
+
+
+def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
+    rows = []
+    for label, new_loop in (("asyncio", asyncio.new_event_loop), ("uvloop", uvloop.new_event_loop)):
+        loop = new_loop()
+        try:
+            rows += on(loop, label, quick=quick)
+        finally:
+            loop.close()
+    return rows
+
+
+def on(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> list[Row]:
+    """The races on one kind of loop."""
+    executor = hedged(chain_of(CALLS))
+    requests = 100 if quick else 500
+    calls = requests * CALLS
+    return in_turn(
+        f"reissue race that does not fire, per call, {label}",
+        repeat(loop, lambda: executor.run(1), requests),
+        [
+            ("create_task + call_later + future, no books", repeat(loop, floor, calls)),
+            ("create_task + asyncio.wait(timeout), no books", repeat(loop, plain, calls)),
+        ],
+        rounds=5 if quick else 25,
+        unit="us",
+        scale=1e6 / calls,
+        target=TARGET_US,
+    )
