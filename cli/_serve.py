@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from cli._options import NOT_NEGATIVE, load_service
@@ -28,7 +30,11 @@ MAX_PORT = 65_535
 @click.option("--plan", metavar="FILE", help="Plan to follow; read again whenever it changes.")
 @click.option("--traces", metavar="DIR", help="Folder to write spans to.")
 @click.option("--otlp", metavar="URL", help="Collector to send spans to.")
-@click.option("--token-file", metavar="FILE", help="Token of the control routes; without it they are closed.")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="Token of the control routes; KWIKEN_TOKEN does too. Without either they are closed.",
+)
 @click.option(
     "--grace",
     "grace_s",
@@ -64,7 +70,9 @@ def command(
         host=host,
         port=port,
         local=local,
-        replicas=endpoints_of(service, replicas, local=local, token_file=token_file),
+        replicas=endpoints_of(
+            service, replicas, later=local or token_file is not None or bool(os.environ.get("KWIKEN_TOKEN"))
+        ),
         plan=plan,
         token_file=token_file,
         traces=traces,
@@ -74,10 +82,13 @@ def command(
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))
 
 
-def endpoints_of(
-    service: Service, replicas: tuple[str, ...], *, local: bool, token_file: str | None
-) -> dict[str, list[str]]:
+def endpoints_of(service: Service, replicas: tuple[str, ...], *, later: bool) -> dict[str, list[str]]:
     """By stage, `HOST:PORT` of its replicas.
+
+    Args:
+        service: whose stages they serve.
+        replicas: as given, `STAGE=HOST:PORT`.
+        later: whether a stage without a replica may get one later, or needs none.
 
     Raises:
         InputError: for text of another form, or a stage that nobody could ever serve.
@@ -93,8 +104,7 @@ def endpoints_of(
         parse_endpoint(endpoint)
         found.setdefault(service[stage].name, []).append(endpoint)
     lacking = [name for name in service.stages if name not in found]
-    # With a token, replicas can be named later.
-    if lacking and not local and token_file is None:
+    if lacking and not later:
         raise InputError(
             f"no replica of {', '.join(lacking)}; give --replica STAGE=HOST:PORT for each, or --local",
             where="--replica",

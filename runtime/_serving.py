@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -92,8 +93,9 @@ async def _transport(spec: GatewaySpec, service: Service) -> AsyncIterator[Trans
 
 
 def _token(path: str | None) -> str | None:
+    """The control routes' token: the file's, else the environment's, else none."""
     if path is None:
-        return None
+        return os.environ.get("KWIKEN_TOKEN", "").strip() or None
     try:
         token = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
