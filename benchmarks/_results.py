@@ -48,10 +48,10 @@ def as_page(results: Results, *, quick: bool) -> str:
         [
             "# Benchmarks",
             "",
-            "Written by `python -m benchmarks --doc FILE`. The ways of doing one thing take turns in one process,",
-            "so a ratio holds where a time does not: machines differ, and a shared one swings. *Theirs / ours* is",
-            "the median over the rounds, beside its lowest and highest; above 1, ours takes less. Without an",
-            "alternative the spread is that of our own figure.",
+            "Written by `python -m benchmarks --doc FILE`. The ways of doing one thing take turns in one",
+            "process, so a ratio holds where a time does not: machines differ, and a shared one swings.",
+            "*Theirs / ours* is the median over the rounds, beside its lowest and highest; above 1, ours",
+            "takes less. Without an alternative the spread is that of our own figure.",
             "",
             f"Python {facts['python']}, {facts['system']}, {facts['cores']} cores"
             + (", a quick run: few rounds." if quick else "."),

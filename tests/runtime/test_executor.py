@@ -1,4 +1,4 @@
-"""The executor under virtual time: DAGs, fan-outs, optional stages, partial answers, deadlines, plans."""
+"""The executor under virtual time: DAGs, fan-outs, optional stages, deadlines, status."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwiken import (
-    Budgets,
-    CatchUpPolicy,
     DefinitionError,
-    InputError,
     KwikenError,
     Partial,
-    PartialPolicy,
-    Plan,
     Reissue,
     Service,
     Stage,
 )
-from runtime import AllFailedError, Call, DeadlineError, Executor, HandlerError, Limits, LostError, Replica
+from runtime import AllFailedError, Call, DeadlineError, Executor, HandlerError, LostError, Replica
 from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising, service_of
 from tests.support.virtual import VirtualClock, simulate
 
@@ -234,94 +229,6 @@ def test_both_attempts_failing_raises_both() -> None:
     simulate(main)
 
 
-# Partial answers.
-
-CUT = PartialPolicy(cutoff_ms=100.0, wait_ms=None, progress=1.0, loss=0.01)
-
-
-def partial_run(policy: PartialPolicy, waits: list[float], **fan: Any) -> tuple[Any, float]:
-    service = service_of(Stage(name="f", fanout=len(waits), **fan), Stage(name="m", after=("f",)))
-
-    async def main() -> tuple[Any, float]:
-        script = Script(
-            lambda _, call: (
-                after(waits[call.shard], call.shard) if call.stage == "f" else after(0.0, call.args[0])
-            )
-        )
-        executor = executor_of(service, script)
-        executor.apply(plan_of(service, partial={"f": policy}))
-        start = asyncio.get_running_loop().time()
-        answer = await executor.run("q")
-        assert script.running == []
-        return answer, asyncio.get_running_loop().time() - start
-
-    return simulate(main)
-
-
-def test_cut_off_answers_with_what_is_there() -> None:
-    answer, took = partial_run(CUT, [0.01, 0.5, 0.02, 0.03])
-    assert answer.value == Partial((0, None, 2, 3), 0.75)
-    assert answer.partial
-    assert answer.utility == 0.75
-    assert took == pytest.approx(0.1)
-
-
-def test_shards_that_are_not_waited_for_are_cancelled_at_once() -> None:
-    service = service_of(Stage(name="f", fanout=2), Stage(name="m", after=("f",)))
-
-    async def main() -> None:
-        script = Script(lambda _, call: after(1.0 if call.stage == "m" or call.shard else 0.01))
-        executor = executor_of(service, script)
-        executor.apply(plan_of(service, partial={"f": CUT}))
-        start = asyncio.get_running_loop().time()
-        await executor.run("q")
-        (late,) = [entry for entry in script.of("f") if entry.call.shard]
-        assert late.end == "cancelled"
-        assert late.ended == pytest.approx(start + 0.1)
-
-    simulate(main)
-
-
-def test_complete_answer_before_the_cut_off_is_whole() -> None:
-    answer, took = partial_run(CUT, [0.01, 0.05, 0.02])
-    assert answer.value == Partial((0, 1, 2), 1.0)
-    assert not answer.partial
-    assert took == pytest.approx(0.05)
-
-
-def test_waits_only_so_long_after_enough_progress() -> None:
-    policy = PartialPolicy(cutoff_ms=None, wait_ms=20.0, progress=0.5, loss=0.01)
-    answer, took = partial_run(policy, [0.01, 0.03, 0.04, 0.9])
-    assert answer.value.values == (0, 1, 2, None)
-    assert took == pytest.approx(0.05)
-
-
-def test_with_nothing_to_show_it_waits_for_the_first_shard() -> None:
-    answer, took = partial_run(CUT, [0.4, 0.3, 0.9])
-    assert answer.value.values == (None, 1, None)
-    assert took == pytest.approx(0.3)
-
-
-def test_stages_own_utility_counts() -> None:
-    answer, _ = partial_run(
-        CUT, [0.01, 0.5], utility=lambda partial: 0.9 if partial.values[0] is not None else 0.0
-    )
-    assert answer.value.utility == 0.9
-    assert answer.utility == pytest.approx(0.9)
-
-
-def test_utility_that_raises_falls_back_to_the_share(caplog: pytest.LogCaptureFixture) -> None:
-    answer, _ = partial_run(CUT, [0.01, 0.5], utility=lambda partial: 1 / 0)
-    assert answer.utility == 0.5
-    assert "'f'" in caplog.text
-
-
-def test_stage_without_a_partial_policy_waits_for_every_shard() -> None:
-    service = service_of(Stage(name="f", fanout=2), Stage(name="m", after=("f",)))
-    answer = run(service, Script(lambda _, call: after(2.0 * call.shard, call.args)))
-    assert answer.value[0].complete
-
-
 # Deadlines.
 
 
@@ -359,174 +266,6 @@ def test_deadline_that_is_none(deadline_ms: float) -> None:
     async def main() -> None:
         with pytest.raises(DeadlineError, match="time allowed"):
             await executor_of(one_stage(), Script(lambda *_: after(0.0))).run("q", deadline_ms=deadline_ms)
-
-    simulate(main)
-
-
-# Plans.
-
-
-def test_plan_changes_under_traffic_and_requests_in_flight_keep_theirs() -> None:
-    async def main() -> None:
-        service = one_stage()
-        script = Script(lambda _, call: after(0.01 if call.attempt else 1.0, call.attempt))
-        executor = executor_of(service, script)
-        with_copies = plan_of(service, {"s": Reissue(after_ms=100, fraction=0.1)}, budget=0.5)
-        executor.apply(with_copies)
-        endow(executor)
-        before = asyncio.ensure_future(executor.run("q"))
-        await asyncio.sleep(0.05)
-        executor.apply(plan_of(service, {"s": Reissue(after_ms=500, fraction=0.1)}, budget=0.5))
-        later = asyncio.ensure_future(executor.run("q"))
-        start = asyncio.get_running_loop().time()
-        assert (await before).value == 1
-        assert asyncio.get_running_loop().time() - start == pytest.approx(0.06)
-        assert (await later).value == 1
-        assert asyncio.get_running_loop().time() - start == pytest.approx(0.51)
-
-    simulate(main)
-
-
-def test_no_request_fails_while_plans_change_all_the_time() -> None:
-    async def main() -> None:
-        service = service_of(
-            Stage(name="f", fanout=3, replicas=2, idempotent=True), Stage(name="m", after=("f",), replicas=2)
-        )
-        rng = random.Random(7)
-        executor = executor_of(service, Script(lambda *_: after(rng.expovariate(50))))
-        plans = [
-            None,
-            plan_of(service, {"f": Reissue(after_ms=30, fraction=0.1)}),
-            plan_of(service, partial={"f": CUT}),
-        ]
-        runs = []
-        for index in range(300):
-            runs.append(asyncio.ensure_future(executor.run("q")))
-            executor.apply(plans[index % 3])
-            await asyncio.sleep(0.003)
-        await asyncio.gather(*runs)
-        assert executor.status()["failed"] == 0
-        assert executor.status()["requests"] == 300
-
-    simulate(main)
-
-
-def bad_plans() -> list[tuple[Any, type[Exception], str]]:
-    service = one_stage(idempotent=False)
-    two = service_of(Stage(name="s", replicas=2, idempotent=True))
-    good = plan_of(two, {"s": Reissue(after_ms=1)})
-    catching = Plan(
-        version=1,
-        service="svc",
-        created="",
-        profile="",
-        budgets=Budgets(catch_up=0.1),
-        cost=good.cost,
-        stages={"s": type(good.stages["s"])(catch_up=CatchUpPolicy(after_ms=5))},
-    )
-    other = plan_of(service_of(Stage(name="s", idempotent=True), name="other"))
-    stranger = plan_of(service_of(Stage(name="t", idempotent=True)), {"t": Reissue(after_ms=1)})
-    return [
-        (plan_of(service, {"s": Reissue(after_ms=1)}), DefinitionError, "not idempotent"),
-        (plan_of(two, partial={"s": CUT}), DefinitionError, "no fan-out"),
-        (catching, InputError, "catch up"),
-        (other, InputError, "other"),
-        (stranger, DefinitionError, "'t'"),
-    ]
-
-
-@pytest.mark.parametrize(("plan", "error", "message"), bad_plans())
-def test_bad_plan_is_refused_whole_and_the_old_one_stays(
-    plan: Plan, error: type[Exception], message: str
-) -> None:
-    async def main() -> None:
-        service = one_stage(idempotent=message != "not idempotent")
-        executor = executor_of(service, Script(lambda *_: after(0.0)))
-        old = plan_of(service)
-        executor.apply(old)
-        before = executor.status()
-        with pytest.raises(error, match=message):
-            executor.apply(plan)
-        assert executor.plan is old
-        assert executor.status() == before
-
-    simulate(main)
-
-
-def test_stages_own_policy_is_in_force_until_a_plan_replaces_it() -> None:
-    async def main() -> None:
-        service = one_stage(reissue=Reissue(after_ms=100))
-        script = Script(lambda _, call: after(0.01 if call.attempt else 1.0, call.attempt))
-        executor = executor_of(service, script)
-        endow(executor)
-        assert (await executor.run("q")).value == 1
-        executor.apply(plan_of(service))
-        endow(executor)
-        assert (await executor.run("q")).value == 0
-
-    simulate(main)
-
-
-def test_same_plan_again_and_again_buys_no_second_burst() -> None:
-    async def main() -> None:
-        service = one_stage(replicas=3)
-        executor = executor_of(service, Script(lambda _, call: after(0.3)))
-        plan = plan_of(service, {"s": Reissue(after_ms=100, fraction=0.05)}, budget=1.0)
-        executor.apply(plan)
-        endow(executor)
-        for _ in range(20):
-            await asyncio.gather(*(executor.run("q") for _ in range(30)))
-            executor.apply(plan)
-        assert executor.status()["reissues"] <= Limits().burst_calls
-
-    simulate(main)
-
-
-# Control share.
-
-
-def test_control_share_is_never_reissued() -> None:
-    async def main() -> None:
-        service = one_stage(replicas=3)
-        script = Script(lambda _, call: after(0.2))
-        executor = executor_of(service, script, control_share=0.5)
-        executor.apply(plan_of(service, {"s": Reissue(after_ms=100, fraction=0.5)}, budget=1.0))
-        controls = 0
-        for _ in range(300):
-            endow(executor)
-            script.sent.clear()
-            record = (await executor.run("q", note=True)).record
-            assert record is not None
-            controls += record.control
-            assert len(script.sent) == (1 if record.control else 2)
-        assert 110 <= controls <= 190
-        assert executor.status()["control"] == controls
-
-    simulate(main)
-
-
-def test_without_reissues_nothing_is_control() -> None:
-    async def main() -> None:
-        executor = executor_of(one_stage(), Script(lambda *_: after(0.0)), control_share=1.0)
-        record = (await executor.run("q", note=True)).record
-        assert record is not None
-        assert not record.control
-
-    simulate(main)
-
-
-def test_coin_falls_with_the_planned_probability() -> None:
-    async def main() -> None:
-        service = one_stage(replicas=3)
-        script = Script(lambda *_: after(0.2))
-        executor = executor_of(service, script)
-        executor.apply(
-            plan_of(service, {"s": Reissue(after_ms=100, probability=0.25, fraction=0.25)}, budget=1.0)
-        )
-        for _ in range(400):
-            endow(executor)
-            await executor.run("q")
-        assert 70 <= executor.status()["reissues"] <= 130
 
     simulate(main)
 
