@@ -23,6 +23,7 @@ VERBS = {
     "plan": "Apportion one budget across the stages of a profile.",
     "explain": "Say which stages make slow requests slow, and what a budget buys there.",
     "simulate": "Replay a profile, with a plan or without.",
+    "export": "Write a plan as settings for gRPC, Envoy or Istio.",
     "report": "Write one page with pictures of what was learned, planned and got.",
     "serve": "Run a service's gateway.",
     "stage": "Run one replica of one stage.",

@@ -1,0 +1,59 @@
+"""YAML that every reader takes alike, under comments."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+WIDTH: Final = 100
+# Anything else is quoted. YAML 1.1 and 1.2 differ on what "1e3", "0o7", "y" or "012" mean; quotes do not.
+_PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]+\Z")
+
+
+def comment(lines: Iterable[str]) -> str:
+    """Lines as comments, wrapped; a line of ours never holds a line break (`plain`)."""
+    out: list[str] = []
+    for line in lines:
+        wrapped = textwrap.wrap(line, WIDTH - 2, subsequent_indent="  ", break_on_hyphens=False) or [""]
+        out += [f"# {part}".rstrip() for part in wrapped]
+    return "".join(f"{line}\n" for line in out)
+
+
+def dump(documents: Sequence[tuple[Sequence[str], Any]], header: Sequence[str]) -> str:
+    """Documents, each under its own comment, after a header.
+
+    Args:
+        documents: pairs of comment lines and plain values.
+        header: lines of the comment at the top.
+    """
+    parts = [comment(header)]
+    for position, (lines, value) in enumerate(documents):
+        if position:
+            parts.append("---\n")
+        parts.append(comment(lines))
+        parts.append(_yaml(value))
+    return "".join(parts)
+
+
+def _yaml(value: Any) -> str:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """As the safe one, but no string is left to be guessed at, and nothing is written by reference."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            del data
+            return True
+
+        def increase_indent(self, flow: bool = False, indentless: bool = False) -> Any:  # noqa: FBT001, FBT002 - the base's shape
+            del indentless
+            return super().increase_indent(flow, False)
+
+    def text(dumper: Any, data: str) -> Any:
+        style = None if _PLAIN.match(data) else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump(value, Dumper=Dumper, sort_keys=False, width=WIDTH, allow_unicode=False)
