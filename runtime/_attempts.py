@@ -16,7 +16,7 @@ from typing import Any
 
 from otel import AttemptRecord, Outcome, StageRecord
 from runtime._errors import AllFailedError, DeadlineError, LostError, RefusedError, UnavailableError
-from runtime._flight import Request, Shared
+from runtime._flight import Attempt, Request, Shared
 from runtime._ledger import CALL
 from runtime._notes import describe
 from runtime._picker import Seat
@@ -28,20 +28,6 @@ from runtime._transport import Call, Reply
 LEAST_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # an ejected replica on trial has so many usual latencies to answer
 SHORTEST_TIMER_S = 0.0005
-
-
-class Attempt:
-    """One attempt under way."""
-
-    __slots__ = ("note", "number", "open", "seat", "started", "ticket")
-
-    def __init__(self, number: int, seat: Seat, started: float) -> None:
-        self.number = number
-        self.seat = seat
-        self.started = started
-        self.ticket = seat.take(started)
-        self.note: AttemptRecord | None = None
-        self.open = True
 
 
 async def call_stage(

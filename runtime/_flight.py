@@ -6,9 +6,11 @@ import asyncio
 import random
 from collections.abc import Callable
 
+from otel import AttemptRecord
 from runtime._admission import Admission
 from runtime._ledger import Ledger, Purse
 from runtime._notes import Notes
+from runtime._picker import Seat
 from runtime._policy import Program
 from runtime._transport import Transport
 
@@ -72,3 +74,17 @@ class Request:
         self.purse = Purse(program.purse)
         self.partial = False
         self.lost_weight = 0.0
+
+
+class Attempt:
+    """One attempt under way."""
+
+    __slots__ = ("note", "number", "open", "seat", "started", "ticket")
+
+    def __init__(self, number: int, seat: Seat, started: float) -> None:
+        self.number = number
+        self.seat = seat
+        self.started = started
+        self.ticket = seat.take(started)
+        self.note: AttemptRecord | None = None
+        self.open = True
