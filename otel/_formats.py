@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kwiken import InputError
-from otel._inputs import MAX_BYTES, Stream, TraceFile, opened, whole
+from otel._inputs import IN_MEMORY, MAX_BYTES, Stream, TraceFile, opened, whole
 from otel._read_jaeger import JaegerReader
 from otel._read_otlp import OtlpReader
 from otel._store import SpanStore
@@ -80,40 +80,42 @@ class FileReader:
         """Read one stream; errors as in `file`, naming `where`."""
         before = self._store.read
         lines = _Lines(source, where, growing, progress)
-        first = lines.next()
+        first = lines.next(IN_MEMORY)
         if not first:
             raise InputError("is empty", where=where)
         if first.lstrip()[:1] != b"{":
             raise InputError(_WRONG, where=where)
-        try:
-            kind = self._kind(first, where)
-        except msgspec.DecodeError:  # no document of one line; perhaps one of many
-            with whole(first, source, where) as document:
-                self._many_lines(document, lines)
+        envelope = self._one_line(first, where)
+        if envelope is not None:
+            self._lines(first, envelope, lines)
         else:
-            self._lines(first, kind, lines)
+            with whole(first, source, where) as document:
+                self._document(document, lines)
         self._flush(where)
         self.without_spans += self._store.read == before
 
-    def _kind(self, text: bytes | memoryview, where: str) -> Kind:
-        """What a whole document is.
+    def _one_line(self, line: bytes, where: str) -> _Envelope | None:
+        """What a line says it is; None where the document goes on behind it.
 
         Raises:
-            msgspec.DecodeError: it is no whole JSON document.
-            InputError: it is another document.
+            InputError: it is a document of another kind.
         """
+        if len(line) >= IN_MEMORY and not line.endswith(b"\n"):
+            return None
         try:
-            envelope = self._envelope.decode(text)
+            return self._envelope.decode(line)
         except (msgspec.ValidationError, RecursionError) as error:
             raise InputError(f"{_WRONG}: {error}", where=where) from error
-        return _kind(envelope, where)
+        except msgspec.DecodeError:
+            return None
 
-    def _lines(self, line: bytes, kind: Kind, lines: _Lines) -> None:
-        take: Callable[[bytes], None] = {
-            "otlp": self._otlp.line,
-            "trace": self._jaeger.trace,
-            "data": self._traces,
-        }[kind]
+    def _lines(self, line: bytes, envelope: _Envelope, lines: _Lines) -> None:
+        """Read documents of one line each, the first of which is there already."""
+        kind = _kind(envelope, lines.path)
+        take = {"otlp": self._otlp.line, "trace": self._jaeger.trace, "data": self._traces}[kind]
+        if kind == "data":
+            self._each(envelope.data or [], self._jaeger.trace, lines, f"{lines.where}: data")
+            line = lines.next()
         while line:
             try:
                 take(line)
@@ -124,30 +126,30 @@ class FileReader:
                 raise InputError(str(error), where=lines.where) from error
             line = lines.next()
 
-    def _many_lines(self, document: memoryview, lines: _Lines) -> None:
+    def _document(self, document: memoryview, lines: _Lines) -> None:
         """Read a document that runs over many lines, one trace or resource at a time."""
         try:
             envelope = self._envelope.decode(document)
         except _UNFIT as error:
-            if lines.growing and b"\n" not in bytes(document[-1:]):
+            if lines.cut_off(bytes(document[-1:])):
                 self.unfinished += 1
                 return
             raise InputError(str(error), where=_line_of(error, document, lines)) from error
         kind = _kind(envelope, lines.path)
-        if kind == "trace":
-            self._each([document], self._jaeger.trace, lines, "")
-        elif kind == "data":
-            self._each(envelope.data or [], self._jaeger.trace, lines, "data")
+        if kind == "data":
+            self._each(envelope.data or [], self._jaeger.trace, lines, f"{lines.path}: data")
+        elif kind == "otlp":
+            units = envelope.resourceSpans or []
+            self._each(units, self._otlp.resource, lines, f"{lines.path}: resourceSpans")
         else:
-            self._each(envelope.resourceSpans or [], self._otlp.resource, lines, "resourceSpans")
+            self._each([document], self._jaeger.trace, lines, f"{lines.path}: trace")
 
-    def _each(self, units: Sequence[Unit], take: Callable[[Any], None], lines: _Lines, name: str) -> None:
+    def _each(self, units: Sequence[Unit], take: Callable[[Any], None], lines: _Lines, where: str) -> None:
         for number, unit in enumerate(units):
             try:
                 take(unit)
             except _UNFIT as error:
-                field = f": {name}[{number}]" if name else ""
-                raise InputError(str(error), where=f"{lines.path}{field}") from error
+                raise InputError(str(error), where=f"{where}[{number}]") from error
             if number % _TICK == 0:
                 lines.progress()
 
@@ -180,9 +182,13 @@ class _Lines:
     def where(self) -> str:
         return f"{self.path}:{self.number}"
 
-    def next(self) -> bytes:
-        """The next line that is not blank; empty at the end."""
-        while line := self.source.readline(MAX_UNIT):
+    def next(self, most: int | None = None) -> bytes:
+        """The next line that is not blank; empty at the end.
+
+        Args:
+            most: bytes of it to read; None for all of it, or an error where that is too much.
+        """
+        while line := self.source.readline(MAX_UNIT if most is None else most):
             self.number += 1
             self.size += len(line)
             if self.size > MAX_BYTES:
@@ -191,7 +197,7 @@ class _Lines:
                 )
             if self.number == 1:
                 line = line.removeprefix(_BOM)
-            if len(line) >= MAX_UNIT:
+            if most is None and len(line) >= MAX_UNIT:
                 raise InputError(f"is longer than {MAX_UNIT >> 20} MiB", where=self.where)
             if self.number % _TICK == 0:
                 self.progress()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import mmap
 import tempfile
 import zlib
@@ -16,7 +17,7 @@ from kwiken import InputError
 
 MAX_FILES: Final = 100_000
 MAX_BYTES: Final = 16 << 30  # of one input, unpacked
-IN_MEMORY: Final = 64 << 20
+IN_MEMORY: Final = 256 << 20
 _CHUNK: Final = 1 << 20
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".jsonl.part")
 PART: Final = ".part"
@@ -93,7 +94,7 @@ def opened(path: Path) -> Iterator[tuple[Stream, IO[bytes]]]:
         InputError: it cannot be read, or unpacked; names it.
     """
     try:
-        with path.open("rb") as raw:
+        with io.BufferedReader(io.FileIO(path), _CHUNK) as raw:
             if raw.peek(2)[:2] == b"\x1f\x8b":
                 with gzip.GzipFile(fileobj=raw) as unpacked:
                     yield unpacked, raw
@@ -131,5 +132,5 @@ def whole(start: bytes, rest: Stream, where: str) -> Iterator[memoryview]:
                 raise InputError(f"is larger than {MAX_BYTES >> 30} GiB, the most that is read", where=where)
             spool.write(chunk)
         spool.flush()
-        with mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ) as pages, memoryview(pages) as view:
-            yield view
+        # Not closed by hand: an error on its way out may hold a view of a part. It goes with the last view.
+        yield memoryview(mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ))

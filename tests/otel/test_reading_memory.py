@@ -12,7 +12,6 @@ import pytest
 from otel._fit import read_forest
 from tests.support.span_trees import Maker, jaeger_json, otlp_lines, random_dag, write
 
-
 SPANS = 150 * 9  # of one file
 
 

@@ -1,0 +1,272 @@
+"""Traces in and spans out: reading each format, fitting a profile, and writing a request's spans."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+
+from benchmarks._harness import Row, side_by_side
+from otel import (
+    AttemptKind,
+    AttemptRecord,
+    Outcome,
+    RequestRecord,
+    StageRecord,
+    fit_profile,
+    make_observer,
+    read_traces,
+)
+from otel._labels import Labels
+from otel._notes import request_spans
+from otel._observer import resource
+from otel._otlp_json import OtlpLines
+from otel._readable import Readable
+
+T0, MS = 1_700_000_000_000_000_000, 1_000_000
+TARGET_US = 5.0  # a span: 200,000 spans a second
+STAGES = (("parse", 1), ("spell", 1), ("lookup", 8), ("rank", 1), ("snippet", 4), ("page", 1))
+CALLS = 20
+ATTRIBUTES: dict[str, str | int] = {
+    "http.request.method": "GET",
+    "url.full": "http://shop:8080/api/v1/items",
+    "http.response.status_code": 200,
+    "server.address": "shop",
+    "network.protocol.version": "1.1",
+}
+
+
+def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
+    requests, rounds = (150, 2) if quick else (4000, 7)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        jaeger, otlp = foreign(folder, requests)
+        own = ours(folder / "own", requests)
+        rows = [
+            read(f"read {label} into trees", path, rounds)
+            for label, path in (("Jaeger JSON", jaeger), ("OTLP lines", otlp), ("our own OTLP lines", own))
+        ]
+        rows += [
+            fitted(f"fit a profile from {label}", path, rounds)
+            for label, path in (("Jaeger JSON", jaeger), ("our own lines", own))
+        ]
+        return [*rows, memory(otlp), written(requests, rounds)]
+
+
+def request(rng: random.Random, number: int) -> RequestRecord:
+    """A request of a service in the shape of a web search; one call in twenty has a copy."""
+    start = now = T0 + number * 50 * MS
+    out = RequestRecord(rng.getrandbits(128) or 1, rng.getrandbits(64) or 1, None, "search", start)
+    before: tuple[str, ...] = ()
+    for name, fanout in STAGES:
+        stage = StageRecord(rng.getrandbits(64) or 1, name, before, fanout, now)
+        end = now
+        for shard in range(fanout):
+            took = int(rng.lognormvariate(1, 0.7) * MS)
+            stage.attempts.append(attempt(rng, shard, now, now + took, Outcome.WON))
+            if rng.random() < 1 / CALLS:
+                stage.attempts.append(
+                    attempt(rng, shard, now + took // 2, now + took, Outcome.CANCELLED, copy=True)
+                )
+            end = max(end, now + took)
+        stage.end_ns = now = end
+        before = (name,)
+        out.stages.append(stage)
+    out.end_ns = now
+    return out
+
+
+def attempt(
+    rng: random.Random, shard: int, start: int, end: int, outcome: Outcome, *, copy: bool = False
+) -> AttemptRecord:
+    """One call to one of three replicas."""
+    kind = AttemptKind.REISSUE if copy else AttemptKind.PRIMARY
+    replica = f"127.0.0.1:390{rng.randrange(3)}"
+    busy = None if outcome is Outcome.CANCELLED else (end - start) / MS / 2
+    number = int(copy)
+    return AttemptRecord(
+        rng.getrandbits(64) or 1, shard, number, kind, replica, "local", start, end, outcome, busy_ms=busy
+    )
+
+
+def ours(folder: Path, requests: int) -> Path:
+    """A folder of our own spans."""
+    rng = random.Random(1)
+    observer = make_observer("search", traces=folder)
+    for number in range(requests):
+        observer.request_finished(request(rng, number))
+    observer.close()
+    return folder
+
+
+def foreign(folder: Path, requests: int) -> tuple[Path, Path]:
+    """The same spans of another's service as Jaeger JSON and as OTLP lines."""
+    rng = random.Random(1)
+    traces, lines = [], []
+    for number in range(requests):
+        spans = call_tree(rng, T0 + number * 50 * MS)
+        traces.append(as_jaeger(spans))
+        lines.append(as_otlp(spans))
+    jaeger, otlp = folder / "jaeger.json", folder / "otlp.jsonl"
+    jaeger.write_text(json.dumps({"data": traces}, separators=(",", ":")))
+    otlp.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    return jaeger, otlp
+
+
+def call_tree(rng: random.Random, start: int) -> list[dict[str, Any]]:
+    """A root and ten calls in turn, each a client's span above a server's."""
+    trace = f"{rng.getrandbits(128):032x}"
+
+    def span(parent: str, service: str, name: str, begin: int, end: int) -> dict[str, Any]:
+        key = f"{rng.getrandbits(64):016x}"
+        return {
+            "trace": trace,
+            "id": key,
+            "parent": parent,
+            "service": service,
+            "name": name,
+            "at": (begin, end),
+        }
+
+    spans = [span("", "front", "GET /items", start, start)]
+    now = start + MS
+    for number in range(CALLS // 2):
+        took = int(rng.lognormvariate(1, 0.7) * MS)
+        client = span(spans[0]["id"], "front", f"call {number}", now, now + took)
+        spans += [
+            client,
+            span(client["id"], f"back{number}", f"serve {number}", now + took // 4, now + took // 2),
+        ]
+        now += took + MS // 10
+    spans[0]["at"] = (start, now + MS)
+    return spans
+
+
+def as_jaeger(spans: list[dict[str, Any]]) -> dict[str, Any]:
+    """One trace as Jaeger exports it."""
+    tags = [{"key": k, "type": "string", "value": v} for k, v in ATTRIBUTES.items()]
+    return {
+        "traceID": spans[0]["trace"],
+        "spans": [
+            {
+                "traceID": s["trace"],
+                "spanID": s["id"],
+                "flags": 1,
+                "operationName": s["name"],
+                "references": [{"refType": "CHILD_OF", "traceID": s["trace"], "spanID": s["parent"]}]
+                if s["parent"]
+                else [],
+                "startTime": s["at"][0] // 1000,
+                "duration": (s["at"][1] - s["at"][0]) // 1000,
+                "tags": tags,
+                "logs": [],
+                "processID": s["service"],
+                "warnings": None,
+            }
+            for s in spans
+        ],
+        "processes": {s["service"]: {"serviceName": s["service"], "tags": []} for s in spans},
+    }
+
+
+def as_otlp(spans: list[dict[str, Any]]) -> dict[str, Any]:
+    """One trace as a collector's file exporter writes it."""
+
+    def value(v: str | int) -> dict[str, str]:
+        return {"stringValue": v} if isinstance(v, str) else {"intValue": str(v)}
+
+    attributes = [{"key": k, "value": value(v)} for k, v in ATTRIBUTES.items()]
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for s in spans:
+        one = {
+            "traceId": s["trace"],
+            "spanId": s["id"],
+            "parentSpanId": s["parent"],
+            "flags": 257,
+            "name": s["name"],
+            "kind": 3,
+            "startTimeUnixNano": str(s["at"][0]),
+            "endTimeUnixNano": str(s["at"][1]),
+            "attributes": attributes,
+            "status": {},
+        }
+        grouped.setdefault(s["service"], []).append(one)
+    return {
+        "resourceSpans": [
+            {
+                "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]},
+                "scopeSpans": [{"scope": {"name": "http", "version": "1"}, "spans": ones}],
+            }
+            for service, ones in grouped.items()
+        ]
+    }
+
+
+def read(name: str, path: Path, rounds: int) -> Row:
+    """Reading and cleaning, beside the standard library's parser alone, which builds plain dictionaries."""
+    spans = read_traces([path]).counts["spans_read"]
+    return per_span(
+        name, lambda: read_traces([path]), spans, ("json.loads alone", lambda: parsed(path)), rounds
+    )
+
+
+def fitted(name: str, path: Path, rounds: int) -> Row:
+    spans = fit_profile([path]).counts["spans_read"]
+    return per_span(
+        name, lambda: fit_profile([path]), spans, ("json.loads alone", lambda: parsed(path)), rounds
+    )
+
+
+def per_span(
+    name: str, work: Callable[[], object], spans: int, other: tuple[str, Callable[[], object]], rounds: int
+) -> Row:
+    return side_by_side(name, work, other, rounds=rounds, unit="us/span", scale=1e6 / spans, target=TARGET_US)
+
+
+def parsed(path: Path) -> None:
+    for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+        with file.open() as lines:
+            for line in lines:
+                json.loads(line)
+
+
+def memory(path: Path) -> Row:
+    """The most memory taken while reading, for each span."""
+    spans = read_traces([path]).counts["spans_read"]
+    tracemalloc.start()
+    read_traces([path], max_spans=10**8)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return Row(name="memory while reading OTLP lines", ours=peak / spans, unit="bytes/span", target=300.0)
+
+
+def written(requests: int, rounds: int) -> Row:
+    """From a request's notes to its line, beside the SDK's spans and their encoding for a collector."""
+    rng = random.Random(1)
+    records = [request(rng, number) for number in range(min(requests, 500))]
+    spans = sum(len(request_spans(record, Labels())) for record in records)
+    labels, lines, readable = Labels(), OtlpLines(resource("search")), Readable(resource("search"))
+
+    def ours_() -> None:
+        for record in records:
+            lines.line(request_spans(record, labels))
+
+    def sdk() -> None:
+        for record in records:
+            encode_spans([readable(note) for note in request_spans(record, labels)]).SerializeToString()
+
+    return side_by_side(
+        "write a request's spans",
+        ours_,
+        ("the SDK's spans, encoded for a collector", sdk),
+        rounds=rounds,
+        unit="us/span",
+        scale=1e6 / spans,
+        target=10.0,
+    )
