@@ -21,12 +21,20 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
     return [
         side_by_side(
             f"curve of one stage, {SAMPLES} samples, {len(GRID)} points",
-            lambda: reissue_curve(single),
+            lambda: reissue_curve(single, policies=("single",)),
             (f"sampling {DRAWS} races a call", lambda: sampled_curve(single[:, None], rng)),
             rounds=rounds,
             unit="ms",
             scale=1e3,
             target=2.0,
+        ),
+        side_by_side(
+            "the same with the best of all SingleR at each point",
+            lambda: reissue_curve(single),
+            ("time-outs only", lambda: reissue_curve(single, policies=("single",))),
+            rounds=rounds,
+            unit="ms",
+            scale=1e3,
         ),
         side_by_side(
             f"curve of a fan-out of {SHARDS}, {SAMPLES} requests, {len(GRID)} points",

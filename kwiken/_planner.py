@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -117,7 +117,10 @@ def study_plan(
     curves = stage_curves(profile, seed=seed)
     prices = {name: shares.stages[name] for name in curves}
     spending = within_budget(
-        profile, prices, budgets.reissue, lambda budget: SPREADS[spread](curves, prices, budget)
+        profile,
+        prices,
+        budgets.reissue,
+        lambda budget: _with_coins(SPREADS[spread](curves, prices, budget), curves),
     )
     draft = Plan(
         version=VERSION,
@@ -174,12 +177,20 @@ def _check(profile: Profile, objective: str, spread: str, window_s: float | None
         )
 
 
+def _with_coins(allocation: Allocation, curves: Mapping[str, Curve]) -> Allocation:
+    """The same allocation with the coin of each stage's best policy."""
+    coins = {name: curves[name].coin_at(share) for name, share in allocation.fractions.items() if share > 0}
+    return replace(allocation, coins=coins)
+
+
 def _policies(profile: Profile, curves: Mapping[str, Curve], allocation: Allocation) -> dict[str, StagePlan]:
     """Policies by stage; a request's own time is no stage that anyone could act on."""
     return {
         stage.name: StagePlan(
             match=stage.match,
-            reissue=curves[stage.name].policy(allocation.fractions[stage.name])
+            reissue=curves[stage.name].policy(
+                allocation.fractions[stage.name], coin=allocation.coins.get(stage.name)
+            )
             if stage.name in allocation.fractions
             else None,
         )

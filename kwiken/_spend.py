@@ -99,18 +99,27 @@ class _History:
         for stage in self._stages:
             fraction = allocation.fractions[stage.name]
             if fraction > 0:
-                spent += self._costs[stage.name] * _copies(stage, fraction, learned, judged)
+                coin = max(fraction, allocation.coins.get(stage.name, 1.0))
+                spent += self._costs[stage.name] * _copies(stage, (fraction, coin), learned, judged)
         return spent
 
 
-def _copies(stage: StageProfile, fraction: float, learned: Rows, judged: Rows) -> Floats:
-    """(k,): expected copies of each judged request, in units of the stage's mean calls per request."""
+def _copies(stage: StageProfile, given: tuple[float, float], learned: Rows, judged: Rows) -> Floats:
+    """(k,): expected copies of each judged request, in units of the stage's mean calls per request.
+
+    Args:
+        stage: what was learned of it.
+        given: share of its calls to reissue, and coin of the policy.
+        learned: requests that the age is learned on.
+        judged: requests that it is judged on.
+    """
+    fraction, coin = given
     pool = Pool.of(stage.calls_ms[learned])
     if not len(pool):
         return np.full(len(judged), fraction)
-    outs = pool.time_outs(np.array([fraction]))
+    outs = pool.time_outs(np.array([fraction / coin]))
     late = (stage.calls_ms[judged] > outs.after_ms[0]).sum(axis=1)
-    return np.asarray(outs.probability[0] * late / stage.calls_per_request)
+    return np.asarray(coin * outs.probability[0] * late / stage.calls_per_request)
 
 
 def _error_of_mean(spent: Floats) -> float:

@@ -36,6 +36,7 @@ class Allocation:
         gains: by how much each stage's hull falls, ms² (times its weight, where weights were given).
         marginal: the next gain of each stage per unit of budget; 0 where more brings nothing.
         path: (stage, its fraction, budget spent so far) after each step; empty for the straw men.
+        coins: share of the late calls that get a copy, where it is not what the stage's curve would take.
     """
 
     fractions: Mapping[str, float]
@@ -43,6 +44,7 @@ class Allocation:
     gains: Mapping[str, float]
     marginal: Mapping[str, float]
     path: tuple[tuple[str, float, float], ...] = field(default=(), repr=False)
+    coins: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def total_gain(self) -> float:

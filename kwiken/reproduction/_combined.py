@@ -114,7 +114,10 @@ def _reissued(large: Large, budget: float) -> float:
     trial = large.trial
     if budget == 0:
         return float(np.percentile(trial.latency_ms(), 99))
-    trial = replace(trial, curves={name: reissue_curve(values) for name, values in trial.train.items()})
+    trial = replace(
+        trial,
+        curves={name: reissue_curve(values, policies=("single",)) for name, values in trial.train.items()},
+    )
     return float(np.percentile(trial.play(sumvar(trial.curves, trial.costs, budget))[0], 99))
 
 

@@ -49,7 +49,7 @@ class Trial:
             train=train,
             test=test,
             copies=copies,
-            curves={name: reissue_curve(values) for name, values in train.items()},
+            curves={name: reissue_curve(values, policies=("single",)) for name, values in train.items()},
             costs={name: mean / total for name, mean in means.items()},
         )
 

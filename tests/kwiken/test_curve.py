@@ -136,7 +136,7 @@ def test_calls_in_whole_milliseconds_spend_what_was_asked() -> None:
 
 
 def test_policy_of_a_share_below_one_call_is_none() -> None:
-    curve = reissue_curve(np.arange(1.0, 101.0))
+    curve = reissue_curve(np.arange(1.0, 101.0), policies=("single",))
     assert curve.policy(0.0) is None
     assert curve.policy(0.004) is None
     assert curve.policy(0.01) == Reissue(after_ms=99.0, probability=1.0, fraction=0.01)
@@ -184,3 +184,59 @@ def test_law_of_a_copy_may_differ_from_the_calls() -> None:
 def test_refuses_what_is_no_latency(bad: list[float]) -> None:
     with pytest.raises(InputError):
         reissue_curve(np.array(bad, dtype=float))
+
+
+def slow_mode() -> Floats:
+    """Two calls in a hundred take twenty times as long."""
+    rng = np.random.default_rng(3)
+    return rng.lognormal(0, 0.3, 100_000) * np.where(rng.random(100_000) < 0.02, 20.0, 1.0)
+
+
+def test_a_coin_before_a_rare_slow_mode_beats_a_time_out_within_it() -> None:
+    x = slow_mode()
+    single, best = reissue_curve(x, policies=("single",)), reissue_curve(x)
+    assert variance_at(single, 0.01) / single.variance[0] == pytest.approx(0.717, abs=0.03)
+    assert variance_at(best, 0.01) / best.variance[0] == pytest.approx(0.528, abs=0.03)
+    policy = policy_of(best, 0.01)
+    assert policy.probability < 0.7
+    assert policy.probability * (x > policy.after_ms).mean() == pytest.approx(0.01, rel=0.01)
+
+
+@given(st.lists(st.floats(0, 1e3), min_size=5, max_size=60), st.booleans())
+@settings(max_examples=40)
+def test_a_choice_of_policies_is_never_worse_than_one(samples: list[float], wide: bool) -> None:
+    x = np.array(samples)
+    x = np.column_stack((x, x[::-1])) if wide else x
+    single, best = reissue_curve(x, policies=("single",)), reissue_curve(x)
+    for fraction, variance in zip(best.fraction, best.variance, strict=True):
+        rival = np.interp(fraction, single.fraction, single.hull)
+        same = single.variance[np.isclose(single.fraction, fraction, atol=1e-12)]
+        assert variance <= min(same, default=np.inf) + 1e-6 * (1 + rival)
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("fraction", [0.004, 0.013, 0.06])
+def test_policies_between_the_points_attain_what_the_hull_promises(shards: int, fraction: float) -> None:
+    rng = np.random.default_rng(12)
+    x = rng.lognormal(0, 0.3, (20_000, shards)) * np.where(rng.random((20_000, shards)) < 0.02, 20.0, 1.0)
+    curve = reissue_curve(x)
+    policy = policy_of(curve, fraction)
+    assert policy.fraction == pytest.approx(fraction, rel=0.012)
+    assert policy.fraction == pytest.approx(policy.probability * (x > policy.after_ms).mean())
+    assert curve.moments(policy)[1] <= 1.1 * curve.hull_at(fraction)
+
+
+def test_moments_at_the_points_are_those_of_their_policies() -> None:
+    curve = reissue_curve(slow_mode()[:20_000])
+    assert (curve.coin[1:] < 1).any()
+    for i in range(1, len(curve.fraction)):
+        policy = Reissue(after_ms=float(curve.after_ms[i]), probability=float(curve.probability[i]))
+        mean, variance = curve.moments(policy)
+        assert mean == pytest.approx(curve.mean_ms[i])
+        assert variance == pytest.approx(curve.variance[i])
+
+
+def test_refuses_unknown_policies_and_correlations() -> None:
+    for bad in ({"policies": ("twice",)}, {"policies": ()}, {"correlation": 1.0}, {"correlation": -0.1}):
+        with pytest.raises(InputError):
+            reissue_curve(np.arange(1.0, 10.0), **bad)

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from kwiken import lower_hull
 
+SHARES = st.integers(0, 10**7).map(lambda count: count / 10**7)  # of at most as many requests
 POINTS = st.lists(
-    st.tuples(st.floats(0, 1), st.floats(0, 1e6)), min_size=1, max_size=30, unique_by=lambda point: point[0]
+    st.tuples(SHARES, st.floats(0, 1e6)), min_size=1, max_size=30, unique_by=lambda point: point[0]
 ).map(sorted)
 
 

@@ -1,0 +1,156 @@
+"""Races of calls with their copies: exact moments for independent copies, and for correlated ones.
+
+Slow requests are often slow everywhere, so a copy's latency hangs together with its call's. The link is a
+Gaussian copula: both have the stage's law, and their normal scores have correlation rho. With rho = 0 the
+closed form of `_fanout` applies; else a copy's law given its call is taken at a few points of equal
+probability.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from kwiken._fanout import RankedCalls, slowest_moments
+from kwiken._pool import Pool
+from kwiken._profile import Floats
+
+MOST_ROWS = 1 << 14  # requests that a curve of correlated copies looks at
+MOST_CELLS = 1 << 20  # calls times points that are held at once
+MOST_POINTS, LEAST_POINTS = 64, 8
+
+
+class Races(Protocol):
+    """A stage's calls against their copies."""
+
+    def moments(self, after_ms: Floats, probability: float) -> tuple[Floats, Floats]:
+        """Mean (ms) and mean square (ms²) of the slowest call for each of several ages of reissue.
+
+        Args:
+            after_ms: (g,) ages; infinite for no copy.
+            probability: share of the calls of that age that get one.
+        """
+
+
+@dataclass(frozen=True)
+class IndependentRaces:
+    """Copies drawn on their own: the closed form, exact for the samples."""
+
+    calls: RankedCalls
+    pool: Pool
+
+    def moments(self, after_ms: Floats, probability: float) -> tuple[Floats, Floats]:
+        """See `Races`."""
+        return slowest_moments(self.calls, self.pool, after_ms, probability=probability)
+
+
+@dataclass(frozen=True)
+class CorrelatedRaces:
+    """Copies whose normal score has correlation `rho` with their call's.
+
+    Attributes:
+        calls: (n, width) calls, the request with the slowest one first; NaN for no call.
+        pool: law of a call and of a copy.
+        rho: from 0 up to 1, the latter excluded.
+    """
+
+    calls: Floats
+    pool: Pool
+    rho: float
+
+    @classmethod
+    def of(cls, calls: Floats, pool: Pool, rho: float) -> CorrelatedRaces:
+        """From (n,) or (n, width) latencies; beyond `MOST_ROWS` requests only every k-th is used."""
+        matrix = calls.reshape(len(calls), -1)
+        matrix = matrix[:: max(1, -(-len(matrix) // MOST_ROWS))]
+        slowest = np.fmax.reduce(matrix, axis=1, initial=0.0)
+        return cls(np.ascontiguousarray(matrix[np.argsort(-slowest, kind="stable")]), pool, rho)
+
+    def moments(self, after_ms: Floats, probability: float) -> tuple[Floats, Floats]:
+        """See `Races`. A copy's law is cut into points of equal weight; fan-outs shuffle these by shard."""
+        slowest = np.fmax.reduce(self.calls, axis=1, initial=0.0)
+        mean, square = np.zeros(len(after_ms)), np.zeros(len(after_ms))
+        late = [int(n) for n in np.searchsorted(-slowest, -after_ms, side="left")]
+        for g, count in enumerate(late):
+            mean[g], square[g] = slowest[count:].sum(), (slowest[count:] ** 2).sum()
+        width = self.calls.shape[1]
+        points = int(np.clip(MOST_CELLS // max(1, self.calls.size), LEAST_POINTS, MOST_POINTS))
+        block = max(1, MOST_CELLS // (points * width))
+        rng = np.random.default_rng(0)  # the same shuffles each time, so that curves repeat
+        for at in range(0, max(late, default=0), block):
+            part = self.calls[at : at + block]
+            copies, coins = self._copies(part, points, rng)
+            for g, count in enumerate(late):
+                if count > at:
+                    one, two = _raced(
+                        part[: count - at], copies, coins, after_ms=float(after_ms[g]), share=probability
+                    )
+                    mean[g] += one
+                    square[g] += two
+        return mean / max(1, len(self.calls)), square / max(1, len(self.calls))
+
+    def _copies(self, part: Floats, points: int, rng: np.random.Generator) -> tuple[Floats, Floats | None]:
+        """(k, width, points) latencies of copies, and coins where shards need their own."""
+        levels = (np.arange(points) + 0.5) / points
+        shape = (*part.shape, points)
+        if part.shape[1] == 1:
+            return linked(self.pool, part[:, :, None], np.broadcast_to(ndtri(levels), shape), self.rho), None
+        shuffled = rng.permuted(np.broadcast_to(levels, shape), axis=2)
+        coins = rng.permuted(np.broadcast_to(levels, shape), axis=2)
+        return linked(self.pool, part[:, :, None], ndtri(shuffled), self.rho), coins
+
+
+def _raced(
+    part: Floats, copies: Floats, coins: Floats | None, *, after_ms: float, share: float
+) -> tuple[float, float]:
+    """Sums over requests of the slowest call's mean and mean square."""
+    x = part[:, :, None]
+    raced = np.minimum(x, after_ms + copies[: len(part)])
+    if coins is None:  # single calls: the coin is a mixture, exact
+        ends, alone = raced[:, 0, :], part[:, 0]
+        one = share * ends.mean(axis=1).sum() + (1 - share) * alone.sum()
+        two = share * (ends * ends).mean(axis=1).sum() + (1 - share) * (alone * alone).sum()
+        return float(one), float(two)
+    ends = np.fmax.reduce(np.where((x > after_ms) & (coins[: len(part)] < share), raced, x), axis=1)
+    return float(ends.mean(axis=1).sum()), float((ends * ends).mean(axis=1).sum())
+
+
+def races(calls: Floats, pool: Pool, rho: float) -> Races:
+    """The races of a stage: closed form for independent copies, points for correlated ones.
+
+    Args:
+        calls: (n,) or (n, width) latencies, milliseconds; NaN for no call.
+        pool: law of a copy.
+        rho: correlation of a copy's normal score with its call's, from 0 to below 1.
+    """
+    return CorrelatedRaces.of(calls, pool, rho) if rho > 0 else IndependentRaces(RankedCalls.of(calls), pool)
+
+
+def linked(pool: Pool, calls: Floats, normal: Floats, rho: float) -> Floats:
+    """Latencies of copies, given their calls: the Gaussian copula.
+
+    Args:
+        pool: law of both.
+        calls: latencies of the calls, of any shape that fits `normal`; NaN for no call.
+        normal: standard normal values, one a copy.
+        rho: correlation of normal scores.
+
+    Returns:
+        Latencies of the shape of `normal`; arbitrary where there is no call.
+    """
+    if rho == 0:
+        return pool.quantile(ndtr(normal))
+    score = rho * normal_scores(pool, calls) + np.sqrt(1.0 - rho * rho) * normal
+    return pool.quantile(ndtr(np.nan_to_num(score)))
+
+
+def normal_scores(pool: Pool, values: Floats) -> Floats:
+    """Standard normal quantiles of latencies' ranks within a pool; ties take their middle."""
+    cdf = np.concatenate(([0.0], pool.cdf))
+    below = cdf[np.searchsorted(pool.values, values, side="left")]
+    upto = cdf[np.searchsorted(pool.values, values, side="right")]
+    edge = 0.5 / max(1, len(pool))
+    return np.asarray(ndtri(np.clip((below + upto) / 2, edge, 1 - edge)))
