@@ -21,7 +21,7 @@ WORKDIR /app
 COPY services services
 ENV PATH=/build/.venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 KWIKEN_CACHE=/app/cache
 # The search service's index, so that no replica has to build it.
-RUN python -m services.search build
+RUN python -m services.search build && chmod -R a+rX cache
 USER 10001
 EXPOSE 8080 9000
 ENTRYPOINT ["kwiken"]
