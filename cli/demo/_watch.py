@@ -34,22 +34,24 @@ class TerminalWatch:
 
     def __init__(self, bar: Bar) -> None:
         self._bar = bar
-        self._done = 0.0
+        self._before = self._length = self._passed = 0.0
         self._plain = not sys.stderr.isatty()
         self._began = time.monotonic()
 
     def step(self, label: str, seconds: float) -> None:
-        """A step begins."""
+        """A step begins; the one before is done, however long it took."""
+        self._before += self._length
+        self._length, self._passed = seconds, 0.0
         length = f" for {seconds:.0f} s" if seconds else ""
         if self._plain:
             note(f"{time.monotonic() - self._began:5.1f} s  {label}{length}")
         else:
-            self._bar.update(self._done, label=f"{label}{length}")
+            self._bar.update(self._before, label=f"{label}{length}")
 
     def passed(self, seconds: float) -> None:
         """Time under load went by."""
-        self._done += seconds
-        self._bar.update(self._done)
+        self._passed = min(self._passed + seconds, self._length)
+        self._bar.update(self._before + self._passed)
 
     def disturbance(self, flaky: Mapping[str, Flaky]) -> None:
         """Say which shares were drawn."""

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cli._output import Bar
 from cli.demo._arms import run_blocks
 from cli.demo._blocks import Block, Schedule
 from cli.demo._disturb import DisturbanceError, Disturber, Flaky, choose
@@ -23,6 +24,7 @@ from cli.demo._measure import assign, attach, calls_of, spent_of, under_another_
 from cli.demo._pauser import Target
 from cli.demo._settings import LEAST_SECONDS, MOST_SECONDS, Timing, divide
 from cli.demo._usage import processor_seconds, used_between
+from cli.demo._watch import TerminalWatch
 from kwiken import Budgets, InputError, Plan, make_plan
 from otel import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
 from tests.support.profiles import small_profile
@@ -270,3 +272,22 @@ def test_processor_time_grows_with_work() -> None:
 def test_the_pausing_process_loads_little() -> None:
     code = "import sys, cli.demo._pauser; print('numpy' in sys.modules, 'aiohttp' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["False", "False"]
+
+
+def test_the_bar_moves_with_the_steps_and_never_past_them() -> None:
+    class Spy(Bar):
+        def __init__(self) -> None:
+            super().__init__(None, "", None)
+            self.at: list[float] = []
+
+        def update(self, done: float, *, total: float | None = None, label: str | None = None) -> None:
+            self.at.append(done)
+
+    spy = Spy()
+    watch = TerminalWatch(spy)
+    watch._plain = False
+    for label, seconds in (("start", 0.0), ("learn", 2.0), ("plan", 0.0), ("compare", 3.0)):
+        watch.step(label, seconds)
+        for _ in range(3):
+            watch.passed(1.0)
+    assert spy.at == [0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 2, 3, 4, 5]
