@@ -83,7 +83,7 @@ def build(
     seen = {calls.name: calls.seen_ms for calls in stages} | {own_name: np.zeros(len(latency))}
     left = latency - end_to_end(ordered, seen)
     # Nanoseconds below zero are rounding; more is a path whose calls overlapped in this request after all.
-    forest.counts["requests_overexplained"] = int((left < -1 / NS_PER_MS).sum())
+    forest.counts["clipped_own_time"] = int((left < -1 / NS_PER_MS).sum())
     forest.counts["requests"] = len(latency)
     if len(latency) < FEW:
         forest.counts["warning_few_requests"] = len(latency)

@@ -85,7 +85,9 @@ def grow(store: SpanStore) -> Forest:
     parent = np.full(len(spans), ROOT, np.int64)
     child = np.flatnonzero(spans["parent"] != 0)
     parent[child] = _find(spans["span"], trace, trace[child], spans["parent"][child])
-    counts["spans_orphaned"] = int((parent == LOST).sum())
+    # A request of ours may well have a caller who writes his spans elsewhere; that is no loss.
+    own_request = owns["role"][spans["own"]] == c.REQUEST if len(owns) else np.zeros(len(spans), np.bool_)
+    counts["spans_orphaned"] = int(((parent == LOST) & ~(own_request & (spans["own"] >= 0))).sum())
     counts["traces"] = int(trace[-1]) + 1 if len(trace) else 0
     depth = _depths(parent)
     reached = depth >= 0
