@@ -118,7 +118,7 @@ def _rule(host: str, found: Sequence[Hedge]) -> Document:
         "outlierDetection": dict(OUTLIERS),
     }
     lines = (
-        "retryBudget: how many copies may run at once. Where Istio does not know the field, delete it.",
+        "retryBudget: how many copies may run at once. Without the field in your Istio, nothing bounds them.",
         "outlierDetection: not from the plan. consecutive5xxErrors is off: a stage's own errors are answers.",
     )
     return lines, {

@@ -1,0 +1,47 @@
+"""Plans to export, and the strict reading of what came out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from kwiken import Budgets, Costs, Plan, Reissue, SpanMatch, StagePlan
+from kwiken.export import Exported
+
+
+def plan_with(stages: dict[str, StagePlan], *, reissue: float = 0.05, service: str = "shop") -> Plan:
+    """A plan whose stages cost alike."""
+    return Plan(
+        version=1,
+        service=service,
+        created="2026-01-01T00:00:00Z",
+        profile="sha256:0",
+        budgets=Budgets(reissue=reissue),
+        cost=Costs(model="typical", stages=dict.fromkeys(stages, 1 / max(1, len(stages)))),
+        stages=stages,
+    )
+
+
+def stage(
+    operation: str, reissue: Reissue | None = None, *, service: str = "cart", turn: int = 1
+) -> StagePlan:
+    """A stage whose calls are spans of that name."""
+    return StagePlan(match=SpanMatch(service=service, operation=operation, occurrence=turn), reissue=reissue)
+
+
+def read_yaml(exported: Exported) -> list[Any]:
+    """Its documents, read by another reader's rules than the writer's: YAML 1.1 in full."""
+    return [document for document in yaml.safe_load_all(exported.text) if document is not None]
+
+
+def read_json(exported: Exported) -> Any:
+    """Its document."""
+    return json.loads(exported.text)
+
+
+def comments(exported: Exported) -> str:
+    """What stands in its comments, unwrapped."""
+    lines = [line[1:].strip() for line in exported.text.splitlines() if line.startswith("#")]
+    return " ".join(lines)
