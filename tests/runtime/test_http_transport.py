@@ -18,6 +18,7 @@ from runtime._errors import DeadlineError, HandlerError, LostError, RefusedError
 from runtime._http import HttpTransport
 from runtime._replica import ReplicaServer, ServedCall
 from runtime._transport import Call, Replica
+from tests.support.misbehaving import misbehaving, saying
 from tests.support.services_http import Ask, service
 from tests.support.waiting import found, until
 
@@ -215,37 +216,6 @@ def test_also_on_the_faster_loop(scenario: Callable[[Path], Awaitable[None]], tm
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(go())
-
-
-Reaction = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@contextlib.asynccontextmanager
-async def misbehaving(react: Reaction) -> AsyncIterator[Replica]:
-    """A server that reads a call's head and then does as told."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await reader.readuntil(b"\r\n\r\n")
-            await react(reader, writer)
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    try:
-        yield replica_at(f"http://127.0.0.1:{port}")
-    finally:
-        server.close()
-        await server.wait_closed()
-
-
-def saying(text: bytes) -> Reaction:
-    async def react(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(text)
-        await writer.drain()
-
-    return react
 
 
 KNOWN = b"kw-busy-ms: 1\r\nkw-inflight: 1\r\nkw-latency-ms: 1\r\n"
