@@ -88,7 +88,9 @@ def hedges(plan: Plan, targets: Mapping[str, Target], *, needs: str) -> tuple[li
     if lost:
         raise InputError(_how_to_name(plan, lost, needs), where="plan")
     merged = [_merged(plan, call, names) for call, names in found.items()]
-    notes = [*_merge_notes(found, bystanders), *_policy_notes(plan)]
+    guessed = [name for names in found.values() for name in names if not _has_host(targets.get(name))]
+    notes = [*_host_notes(guessed if needs == "host" else []), *_merge_notes(found, bystanders)]
+    notes += _policy_notes(plan)
     return merged, notes
 
 
@@ -133,6 +135,19 @@ def _share(plan: Plan, name: str, policy: Reissue) -> float:
         return policy.fraction
     cost = plan.cost.stages.get(name, 0.0)
     return min(1.0, plan.budgets.reissue / cost) if cost > 0 else 1.0
+
+
+def _has_host(target: Target | None) -> bool:
+    return target is not None and target.host is not None
+
+
+def _host_notes(guessed: Sequence[str]) -> Iterator[str]:
+    """A client's span carries the caller's service name, and a plan does not tell clients from servers."""
+    if guessed:
+        yield (
+            f"the host of {_listed(guessed)} is the service that its spans come from; where those are the "
+            "caller's own (client spans), name the callee's host with --map"
+        )
 
 
 def _merge_notes(found: Mapping[Call, list[str]], bystanders: Mapping[Call, list[str]]) -> Iterator[str]:

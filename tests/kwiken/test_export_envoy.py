@@ -165,6 +165,13 @@ class TestValues:
         exported = envoy_bootstrap(plan, {f"s{port}": Target(port=port) for port in ports})
         assert [host["domains"] for host in hosts_of(exported)] == domains
 
+    def test_a_host_that_the_spans_named_is_told(self) -> None:
+        plan = plan_with({"mine": stage("/x", LATE), "named": stage("/y", LATE), "left": stage("/z")})
+        (note,) = [n for n in envoy_bootstrap(plan, {"named": Target(host="h")}).notes if "caller's own" in n]
+        assert "the host of 'mine' is the service" in note
+        exported = envoy_bootstrap(plan, {name: Target(host="h") for name in ("mine", "named")})
+        assert not any("caller's own" in note for note in exported.notes)
+
     def test_a_service_that_is_no_host_needs_a_map(self) -> None:
         with pytest.raises(
             InputError, match=r"names no HTTP path or gRPC method at a host.*\"host\": \"name\""
