@@ -21,13 +21,10 @@ from otel import (
     StageRecord,
     fit_profile,
     make_observer,
+    otlp_lines,
     read_traces,
+    readable_spans,
 )
-from otel._labels import Labels
-from otel._notes import request_spans
-from otel._observer import resource
-from otel._otlp_json import OtlpLines
-from otel._readable import Readable
 
 T0, MS = 1_700_000_000_000_000_000, 1_000_000
 TARGET_US = 5.0  # a span: 200,000 spans a second
@@ -250,16 +247,15 @@ def written(requests: int, rounds: int) -> Row:
     """From a request's notes to its line, beside the SDK's spans and their encoding for a collector."""
     rng = random.Random(1)
     records = [request(rng, number) for number in range(min(requests, 500))]
-    spans = sum(len(request_spans(record, Labels())) for record in records)
-    labels, lines, readable = Labels(), OtlpLines(resource("search")), Readable(resource("search"))
+    spans = sum(1 for _ in readable_spans("search", records))
 
     def ours_() -> None:
-        for record in records:
-            lines.line(request_spans(record, labels))
+        for _ in otlp_lines("search", records):
+            pass
 
     def sdk() -> None:
         for record in records:
-            encode_spans([readable(note) for note in request_spans(record, labels)]).SerializeToString()
+            encode_spans(list(readable_spans("search", [record]))).SerializeToString()
 
     return side_by_side(
         "write a request's spans",

@@ -12,6 +12,7 @@ from otel._notes import CallNote
 from otel._records import AttemptKind, AttemptRecord, Observer, Outcome, RequestRecord, StageRecord
 
 if TYPE_CHECKING:
+    from otel._convert import otlp_lines, readable_spans
     from otel._critical_path import Step, critical_path
     from otel._fit import fit_profile
     from otel._observer import RequestSpans, ServerSpans, make_observer
@@ -31,7 +32,9 @@ _LAZY = {
     "Traces": "otel._traces",
     "critical_path": "otel._critical_path",
     "fit_profile": "otel._fit",
+    "otlp_lines": "otel._convert",
     "read_traces": "otel._traces",
+    "readable_spans": "otel._convert",
     "make_observer": "otel._observer",
 }
 
@@ -55,7 +58,9 @@ __all__ = [
     "critical_path",
     "fit_profile",
     "make_observer",
+    "otlp_lines",
     "read_traces",
+    "readable_spans",
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -161,7 +162,7 @@ def test_calls_in_turn_that_overlap_in_one_of_a_hundred_stay_in_turn() -> None:
     profile = learn([s for n in range(200) for s in one_request(*request(n), number=n + 1, latency=40.0)])
     assert edges(profile) == {("get", "get#2"), ("get#2", "put")}
     assert all(s.calls_ms.shape[1] == 1 for s in profile.stages)
-    assert profile.counts["requests_overexplained"] == 1, "the overlap is more than the request took"
+    assert profile.counts["clipped_own_time"] == 1, "the overlap is more than the request took"
 
 
 def test_a_varying_number_of_calls_in_turn_has_falling_visit_shares() -> None:
@@ -423,3 +424,14 @@ def test_the_social_network_is_read_as_a_reader_would() -> None:
     assert stage["compose_text_client"] == pytest.approx(1.294)
     assert stage["write_home_timeline_client"] == pytest.approx(0.576)
     assert stage[short(own)] == pytest.approx(5.303 - 1.294 - 0.353 - 0.522 - 0.576)
+
+
+def test_the_documentation_draws_the_social_networks_dag_as_it_is_found() -> None:
+    path = DATA / "jaeger" / "socialnetwork-compose-post.json"
+    if not path.is_file():
+        pytest.skip("../shared/data/jaeger is not there")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "traces.md").read_text(encoding="utf-8")
+    drawing = text.split("```mermaid")[1].split("```")[0]
+    labels = dict(re.findall(r'(\w+)\["([^"]+)"\]', drawing))
+    drawn = {(labels[a], labels[b]) for a, b in re.findall(r"^ *(\w+) --> (\w+)", drawing, re.MULTILINE)}
+    assert drawn == {(p, s.name) for s in fit_profile([path]).stages for p in s.after}

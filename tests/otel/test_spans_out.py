@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from otel import AttemptKind, AttemptRecord, CallNote, Outcome, RequestRecord, StageRecord
+from otel import (
+    AttemptKind,
+    AttemptRecord,
+    CallNote,
+    Outcome,
+    RequestRecord,
+    StageRecord,
+    otlp_lines,
+    readable_spans,
+)
 from otel._labels import MAX_LENGTH, MAX_MESSAGE, MAX_VALUES, OTHER, Labels
 from otel._notes import Server, SpanNote, call_span, request_spans, sampled
 from otel._observer import resource
@@ -206,6 +215,17 @@ def test_every_scalar_attribute_is_read_back_as_it_was(value: Any) -> None:
     found = values(span)["a"]
     assert type(found) is type(value)
     assert found == value or (value != value and found != found)  # noqa: PLR0124 - NaN
+
+
+def test_records_can_be_turned_into_lines_and_spans_without_an_observer() -> None:
+    rng = random.Random(5)
+    records = [record(rng, random_dag(rng, 3)) for _ in range(4)]
+    lines = list(otlp_lines("shop", records))
+    assert len(lines) == 4
+    ids = {span.span_id for line in lines for span in spans_of(line)}
+    spans = list(readable_spans("shop", records))
+    assert {span.context.span_id.to_bytes(8) for span in spans} == ids
+    assert {span.resource.attributes["service.name"] for span in spans} == {"shop"}
 
 
 def test_truth_and_one_are_different_attributes() -> None:

@@ -1,0 +1,32 @@
+"""Records of requests as spans, without an observer: for files of one's own, and for one's own exporters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from otel._labels import Labels
+from otel._notes import request_spans
+from otel._observer import resource
+from otel._otlp_json import OtlpLines
+from otel._records import RequestRecord
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+
+def otlp_lines(service: str, records: Iterable[RequestRecord]) -> Iterator[bytes]:
+    """Requests of a service as OTLP JSON, one a line, newline included."""
+    encoder, labels = OtlpLines(resource(service)), Labels()
+    for record in records:
+        yield encoder.line(request_spans(record, labels))
+
+
+def readable_spans(service: str, records: Iterable[RequestRecord]) -> Iterator[ReadableSpan]:
+    """Spans of a service's requests as the OpenTelemetry SDK has them, for any of its exporters."""
+    from otel._readable import Readable
+
+    readable, labels = Readable(resource(service)), Labels()
+    for record in records:
+        for note in request_spans(record, labels):
+            yield readable(note)
