@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from cli.demo._law import WORDS, flaky_replica, share_of_time
+from cli.demo._law import WORDS, share_of_time
 from cli.demo._pauser import Order, Pause, Target
 from cli.reporting import Disturbance, Paused
 from kwiken import KwikenError
@@ -29,14 +29,14 @@ class DisturbanceError(KwikenError):
 
 @dataclass(frozen=True)
 class Flaky:
-    """One replica to be paused, and its name."""
+    """A stage to be disturbed, and its replicas' names by pid."""
 
     target: Target
-    replica: str
+    replicas: Mapping[int, str]
 
 
 def choose(processes: Iterable[Mapping[str, Any]], seed: int) -> dict[str, Flaky]:
-    """By stage, which replica is to be paused, and for what share of the time.
+    """By stage, which replicas may be paused, and for what share of the time.
 
     Args:
         processes: the replicas as `Cluster.status` lists them.
@@ -46,11 +46,13 @@ def choose(processes: Iterable[Mapping[str, Any]], seed: int) -> dict[str, Flaky
     for process in processes:
         entry = (process["replica"], process["identity"]["pid"])
         by_stage.setdefault(process["stage"], []).append(entry)
-    chosen = {}
-    for stage, those in by_stage.items():
-        name, pid = sorted(those)[flaky_replica(stage, len(those), seed)]
-        chosen[stage] = Flaky(Target(stage, pid, share_of_time(stage, seed)), name)
-    return chosen
+    return {
+        stage: Flaky(
+            Target(stage, [pid for _, pid in sorted(those)], share_of_time(stage, seed)),
+            {pid: name for name, pid in those},
+        )
+        for stage, those in by_stage.items()
+    }
 
 
 class Disturber:
@@ -60,7 +62,7 @@ class Disturber:
     when this process is killed; and this one does when the other is.
 
     Args:
-        flaky: the replicas to pause, by stage; none for calm.
+        flaky: whom to pause, by stage; none for calm.
         seed: of the draws.
     """
 
@@ -105,9 +107,9 @@ class Disturber:
                 await self._end(self._process)
         finally:
             self._ended_s = time.time()
-            for flaky in self._flaky.values():
+            for pid in (pid for flaky in self._flaky.values() for pid in flaky.target.pids):
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(flaky.target.pid, signal.SIGCONT)
+                    os.kill(pid, signal.SIGCONT)
 
     def check(self) -> None:
         """See that it still runs.
@@ -144,10 +146,12 @@ class Disturber:
             own = [pause for pause in self.pauses if pause.stage == stage]
             realised = sum(pause.end_s - pause.start_s for pause in own) / length
             stages[stage] = Paused(
-                replica=flaky.replica,
                 planned=flaky.target.share,
                 realised=realised,
                 bursts=len(own),
-                pauses=[(round(pause.start_s, 4), round(pause.end_s, 4)) for pause in own],
+                pauses=[
+                    (flaky.replicas[pause.pid], round(pause.start_s, 4), round(pause.end_s, 4))
+                    for pause in own
+                ],
             )
         return Disturbance(calm=not self._flaky, law=WORDS if self._flaky else "none", stages=stages)

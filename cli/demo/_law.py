@@ -1,9 +1,10 @@
 """The law of the disturbance: who is paused, how often, for how long. Fixed by principle, not by its result.
 
-One flaky replica a stage, as in fleets where a few machines misbehave (Dean and Barroso, "The Tail at Scale",
-2013: background jobs, garbage collection, power limits stop a server for a moment). Bursts are log-normal,
-since durations of such hiccups are: median 100 ms, sigma 0.5, none beyond 500 ms. Real fleets are uneven, so
-each stage's share of the time is drawn log-uniformly between 1% and 10%, whatever the stage costs.
+A stage's replicas stop now and then, one at a time, any of them (Dean and Barroso, "The Tail at Scale", 2013:
+garbage collection, background jobs, power limits, neighbours). A replica that always misbehaves is avoided by
+replica choice, with a plan or without; what nobody can foresee is what reissues are for. Bursts are
+log-normal, since durations of such hiccups are: median 100 ms, sigma 0.5, none beyond 500 ms. Real fleets are
+uneven, so each stage's share of the time is drawn log-uniformly between 1% and 10%, whatever the stage costs.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ LONGEST_S = 0.500
 LEAST_SHARE, MOST_SHARE = 0.01, 0.10
 
 WORDS = (
-    f"One flaky replica of each stage is paused in bursts (its process is stopped and continued). Bursts are "
-    f"log-normal: median {1000 * MEDIAN_S:.0f} ms, sigma {SIGMA:g}, cut at {1000 * LONGEST_S:.0f} ms; the "
-    f"gaps between them are exponential. Fleets are uneven, so each stage's share of the time is drawn "
-    f"log-uniformly between {LEAST_SHARE:.0%} and {MOST_SHARE:.0%} "
-    f"of it, by the seed alone: neither cost nor result has a say."
+    f"A replica of each stage, any of them, is paused in bursts (its process is stopped and continued). "
+    f"Bursts are log-normal: median {1000 * MEDIAN_S:.0f} ms, sigma {SIGMA:g}, cut at "
+    f"{1000 * LONGEST_S:.0f} ms; the gaps between them are exponential. Fleets are uneven, so each stage's "
+    f"share of the time is drawn log-uniformly between {LEAST_SHARE:.0%} and {MOST_SHARE:.0%} of it, by the "
+    f"seed alone: neither cost nor result has a say."
 )
 
 
@@ -48,21 +49,23 @@ def _normal(z: float) -> float:
 
 
 def share_of_time(stage: str, seed: int) -> float:
-    """Share of the time that the stage's flaky replica is paused; independent of every other stage."""
+    """Share of the time that a replica of the stage is paused; independent of every other stage."""
     draw = random.Random(f"share/{seed}/{stage}").random()  # noqa: S311 - a simulation's draw
     return LEAST_SHARE * math.exp(draw * math.log(MOST_SHARE / LEAST_SHARE))
 
 
-def flaky_replica(stage: str, replicas: int, seed: int) -> int:
-    """Which of a stage's replicas is the flaky one."""
-    return random.Random(f"replica/{seed}/{stage}").randrange(replicas)  # noqa: S311 - likewise
+def victims(stage: str, replicas: int, seed: int) -> Iterator[int]:
+    """The endless run of which of a stage's replicas each burst hits: any, whichever was hit before."""
+    rng = random.Random(f"replica/{seed}/{stage}")  # noqa: S311 - likewise
+    while True:
+        yield rng.randrange(replicas)
 
 
 def bursts(stage: str, seed: int, share: float) -> Iterator[Burst]:
-    """The endless run of a replica's pauses: a gap first, then burst and gap in turn.
+    """The endless run of a stage's pauses: a gap first, then burst and gap in turn.
 
     Args:
-        stage: whose replica.
+        stage: whose replicas.
         seed: of the draws.
         share: of the time to be paused, in the long run; above 0 and below 1.
     """

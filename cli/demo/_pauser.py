@@ -13,22 +13,22 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
 
-from cli.demo._law import Burst, bursts
+from cli.demo._law import Burst, bursts, victims
 from kwiken import InputError
 
 MOST_TARGETS = 1000
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One replica to be paused: of which stage, its process, its share of the time."""
+    """A stage to disturb: its replicas' processes, and the share of the time that one of them is paused."""
 
     stage: str
-    pid: int
+    pids: list[int]
     share: float
 
 
@@ -43,6 +43,7 @@ class Pause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A pause that took place: a line on standard output; seconds since 1970."""
 
     stage: str
+    pid: int
     start_s: float
     end_s: float
 
@@ -75,7 +76,7 @@ class PidFd:
 
 def disturb(
     order: Order,
-    processes: dict[str, Process],
+    processes: Mapping[int, Process],
     *,
     clock: Callable[[], float],
     wait: Callable[[float], bool],
@@ -84,54 +85,61 @@ def disturb(
     """Pause and continue by the law until told to stop; on every way out all replicas run.
 
     Args:
-        order: shares by stage.
-        processes: by stage.
+        order: stages, their replicas and shares.
+        processes: by pid; one that is missing has gone.
         clock: seconds since 1970.
         wait: waits for so many seconds; True when it is time to stop.
         tell: takes each pause that took place.
     """
-    streams = {t.stage: bursts(t.stage, order.seed, t.share) for t in order.targets if t.stage in processes}
+    streams = {target.stage: _stream(target, order.seed) for target in order.targets}
     began = clock()
-    queue = [(burst.start_s, stage, burst) for stage, burst in _first(streams)]
+    queue = [(burst.start_s, stage, burst, pid) for stage, (burst, pid) in _first(streams)]
     heapq.heapify(queue)
-    paused: dict[str, float] = {}
+    paused: dict[str, tuple[int, float]] = {}
+
+    def resume(stage: str) -> None:
+        pid, since = paused.pop(stage)
+        _signal(processes.get(pid), signal.SIGCONT)
+        tell(Pause(stage, pid, since, clock()))
+
     try:
         while queue:
-            due, stage, burst = queue[0]
+            due, stage, burst, pid = queue[0]
             if wait(max(0.0, began + due - clock())):
                 return
             heapq.heappop(queue)
+            if stage not in paused and _signal(processes.get(pid), signal.SIGSTOP):
+                paused[stage] = (pid, clock())
+                heapq.heappush(queue, (burst.start_s + burst.length_s, stage, burst, pid))
+                continue
             if stage in paused:
-                _resume(stage, processes, paused, clock=clock, tell=tell)
-                burst = next(streams[stage])
-                heapq.heappush(queue, (burst.start_s, stage, burst))
-            elif _signal(processes[stage], signal.SIGSTOP):
-                paused[stage] = clock()
-                heapq.heappush(queue, (burst.start_s + burst.length_s, stage, burst))
+                resume(stage)
+            burst, pid = next(streams[stage])
+            heapq.heappush(queue, (burst.start_s, stage, burst, pid))
     finally:
         for stage in list(paused):
-            _resume(stage, processes, paused, clock=clock, tell=tell)
+            resume(stage)
 
 
-def _first(streams: dict[str, Iterator[Burst]]) -> Iterator[tuple[str, Burst]]:
+Stream = Iterator[tuple[Burst, int]]
+
+
+def _stream(target: Target, seed: int) -> Stream:
+    """A stage's pauses, and the process that each hits."""
+    hit = victims(target.stage, len(target.pids), seed)
+    for burst in bursts(target.stage, seed, target.share):
+        yield burst, target.pids[next(hit)]
+
+
+def _first(streams: Mapping[str, Stream]) -> Iterator[tuple[str, tuple[Burst, int]]]:
     for stage, stream in streams.items():
         yield stage, next(stream)
 
 
-def _resume(
-    stage: str,
-    processes: dict[str, Process],
-    paused: dict[str, float],
-    *,
-    clock: Callable[[], float],
-    tell: Callable[[Pause], None],
-) -> None:
-    _signal(processes[stage], signal.SIGCONT)
-    tell(Pause(stage, paused.pop(stage), clock()))
-
-
-def _signal(process: Process, number: signal.Signals) -> bool:
+def _signal(process: Process | None, number: signal.Signals) -> bool:
     """Whether the process was there to take it; one that has gone is disturbed no more."""
+    if process is None:
+        return False
     try:
         process.send(number)
     except ProcessLookupError:
@@ -167,8 +175,10 @@ def read_order(line: bytes) -> Order:
         order = msgspec.json.decode(line, type=Order)
     except msgspec.MsgspecError as error:
         raise InputError(str(error), where="order") from error
-    if len(order.targets) > MOST_TARGETS or not all(0 < t.share < 1 and t.pid > 1 for t in order.targets):
-        raise InputError("targets need a pid above 1 and a share between 0 and 1", where="order")
+    few = len(order.targets) <= MOST_TARGETS and sum(len(t.pids) for t in order.targets) <= MOST_TARGETS
+    sound = all(0 < t.share < 1 and t.pids and min(t.pids) > 1 for t in order.targets)
+    if not (few and sound):
+        raise InputError("targets need pids above 1 and a share between 0 and 1", where="order")
     return order
 
 
@@ -192,10 +202,10 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _stop)
     order = read_order(_first_line())
-    processes: dict[str, Process] = {}
-    for target in order.targets:
+    processes: dict[int, Process] = {}
+    for pid in (pid for target in order.targets for pid in target.pids):
         with contextlib.suppress(ProcessLookupError):
-            processes[target.stage] = PidFd(target.pid)
+            processes[pid] = PidFd(pid)
     disturb(order, processes, clock=time.time, wait=_stdin_closed, tell=_print)
 
 

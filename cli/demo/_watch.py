@@ -59,4 +59,4 @@ class TerminalWatch:
             note("calm: nothing is disturbed")
             return
         shares = ", ".join(f"{stage} {percent(one.target.share)}" for stage, one in flaky.items())
-        note(f"one replica of each stage is paused in bursts, a share of the time: {shares}")
+        note(f"a replica of each stage, any of them, is paused in bursts, a share of the time: {shares}")

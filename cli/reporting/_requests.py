@@ -155,4 +155,8 @@ def pick_requests(
 
 def pauses_of(result: DemoResult) -> Pauses:
     """The pauses that a demo's disturbance made."""
-    return {paused.replica: paused.pauses for paused in result.disturbance.stages.values()}
+    pauses: dict[str, list[tuple[float, float]]] = {}
+    for paused in result.disturbance.stages.values():
+        for replica, start, end in paused.pauses:
+            pauses.setdefault(replica, []).append((start, end))
+    return pauses

@@ -82,21 +82,19 @@ class StageShare(_Struct, frozen=True):
 
 
 class Paused(_Struct, frozen=True):
-    """How one replica was disturbed.
+    """How one stage was disturbed.
 
     Attributes:
-        replica: its name.
         planned: share of the time, as drawn.
         realised: share of the time, as it came.
         bursts: number of pauses.
-        pauses: start and end of each, seconds since 1970.
+        pauses: replica, start and end of each, seconds since 1970.
     """
 
-    replica: str
     planned: float
     realised: float
     bursts: int
-    pauses: list[tuple[float, float]] = []
+    pauses: list[tuple[str, float, float]] = []
 
 
 class Disturbance(_Struct, frozen=True):

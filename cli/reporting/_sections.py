@@ -271,12 +271,14 @@ def disturbance(material: Material) -> Section | None:
         calm = "None: the demo ran calm, so its tail is the machine's own."
         return Section(id="disturbance", title="Disturbance", words=(calm,))
     rows = tuple(
-        (name, paused.replica, percent(paused.planned), percent(paused.realised), f"{paused.bursts:,}")
+        (name, percent(paused.planned), percent(paused.realised), f"{paused.bursts:,}")
         for name, paused in done.stages.items()
     )
-    head = ("stage", "replica", "paused, planned", "paused, realised", "bursts")
+    head = ("stage", "paused, planned", "paused, realised", "bursts")
     words = (done.law, "It ran on through all arms alike, whatever plan was in force.")
-    table = Table(head=head, body=rows, caption="Shares of the time of one replica of each stage.")
+    table = Table(
+        head=head, body=rows, caption="Shares of the time that one of the stage's replicas stood still."
+    )
     return Section(id="disturbance", title="Disturbance", words=words, rows=(Row((table,)),))
 
 

@@ -143,18 +143,20 @@ async def test_a_tick_that_fails_ends_the_trial() -> None:
         )
 
 
-def test_the_flaky_replica_is_chosen_by_the_seed() -> None:
+def test_every_replica_of_every_stage_may_be_hit() -> None:
     processes = [
         {"stage": name, "replica": f"{name}-{number}", "identity": {"pid": 100 * len(name) + number}}
         for name in ("rank", "parse")
         for number in (1, 0)
     ]
-    for seed in range(20):
-        chosen = choose(processes, seed)
-        assert list(chosen) == ["rank", "parse"]
-        for name, flaky in chosen.items():
-            assert flaky.replica == f"{name}-{flaky.target.pid % 100}"
-    assert {choose(processes, seed)["rank"].replica for seed in range(20)} == {"rank-0", "rank-1"}
+    chosen = choose(processes, 3)
+    assert list(chosen) == ["rank", "parse"]
+    for name, flaky in chosen.items():
+        assert flaky.target.pids == [100 * len(name), 100 * len(name) + 1]
+        assert flaky.replicas == {100 * len(name): f"{name}-0", 100 * len(name) + 1: f"{name}-1"}
+    assert {one.target.share for one in chosen.values()} != {
+        one.target.share for one in choose(processes, 4).values()
+    }
 
 
 @pytest.fixture
@@ -186,7 +188,7 @@ async def until_paused(disturber: Disturber, pid: int) -> None:
 async def test_the_disturbance_reports_what_it_did_and_leaves_nobody_paused(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
-    flaky = {"rank": Flaky(Target("rank", sleeper.pid, 0.9), "rank-1")}
+    flaky = {"rank": Flaky(Target("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
     async with Disturber(flaky, 3) as disturber:
         await until_paused(disturber, sleeper.pid)
         await asyncio.sleep(0.4)
@@ -194,7 +196,7 @@ async def test_the_disturbance_reports_what_it_did_and_leaves_nobody_paused(
     report = disturber.report()
     paused = report.stages["rank"]
     assert not report.calm
-    assert paused.replica == "rank-1"
+    assert {replica for replica, _, _ in paused.pauses} == {"rank-1"}
     assert paused.planned == 0.9
     assert 0 < paused.realised <= 1
     assert paused.bursts == len(paused.pauses) >= 1
@@ -202,7 +204,7 @@ async def test_the_disturbance_reports_what_it_did_and_leaves_nobody_paused(
 
 @needs_proc
 async def test_a_disturbance_that_was_killed_is_noticed_and_undone(sleeper: subprocess.Popen[bytes]) -> None:
-    flaky = {"rank": Flaky(Target("rank", sleeper.pid, 0.9), "rank-1")}
+    flaky = {"rank": Flaky(Target("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
     async with Disturber(flaky, 3) as disturber:
         await until_paused(disturber, sleeper.pid)
         assert disturber._process is not None

@@ -121,7 +121,7 @@ def result_of(names: tuple[str, ...] = NAMES) -> DemoResult:
         disturbance=Disturbance(
             calm=False,
             law="By this law.",
-            stages={names[0]: Paused(replica="r-1", planned=0.034, realised=0.0361, bursts=17)},
+            stages={names[0]: Paused(planned=0.034, realised=0.0361, bursts=17)},
         ),
         settings=Settings(
             seconds=60,
