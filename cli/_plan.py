@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAX_COST_FILE: Final = 4 * MIB
 MAX_COST: Final = 1e12
 COST_MODELS: Final = ("typical", "busy", "calls", "mean")
+OBJECTIVES: Final = ("variance", "p99", "cvar", "auto")
 SPREADS: Final = ("sumvar", "equal", "uniform")
 
 
@@ -30,7 +31,13 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
 )
 @click.option("--utility-loss", type=SHARE, default=0.0, show_default=True, help="Loss of answer quality.")
 @click.option("--catch-up", type=SHARE, default=0.0, show_default=True, help="Extra work for late requests.")
-@click.option("--objective", type=click.Choice(["variance"]), default="variance", show_default=True)
+@click.option(
+    "--objective",
+    type=click.Choice(OBJECTIVES),
+    default="variance",
+    show_default=True,
+    help="What to lower; auto: variance or p99, whichever did better on later requests than it saw.",
+)
 @click.option(
     "--cost",
     metavar="typical|busy|calls|mean|FILE",
@@ -120,6 +127,8 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
         "profile": plan.profile,
         "budgets": plan.budgets,
         "apportioned": study.margin,
+        "objective": study.verdict.objective,
+        "held_out_p99_cut": dict(study.verdict.cuts),
         "cost_model": plan.cost.model,
         "stages": stages,
         "expected": plan.expected,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -13,6 +13,7 @@ from kwiken._costs import CostModel, costs
 from kwiken._curve import GRID, Curve, reissue_curve
 from kwiken._errors import InputError
 from kwiken._expect import expect
+from kwiken._objective import OBJECTIVES, Verdict, apportion, cross_validated, scaled, with_coins
 from kwiken._plan import VERSION, Budgets, Plan, StagePlan
 from kwiken._pool import complete_calls, pool
 from kwiken._profile import Profile, StageProfile
@@ -31,7 +32,6 @@ SPREADS: Mapping[str, Spread] = {
     "equal": equal_budget,
     "uniform": uniform_fraction,
 }
-OBJECTIVES = ("variance",)
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class PlanStudy:
             differs from spend on earlier ones.
         simulation: what the plan does to the profile's own requests.
         notes: what a reader should know, in words.
+        verdict: which objective was taken, and how those that were tried did on later requests.
     """
 
     plan: Plan
@@ -54,6 +55,7 @@ class PlanStudy:
     margin: float
     simulation: Simulation
     notes: tuple[str, ...]
+    verdict: Verdict = field(default_factory=lambda: Verdict("variance", {}))
 
 
 def make_plan(
@@ -96,7 +98,9 @@ def study_plan(
     Args:
         profile: what was learned.
         budgets: what may be spent; only `reissue` has a lever so far.
-        objective: `variance`, the sum of the stages' variances.
+        objective: `variance`, the sum of the stages' variances; `p99` or `cvar` (mean of the slowest 1%) of
+            the whole, by descent from there; `auto`, that of variance and p99 which does better on requests
+            later than those it was planned on.
         cost: as `costs` takes it.
         spread: `sumvar`; or, to compare with, `equal` (the same budget to every stage) or `uniform` (the same
             fraction of calls at every stage).
@@ -116,12 +120,17 @@ def study_plan(
     shares = costs(profile, cost)
     curves = stage_curves(profile, seed=seed)
     prices = {name: shares.stages[name] for name in curves}
-    spending = within_budget(
-        profile,
-        prices,
-        budgets.reissue,
-        lambda budget: _with_coins(SPREADS[spread](curves, prices, budget), curves),
-    )
+    verdict = Verdict(objective, {})
+    if objective == "auto":
+        verdict = cross_validated(
+            profile,
+            prices,
+            budgets.reissue,
+            curves_of=lambda part: stage_curves(part, seed=seed),
+            seed=seed,
+        )
+    aim = _Aim(profile, curves, prices, verdict.objective, spread, seed)
+    spending = within_budget(profile, prices, budgets.reissue, aim)
     draft = Plan(
         version=VERSION,
         service=profile.service,
@@ -138,8 +147,45 @@ def study_plan(
         allocation=spending.allocation,
         margin=spending.margin,
         simulation=simulation,
-        notes=tuple(_notes(profile, budgets, curves, spending.margin, simulation.refused)),
+        notes=(
+            *_verdict_notes(verdict),
+            *_notes(profile, budgets, curves, spending.margin, simulation.refused),
+        ),
+        verdict=verdict,
     )
+
+
+class _Aim:
+    """Apportions budgets for one objective; a descent runs once, and smaller budgets take its shape."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        curves: Mapping[str, Curve],
+        prices: Mapping[str, float],
+        objective: str,
+        spread: str,
+        seed: int,
+    ) -> None:
+        self._profile, self._curves, self._prices = profile, curves, prices
+        self._objective, self._spread, self._seed = objective, spread, seed
+        self._shape: tuple[float, Allocation] | None = None
+
+    def __call__(self, budget: float) -> Allocation:
+        if self._objective == "variance":
+            return with_coins(SPREADS[self._spread](self._curves, self._prices, budget), self._curves)
+        if self._shape is None:
+            found = apportion(
+                self._profile,
+                self._curves,
+                self._prices,
+                budget,
+                objective=self._objective,
+                seed=self._seed,
+            )
+            self._shape = (budget, found)
+        whole, found = self._shape
+        return found if budget == whole else scaled(found, budget / whole)
 
 
 def stage_curves(profile: Profile, *, grid: tuple[float, ...] = GRID, seed: int = 0) -> dict[str, Curve]:
@@ -167,6 +213,8 @@ def _check(profile: Profile, objective: str, spread: str, window_s: float | None
         raise InputError(f"must be one of {', '.join(OBJECTIVES)}, not {objective!r}", where="objective")
     if spread not in SPREADS:
         raise InputError(f"must be one of {', '.join(SPREADS)}, not {spread!r}", where="spread")
+    if objective != "variance" and spread != "sumvar":
+        raise InputError(f"{objective!r} goes with the spread 'sumvar' only", where="objective")
     if window_s is not None and not 0 < window_s < math.inf:
         raise InputError(f"must be a finite number of seconds above 0, not {window_s}", where="window_s")
     if profile.requests < FEWEST_REQUESTS:
@@ -175,12 +223,6 @@ def _check(profile: Profile, objective: str, spread: str, window_s: float | None
             "trace the service for longer",
             where="profile",
         )
-
-
-def _with_coins(allocation: Allocation, curves: Mapping[str, Curve]) -> Allocation:
-    """The same allocation with the coin of each stage's best policy."""
-    coins = {name: curves[name].coin_at(share) for name, share in allocation.fractions.items() if share > 0}
-    return replace(allocation, coins=coins)
 
 
 def _policies(profile: Profile, curves: Mapping[str, Curve], allocation: Allocation) -> dict[str, StagePlan]:
@@ -197,6 +239,13 @@ def _policies(profile: Profile, curves: Mapping[str, Curve], allocation: Allocat
         for stage in profile.stages
         if not stage.own_time
     }
+
+
+def _verdict_notes(verdict: Verdict) -> list[str]:
+    if not verdict.cuts:
+        return []
+    told = ", ".join(f"{name} {cut:.1%}" for name, cut in verdict.cuts.items())
+    return [f"objective {verdict.objective}: p99 cut on later requests than those planned on was {told}"]
 
 
 def _notes(
