@@ -39,9 +39,12 @@ class Notes:
         """A monotonic moment as nanoseconds since 1970."""
         return self._zero_ns + round(now * 1e9)
 
-    def stage(self, name: str, after: tuple[str, ...], fanout: int, now: float) -> StageRecord:
+    def stage(
+        self, name: str, after: tuple[str, ...], fanout: int, now: float, *, idempotent: bool
+    ) -> StageRecord:
         """Begin the note of a stage's visit."""
-        record = StageRecord(new_id(self._rng, 64), name, after, fanout, self.ns(now))
+        span_id = new_id(self._rng, 64)
+        record = StageRecord(span_id, name, after, fanout, self.ns(now), idempotent=idempotent)
         self.record.stages.append(record)
         return record
 

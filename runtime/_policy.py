@@ -31,6 +31,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         most_retry_after_s: the longest.
         burst_requests: the service's burst: its reissue budget of so many requests.
         burst_calls: a stage's burst, in copies.
+        reserve: share of the service's budget that is never spent. The ledger counts work when it is done, a
+            reader of traces when it was sent; the difference must not look like overspending.
         slack: how far a stage may pass its planned fraction, so that its bursts fit; the service's budget
             has none.
         fixed_share: reissues allowed, as a share of the calls, to a policy that states no fraction.
@@ -50,6 +52,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     most_retry_after_s: float = 10.0
     burst_requests: float = 50.0
     burst_calls: int = 16
+    reserve: float = 0.02
     slack: float = 1.5
     fixed_share: float = 0.1
     retry_share: float = 0.1
@@ -246,7 +249,7 @@ def retune(
 ) -> None:
     """Give the service's and the stages' accounts the budgets of a program."""
     plan = program.plan
-    budget = plan.budgets.reissue if plan is not None else limits.fixed_share
+    budget = plan.budgets.reissue * (1 - limits.reserve) if plan is not None else limits.fixed_share
     if not program.reissues:
         budget = 0.0
     burst = max(program.dearest_copy, round(budget * limits.burst_requests * REQUEST)) if budget else 0

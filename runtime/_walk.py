@@ -58,7 +58,9 @@ def begin_note(shared: Shared, request: Request, node: Node) -> StageRecord | No
     """Begin the note of a visit, if notes are taken."""
     if request.notes is None:
         return None
-    return request.notes.stage(node.name, node.parent_names, node.fanout, shared.now())
+    return request.notes.stage(
+        node.name, node.parent_names, node.fanout, shared.now(), idempotent=node.idempotent
+    )
 
 
 def end_note(shared: Shared, request: Request, note: StageRecord | None, error: BaseException | None) -> None:

@@ -216,7 +216,7 @@ def compiled() -> tuple[object, dict[str, Lane], Account]:
 
 def test_accounts_get_the_plans_budgets() -> None:
     _, lanes, account = compiled()
-    assert account.fraction == pytest.approx(0.05)
+    assert account.fraction == pytest.approx(0.05 * (1 - LIMITS.reserve))
     assert account.level == 0.05 * LIMITS.burst_requests * REQUEST
     assert lanes["f"].account.fraction == pytest.approx(0.1 * LIMITS.slack / 0.9, abs=1e-6)
     assert lanes["f"].account.level == LIMITS.burst_calls * CALL
