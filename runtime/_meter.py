@@ -27,6 +27,35 @@ class Meter:
         return self.ns / 1e6
 
 
+class Carrier:
+    """CPU time that a replica's thread burns around its calls: reading, writing, keeping the books.
+
+    A copy costs that too, and for a light stage it is most of the cost. It is what the thread burnt less what
+    the calls were metered, spread evenly over the calls. Jobs in other threads are metered but not
+    burnt here, so a stage that uses many is charged a little less than it costs.
+    """
+
+    __slots__ = ("_calls", "_metered_ns", "_since_ns")
+
+    def __init__(self) -> None:
+        self._since_ns = 0
+        self._metered_ns = 0
+        self._calls = 0
+
+    def start(self) -> None:
+        """Count from now on, in the thread of the event loop: what came before is start-up."""
+        self._since_ns = time.thread_time_ns()
+        self._metered_ns = 0
+        self._calls = 0
+
+    def share_ms(self, meter: Meter) -> float:
+        """Note a call's end; the mean share that a call so far bears of the rest, milliseconds."""
+        self._calls += 1
+        self._metered_ns += meter.ns
+        rest = time.thread_time_ns() - self._since_ns - self._metered_ns
+        return max(0, rest) / self._calls / 1e6
+
+
 _current: contextvars.ContextVar[Meter | None] = contextvars.ContextVar("meter", default=None)
 
 

@@ -17,7 +17,7 @@ from kwiken import DefinitionError, InputError, Service
 from runtime import _wire as wire
 from runtime._call_server import CallServer, Request, Response
 from runtime._errors import DeadlineError
-from runtime._meter import Meter, metered
+from runtime._meter import Carrier, Meter, metered
 
 LOG = logging.getLogger("kwiken.replica")
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
@@ -93,6 +93,7 @@ class ReplicaServer:
         self._inflight = 0
         self._latency_ms = 0.0
         self._served = 0
+        self._carrier = Carrier()
         self._ready = False
         self._stopping = False
         self._idle = asyncio.Event()
@@ -115,6 +116,7 @@ class ReplicaServer:
         if self._stage.setup is not None:
             await _set_up(self._stage.name, self._stage.setup)
         self._ready = True
+        self._carrier.start()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
         """Refuse new calls, finish those in flight, then close.
@@ -185,7 +187,7 @@ class ReplicaServer:
         finally:
             self._finish(headers.get(wire.TRACEPARENT), shard, start_ns, meter, error)
         self._note_latency((time.monotonic() - came) * 1e3)
-        return self._reply(status, answer, busy_ms=meter.ms)
+        return self._reply(status, answer, busy_ms=meter.ms + self._carrier.share_ms(meter))
 
     async def _run(self, body: bytes, shard: int) -> tuple[int, bytes, str | None]:
         """Status and body of the answer, and what went wrong."""

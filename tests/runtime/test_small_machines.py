@@ -15,6 +15,7 @@ from runtime import Limits
 from runtime._admission import Admission
 from runtime._gather import DONE, FAIL, WAIT, Gather
 from runtime._ledger import CALL, REQUEST, Account
+from runtime._meter import Carrier, Meter
 from runtime._policy import Lane, compile_program, retune, stage_fraction
 from runtime._sketch import Sketch
 from tests.support.replicas import plan_of, replicas_of, service_of
@@ -217,7 +218,7 @@ def compiled() -> tuple[object, dict[str, Lane], Account]:
 def test_accounts_get_the_plans_budgets() -> None:
     _, lanes, account = compiled()
     assert account.fraction == pytest.approx(0.05 * (1 - LIMITS.reserve))
-    assert account.level == 0.05 * LIMITS.burst_requests * REQUEST
+    assert account.level == round(account.fraction * LIMITS.burst_requests * REQUEST)
     assert lanes["f"].account.fraction == pytest.approx(0.1 * LIMITS.slack / 0.9, abs=1e-6)
     assert lanes["f"].account.level == LIMITS.burst_calls * CALL
     assert lanes["m"].account.fraction == 0.0
@@ -240,3 +241,13 @@ def test_burst_always_fits_the_dearest_copy() -> None:
     account = Account(0.0, 0)
     retune(account, lanes, program, service=service, limits=LIMITS)
     assert account.level == REQUEST
+
+
+def test_a_call_bears_its_share_of_what_is_burnt_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    burnt = iter([1_000_000, 3_000_000, 6_000_000])
+    monkeypatch.setattr("runtime._meter.time.thread_time_ns", lambda: next(burnt))
+    carrier, meter = Carrier(), Meter()
+    carrier.start()
+    meter.ns = 500_000
+    assert carrier.share_ms(meter) == pytest.approx(1.5)  # 2 ms in all, 0.5 metered, one call
+    assert carrier.share_ms(meter) == pytest.approx(2.0)  # 5 ms in all, 1 metered, two calls
