@@ -19,7 +19,12 @@ BLOCKS = 50  # stretches of time that are resampled whole: slow requests come in
 
 
 def expect(
-    profile: Profile, plan: Plan, *, window_s: float | None = None, seed: int = 0
+    profile: Profile,
+    plan: Plan,
+    *,
+    window_s: float | None = None,
+    seed: int = 0,
+    copy_correlation: float | None = None,
 ) -> tuple[Simulation, Expected]:
     """Replay every request of a profile with and without the plan.
 
@@ -29,6 +34,7 @@ def expect(
         window_s: length of the window over which a ledger will keep the budget; None for no ledger. Only
             for profiles that hold every request: in a sample of them windows look emptier than they are.
         seed: of the draws.
+        copy_correlation: as `simulate` takes it.
 
     Returns:
         The simulation, and ladders before and after with intervals and the expected spend. The intervals
@@ -38,7 +44,7 @@ def expect(
     order = np.argsort(profile.started_s, kind="stable")
     times = max(1, REQUESTS // max(1, profile.requests))
     rows = np.repeat(order, times)
-    simulation = replay(profile, plan, rows, seed=seed)
+    simulation = replay(profile, plan, rows, seed=seed, copy_correlation=copy_correlation)
     if window_s is not None:
         simulation = _kept_to_window(simulation, profile.started_s[order], plan, window_s)
     weights = _block_weights(len(rows), np.random.default_rng([seed, len(rows)]))

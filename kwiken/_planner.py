@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
+from kwiken._correlation import HOPELESS, known_correlation
 from kwiken._costs import CostModel, costs
 from kwiken._curve import GRID, Curve, reissue_curve
 from kwiken._errors import InputError
@@ -16,7 +17,7 @@ from kwiken._expect import expect
 from kwiken._objective import OBJECTIVES, Verdict, apportion, cross_validated, scaled, with_coins
 from kwiken._plan import VERSION, Budgets, Plan, StagePlan
 from kwiken._pool import complete_calls, pool
-from kwiken._profile import Profile, StageProfile
+from kwiken._profile import Profile
 from kwiken._simulate import Simulation
 from kwiken._spend import within_budget
 from kwiken._sumvar import Allocation, HulledCurve, equal_budget, sumvar, uniform_fraction
@@ -24,6 +25,7 @@ from kwiken._sumvar import Allocation, HulledCurve, equal_budget, sumvar, unifor
 FEWEST_REQUESTS = 10  # below, no quantile means anything
 FEW_REQUESTS = 1000  # below, p99 rests on ten requests or less
 WORTH_SAYING = 0.01
+SAID = 0.05  # correlation from which a reader should know of it
 FEWEST_CALLS = 10  # a stage with fewer calls shows no tail to cut
 
 Spread = Callable[[Mapping[str, HulledCurve], Mapping[str, float], float], Allocation]
@@ -68,6 +70,7 @@ def make_plan(
     created: str,
     window_s: float | None = None,
     seed: int = 0,
+    copy_correlation: float | None = None,
 ) -> Plan:
     """The plan for a profile; see `study_plan` for the arguments, errors and the reasons."""
     return study_plan(
@@ -79,6 +82,7 @@ def make_plan(
         created=created,
         window_s=window_s,
         seed=seed,
+        copy_correlation=copy_correlation,
     ).plan
 
 
@@ -92,6 +96,7 @@ def study_plan(
     created: str,
     window_s: float | None = None,
     seed: int = 0,
+    copy_correlation: float | None = None,
 ) -> PlanStudy:
     """Make a plan and keep what led to it.
 
@@ -108,6 +113,8 @@ def study_plan(
         window_s: length of the window over which a ledger will keep the budget (the runtime's: 10 s), so that
             the expectation has what it refuses; None for none. See `expect`.
         seed: of the draws behind the expectation.
+        copy_correlation: of a copy's normal score with its call's, at every stage; 0 for independent copies;
+            by default what each stage's pairs say, and 0 where there are none.
 
     Returns:
         The study. The budget is met on later requests than a time-out was learned from, as far as the
@@ -118,7 +125,7 @@ def study_plan(
     """
     _check(profile, objective, spread, window_s)
     shares = costs(profile, cost)
-    curves = stage_curves(profile, seed=seed)
+    curves = stage_curves(profile, seed=seed, copy_correlation=copy_correlation)
     prices = {name: shares.stages[name] for name in curves}
     verdict = Verdict(objective, {})
     if objective == "auto":
@@ -126,7 +133,7 @@ def study_plan(
             profile,
             prices,
             budgets.reissue,
-            curves_of=lambda part: stage_curves(part, seed=seed),
+            curves_of=lambda part: stage_curves(part, seed=seed, copy_correlation=copy_correlation),
             seed=seed,
         )
     aim = _Aim(profile, curves, prices, verdict.objective, spread, seed)
@@ -140,7 +147,9 @@ def study_plan(
         cost=shares,
         stages=_policies(profile, curves, spending.allocation),
     )
-    simulation, expected = expect(profile, draft, window_s=window_s, seed=seed)
+    simulation, expected = expect(
+        profile, draft, window_s=window_s, seed=seed, copy_correlation=copy_correlation
+    )
     return PlanStudy(
         plan=msgspec.structs.replace(draft, expected=expected),
         curves=curves,
@@ -188,24 +197,32 @@ class _Aim:
         return found if budget == whole else scaled(found, budget / whole)
 
 
-def stage_curves(profile: Profile, *, grid: tuple[float, ...] = GRID, seed: int = 0) -> dict[str, Curve]:
+def stage_curves(
+    profile: Profile,
+    *,
+    grid: tuple[float, ...] = GRID,
+    seed: int = 0,
+    copy_correlation: float | None = None,
+) -> dict[str, Curve]:
     """The variance-response curve of every stage that may be reissued and has calls enough.
 
     Args:
         profile: what was learned.
         grid: shares of the calls to reissue, ascending from 0.
         seed: of the draws that stand for cancelled calls (`complete_calls`).
+        copy_correlation: as `study_plan` takes it. A stage whose copies are as slow as their calls
+            (`HOPELESS`) has no curve.
     """
-    return {
-        stage.name: _curve(stage, grid, np.random.default_rng([seed, i]))
-        for i, stage in enumerate(profile.stages)
-        if stage.reissuable and (~np.isnan(stage.calls_ms)).sum() >= FEWEST_CALLS
-    }
-
-
-def _curve(stage: StageProfile, grid: tuple[float, ...], rng: np.random.Generator) -> Curve:
-    law = pool(stage)
-    return reissue_curve(complete_calls(stage, law, rng), law, grid=grid)
+    curves = {}
+    for i, stage in enumerate(profile.stages):
+        if not stage.reissuable or (~np.isnan(stage.calls_ms)).sum() < FEWEST_CALLS:
+            continue
+        law = pool(stage)
+        rho = known_correlation(stage, law, copy_correlation)
+        if rho < HOPELESS:
+            calls = complete_calls(stage, law, np.random.default_rng([seed, i]))
+            curves[stage.name] = reissue_curve(calls, law, grid=grid, correlation=rho)
+    return curves
 
 
 def _check(profile: Profile, objective: str, spread: str, window_s: float | None) -> None:
@@ -273,7 +290,14 @@ def _notes(
             f"{cut} calls were cancelled before they ended; their latency is estimated (Kaplan-Meier), and "
             "beyond the longest call seen it is taken as that"
         )
-    rare = [s.name for s in profile.stages if s.reissuable and s.name not in curves]
+    linked = [f"{name} {curve.correlation:.2f}" for name, curve in curves.items() if curve.correlation > SAID]
+    if linked:
+        notes.append(f"copies are slow with their calls; correlation planned with: {', '.join(linked)}")
+    left = [s for s in profile.stages if s.reissuable and s.name not in curves]
+    rare = [s.name for s in left if (~np.isnan(s.calls_ms)).sum() < FEWEST_CALLS]
+    hopeless = [s.name for s in left if s.name not in rare]
+    if hopeless:
+        notes.append(f"a copy would be as slow as its call, so none are sent: {', '.join(hopeless)}")
     if rare:
         notes.append(f"too few calls to plan for: {', '.join(rare)}")
     unused = [lever for lever in ("utility_loss", "catch_up") if getattr(budgets, lever)]

@@ -29,6 +29,9 @@ class StageProfile:
         censored: (n, width): the call was cancelled, so its latency is at least what stands in `calls_ms`.
         busy_ms: mean time that a replica worked on one call; None where it was not measured.
         reissuable: whether a copy of a call may be sent.
+        pairs_ms: (m, 2): latency of calls that had a copy, and of that copy from its own start; None where no
+            copies were seen.
+        pairs_cut: (m, 2): which of these were cut short, so took at least as long.
     """
 
     name: str
@@ -38,6 +41,8 @@ class StageProfile:
     censored: Bools
     busy_ms: float | None = None
     reissuable: bool = True
+    pairs_ms: Floats | None = None
+    pairs_cut: Bools | None = None
 
     @property
     def latency_ms(self) -> Floats:
@@ -103,6 +108,9 @@ class Profile:
             total.update(repr((stage.name, stage.after, stage.busy_ms, stage.reissuable)).encode())
             total.update(to_microseconds(stage.calls_ms).tobytes())
             total.update(np.ascontiguousarray(stage.censored).tobytes())
+            if stage.pairs_ms is not None and stage.pairs_cut is not None:
+                total.update(to_microseconds(stage.pairs_ms).tobytes())
+                total.update(np.ascontiguousarray(stage.pairs_cut).tobytes())
         total.update(to_microseconds(self.latency_ms).tobytes())
         return f"sha256:{total.hexdigest()}"
 

@@ -22,6 +22,8 @@ MAX_REQUESTS = 10_000_000
 MAX_CELLS = 20_000_000  # some 32 bytes each while they are read
 MAX_NAME = 1000
 MAX_COUNTS = 1000
+MAX_PAIRS = 1_000_000
+CUT_CODES = 3  # 0: both ended; 1: the call was cut short; 2: the copy was; 3: both were
 
 
 class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -29,7 +31,10 @@ class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class _Stage(_Struct, frozen=True):
-    """One stage; `calls_ms` and `censored` hold a list a shard: latencies with null for no call, and rows."""
+    """One stage; `calls_ms` and `censored` hold a list a shard: latencies with null for no call, and rows.
+
+    `pairs` holds calls and their copies: both latencies, and which was cut short (see `CUT_CODES`).
+    """
 
     name: str
     match: SpanMatch
@@ -38,6 +43,7 @@ class _Stage(_Struct, frozen=True):
     censored: list[list[int]] = []
     busy_ms: float | None = None
     reissuable: bool = True
+    pairs: list[tuple[float, float, int]] = []
 
 
 class _Profile(_Struct, frozen=True):
@@ -83,7 +89,16 @@ def _encode_stage(stage: StageProfile) -> _Stage:
         censored=cut if any(cut) else [],
         busy_ms=stage.busy_ms,
         reissuable=stage.reissuable,
+        pairs=_encode_pairs(stage),
     )
+
+
+def _encode_pairs(stage: StageProfile) -> list[tuple[float, float, int]]:
+    if stage.pairs_ms is None or stage.pairs_cut is None:
+        return []
+    codes = (stage.pairs_cut @ np.array([1, 2])).tolist()
+    rounded = to_microseconds(stage.pairs_ms).tolist()
+    return [(call, copy, code) for (call, copy), code in zip(rounded, codes, strict=True)]
 
 
 def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
@@ -130,6 +145,8 @@ def _decode_stage(stage: _Stage, requests: int) -> StageProfile:
         censored=censored,
         busy_ms=stage.busy_ms,
         reissuable=stage.reissuable,
+        pairs_ms=np.array([pair[:2] for pair in stage.pairs]) if stage.pairs else None,
+        pairs_cut=np.array([[pair[2] & 1, pair[2] & 2] for pair in stage.pairs]) > 0 if stage.pairs else None,
     )
 
 
@@ -151,7 +168,8 @@ def _check(document: _Profile, *, where: str) -> None:
     for problem in chain(_problems(document), _time_problems(document.latency_ms, "latency_ms")):
         raise InputError(problem, where=where)
     for stage in document.stages:
-        for problem in chain(_stage_problems(stage, len(document.latency_ms)), _cut_problems(stage)):
+        requests = len(document.latency_ms)
+        for problem in chain(_stage_problems(stage, requests), _cut_problems(stage), _pair_problems(stage)):
             raise InputError(f"stage {stage.name[:MAX_NAME]!r}: {problem}", where=where)
 
 
@@ -197,6 +215,14 @@ def _cut_problems(stage: _Stage) -> Iterator[str]:
         for row in rows:
             if not 0 <= row < len(column) or column[row] is None:
                 yield f"censored, shard {shard}: request {row} is not there or has no call"
+
+
+def _pair_problems(stage: _Stage) -> Iterator[str]:
+    if len(stage.pairs) > MAX_PAIRS:
+        yield f"pairs must be at most {MAX_PAIRS}, not {len(stage.pairs)}"
+    for row, (call, copy, code) in enumerate(stage.pairs):
+        if not (0 <= call <= MAX_MS and 0 <= copy <= MAX_MS and 0 <= code <= CUT_CODES):
+            yield f"pairs, {row}: must be two numbers of ms from 0 to {MAX_MS:.0f} and a code from 0 to 3"
 
 
 def _time_problems(values: Sequence[float | None], field: str) -> Iterator[str]:

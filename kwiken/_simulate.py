@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from kwiken._copies import linked
+from kwiken._correlation import known_correlation
 from kwiken._dag import Node, start_times
 from kwiken._errors import InputError
 from kwiken._plan import Ladder, Plan
@@ -79,12 +81,13 @@ def simulate(
     requests: int = REQUESTS,
     seed: int = 0,
     independent: bool = False,
+    copy_correlation: float | None = None,
 ) -> Simulation:
     """Simulate requests through the profile's DAG.
 
     A request takes the latencies of one recorded request in all stages, drawn with replacement, so whatever
-    makes stages slow together stays. Copies are drawn independently from the stage's own calls; every
-    call races its own, and both arms see the same primaries. No queueing: a copy does not slow others.
+    makes stages slow together stays. Copies are drawn from the stage's own calls; every call races its own,
+    and both arms see the same primaries. No queueing: a copy does not slow others.
 
     Args:
         profile: what was learned.
@@ -92,16 +95,19 @@ def simulate(
         requests: number of requests to draw.
         seed: of all draws.
         independent: draw every stage on its own, as the source does.
+        copy_correlation: of a copy's normal score with its call's, at every stage; 0 for independent copies;
+            by default what each stage's pairs say, and 0 where there are none.
 
     Raises:
-        InputError: for an empty profile, fewer than one request, or a plan for a stage that it lacks.
+        InputError: for an empty profile, fewer than one request, a plan for a stage that it lacks, or a
+            correlation outside [0, 1).
     """
     if requests < 1:
         raise InputError(f"requests must be 1 or more, not {requests}")
     if not profile.requests:
         raise InputError("the profile has no requests")
     rng = np.random.default_rng(seed)
-    replayer = Replayer(profile, plan, seed=seed)
+    replayer = Replayer(profile, plan, seed=seed, copy_correlation=copy_correlation)
     parts = []
     for at in range(0, requests, BLOCK):
         count = min(BLOCK, requests - at)
@@ -113,7 +119,14 @@ def simulate(
     return replayer.join(parts)
 
 
-def replay(profile: Profile, plan: Plan | None, rows: Rows, *, seed: int = 0) -> Simulation:
+def replay(
+    profile: Profile,
+    plan: Plan | None,
+    rows: Rows,
+    *,
+    seed: int = 0,
+    copy_correlation: float | None = None,
+) -> Simulation:
     """Replay chosen requests of a profile, in the order given.
 
     Args:
@@ -121,11 +134,12 @@ def replay(profile: Profile, plan: Plan | None, rows: Rows, *, seed: int = 0) ->
         plan: reissue policies and costs; None for none.
         rows: (n,) which recorded requests.
         seed: of the copies' draws; each stage has its own stream, so plans differ only where policies do.
+        copy_correlation: as `simulate` takes it.
 
     Raises:
         InputError: for a plan for a stage that the profile lacks.
     """
-    replayer = Replayer(profile, plan, seed=seed)
+    replayer = Replayer(profile, plan, seed=seed, copy_correlation=copy_correlation)
     starts = range(0, max(1, len(rows)), BLOCK)
     return replayer.join([replayer.run([rows[at : at + BLOCK]] * len(profile.stages)) for at in starts])
 
@@ -145,7 +159,12 @@ class _Player:
     """One stage, ready to be replayed: its calls with the cancelled ones filled in, and its policy."""
 
     def __init__(
-        self, stage: StageProfile, policy: Reissue | None, share: float, rng: np.random.Generator
+        self,
+        stage: StageProfile,
+        policy: Reissue | None,
+        share: float,
+        rng: np.random.Generator,
+        copy_correlation: float | None,
     ) -> None:
         self.name, self.after = stage.name, stage.after
         law = pool(stage) if policy is not None or stage.censored.any() else Pool(np.empty(0))
@@ -153,6 +172,7 @@ class _Player:
         self._alone: Floats = np.fmax.reduce(self._calls, axis=1, initial=0.0)
         self._law, self._rng = law, rng
         self._policy = policy if len(law) else None
+        self._rho = known_correlation(stage, law, copy_correlation) if self._policy is not None else 0.0
         self.cost = share / stage.calls_per_request if stage.calls_per_request else 0.0
 
     @property
@@ -167,7 +187,7 @@ class _Player:
     def race(self, rows: Rows) -> tuple[Floats, NDArray[np.int64], int]:
         """(k,) latency and (k,) copies of these requests with the policy, and their number of calls."""
         assert self._policy is not None
-        latency, copies = race(self._calls, rows, self._policy, self._law, self._rng)
+        latency, copies = race(self._calls, rows, self._policy, self._law, self._rng, rho=self._rho)
         return latency, copies, int((~np.isnan(self._calls)).sum(axis=1)[rows].sum())
 
 
@@ -178,12 +198,15 @@ class Replayer:
         profile: what was learned.
         plan: reissue policies and costs; None for none.
         seed: of the copies' draws.
+        copy_correlation: as `simulate` takes it.
 
     Raises:
         InputError: for a plan for a stage that the profile lacks.
     """
 
-    def __init__(self, profile: Profile, plan: Plan | None, *, seed: int) -> None:
+    def __init__(
+        self, profile: Profile, plan: Plan | None, *, seed: int, copy_correlation: float | None = None
+    ) -> None:
         policies = _policies(profile, plan)
         shares = plan.cost.stages if plan is not None else {}
         self._censored = sum(int(stage.censored.sum()) for stage in profile.stages)
@@ -193,6 +216,7 @@ class Replayer:
                 policies.get(stage.name),
                 shares.get(stage.name, 0.0),
                 np.random.default_rng([seed, i]),
+                copy_correlation,
             )
             for i, stage in enumerate(profile.stages)
         ]
@@ -255,7 +279,13 @@ def _end(stage: Node, ends: Mapping[str, Floats], latency: Floats) -> Floats:
 
 
 def race(
-    calls: Floats, rows: Rows, policy: Reissue, law: Pool, rng: np.random.Generator
+    calls: Floats,
+    rows: Rows,
+    policy: Reissue,
+    law: Pool,
+    rng: np.random.Generator,
+    *,
+    rho: float = 0.0,
 ) -> tuple[Floats, NDArray[np.int64]]:
     """The stage's latency when every call races its own copies.
 
@@ -263,8 +293,9 @@ def race(
         calls: (n, width) primary calls; NaN for no call.
         rows: (k,) which of them to replay.
         policy: when copies go; copy c goes at c times `after_ms`.
-        law: of a copy, which is drawn on its own.
+        law: of a copy.
         rng: for coins and copies.
+        rho: correlation of a copy's normal score with its call's; 0 for copies drawn on their own.
 
     Returns:
         (k,) latency of the slowest call, and (k,) number of copies sent. Memory is bounded by taking
@@ -274,19 +305,26 @@ def race(
     latency, sent = np.empty(len(rows)), np.zeros(len(rows), dtype=np.int64)
     for at in range(0, len(rows), block):
         part = calls[rows[at : at + block]]
-        sent[at : at + block] = _race_block(part, policy, law, rng)
+        sent[at : at + block] = _race_block(part, policy, law, rng, rho)
         latency[at : at + block] = np.fmax.reduce(part, axis=1, initial=0.0)
     return latency, sent
 
 
-def _race_block(part: Floats, policy: Reissue, law: Pool, rng: np.random.Generator) -> NDArray[np.int64]:
+def _race_block(
+    part: Floats, policy: Reissue, law: Pool, rng: np.random.Generator, rho: float
+) -> NDArray[np.int64]:
     """Race one block in place; the number of copies by row."""
     flat = part.reshape(-1)
+    calls = flat.copy() if rho > 0 and policy.copies > 1 else flat
     sent = np.zeros(len(part), dtype=np.int64)
     for copy in range(1, policy.copies + 1):
         late = np.flatnonzero(flat > copy * policy.after_ms)
         if policy.probability < 1:
             late = late[rng.random(len(late)) < policy.probability]
-        flat[late] = np.minimum(flat[late], copy * policy.after_ms + law.draw(rng, len(late)))
+        if rho > 0:
+            copies = linked(law, calls[late], rng.standard_normal(len(late)), rho)
+        else:
+            copies = law.draw(rng, len(late))
+        flat[late] = np.minimum(flat[late], copy * policy.after_ms + copies)
         sent += np.bincount(late // part.shape[1], minlength=len(part))
     return sent

@@ -1,0 +1,99 @@
+"""How much a copy's latency hangs together with its call's, from the copies that were sent.
+
+A copy is sent only for a late call, and the race's loser is cancelled, so plain correlation of what was seen
+says little. The link is taken as a Gaussian copula of correlation rho, and each pair speaks through its
+likelihood: exactly where both ended, by a tail where one was cut short. That a pair was seen at all depends
+on the call alone, whose law is known, so it cancels out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from kwiken._copies import normal_scores
+from kwiken._errors import InputError
+from kwiken._pool import Pool
+from kwiken._profile import Floats, StageProfile
+
+GRID = np.tanh(np.linspace(-2.5, 2.5, 161))  # of rho, even in Fisher's z
+PRIOR_Z = 0.25  # half of all stages within this of independence (a Cauchy prior in Fisher's z)
+HOPELESS = 0.9  # from here on the slowness comes with the request, and a copy would be as slow
+INTERVAL = (0.05, 0.95)
+MOST_PAIRS = 20_000  # that are looked at: the estimate is sharp long before
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """An estimate of the correlation of normal scores of a call and its copy.
+
+    Attributes:
+        rho: posterior mean, shrunk towards independence; from 0.
+        low: 5% of the posterior lies below.
+        high: 5% lies above.
+        pairs: how many pairs it rests on.
+    """
+
+    rho: float
+    low: float
+    high: float
+    pairs: int
+
+
+UNKNOWN = Correlation(0.0, 0.0, 0.0, 0)
+
+
+def copy_correlation(stage: StageProfile, pool: Pool) -> Correlation:
+    """The correlation of a stage's copies with their calls.
+
+    Args:
+        stage: what was learned; `pairs_ms` holds its calls and copies.
+        pool: law of its calls.
+
+    Returns:
+        The posterior mean in Fisher's z, and its interval; independence where no pair says anything.
+    """
+    if stage.pairs_ms is None or stage.pairs_cut is None or not len(pool):
+        return UNKNOWN
+    telling = ~stage.pairs_cut.all(axis=1)
+    pairs, cut = stage.pairs_ms[telling], stage.pairs_cut[telling]
+    step = max(1, -(-len(pairs) // MOST_PAIRS))
+    pairs, cut = pairs[::step], cut[::step]
+    if not len(pairs):
+        return UNKNOWN
+    z = np.arctanh(GRID)
+    weight = _log_likelihood(normal_scores(pool, pairs), cut) - np.log1p((z / PRIOR_Z) ** 2)
+    weight = np.exp(weight - weight.max())
+    weight /= weight.sum()
+    low, high = np.interp(INTERVAL, np.cumsum(weight), z)
+    mean = float(np.tanh(max(0.0, float(weight @ z))))
+    return Correlation(mean, float(np.tanh(low)), float(np.tanh(high)), int(telling.sum()))
+
+
+def known_correlation(stage: StageProfile, pool: Pool, given: float | None) -> float:
+    """The correlation to plan with: the given one, or what the stage's pairs say.
+
+    Raises:
+        InputError: for a given one outside [0, 1).
+    """
+    if given is None:
+        return copy_correlation(stage, pool).rho
+    if not 0 <= given < 1:
+        raise InputError(f"must be from 0 to below 1, not {given}", where="copy_correlation")
+    return given
+
+
+def _log_likelihood(scores: Floats, cut: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Floats:
+    """(rho,): of the pairs' normal scores, up to what does not depend on rho."""
+    call, copy = scores.T
+    total = np.zeros(len(GRID))
+    spread = np.sqrt(1.0 - GRID * GRID)[:, None]
+    ended = ~cut.any(axis=1)
+    away = (copy[ended] - GRID[:, None] * call[ended]) / spread
+    total += (-0.5 * away * away - np.log(spread)).sum(axis=1)
+    for cut_one, known in ((0, 1), (1, 0)):  # the one cut short took at least as long
+        some = cut[:, cut_one] & ~cut[:, known]
+        total += log_ndtr((GRID[:, None] * scores[some, known] - scores[some, cut_one]) / spread).sum(axis=1)
+    return total
