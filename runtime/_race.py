@@ -67,6 +67,7 @@ class Race:
         "expired",
         "finished",
         "limit",
+        "patient",
         "running",
         "sent",
         "winner",
@@ -88,6 +89,7 @@ class Race:
         self.sent = 1
         self.winner = -1
         self.finished = False
+        self.patient = False
         self.expired = False
         due = min(hang_at, copy_at)
         self.due = min(limit, due)
@@ -133,6 +135,7 @@ class Race:
         if step == COPY:
             age = now - self._start
             self._copy_at = inf if for_good or age <= 0 else now + age
+            self.patient = True
         elif step == RETRY:
             self._retries_left = 0
             self._hang_at = inf

@@ -28,7 +28,10 @@ def files_in(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("fails", "work-0: stage .work.: its setup failed: RuntimeError: no index here .at .*services_broken.py:"),
+        (
+            "fails",
+            "work-0: stage .work.: its setup failed: RuntimeError: no index here .at .*services_broken.py:",
+        ),
         ("exits", "work-0: ended with exit code 7 before it was ready"),
     ],
 )

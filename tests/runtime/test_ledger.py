@@ -237,8 +237,9 @@ def test_a_copy_is_charged_at_every_level_or_at_none(
         outer.earn(work, now)
         inner.earn(work * CALL, now)
         before = (own.left, inner.spent, outer.spent)
-        fits = own.left >= cost and inner.allows(CALL, now) and outer.allows(cost, now)
-        assert ledger.charge(own, inner, cost, now) is fits
+        patient = work % 2 == 0
+        fits = own.left >= cost and inner.allows(CALL, now) and outer.allows(cost, now, spare=not patient)
+        assert ledger.charge(own, inner, cost, now, patient=patient) is fits
         paid = (before[0] - own.left, inner.spent - before[1], outer.spent - before[2])
         assert paid == ((cost, CALL, cost) if fits else (0, 0, 0))
         assert own.left >= 0
@@ -250,8 +251,18 @@ def test_a_request_at_most_doubles_its_own_cost() -> None:
     outer.earn(10**6, 0.0)
     inner.earn(10**6 * CALL, 0.0)
     own = Purse(10)
-    granted = sum(Ledger(outer).charge(own, inner, 4, 0.0) for _ in range(10))
+    granted = sum(Ledger(outer).charge(own, inner, 4, 0.0, patient=True) for _ in range(10))
     assert granted == 2
+
+
+def test_half_of_the_burst_is_kept_for_calls_that_were_denied_before() -> None:
+    outer, inner = Account(0.1, 100), Account(1.0, 1000 * CALL)
+    outer.earn(10**6, 0.0)
+    inner.earn(10**6 * CALL, 0.0)
+    ledger, own = Ledger(outer), Purse(1000)
+    first = sum(ledger.charge(own, inner, 10, 0.0) for _ in range(20))
+    later = sum(ledger.charge(own, inner, 10, 0.0, patient=True) for _ in range(20))
+    assert (first, later) == (5, 5)
 
 
 @given(outcomes=st.lists(st.booleans(), max_size=300), share=st.floats(0, 1), burst=st.integers(0, 10))
