@@ -29,6 +29,8 @@ class StageCalls:
         seen_ms: (requests,): how long the stage kept the request waiting, copies and all; 0 where not called.
         busy_ms: mean busy time of a call; None where not measured.
         reissuable: whether a copy may be sent.
+        pairs_ms: (m, 2): of calls with a copy, both latencies; None where there were none.
+        pairs_cut: (m, 2): which were cut short.
     """
 
     name: str
@@ -38,6 +40,8 @@ class StageCalls:
     seen_ms: Floats
     busy_ms: float | None = None
     reissuable: bool = True
+    pairs_ms: Floats | None = None
+    pairs_cut: Bools | None = None
 
 
 def matrix(shape: tuple[int, int], rows: Ints, columns: Ints, values: Floats) -> Floats:
@@ -110,6 +114,8 @@ def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
         censored=calls.censored,
         busy_ms=calls.busy_ms,
         reissuable=calls.reissuable,
+        pairs_ms=calls.pairs_ms,
+        pairs_cut=calls.pairs_cut,
     )
 
 

@@ -27,6 +27,7 @@ _LOST = OUTCOMES[Outcome.LOST]
 _CANCELLED = OUTCOMES[Outcome.CANCELLED]
 _FAILED = OUTCOMES[Outcome.FAILED]
 _HALF = 0.5
+MOST_PAIRS = 100_000  # of a stage: an estimate needs some hundreds
 
 
 @dataclass(slots=True)
@@ -136,6 +137,8 @@ class _Told:
         latency_ns: as its caller would have seen it without copies; NaN where that is not known.
         censored: the latency is at least that.
         seen_ns: as its caller saw it, copies and all; NaN where no attempt answered.
+        pairs_ns: (m, 2): of calls with a copy, the primary's and the first copy's own time.
+        pairs_cut: (m, 2): which were cancelled.
     """
 
     request: Ints
@@ -143,6 +146,8 @@ class _Told:
     latency_ns: Floats
     censored: Bools
     seen_ns: Floats
+    pairs_ns: Floats
+    pairs_cut: Bools
 
 
 def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: int) -> StageCalls:
@@ -172,6 +177,8 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
         seen_ms=seen,
         busy_ms=float(busy.mean()) if len(busy) else None,
         reissuable=not (notes["marks"] & c.NOT_IDEMPOTENT).any(),
+        pairs_ms=told.pairs_ns / NS_PER_MS if len(told.pairs_ns) else None,
+        pairs_cut=told.pairs_cut if len(told.pairs_ns) else None,
     )
 
 
@@ -193,7 +200,9 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
     groups = np.flatnonzero(first)
     if not len(groups):
         none = np.empty(0, np.int64)
-        return _Told(none, none, none.astype(float), none.astype(bool), none.astype(float))
+        empty = np.empty((0, 2))
+        flags, times = none.astype(bool), none.astype(float)
+        return _Told(none, none, times, flags, times, empty, empty.astype(bool))
     begun = start[groups]
     outcome = notes["outcome"]
     answered = _latest(end, outcome == _WON, groups, begun)
@@ -208,7 +217,21 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
     censored[copied] = (fate == _CANCELLED)[copied]
     forest.counts["calls_with_copies"] += int(copied.sum())
     seen = np.where(np.isnan(answered), given_up, answered)
-    return _Told(request[groups], notes["shard"][groups].astype(np.int64), latency, censored, seen)
+    pairs, cut = _pairs(notes, (end - start).astype(float), groups, primary)
+    return _Told(
+        request[groups], notes["shard"][groups].astype(np.int64), latency, censored, seen, pairs, cut
+    )
+
+
+def _pairs(notes: Rows, took: Floats, groups: Ints, primary: Ints) -> tuple[Floats, Bools]:
+    """(m, 2) times of primaries and their first copies, and which were cancelled; none that failed."""
+    place = np.arange(len(notes))
+    copy = np.minimum.reduceat(np.where(notes["kind"] == _REISSUE, place, len(notes)), groups)
+    both = np.column_stack((primary, copy))[(primary >= 0) & (copy < len(notes))]
+    fate = notes["outcome"][both]
+    both, fate = (values[np.isin(fate, (_WON, _LOST, _CANCELLED)).all(axis=1)] for values in (both, fate))
+    both, fate = both[:MOST_PAIRS], fate[:MOST_PAIRS]
+    return took[both], fate == _CANCELLED
 
 
 def _latest(end: Ints, which: Bools, groups: Ints, begun: Ints) -> Floats:

@@ -258,3 +258,15 @@ def test_a_plan_can_be_made_of_what_was_learned() -> None:
     assert any(stage.reissue is not None for stage in plan.stages.values())
     found = simulate(profile, plan, requests=500, seed=1)
     assert found.before.p99_ms > 0
+
+
+def test_calls_and_their_copies_are_kept_as_pairs() -> None:
+    fates = ("won before a copy", "lost to a copy, but seen to its end", "cut by its copy", "won")
+    profile = learn([look(*FATES[fate][0]) for fate in (*fates, "failed beside a copy")])
+    stage = profile.stage("look")
+    assert stage.pairs_ms is not None
+    assert stage.pairs_cut is not None
+    order = np.lexsort((stage.pairs_ms[:, 1], stage.pairs_ms[:, 0].round(1)))
+    np.testing.assert_allclose(stage.pairs_ms[order], [[20, 10], [20, 10.1], [40, 10]], atol=0.01)
+    assert stage.pairs_cut[order].tolist() == [[True, False], [False, True], [False, False]]
+    assert learn([look(*FATES["won"][0])]).stage("look").pairs_ms is None
