@@ -14,7 +14,7 @@ MOST_RATE = 2000.0
 SETTLE_S, EDGE_S = 0.5, 0.05  # left out after and before a switch of plans
 WARM_S = 3.0
 LONGEST_LEARN_S = 60.0
-LEARN_SHARE = 0.22
+LEARN_SHARE = 0.33  # a tail is learned from rare requests, so it takes time
 BLOCK_S = 5.0  # long beside a burst and the settling, short beside drift
 FEWEST_ROUNDS = 2
 PLANNING_S = 60.0  # the load goes on while the plan is made; past that it runs out
@@ -69,7 +69,7 @@ class Timing:
 
 
 def divide(seconds: float) -> Timing:
-    """Divide the time of the load: a little to warm up, a fifth to learn, the rest to measure.
+    """Divide the time of the load: a little to warm up, a third to learn, the rest to measure.
 
     Blocks are about `BLOCK_S` long, the rounds as many as fit; each arm runs first, second and last in
     as many rounds where there are three or a multiple.
