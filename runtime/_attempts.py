@@ -323,7 +323,7 @@ class CallRun:
     def _may_copy(self, now: float) -> bool:
         shared, node = self._shared, self._node
         return shared.admission.calm(now) and shared.ledger.charge(
-            self._request.purse, node.lane.account, node.cost, now, patient=self._race.patient
+            self._request.purse, node.lane.account, node.cost, now, denied=self._race.denials
         )
 
     def _wake(self) -> None:

@@ -110,20 +110,21 @@ class Account:
             level = self._level + work * self._ppm
             self._level = min(self._full, level)
 
-    def allows(self, cost: int, now: float, *, spare: bool = False) -> bool:
+    def allows(self, cost: int, now: float, *, denied: int | None = None) -> bool:
         """Whether `cost` grains may be spent at `now`.
 
         Args:
             cost: grains.
             now: seconds.
-            spare: whether half of the burst must be left then, for those who need it more.
+            denied: how often the call was denied before. Half of the burst must be left then for those who
+                need it more, a quarter after one denial, and so on; None: nothing need be left.
         """
         head = int(now * _RATE)
         if head != self._head:
             self._advance(head)
         wanted = cost * MILLION
-        if spare:  # a full bucket is enough for whatever fits it
-            wanted = max(wanted, min(wanted + self._full // 2, self._full))
+        if denied is not None:  # a full bucket is enough for whatever fits it
+            wanted = max(wanted, min(wanted + (self._full >> (denied + 1)), self._full))
         return (
             wanted <= self._level and self._spent_window * MILLION + wanted <= self._work_window * self._ppm
         )
@@ -188,24 +189,25 @@ class Ledger:
     def __init__(self, service: Account) -> None:
         self.service = service
 
-    def charge(self, purse: Purse, stage: Account, cost: int, now: float, *, patient: bool = False) -> bool:
+    def charge(self, purse: Purse, stage: Account, cost: int, now: float, *, denied: int = 0) -> bool:
         """Charge a copy of one call to request, stage and service: to all, or to none.
 
-        Half of the service's burst is kept for calls that asked before and were denied. Where more calls are
-        a little late than the plan foresaw, they would otherwise drain the account as fast as it fills, and a
-        call that is truly stuck, above all a dear one, would find it empty.
+        Half of the bursts is kept for calls that asked before and were denied, a quarter for those that asked
+        twice, and so on. Where more calls are a little late than the plan foresaw, they would otherwise drain
+        the accounts as fast as they fill, and a call that is truly stuck, above all a dear one, would find
+        them empty.
 
         Args:
             purse: the request's.
             stage: the stage's account.
             cost: of the call, grains of a request's cost.
             now: seconds.
-            patient: whether the call asked before.
+            denied: how often the call was denied before.
         """
         if (
             purse.left < cost
-            or not stage.allows(CALL, now)
-            or not self.service.allows(cost, now, spare=not patient)
+            or not stage.allows(CALL, now, denied=denied)
+            or not self.service.allows(cost, now, denied=denied)
         ):
             stage.denied += 1
             self.service.denied += 1

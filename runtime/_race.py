@@ -63,11 +63,11 @@ class Race:
         "_resends_left",
         "_retries_left",
         "_start",
+        "denials",
         "due",
         "expired",
         "finished",
         "limit",
-        "patient",
         "running",
         "sent",
         "winner",
@@ -89,7 +89,7 @@ class Race:
         self.sent = 1
         self.winner = -1
         self.finished = False
-        self.patient = False
+        self.denials = 0
         self.expired = False
         due = min(hang_at, copy_at)
         self.due = min(limit, due)
@@ -135,7 +135,7 @@ class Race:
         if step == COPY:
             age = now - self._start
             self._copy_at = inf if for_good or age <= 0 else now + age
-            self.patient = True
+            self.denials += 1
         elif step == RETRY:
             self._retries_left = 0
             self._hang_at = inf

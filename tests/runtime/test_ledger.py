@@ -237,9 +237,13 @@ def test_a_copy_is_charged_at_every_level_or_at_none(
         outer.earn(work, now)
         inner.earn(work * CALL, now)
         before = (own.left, inner.spent, outer.spent)
-        patient = work % 2 == 0
-        fits = own.left >= cost and inner.allows(CALL, now) and outer.allows(cost, now, spare=not patient)
-        assert ledger.charge(own, inner, cost, now, patient=patient) is fits
+        denied = work % 4
+        fits = (
+            own.left >= cost
+            and inner.allows(CALL, now, denied=denied)
+            and outer.allows(cost, now, denied=denied)
+        )
+        assert ledger.charge(own, inner, cost, now, denied=denied) is fits
         paid = (before[0] - own.left, inner.spent - before[1], outer.spent - before[2])
         assert paid == ((cost, CALL, cost) if fits else (0, 0, 0))
         assert own.left >= 0
@@ -251,18 +255,24 @@ def test_a_request_at_most_doubles_its_own_cost() -> None:
     outer.earn(10**6, 0.0)
     inner.earn(10**6 * CALL, 0.0)
     own = Purse(10)
-    granted = sum(Ledger(outer).charge(own, inner, 4, 0.0, patient=True) for _ in range(10))
+    granted = sum(Ledger(outer).charge(own, inner, 4, 0.0, denied=60) for _ in range(10))
     assert granted == 2
 
 
-def test_half_of_the_burst_is_kept_for_calls_that_were_denied_before() -> None:
-    outer, inner = Account(0.1, 100), Account(1.0, 1000 * CALL)
+def test_what_is_kept_halves_with_every_denial() -> None:
+    outer, inner = Account(0.1, 160), Account(1.0, 1000 * CALL)
     outer.earn(10**6, 0.0)
     inner.earn(10**6 * CALL, 0.0)
     ledger, own = Ledger(outer), Purse(1000)
-    first = sum(ledger.charge(own, inner, 10, 0.0) for _ in range(20))
-    later = sum(ledger.charge(own, inner, 10, 0.0, patient=True) for _ in range(20))
-    assert (first, later) == (5, 5)
+    granted = [sum(ledger.charge(own, inner, 10, 0.0, denied=n) for _ in range(20)) for n in (0, 1, 2, 60)]
+    assert granted == [8, 4, 2, 2]
+
+
+def test_a_full_account_pays_whatever_fits_it() -> None:
+    account = Account(1.0, 10)
+    account.earn(1000, 0.0)
+    assert account.allows(10, 0.0, denied=0)
+    assert not account.allows(11, 0.0, denied=0)
 
 
 @given(outcomes=st.lists(st.booleans(), max_size=300), share=st.floats(0, 1), burst=st.integers(0, 10))
