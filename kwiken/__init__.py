@@ -20,8 +20,11 @@ if TYPE_CHECKING:
         service_to_json,
         service_to_yaml,
     )
+    from kwiken._compare import compare_policies
+    from kwiken._correlation import Correlation, copy_correlation
     from kwiken._costs import cost_of_one_call, costs, default_model
     from kwiken._curve import GRID, Curve, reissue_curve
+    from kwiken._curve_bounds import CurveBounds, curve_bounds
     from kwiken._dag import critical_path, end_to_end, finish_times, parents_first
     from kwiken._draw import Box, boxes_of, to_dot, to_mermaid
     from kwiken._explain import Explanation, PathStory, StageStory, explain
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from kwiken._histogram import Histogram
     from kwiken._histogram_math import add_array, convolve, law_of_requests, slowest_of
     from kwiken._hull import lower_hull
+    from kwiken._objective import OBJECTIVES, Verdict
     from kwiken._plan import (
         Budgets,
         CatchUpPolicy,
@@ -55,14 +59,17 @@ _LAZY = {
     "Box": "kwiken._draw",
     "Budgets": "kwiken._plan",
     "CatchUpPolicy": "kwiken._plan",
+    "Correlation": "kwiken._correlation",
     "Costs": "kwiken._plan",
     "Curve": "kwiken._curve",
+    "CurveBounds": "kwiken._curve_bounds",
     "Expected": "kwiken._plan",
     "Explanation": "kwiken._explain",
     "GRID": "kwiken._curve",
     "Histogram": "kwiken._histogram",
     "Intervals": "kwiken._plan",
     "Ladder": "kwiken._plan",
+    "OBJECTIVES": "kwiken._objective",
     "OWN_TIME": "kwiken._profile",
     "PartialPolicy": "kwiken._plan",
     "PathStory": "kwiken._explain",
@@ -76,16 +83,20 @@ _LAZY = {
     "StagePlan": "kwiken._plan",
     "StageProfile": "kwiken._profile",
     "StageStory": "kwiken._explain",
+    "Verdict": "kwiken._objective",
     "add_array": "kwiken._histogram_math",
     "boxes_of": "kwiken._draw",
+    "compare_policies": "kwiken._compare",
     "convolve": "kwiken._histogram_math",
+    "copy_correlation": "kwiken._correlation",
     "cost_of_one_call": "kwiken._costs",
     "costs": "kwiken._costs",
     "critical_path": "kwiken._dag",
+    "curve_bounds": "kwiken._curve_bounds",
     "default_model": "kwiken._costs",
     "end_to_end": "kwiken._dag",
-    "explain": "kwiken._explain",
     "equal_budget": "kwiken._sumvar",
+    "explain": "kwiken._explain",
     "finish_times": "kwiken._dag",
     "kaplan_meier": "kwiken._pool",
     "ladder": "kwiken._simulate",
@@ -118,13 +129,16 @@ _LAZY = {
 
 __all__ = [
     "GRID",
+    "OBJECTIVES",
     "OWN_TIME",
     "Allocation",
     "Box",
     "Budgets",
     "CatchUpPolicy",
+    "Correlation",
     "Costs",
     "Curve",
+    "CurveBounds",
     "DefinitionError",
     "Expected",
     "Explanation",
@@ -149,12 +163,16 @@ __all__ = [
     "StagePlan",
     "StageProfile",
     "StageStory",
+    "Verdict",
     "add_array",
     "boxes_of",
+    "compare_policies",
     "convolve",
+    "copy_correlation",
     "cost_of_one_call",
     "costs",
     "critical_path",
+    "curve_bounds",
     "default_model",
     "end_to_end",
     "equal_budget",

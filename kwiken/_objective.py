@@ -144,11 +144,12 @@ def part_of(profile: Profile, rows: Rows) -> Profile:
     """The profile of some of its requests, in the order given."""
     return replace(
         profile,
-        stages=tuple(_part(stage, rows) for stage in profile.stages),
+        stages=tuple(rows_of(stage, rows) for stage in profile.stages),
         latency_ms=profile.latency_ms[rows],
         started_s=profile.started_s[rows],
     )
 
 
-def _part(stage: StageProfile, rows: Rows) -> StageProfile:
+def rows_of(stage: StageProfile, rows: Rows) -> StageProfile:
+    """The profile of a stage in some requests, in the order given; pairs stay as they are."""
     return replace(stage, calls_ms=stage.calls_ms[rows], censored=stage.censored[rows])
