@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken._errors import InputError
-from kwiken.reproduction import _combined, _incomplete, _late, _reissues, _search
+from kwiken.reproduction import _beyond, _combined, _incomplete, _late, _reissues, _search
 from kwiken.reproduction._rows import Findings, Job, Plot, Reproduction, Row, Series, one_by_one, run
 
 __all__ = [
@@ -43,5 +43,6 @@ def reproduction(name: str, *, seeds: int = 8) -> Reproduction:
         _late.part(0),
         _combined.part(0, dags=3),
         *_search.parts(0),
+        *_beyond.parts(0),
     )
     return Reproduction(name, NAMES[name], parts)

@@ -8,6 +8,7 @@ import pytest
 
 from kwiken import InputError
 from kwiken.reproduction import Findings, reproduction, run
+from kwiken.reproduction import _beyond as beyond
 from kwiken.reproduction import _combined as combined
 from kwiken.reproduction import _incomplete as incomplete
 from kwiken.reproduction import _late as late
@@ -24,6 +25,8 @@ def found() -> Findings:
         patch.setattr(combined, "REQUESTS", 600)
         patch.setattr(combined, "TUNED_ON", 200)
         patch.setattr(combined, "RESPONDERS", 80)
+        patch.setattr(beyond, "REQUESTS", 1500)
+        patch.setattr(beyond, "CALLS", 20_000)
         patch.setattr(search, "SEARCH_DAGS", 2)
         patch.setattr(search, "SEARCH_TRIES", 60)
         patch.setattr(late, "REQUESTS", 20_000)
@@ -52,6 +55,13 @@ def test_higher_percentiles_gain_more(found: Findings) -> None:
     cuts = [row.ours for row in found.rows if row.figure == "Figure 5.5b"]
     assert len(cuts) == 5
     assert cuts == sorted(cuts)
+
+
+def test_gain_falls_as_copies_hang_together_with_their_calls(found: Findings) -> None:
+    cuts = [row.ours for row in found.rows if "copies' correlation" in row.metric]
+    assert len(cuts) == 5
+    assert cuts == sorted(cuts, reverse=True)
+    assert 0.4 < cuts[3] / cuts[0] < 0.8
 
 
 def test_threads_and_priority_together_beat_either_alone(found: Findings) -> None:
