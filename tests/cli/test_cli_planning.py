@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from cli._plan import COST_MODELS, SPREADS
+from cli._plan import COST_MODELS, OBJECTIVES, SPREADS
 from kwiken import Plan, profile_to_json
 from kwiken._costs import MODELS
+from kwiken._objective import OBJECTIVES as KNOWN_OBJECTIVES
 from kwiken._planner import SPREADS as KNOWN_SPREADS
 from tests.support.commands import refused, run
 from tests.support.profiles import small_profile
@@ -38,6 +39,7 @@ def data_of(*args: str) -> Any:
 def test_the_choices_are_those_that_exist() -> None:
     assert COST_MODELS == MODELS
     assert set(SPREADS) == set(KNOWN_SPREADS)
+    assert set(OBJECTIVES) == set(KNOWN_OBJECTIVES)
 
 
 class TestPlan:
@@ -89,6 +91,15 @@ class TestPlan:
         plan = plan_of(profile, "--spread", spread)
         assert plan.expected is not None
         assert 0 < plan.expected.spent.reissue <= 0.05
+
+    @pytest.mark.parametrize("objective", OBJECTIVES)
+    def test_every_objective_keeps_the_budget_and_is_named(self, profile: str, objective: str) -> None:
+        plan = plan_of(profile, "--objective", objective)
+        assert plan.expected is not None
+        assert 0 < plan.expected.spent.reissue <= 0.05
+        told = data_of("plan", profile, "--objective", objective)
+        assert told["objective"] in ({objective} if objective != "auto" else {"variance", "p99"})
+        assert set(told["held_out_p99_cut"]) <= {"variance", "p99"}
 
     def test_costs_come_from_a_model_or_a_file(self, profile: str, tmp_path: Path) -> None:
         assert plan_of(profile).cost.model == "typical"
