@@ -17,6 +17,10 @@ from kwiken.reproduction import _search as search
 from kwiken.reproduction._rows import Reproduction
 
 
+# The whole reproduction, small: on a busy machine longer than a test usually may take.
+pytestmark = pytest.mark.timeout(600)
+
+
 @pytest.fixture(scope="module")
 def found() -> Findings:
     """Everything at a size that takes seconds; levels are checked by the full run only."""
