@@ -16,7 +16,6 @@ from kwiken.reproduction import _reissues as reissues
 from kwiken.reproduction import _search as search
 from kwiken.reproduction._rows import Reproduction
 
-
 # The whole reproduction, small: on a busy machine longer than a test usually may take.
 pytestmark = pytest.mark.timeout(600)
 
