@@ -127,6 +127,9 @@ class Gateway:
         """Run a route; whatever goes wrong is an answer with its reason."""
         self._inflight += 1
         try:
+            if request.headers.get("Expect", "").lower() == "100-continue":
+                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                request.writer.output_size = 0  # it is no part of the answer
             response = await route(request)
         except web.HTTPRequestEntityTooLarge as error:
             response = _failure(413, str(error.text))

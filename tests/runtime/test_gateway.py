@@ -269,6 +269,23 @@ async def test_a_body_too_large_is_not_read() -> None:
         assert (await front.ask({"text": "a"}))[0] == 200
 
 
+async def test_a_caller_who_waits_for_leave_gets_it() -> None:
+    async with local() as front:
+        host, _, port = front.gateway.url.removeprefix("http://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(
+            b"POST /v1/request HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\nExpect: 100-continue\r\n\r\n"
+        )
+        async with asyncio.timeout(5):
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(b'{"text": "a"}')
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert await reader.read(1000) == b'{"answer":{"said":"A0 A1"}}'
+        writer.close()
+        await writer.wait_closed()
+
+
 async def test_the_page_is_served() -> None:
     async with local() as front:
         status, headers, text = await front.say("GET", "/")
