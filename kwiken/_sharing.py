@@ -1,0 +1,129 @@
+"""Replicas that share their cores equally among all calls that they hold (processor sharing).
+
+All calls in service get the same attention, so one number a replica tells when each of them ends: the
+attention that a call present from the beginning would have had. A call ends when that number has grown by
+its work since it came. It grows by `min(1, cores / calls)` a millisecond; a heap has the next to end on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from math import inf
+
+from kwiken._pauses import Clock
+
+
+class SharingReplicas:
+    """The replicas of one stage. Times are milliseconds; moments never go back.
+
+    Args:
+        clocks: one a replica; None where it never pauses.
+        workers: cores of a replica; one call uses at most one of them.
+        calls: number of primary calls, which are numbered from 0; copies get the numbers after.
+    """
+
+    def __init__(self, clocks: Sequence[Clock | None], workers: int, calls: int) -> None:
+        self._clocks = clocks
+        self._cores = workers
+        self._heaps: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (attention at its end, call)
+        self._given = [0.0] * len(clocks)  # attention so far
+        self._until = [0.0] * len(clocks)  # own time up to which it is known
+        self._moment = [0.0] * calls  # when it arrived
+        self._tag = [0.0] * calls  # attention at its end
+        self.end = [inf] * calls
+        self.replica = [0] * calls
+        self.worked = [0.0] * len(clocks)  # work done and promised by replica
+
+    def load(self, replica: int, now: float) -> int:
+        """Calls that it holds."""
+        self._advance(replica, now)
+        return len(self._heaps[replica])
+
+    def oldest(self, replica: int, now: float) -> float:
+        """When the oldest call that it holds arrived; `now` where it holds none."""
+        self._advance(replica, now)
+        return min((self._moment[call] for _, call in self._heaps[replica]), default=now)
+
+    def place(self, call: int, replica: int, work: float, now: float) -> None:
+        """A call arrives. A copy's number is the next one that was not used."""
+        self._advance(replica, now)
+        tag = self._given[replica] + work
+        heappush(self._heaps[replica], (tag, call))
+        self.worked[replica] += work
+        if call == len(self.end):
+            self._moment.append(0.0)
+            self._tag.append(0.0)
+            self.end.append(inf)
+            self.replica.append(0)
+        self._moment[call] = now
+        self._tag[call] = tag
+        self.replica[call] = replica
+
+    def end_by(self, call: int, now: float) -> float:
+        """When the call ended; infinite where it goes on after `now`."""
+        if self.end[call] > now:
+            self._advance(self.replica[call], now)
+        return self.end[call]
+
+    def likely_end(self, call: int, now: float) -> float:
+        """The earliest that it can end if nobody is taken out; exact with one core if nobody comes either.
+
+        Until a call has got what it needs, each of the others gets as much, or less where it needs less.
+        """
+        if self.end_by(call, now) < inf:
+            return self.end[call]
+        replica = self.replica[call]
+        given = self._given[replica]
+        lefts = [tag - given for tag, _ in self._heaps[replica]]
+        need = self._tag[call] - given
+        spent = sum([min(need, left) for left in lefts])
+        end = self._until[replica] + max(need, spent / self._cores)
+        clock = self._clocks[replica]
+        return end if clock is None else clock.moment(end)
+
+    def remove(self, call: int, now: float, *, running: bool) -> list[int] | None:
+        """Take a call out that nobody waits for, where `running` ones are stopped: all are in service.
+
+        Returns:
+            The calls that now end earlier; None where it was left to run.
+        """
+        if not running:
+            return None
+        replica = self.replica[call]
+        self._advance(replica, now)
+        heap = self._heaps[replica]
+        self.worked[replica] -= max(0.0, self._tag[call] - self._given[replica])
+        left = [entry for entry in heap if entry[1] != call]
+        heapify(left)
+        self._heaps[replica] = left
+        return [other for _, other in left]
+
+    def finish(self) -> None:
+        """Nothing more will come: let every call end."""
+        for replica in range(len(self._heaps)):
+            self._advance(replica, inf)
+
+    def _advance(self, replica: int, now: float) -> None:
+        """Let calls end that end by now."""
+        heap = self._heaps[replica]
+        clock = self._clocks[replica]
+        own_now = now if clock is None or now == inf else clock.worked(now)
+        until = self._until[replica]
+        if not heap:
+            self._until[replica] = own_now
+            self._given[replica] = 0.0  # so that it stays a small number, and exact
+            return
+        given, cores = self._given[replica], self._cores
+        while heap:
+            tag, call = heap[0]
+            pace = len(heap) / cores if len(heap) > cores else 1.0
+            end = until + (tag - given) * pace
+            if end > own_now:
+                given += (own_now - until) / pace
+                break
+            heappop(heap)
+            given, until = tag, end
+            self.end[call] = end if clock is None else clock.moment(end)
+        self._given[replica] = given
+        self._until[replica] = own_now

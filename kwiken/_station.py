@@ -1,0 +1,147 @@
+"""What a stage is to the queueing simulator."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from kwiken._errors import InputError
+from kwiken._pauses import Pauses
+from kwiken._service_law import Constant, Law
+from kwiken._stage import MAX_FANOUT, MAX_REPLICAS, Reissue
+
+Discipline = Literal["fifo", "sharing"]
+Dispatch = Literal["random", "two", "aged", "least"]
+Cancel = Literal["none", "queued", "running"]
+NOTHING: Final = Constant(0.0)
+MAX_WORKERS: Final = 1024
+MAX_BURST: Final = 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Background:
+    """Other work that a stage's replicas do, spread evenly over them as a Poisson process each.
+
+    Attributes:
+        utilisation: share of a replica's workers that it keeps busy, below 1.
+        work: law of one piece.
+    """
+
+    utilisation: float
+    work: Law
+
+    def __post_init__(self) -> None:
+        """Refuse a share that leaves nothing."""
+        if not 0 <= self.utilisation < 1:
+            raise InputError(
+                f"must be a share from 0 to below 1, not {self.utilisation}", where="background.utilisation"
+            )
+        if not self.work.mean_ms > 0:
+            raise InputError("must be a law of a mean above 0", where="background.work")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earnings:
+    """A stage's account for copies: every call earns, every copy costs 1, what is over the burst is lost.
+
+    The runtime's account is refilled by answers; this one by calls when they come, which differs by what is
+    in flight. A copy that it cannot pay asks again at twice its call's age, as in the runtime.
+
+    Attributes:
+        fraction: what a call earns.
+        burst: the most that is saved; the account starts full.
+    """
+
+    fraction: float
+    burst: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no account could hold."""
+        if not 0 <= self.fraction <= 1:
+            raise InputError(f"must be a share from 0 to 1, not {self.fraction}", where="earnings.fraction")
+        if not 0 <= self.burst <= MAX_BURST:
+            raise InputError(f"must be from 0 to {MAX_BURST:g}, not {self.burst}", where="earnings.burst")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Station:
+    """A stage with its replicas and their queues.
+
+    Attributes:
+        name: of the stage.
+        after: names of its parents.
+        work: law of the time that a call keeps one worker busy.
+        rest: law of the time that a call takes besides, after its work and without keeping anyone busy:
+            network, storage, other services.
+        replicas: how many serve it; None where it has no queue at all, only `work` and `rest`.
+        workers: calls (`fifo`) or cores (`sharing`) that a replica has.
+        discipline: `fifo`: in the order of arrival; `sharing`: all at once, equally (PS).
+        dispatch: which replica takes a call: `random`; the less loaded of `two` random ones (Mitzenmacher
+            2001); `aged`, the same by calls times the larger of their usual time and the age of the oldest,
+            much as the runtime does; the `least` loaded of all. Load is the number of calls held.
+        fanout: calls of one visit; the stage ends with the last.
+        reissue: when copies go; each to a replica that has no attempt of that call yet (the least loaded,
+            or a random one where dispatch is random). None for none.
+        cancel: what becomes of the other attempts when the first is answered: `none`: they run on; `queued`:
+            those not begun are taken out; `running`: those too that are being served.
+        earnings: account that pays for copies; None for one that always can.
+        background: other work of the replicas.
+        pauses: how replicas stand still.
+    """
+
+    name: str
+    after: tuple[str, ...] = ()
+    work: Law
+    rest: Law = NOTHING
+    replicas: int | None = 1
+    workers: int = 1
+    discipline: Discipline = "fifo"
+    dispatch: Dispatch = "two"
+    fanout: int = 1
+    reissue: Reissue | None = None
+    cancel: Cancel = "running"
+    earnings: Earnings | None = None
+    background: Background | None = None
+    pauses: Pauses | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no stage could be; names the stage and the field."""
+        for label, most in (("replicas", MAX_REPLICAS), ("workers", MAX_WORKERS), ("fanout", MAX_FANOUT)):
+            value = getattr(self, label)
+            if value is None and label == "replicas":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                raise self._wrong(label, f"must be a whole number from 1 to {most}, not {value!r}")
+        for label, choices in (("discipline", Discipline), ("dispatch", Dispatch), ("cancel", Cancel)):
+            if getattr(self, label) not in get_args(choices):
+                known = ", ".join(get_args(choices))
+                raise self._wrong(label, f"must be one of {known}, not {getattr(self, label)!r}")
+        if self.replicas is None and self.background is not None:
+            raise self._wrong("background", "needs replicas to run on")
+
+    def _wrong(self, label: str, message: str) -> InputError:
+        return InputError(message, where=f"stage {self.name!r}: {label}")
+
+    def utilisation(self, visits_per_s: float) -> float:
+        """Share of the workers' time that calls and background take without copies; 0 without replicas.
+
+        Args:
+            visits_per_s: visits of the stage a second.
+        """
+        if self.replicas is None:
+            return 0.0
+        busy = visits_per_s / 1e3 * self.fanout * self.work.mean_ms / (self.replicas * self.workers)
+        return busy + (self.background.utilisation if self.background is not None else 0.0)
+
+    def visits_per_s(self, utilisation: float) -> float:
+        """The visits a second that keep its workers so busy, background included.
+
+        Raises:
+            InputError: without replicas or work nothing is ever busy.
+        """
+        one = self.utilisation(1.0) - self.utilisation(0.0)
+        visits = (utilisation - self.utilisation(0.0)) / one if one > 0 else math.nan
+        if not 0 <= visits < math.inf:
+            raise self._wrong("utilisation", f"{utilisation} cannot be reached by calls")
+        return visits
