@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kwiken import Profile, SpanMatch, StageProfile, end_to_end
-from kwiken._population import StageLaw
+from kwiken.reproduction import StageLaw
 
 STAGES, REQUESTS = 150, 10_000
 

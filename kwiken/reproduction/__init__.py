@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from kwiken._errors import InputError
+from kwiken._population import POPULATIONS, StageLaw, population
 from kwiken.reproduction import _beyond, _combined, _incomplete, _late, _reissues, _search
 from kwiken.reproduction._rows import Findings, Job, Plot, Reproduction, Row, Series, one_by_one, run
 
 __all__ = [
     "NAMES",
+    "POPULATIONS",
     "Findings",
     "Job",
     "Plot",
     "Reproduction",
     "Row",
     "Series",
+    "StageLaw",
     "one_by_one",
+    "population",
     "reproduction",
     "run",
 ]

@@ -178,7 +178,7 @@ class TestOptions:
         [
             (["--utility-loss", "0.001"], "--utility-loss: no policy spends this budget yet"),
             (["--catch-up", "0.1"], "--catch-up: no policy spends this budget yet"),
-            (["--objective", "p99"], "'p99' is not"),
+            (["--objective", "p98"], "'p98' is not"),
             (["--spread", "wide"], "'wide' is not one of 'sumvar'"),
             (["--seed", "-1"], "Invalid value for '--seed'"),
             (["--seed", "1.5"], "Invalid value for '--seed'"),
