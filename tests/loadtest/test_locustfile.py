@@ -115,7 +115,7 @@ def test_a_locustfile_of_ones_own(serve: Serve, locust: Locust, tmp_path: Path) 
         "    def on_outcome(self, outcome, epoch_s):\n"
         "        print('outcome', outcome.status, outcome.error)\n"
     )
-    code, out, err = finish(locust("--headless", "-u", "1", "--run-time", "2s", file=file))
+    code, out, err = finish(locust("--headless", "-u", "1", "--run-time", "8s", file=file))
     assert code == 0, err
     assert out.count("outcome 200 None") == 100
     assert "/mine" in out + err
