@@ -28,6 +28,8 @@ class StageProfile:
             NaN where there was no such call. As the caller saw it, without any reissue.
         censored: (n, width): the call was cancelled, so its latency is at least what stands in `calls_ms`.
         busy_ms: mean time that a replica worked on one call; None where it was not measured.
+        busy_variation: standard deviation of that time over its mean; None where it was not measured.
+        replicas: how many were seen to take calls; None where the traces do not tell.
         reissuable: whether a copy of a call may be sent.
         pairs_ms: (m, 2): latency of calls that had a copy, and of that copy from its own start; None where no
             copies were seen.
@@ -40,6 +42,8 @@ class StageProfile:
     calls_ms: Floats
     censored: Bools
     busy_ms: float | None = None
+    busy_variation: float | None = None
+    replicas: int | None = None
     reissuable: bool = True
     pairs_ms: Floats | None = None
     pairs_cut: Bools | None = None

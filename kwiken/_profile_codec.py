@@ -14,7 +14,7 @@ from kwiken._errors import InputError
 from kwiken._plan import SpanMatch
 from kwiken._profile import Floats, Profile, StageProfile, to_microseconds
 from kwiken._service import MAX_STAGES
-from kwiken._stage import MAX_FANOUT, MAX_MS
+from kwiken._stage import MAX_FANOUT, MAX_MS, MAX_REPLICAS
 
 VERSION = 1
 MAX_BYTES = 1 << 29
@@ -23,6 +23,7 @@ MAX_CELLS = 20_000_000  # some 32 bytes each while they are read
 MAX_NAME = 1000
 MAX_COUNTS = 1000
 MAX_PAIRS = 1_000_000
+MAX_VARIATION = 1e6
 CUT_CODES = 3  # 0: both ended; 1: the call was cut short; 2: the copy was; 3: both were
 
 
@@ -42,6 +43,8 @@ class _Stage(_Struct, frozen=True):
     after: list[str] = []
     censored: list[list[int]] = []
     busy_ms: float | None = None
+    busy_variation: float | None = None
+    replicas: int | None = None
     reissuable: bool = True
     pairs: list[tuple[float, float, int]] = []
 
@@ -88,6 +91,8 @@ def _encode_stage(stage: StageProfile) -> _Stage:
         after=list(stage.after),
         censored=cut if any(cut) else [],
         busy_ms=stage.busy_ms,
+        busy_variation=stage.busy_variation,
+        replicas=stage.replicas,
         reissuable=stage.reissuable,
         pairs=_encode_pairs(stage),
     )
@@ -144,6 +149,8 @@ def _decode_stage(stage: _Stage, requests: int) -> StageProfile:
         calls_ms=calls,
         censored=censored,
         busy_ms=stage.busy_ms,
+        busy_variation=stage.busy_variation,
+        replicas=stage.replicas,
         reissuable=stage.reissuable,
         pairs_ms=np.array([pair[:2] for pair in stage.pairs]) if stage.pairs else None,
         pairs_cut=np.array([[pair[2] & 1, pair[2] & 2] for pair in stage.pairs]) > 0 if stage.pairs else None,
@@ -200,6 +207,10 @@ def _stage_problems(stage: _Stage, requests: int) -> Iterator[str]:
         yield f"calls_ms must have from 1 to {MAX_FANOUT} shards, not {len(stage.calls_ms)}"
     if stage.busy_ms is not None and not 0 <= stage.busy_ms <= MAX_MS:
         yield f"busy_ms must be a number from 0 to {MAX_MS:.0f}, not {stage.busy_ms}"
+    if stage.busy_variation is not None and not 0 <= stage.busy_variation <= MAX_VARIATION:
+        yield f"busy_variation must be a number from 0 to {MAX_VARIATION:g}, not {stage.busy_variation}"
+    if stage.replicas is not None and not 1 <= stage.replicas <= MAX_REPLICAS:
+        yield f"replicas must be from 1 to {MAX_REPLICAS}, not {stage.replicas}"
     if len(set(stage.after)) < len(stage.after):
         yield "after names a parent twice"
     for shard, column in enumerate(stage.calls_ms):

@@ -28,6 +28,8 @@ class StageCalls:
         censored: (requests, width).
         seen_ms: (requests,): how long the stage kept the request waiting, copies and all; 0 where not called.
         busy_ms: mean busy time of a call; None where not measured.
+        busy_variation: standard deviation over mean of busy times; None where not measured.
+        replicas: how many took calls; None where not told.
         reissuable: whether a copy may be sent.
         pairs_ms: (m, 2): of calls with a copy, both latencies; None where there were none.
         pairs_cut: (m, 2): which were cut short.
@@ -39,6 +41,8 @@ class StageCalls:
     censored: Bools
     seen_ms: Floats
     busy_ms: float | None = None
+    busy_variation: float | None = None
+    replicas: int | None = None
     reissuable: bool = True
     pairs_ms: Floats | None = None
     pairs_cut: Bools | None = None
@@ -113,6 +117,8 @@ def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
         calls_ms=calls.calls_ms,
         censored=calls.censored,
         busy_ms=calls.busy_ms,
+        busy_variation=calls.busy_variation,
+        replicas=calls.replicas,
         reissuable=calls.reissuable,
         pairs_ms=calls.pairs_ms,
         pairs_cut=calls.pairs_cut,

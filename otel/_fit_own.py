@@ -13,7 +13,7 @@ import numpy as np
 from kwiken import InputError, Profile, SpanMatch
 from otel import _columns as c
 from otel._calls import NS_PER_MS, Floats, StageCalls, build, in_order
-from otel._columns import Bools, Ints, Rows
+from otel._columns import NO_TEXT, Bools, Ints, Rows
 from otel._forest import Forest
 from otel._own_notes import KINDS, OUTCOMES
 from otel._records import AttemptKind, Outcome
@@ -158,6 +158,7 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
     name = forest.names.texts[code]
     busy = visits.attempt_notes["busy_ms"][at]
     busy = busy[~np.isnan(busy)]
+    replicas = set(visits.attempt_notes["replica"][at].tolist()) - {NO_TEXT}
     width = int(max(notes["fanout"].max(), told.shard.max(initial=-1) + 1))
     calls_ms = np.full((requests, width), np.nan)
     censored = np.zeros((requests, width), np.bool_)
@@ -176,6 +177,8 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
         censored=censored,
         seen_ms=seen,
         busy_ms=float(busy.mean()) if len(busy) else None,
+        busy_variation=float(busy.std() / busy.mean()) if busy.any() else None,
+        replicas=len(replicas) or None,
         reissuable=not (notes["marks"] & c.NOT_IDEMPOTENT).any(),
         pairs_ms=told.pairs_ns / NS_PER_MS if len(told.pairs_ns) else None,
         pairs_cut=told.pairs_cut if len(told.pairs_ns) else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,11 @@ def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
     cut[3, 2] = cut[4, 0] = True
     return profile_of(
         stage_of("own (own time)", rng.exponential(1, 50), reissuable=False),
-        stage_of("wide", wide, after=("own (own time)",), censored=cut, busy_ms=0.5),
+        replace(
+            stage_of("wide", wide, after=("own (own time)",), censored=cut, busy_ms=0.5),
+            busy_variation=0.7,
+            replicas=3,
+        ),
         stage_of("last", rng.exponential(1, 50), after=("wide",)),
         counts={"traces": 50, "spans with errors": 2},
     )
@@ -48,6 +53,7 @@ def test_round_trip_keeps_everything_to_the_microsecond(profile: Profile) -> Non
     for mine, theirs in zip(profile.stages, again.stages, strict=True):
         assert (mine.name, mine.after, mine.match) == (theirs.name, theirs.after, theirs.match)
         assert (mine.busy_ms, mine.reissuable) == (theirs.busy_ms, theirs.reissuable)
+        assert (mine.busy_variation, mine.replicas) == (theirs.busy_variation, theirs.replicas)
         assert np.allclose(mine.calls_ms, theirs.calls_ms, atol=0.00051, equal_nan=True)
         assert np.array_equal(mine.censored, theirs.censored)
 
@@ -121,6 +127,9 @@ BROKEN = [
     (set_at("stages", 1, "censored", to=[[-1], [], []]), "stage 'wide': censored, shard 0: request -1"),
     (set_at("stages", 1, "censored", to=[[], [7], []]), "stage 'wide': censored, shard 1: request 7"),
     (set_at("stages", 1, "busy_ms", to=-1), "stage 'wide': busy_ms"),
+    (set_at("stages", 1, "busy_variation", to=-0.1), "stage 'wide': busy_variation"),
+    (set_at("stages", 1, "replicas", to=0), "stage 'wide': replicas must be from 1"),
+    (set_at("stages", 1, "replicas", to=2.5), "replicas"),
     (set_at("stages", 1, "name", to=""), "name must have from 1"),
     (set_at("stages", 1, "after", to=["nosuch"]), "'nosuch', which is not a stage"),
     (set_at("stages", 1, "after", to=["last"]), "cycle"),

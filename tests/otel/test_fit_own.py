@@ -61,6 +61,9 @@ def test_the_dag_is_the_one_defined_and_rows_replay(seed: int, stages: int) -> N
         np.testing.assert_allclose(stage.calls_ms, took)
         assert not stage.censored.any()
         assert stage.busy_ms == pytest.approx(np.mean(took) / 2)
+        assert stage.busy_variation == pytest.approx(np.std(took) / np.mean(took))
+        seen = {a.replica for r in requests for a in r.stages[number].attempts}
+        assert stage.replicas == len(seen)
         assert stage.match.service == f"shop-s{number}"
         assert (stage.match.operation, stage.match.occurrence, stage.reissuable) == (f"s{number}", 1, True)
     np.testing.assert_allclose(own.latency_ms, 1.5, atol=1e-6)
