@@ -99,17 +99,20 @@ class PartialPolicy(_Struct, frozen=True):
 
 
 class CatchUpPolicy(_Struct, frozen=True):
-    """What a stage does for a request that is late already.
+    """What a stage does for a request that is late already (Kwiken section 5.5).
 
     Attributes:
-        after_ms: age of the request, from its own start.
-        threads: threads that a late request gets.
-        priority: whether its calls go ahead of others.
+        after_ms: age of the request, from its own start, at which it is late.
+        threads: threads that a call gets which starts late.
+        priority: whether such a call goes ahead of others.
+        reissue: whether a call in flight gets a copy when its request comes of that age, and later calls
+            one at their start.
     """
 
     after_ms: float
     threads: int = 1
     priority: bool = False
+    reissue: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no clock or replica could serve."""

@@ -14,6 +14,7 @@ from kwiken._plan import SpanMatch
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 OWN_TIME = " (own time)"  # how the name of a request's own time ends
+WORTH_DIGITS = 6  # of an answer's worth, kept in JSON and hashed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,10 @@ class StageProfile:
         pairs_ms: (m, 2): latency of calls that had a copy, and of that copy from its own start; None where no
             copies were seen.
         pairs_cut: (m, 2): which of these were cut short, so took at least as long.
+        worth: (n, width): what each primary call's answer was worth, relative to the other shards of its
+            request: 1 for the shard with the top hit and 0 for the others, say. NaN where it is not known;
+            None where it never is: then every shard is worth the same.
+        threads: most threads that a call of a late request can use.
     """
 
     name: str
@@ -47,6 +52,8 @@ class StageProfile:
     reissuable: bool = True
     pairs_ms: Floats | None = None
     pairs_cut: Bools | None = None
+    worth: Floats | None = None
+    threads: int = 1
 
     @property
     def latency_ms(self) -> Floats:
@@ -115,6 +122,10 @@ class Profile:
             if stage.pairs_ms is not None and stage.pairs_cut is not None:
                 total.update(to_microseconds(stage.pairs_ms).tobytes())
                 total.update(np.ascontiguousarray(stage.pairs_cut).tobytes())
+            if stage.worth is not None:
+                total.update(b"worth" + np.ascontiguousarray(np.round(stage.worth, WORTH_DIGITS)).tobytes())
+            if stage.threads > 1:
+                total.update(f"threads {stage.threads}".encode())
         total.update(to_microseconds(self.latency_ms).tobytes())
         return f"sha256:{total.hexdigest()}"
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from kwiken._dag import parents_first
 from kwiken._errors import InputError
-from kwiken._plan import SpanMatch
-from kwiken._profile import Floats, Profile, StageProfile, to_microseconds
+from kwiken._plan import MAX_THREADS, SpanMatch
+from kwiken._profile import WORTH_DIGITS, Floats, Profile, StageProfile, to_microseconds
 from kwiken._service import MAX_STAGES
 from kwiken._stage import MAX_FANOUT, MAX_MS, MAX_REPLICAS
 
@@ -24,6 +24,7 @@ MAX_NAME = 1000
 MAX_COUNTS = 1000
 MAX_PAIRS = 1_000_000
 MAX_VARIATION = 1e6
+MAX_WORTH = 1e9
 CUT_CODES = 3  # 0: both ended; 1: the call was cut short; 2: the copy was; 3: both were
 
 
@@ -32,7 +33,9 @@ class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class _Stage(_Struct, frozen=True):
-    """One stage; `calls_ms` and `censored` hold a list a shard: latencies with null for no call, and rows.
+    """One stage; `calls_ms`, `censored` and `worth` hold a list a shard.
+
+    In `calls_ms` null stands for no call, in `worth` for not known; `censored` has the numbers of requests.
 
     `pairs` holds calls and their copies: both latencies, and which was cut short (see `CUT_CODES`).
     """
@@ -47,6 +50,8 @@ class _Stage(_Struct, frozen=True):
     replicas: int | None = None
     reissuable: bool = True
     pairs: list[tuple[float, float, int]] = []
+    worth: list[list[float | None]] = []
+    threads: int = 1
 
 
 class _Profile(_Struct, frozen=True):
@@ -78,16 +83,11 @@ def profile_to_json(profile: Profile) -> str:
 
 
 def _encode_stage(stage: StageProfile) -> _Stage:
-    rounded = to_microseconds(stage.calls_ms)
-    columns = [
-        [None if value != value else value for value in column]  # noqa: PLR0124 - only NaN differs from itself
-        for column in rounded.T.tolist()
-    ]
     cut = [np.flatnonzero(column).tolist() for column in stage.censored.T]
     return _Stage(
         name=stage.name,
         match=stage.match,
-        calls_ms=columns,
+        calls_ms=_columns(to_microseconds(stage.calls_ms)),
         after=list(stage.after),
         censored=cut if any(cut) else [],
         busy_ms=stage.busy_ms,
@@ -95,7 +95,17 @@ def _encode_stage(stage: StageProfile) -> _Stage:
         replicas=stage.replicas,
         reissuable=stage.reissuable,
         pairs=_encode_pairs(stage),
+        worth=_columns(np.round(stage.worth, WORTH_DIGITS)) if stage.worth is not None else [],
+        threads=stage.threads,
     )
+
+
+def _columns(matrix: Floats) -> list[list[float | None]]:
+    """A list a column, with None for NaN."""
+    return [
+        [None if value != value else value for value in column]  # noqa: PLR0124 - only NaN differs from itself
+        for column in matrix.T.tolist()
+    ]
 
 
 def _encode_pairs(stage: StageProfile) -> list[tuple[float, float, int]]:
@@ -154,6 +164,8 @@ def _decode_stage(stage: _Stage, requests: int) -> StageProfile:
         reissuable=stage.reissuable,
         pairs_ms=np.array([pair[:2] for pair in stage.pairs]) if stage.pairs else None,
         pairs_cut=np.array([[pair[2] & 1, pair[2] & 2] for pair in stage.pairs]) > 0 if stage.pairs else None,
+        worth=_array(stage.worth, requests) if stage.worth else None,
+        threads=stage.threads,
     )
 
 
@@ -176,7 +188,12 @@ def _check(document: _Profile, *, where: str) -> None:
         raise InputError(problem, where=where)
     for stage in document.stages:
         requests = len(document.latency_ms)
-        for problem in chain(_stage_problems(stage, requests), _cut_problems(stage), _pair_problems(stage)):
+        for problem in chain(
+            _stage_problems(stage, requests),
+            _cut_problems(stage),
+            _pair_problems(stage),
+            _worth_problems(stage, requests),
+        ):
             raise InputError(f"stage {stage.name[:MAX_NAME]!r}: {problem}", where=where)
 
 
@@ -211,6 +228,8 @@ def _stage_problems(stage: _Stage, requests: int) -> Iterator[str]:
         yield f"busy_variation must be a number from 0 to {MAX_VARIATION:g}, not {stage.busy_variation}"
     if stage.replicas is not None and not 1 <= stage.replicas <= MAX_REPLICAS:
         yield f"replicas must be from 1 to {MAX_REPLICAS}, not {stage.replicas}"
+    if not 1 <= stage.threads <= MAX_THREADS:
+        yield f"threads must be from 1 to {MAX_THREADS}, not {stage.threads}"
     if len(set(stage.after)) < len(stage.after):
         yield "after names a parent twice"
     for shard, column in enumerate(stage.calls_ms):
@@ -234,6 +253,17 @@ def _pair_problems(stage: _Stage) -> Iterator[str]:
     for row, (call, copy, code) in enumerate(stage.pairs):
         if not (0 <= call <= MAX_MS and 0 <= copy <= MAX_MS and 0 <= code <= CUT_CODES):
             yield f"pairs, {row}: must be two numbers of ms from 0 to {MAX_MS:.0f} and a code from 0 to 3"
+
+
+def _worth_problems(stage: _Stage, requests: int) -> Iterator[str]:
+    if stage.worth and len(stage.worth) != len(stage.calls_ms):
+        yield f"worth has {len(stage.worth)} shards, and calls_ms has {len(stage.calls_ms)}"
+    for shard, column in enumerate(stage.worth):
+        if len(column) != requests:
+            yield f"worth, shard {shard}: has {len(column)} requests, and the profile has {requests}"
+        for row, value in enumerate(column):
+            if value is not None and not 0 <= value <= MAX_WORTH:
+                yield f"worth, shard {shard}, request {row}: must be from 0 to {MAX_WORTH:g}, not {value}"
 
 
 def _time_problems(values: Sequence[float | None], field: str) -> Iterator[str]:

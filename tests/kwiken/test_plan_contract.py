@@ -68,7 +68,7 @@ class TestExample:
         assert lookup.match == SpanMatch(service="search-lookup", operation="lookup")
         assert lookup.reissue == Reissue(after_ms=12.5, fraction=0.071)
         assert lookup.partial == PartialPolicy(cutoff_ms=180, wait_ms=24, progress=0.98, loss=0.001)
-        assert lookup.catch_up == CatchUpPolicy(after_ms=95, threads=3, priority=True)
+        assert lookup.catch_up == CatchUpPolicy(after_ms=95, threads=3, priority=True, reissue=False)
         assert plan.expected is not None
         assert plan.expected.after == Ladder()
         assert plan.expected.interval == 0.9
@@ -161,6 +161,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("stages.lookup.catch_up.after_ms", -1, "catch_up: after_ms must be"),
     ("stages.lookup.catch_up.threads", 0, "catch_up: threads must be from 1"),
     ("stages.lookup.catch_up.threads", 10**6, "catch_up: threads must be from 1"),
+    ("stages.lookup.catch_up.reissue", "yes", "catch_up.reissue: Expected `bool`"),
     ("stages.lookup.catch_up.priority", 1, "catch_up.priority: Expected `bool`"),
     ("expected.before.p99_ms", -1, "expected.before: p99_ms must be a finite number >= 0"),
     ("expected.interval", 0, "expected: interval must be a probability"),
@@ -269,7 +270,13 @@ STAGE_PLANS = st.builds(
         loss=SHARES,
     ),
     catch_up=st.none()
-    | st.builds(CatchUpPolicy, after_ms=MILLISECONDS, threads=st.integers(1, 64), priority=st.booleans()),
+    | st.builds(
+        CatchUpPolicy,
+        after_ms=MILLISECONDS,
+        threads=st.integers(1, 64),
+        priority=st.booleans(),
+        reissue=st.booleans(),
+    ),
 )
 
 

@@ -26,12 +26,16 @@ def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
     wide[7, 1] = wide[9] = np.nan
     cut = np.zeros((50, 3), dtype=bool)
     cut[3, 2] = cut[4, 0] = True
+    worth = rng.integers(0, 2, (50, 3)).astype(float)
+    worth[5] = worth[7, 1] = np.nan
     return profile_of(
         stage_of("own (own time)", rng.exponential(1, 50), reissuable=False),
         replace(
             stage_of("wide", wide, after=("own (own time)",), censored=cut, busy_ms=0.5),
             busy_variation=0.7,
             replicas=3,
+            worth=worth,
+            threads=3,
         ),
         stage_of("last", rng.exponential(1, 50), after=("wide",)),
         counts={"traces": 50, "spans with errors": 2},
@@ -56,6 +60,23 @@ def test_round_trip_keeps_everything_to_the_microsecond(profile: Profile) -> Non
         assert (mine.busy_variation, mine.replicas) == (theirs.busy_variation, theirs.replicas)
         assert np.allclose(mine.calls_ms, theirs.calls_ms, atol=0.00051, equal_nan=True)
         assert np.array_equal(mine.censored, theirs.censored)
+        assert (mine.worth is None) == (theirs.worth is None)
+        if mine.worth is not None and theirs.worth is not None:
+            assert np.allclose(mine.worth, theirs.worth, equal_nan=True)
+        assert mine.threads == theirs.threads
+
+
+def test_profiles_of_before_worth_and_threads_are_still_read(document: dict[str, Any]) -> None:
+    del document["stages"][1]["worth"], document["stages"][1]["threads"]
+    wide = profile_from_json(json.dumps(document)).stage("wide")
+    assert wide.worth is None
+    assert wide.threads == 1
+
+
+@pytest.mark.parametrize("field", ["worth", "threads"])
+def test_digest_tells_worth_and_threads_apart(field: str, profile: Profile, document: dict[str, Any]) -> None:
+    del document["stages"][1][field]
+    assert profile_from_json(json.dumps(document)).digest != profile.digest
 
 
 def test_second_round_trip_changes_nothing_and_neither_does_the_digest(profile: Profile) -> None:
@@ -130,6 +151,12 @@ BROKEN = [
     (set_at("stages", 1, "busy_variation", to=-0.1), "stage 'wide': busy_variation"),
     (set_at("stages", 1, "replicas", to=0), "stage 'wide': replicas must be from 1"),
     (set_at("stages", 1, "replicas", to=2.5), "replicas"),
+    (set_at("stages", 1, "threads", to=0), "stage 'wide': threads must be from 1"),
+    (set_at("stages", 1, "threads", to=10**6), "stage 'wide': threads must be from 1"),
+    (set_at("stages", 1, "worth", 2, 4, to=-1), "stage 'wide': worth, shard 2, request 4: must be from 0"),
+    (set_at("stages", 1, "worth", 2, 4, to=1e300), "stage 'wide': worth, shard 2, request 4: must be"),
+    (drop("stages", 1, "worth", 2, 4), "stage 'wide': worth, shard 2: has 49 requests"),
+    (drop("stages", 1, "worth", 2), "stage 'wide': worth has 2 shards, and calls_ms has 3"),
     (set_at("stages", 1, "name", to=""), "name must have from 1"),
     (set_at("stages", 1, "after", to=["nosuch"]), "'nosuch', which is not a stage"),
     (set_at("stages", 1, "after", to=["last"]), "cycle"),
