@@ -8,11 +8,13 @@ from typing import Final
 
 import numpy as np
 
+from kwiken._copies import linked
 from kwiken._errors import InputError
 from kwiken._fifo import fifo_ends
 from kwiken._pauses import Clock, clocks
 from kwiken._profile import Floats
-from kwiken._race_queue import Calls, QueueRace, Served
+from kwiken._race_queue import Calls, Copies, QueueRace, Served
+from kwiken._service_law import Empirical
 from kwiken._station import Station
 
 MOST_CALLS: Final = 1 << 22  # of one stage in one run: some 150 bytes each while it is simulated
@@ -52,12 +54,26 @@ def serve(station: Station, calls: Calls, rng: np.random.Generator) -> Served:
     return served if every.count == own else _without_background(served, every)
 
 
-def copies_of(station: Station, rng: np.random.Generator) -> Iterator[tuple[float, float]]:
-    """Work and rest of copies, without end."""
-    while True:
-        work = station.work.draw(rng, DRAWN).tolist()
-        rest = station.rest.draw(rng, DRAWN).tolist()
-        yield from zip(work, rest, strict=True)
+def copies_of(station: Station, rng: np.random.Generator) -> Copies:
+    """Draws work and rest of a copy, given the rest of its call."""
+
+    def drawn() -> Iterator[tuple[float, float]]:
+        while True:
+            work = station.work.draw(rng, DRAWN).tolist()
+            rest = station.rest.draw(rng, DRAWN).tolist()
+            yield from zip(work, rest, strict=True)
+
+    own = drawn()
+    law, rho = station.rest, station.alike
+    if rho <= 0 or not isinstance(law, Empirical):
+        return lambda _: next(own)
+    scores = rng.spawn(1)[0]
+
+    def linked_copy(rest: float) -> tuple[float, float]:
+        normal = scores.standard_normal(1)
+        return next(own)[0], float(linked(law.pool, np.array([rest]), normal, rho)[0])
+
+    return linked_copy
 
 
 def with_background(station: Station, calls: Calls, rng: np.random.Generator) -> Calls:
@@ -124,9 +140,7 @@ def _ends(arrival: Floats, work: Floats, workers: int, clock: Clock | None) -> F
     return clock.moments_at(fifo_ends(clock.worked_at(arrival), work, workers))
 
 
-def _without_queue(
-    station: Station, calls: Calls, copies: Iterator[tuple[float, float]], rng: np.random.Generator
-) -> Served:
+def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.random.Generator) -> Served:
     """A stage that nothing can overload: copies race, and nobody waits."""
     latency = calls.work + calls.rest
     extra, sent = 0.0, np.zeros(calls.count, np.int64)
@@ -137,7 +151,7 @@ def _without_queue(
             may = rng.random(calls.count) < reissue.probability
         for number in range(1, reissue.copies + 1):
             late = np.flatnonzero(may & (latency > number * reissue.after_ms))
-            drawn = np.array([next(copies) for _ in late]).reshape(-1, 2)
+            drawn = np.array([copies(rest) for rest in calls.rest[late].tolist()]).reshape(-1, 2)
             latency[late] = np.minimum(latency[late], number * reissue.after_ms + drawn.sum(axis=1))
             extra += float(drawn[:, 0].sum())
             sent[late] += 1

@@ -8,7 +8,7 @@ need a heap. A call that is answered in time costs its place in a queue and one 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf, nextafter
@@ -25,6 +25,7 @@ from kwiken._sharing import SharingReplicas
 from kwiken._station import Dispatch, Earnings, Station
 
 Ints = NDArray[np.int64]
+Copies = Callable[[float], tuple[float, float]]
 WATCH: Final = 0  # an attempt should have been answered
 AGAIN: Final = 1  # a call may have another copy
 MOST_HELD: Final = 1024  # calls at the replica that is to take a copy: it will never be rid of them
@@ -115,7 +116,7 @@ class QueueRace:
         station: the stage.
         calls: its primary calls.
         clocks: one a replica; None where it never pauses.
-        copies: work and rest of copies, without end.
+        copies: work and rest of a copy, given the rest of its call.
         rng: for replicas and coins.
     """
 
@@ -124,7 +125,7 @@ class QueueRace:
         station: Station,
         calls: Calls,
         clocks: Sequence[Clock | None],
-        copies: Iterator[tuple[float, float]],
+        copies: Copies,
         rng: np.random.Generator,
     ) -> None:
         kind = FifoReplicas if station.discipline == "fifo" else SharingReplicas
@@ -253,7 +254,7 @@ class QueueRace:
                 heappush(self._events, (now + age, AGAIN, call))
             return
         copy = self._given.count + len(self._owner)
-        work, rest = next(self._copies)
+        work, rest = self._copies(self._rest[call])
         if self._replicas.load(seat, now) > MOST_HELD:
             raise OverloadError(
                 f"stage {self._name!r}: its copies overload it; send fewer, or cancel the losers"

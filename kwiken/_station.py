@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args
 
 from kwiken._errors import InputError
 from kwiken._pauses import Pauses
-from kwiken._service_law import Constant, Law
+from kwiken._service_law import Constant, Empirical, Law
 from kwiken._stage import MAX_FANOUT, MAX_REPLICAS, Reissue
 
 Discipline = Literal["fifo", "sharing"]
@@ -86,6 +86,7 @@ class Station:
         cancel: what becomes of the other attempts when the first is answered: `none`: they run on; `queued`:
             those not begun are taken out; `running`: those too that are being served.
         earnings: account that pays for copies; None for one that always can.
+        alike: correlation of the normal scores of a copy's rest and its call's; needs an `Empirical` rest.
         background: other work of the replicas.
         pauses: how replicas stand still.
     """
@@ -102,6 +103,7 @@ class Station:
     reissue: Reissue | None = None
     cancel: Cancel = "running"
     earnings: Earnings | None = None
+    alike: float = 0.0
     background: Background | None = None
     pauses: Pauses | None = None
 
@@ -117,6 +119,8 @@ class Station:
             if getattr(self, label) not in get_args(choices):
                 known = ", ".join(get_args(choices))
                 raise self._wrong(label, f"must be one of {known}, not {getattr(self, label)!r}")
+        if not 0 <= self.alike < 1 or (self.alike and not isinstance(self.rest, Empirical)):
+            raise self._wrong("alike", f"must be from 0 to below 1, with an Empirical rest, not {self.alike}")
         if self.replicas is None and self.background is not None:
             raise self._wrong("background", "needs replicas to run on")
 

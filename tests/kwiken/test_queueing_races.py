@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, get_args
@@ -15,7 +14,7 @@ import pytest
 from kwiken import InputError, Reissue
 from kwiken._pauses import Clock, Pauses, clocks
 from kwiken._queue_stage import copies_of, serve
-from kwiken._race_queue import Calls, OverloadError, QueueRace, Served
+from kwiken._race_queue import Calls, Copies, OverloadError, QueueRace, Served
 from kwiken._service_law import Constant, Exponential, LogNormal
 from kwiken._station import Background, Cancel, Discipline, Dispatch, Earnings, Station
 
@@ -41,7 +40,7 @@ class Slow:
         race: QueueRace,
         station: Station,
         clocks: list[Clock | None],
-        copies: Iterator[tuple[float, float]],
+        copies: Copies,
     ) -> None:
         self.race, self.station, self.clocks, self.copies = race, station, clocks, copies
         self.rng = copy.deepcopy(race._rng)
@@ -150,7 +149,7 @@ class Slow:
             self.denied += 1
             return 2 * self.now - float(self.race._given.arrival[call])
         self.level -= 1
-        work, rest = next(self.copies)
+        work, rest = self.copies(float(self.race._given.rest[call]))
         self.add(call, seat, work, rest)
         return self.now + reissue.after_ms if len(self.of[call]) <= reissue.copies else None
 
