@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from kwiken._pauses import Clock
+from kwiken.queueing._pauses import Clock
 
 
 class SharingReplicas:

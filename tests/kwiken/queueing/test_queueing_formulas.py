@@ -10,17 +10,17 @@ import pytest
 from kwiken import InputError
 from kwiken._pool import Pool
 from kwiken._profile import Floats
-from kwiken._queue_formulas import (
+from kwiken.queueing._formulas import (
     erlang_c,
     mg1_mean_wait_ms,
     mmk_latency_beyond,
     mmk_mean_wait_ms,
     sharing_mean_ms,
 )
-from kwiken._queue_stage import serve
-from kwiken._race_queue import Calls, QueueRace, Served
-from kwiken._service_law import Constant, Empirical, Exponential, Law, LogNormal
-from kwiken._station import Background, Station
+from kwiken.queueing._law import Constant, Empirical, Exponential, Law, LogNormal
+from kwiken.queueing._race import Calls, QueueRace, Served
+from kwiken.queueing._serve import serve
+from kwiken.queueing._station import Background, Station
 
 WORK = Exponential(10.0)
 

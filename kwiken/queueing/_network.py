@@ -18,10 +18,10 @@ from kwiken._dag import parents_first, start_times
 from kwiken._errors import InputError
 from kwiken._plan import Ladder
 from kwiken._profile import Floats
-from kwiken._queue_stage import serve
-from kwiken._race_queue import Calls, Served
 from kwiken._simulate import ladder
-from kwiken._station import Station
+from kwiken.queueing._race import Calls, Served
+from kwiken.queueing._serve import serve
+from kwiken.queueing._station import Station
 
 Ints = NDArray[np.int64]
 

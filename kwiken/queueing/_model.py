@@ -22,11 +22,11 @@ from kwiken._correlation import known_correlation
 from kwiken._errors import InputError
 from kwiken._pool import Pool, complete_calls, pool
 from kwiken._profile import Floats, Profile, StageProfile
-from kwiken._queue_stage import serve
-from kwiken._queueing import Primaries
-from kwiken._race_queue import Calls
-from kwiken._service_law import Constant, Empirical, Law, LogNormal
-from kwiken._station import Background, Dispatch, Station
+from kwiken.queueing._law import Constant, Empirical, Law, LogNormal
+from kwiken.queueing._network import Primaries
+from kwiken.queueing._race import Calls
+from kwiken.queueing._serve import serve
+from kwiken.queueing._station import Background, Dispatch, Station
 
 PILOT = 1 << 15  # calls behind a law of waits
 ROUNDS = 40  # of correcting the law of rests

@@ -12,8 +12,8 @@ from heapq import heapify, heappop, heappush, heapreplace
 
 import numpy as np
 
-from kwiken._pauses import Clock
 from kwiken._profile import Floats
+from kwiken.queueing._pauses import Clock
 
 
 class FifoReplicas:

@@ -15,7 +15,7 @@ import numpy as np
 
 from kwiken._errors import InputError
 from kwiken._profile import Floats
-from kwiken._service_law import Law
+from kwiken.queueing._law import Law
 
 CHUNK: Final = 256  # pauses that are drawn at once
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from kwiken._copies import linked
 from kwiken._errors import InputError
-from kwiken._fifo import fifo_ends
-from kwiken._pauses import Clock, clocks
 from kwiken._profile import Floats
-from kwiken._race_queue import Calls, Copies, QueueRace, Served
-from kwiken._service_law import Empirical
-from kwiken._station import Station
+from kwiken.queueing._fifo import fifo_ends
+from kwiken.queueing._law import Empirical
+from kwiken.queueing._pauses import Clock, clocks
+from kwiken.queueing._race import Calls, Copies, QueueRace, Served
+from kwiken.queueing._station import Station
 
 MOST_CALLS: Final = 1 << 22  # of one stage in one run: some 150 bytes each while it is simulated
 DRAWN: Final = 512  # copies that are drawn at once

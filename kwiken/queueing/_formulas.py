@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from kwiken._errors import InputError
-from kwiken._service_law import Law
+from kwiken.queueing._law import Law
 
 
 def erlang_c(servers: int, utilisation: float) -> float:

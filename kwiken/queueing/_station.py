@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from kwiken._errors import InputError
-from kwiken._pauses import Pauses
-from kwiken._service_law import Constant, Empirical, Law
 from kwiken._stage import MAX_FANOUT, MAX_REPLICAS, Reissue
+from kwiken.queueing._law import Constant, Empirical, Law
+from kwiken.queueing._pauses import Pauses
 
 Discipline = Literal["fifo", "sharing"]
 Dispatch = Literal["random", "two", "aged", "least"]

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from kwiken import InputError, Reissue
-from kwiken._pauses import Clock, Pauses, clocks
-from kwiken._queue_stage import copies_of, serve
-from kwiken._race_queue import Calls, Copies, OverloadError, QueueRace, Served
-from kwiken._service_law import Constant, Exponential, LogNormal
-from kwiken._station import Background, Cancel, Discipline, Dispatch, Earnings, Station
+from kwiken.queueing._law import Constant, Exponential, LogNormal
+from kwiken.queueing._pauses import Clock, Pauses, clocks
+from kwiken.queueing._race import Calls, Copies, OverloadError, QueueRace, Served
+from kwiken.queueing._serve import copies_of, serve
+from kwiken.queueing._station import Background, Cancel, Discipline, Dispatch, Earnings, Station
 
 WORK = Exponential(10.0)
 

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken._errors import InputError
-from kwiken._fifo import FifoReplicas
-from kwiken._pauses import Clock
 from kwiken._profile import Floats
-from kwiken._sharing import SharingReplicas
-from kwiken._station import Dispatch, Earnings, Station
+from kwiken.queueing._fifo import FifoReplicas
+from kwiken.queueing._pauses import Clock
+from kwiken.queueing._sharing import SharingReplicas
+from kwiken.queueing._station import Dispatch, Earnings, Station
 
 Ints = NDArray[np.int64]
 Copies = Callable[[float], tuple[float, float]]
