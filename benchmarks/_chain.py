@@ -82,9 +82,14 @@ def plain_gateway(*urls: str) -> web.Application:
         del app
         sessions.append(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
 
+    async def close_session(app: web.Application) -> None:
+        del app
+        await sessions[0].close()
+
     app = web.Application()
     app.router.add_post("/v1/request", ask)
     app.on_startup.append(open_session)
+    app.on_cleanup.append(close_session)
     return app
 
 
@@ -96,6 +101,7 @@ async def _serve(make: Callable[[], web.Application]) -> None:
     host, port = runner.addresses[0][:2]
     print(f"http://{host}:{port}", flush=True)
     await asyncio.to_thread(sys.stdin.read)
+    await runner.cleanup()
 
 
 if __name__ == "__main__":
