@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken._catch_up import Threads, hurry, prioritise
 from kwiken._profile import Floats
+from kwiken.levers._catch_up import Threads, hurry, prioritise
 from kwiken.reproduction._rows import Findings, Part, Plot, Series, gain, percent, row
 
 REQUESTS = 100_000

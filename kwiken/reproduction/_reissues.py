@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kwiken._diagnosis import characterise
-from kwiken._global_reissue import run_global_reissue, tune_global_reissue
 from kwiken._population import POPULATIONS, population
 from kwiken._profile import Floats
 from kwiken._sumvar import equal_budget, sumvar, uniform_fraction
+from kwiken.levers._global_reissue import run_global_reissue, tune_global_reissue
 from kwiken.reproduction._rows import Findings, Part, Plot, Row, Series, gain, percent, row
 from kwiken.reproduction._trial import Trial
 

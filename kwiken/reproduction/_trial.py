@@ -10,10 +10,10 @@ import numpy as np
 
 from kwiken._curve import Curve, reissue_curve
 from kwiken._dag import end_to_end
-from kwiken._global_reissue import GlobalReissue, run_global_reissue
 from kwiken._population import StageLaw
 from kwiken._profile import Floats
 from kwiken._sumvar import Allocation
+from kwiken.levers._global_reissue import GlobalReissue, run_global_reissue
 
 Sample = dict[str, Floats]
 

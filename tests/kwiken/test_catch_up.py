@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from kwiken import InputError
-from kwiken._catch_up import Threads, hurry, prioritise
 from kwiken._profile import Floats
+from kwiken.levers._catch_up import Threads, hurry, prioritise
 
 times = arrays(np.float64, 6, elements=st.floats(0, 1000))
 

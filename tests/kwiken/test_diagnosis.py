@@ -14,11 +14,11 @@ from kwiken import InputError
 from kwiken._curve import Curve, reissue_curve
 from kwiken._dag import end_to_end, parents_first
 from kwiken._diagnosis import blame, characterise
-from kwiken._global_reissue import GlobalReissue, run_global_reissue, tune_global_reissue
 from kwiken._order_statistics import order_quantile, rank_for, wait_for_fraction_gain
 from kwiken._population import POPULATIONS, StageLaw, population
 from kwiken._profile import Floats
 from kwiken._sumvar import sumvar
+from kwiken.levers._global_reissue import GlobalReissue, run_global_reissue, tune_global_reissue
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from hypothesis.extra.numpy import arrays
 from kwiken import InputError
 from kwiken._population import fan_out_queries
 from kwiken._profile import Floats
-from kwiken._responders import Responders
-from kwiken._stop_rule import (
+from kwiken.levers._responders import Responders
+from kwiken.levers._stop_rule import (
     FixedTimeout,
     StopRule,
     WaitForFraction,
@@ -25,7 +25,7 @@ from kwiken._stop_rule import (
     tune_time_then_fraction,
     tune_wait_for_fraction,
 )
-from kwiken._utility import independent_loss, sequential_loss
+from kwiken.levers._utility import independent_loss, sequential_loss
 
 calls = arrays(np.float64, st.tuples(st.integers(1, 8), st.integers(1, 12)), elements=st.floats(0, 1000))
 shares = st.floats(0, 1)

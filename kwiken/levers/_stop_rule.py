@@ -15,7 +15,7 @@ import numpy as np
 
 from kwiken._errors import InputError
 from kwiken._profile import Floats
-from kwiken._responders import Responders
+from kwiken.levers._responders import Responders
 
 PROGRESS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998)
 WAIT_FACTORS = (1.02, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, math.inf)

@@ -1,0 +1,49 @@
+"""Levers beside a stage's own reissues: partial answers, catch-up, and several levers at once.
+
+Pure: recorded latencies in, rules and policies out (Kwiken sections 5.3 to 5.5).
+"""
+
+from __future__ import annotations
+
+from kwiken.levers._catch_up import Threads, hurry, prioritise
+from kwiken.levers._global_reissue import GlobalReissue, run_global_reissue, tune_global_reissue
+from kwiken.levers._responders import Responders
+from kwiken.levers._stop_rule import (
+    FixedTimeout,
+    Rule,
+    StopRule,
+    TimeThenFraction,
+    Tuned,
+    WaitForFraction,
+    apply_rule,
+    tune_fixed_timeout,
+    tune_stop_rule,
+    tune_time_then_fraction,
+    tune_wait_for_fraction,
+)
+from kwiken.levers._utility import independent_costs, independent_loss, sequential_costs, sequential_loss
+
+__all__ = [
+    "FixedTimeout",
+    "GlobalReissue",
+    "Responders",
+    "Rule",
+    "StopRule",
+    "Threads",
+    "TimeThenFraction",
+    "Tuned",
+    "WaitForFraction",
+    "apply_rule",
+    "hurry",
+    "independent_costs",
+    "independent_loss",
+    "prioritise",
+    "run_global_reissue",
+    "sequential_costs",
+    "sequential_loss",
+    "tune_fixed_timeout",
+    "tune_global_reissue",
+    "tune_stop_rule",
+    "tune_time_then_fraction",
+    "tune_wait_for_fraction",
+]
