@@ -7,7 +7,6 @@ need a heap. A call that is answered in time costs its place in a queue and one 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -19,10 +18,11 @@ from numpy.typing import NDArray
 
 from kwiken._errors import InputError
 from kwiken._profile import Floats
+from kwiken.queueing._account import Account
 from kwiken.queueing._fifo import FifoReplicas
 from kwiken.queueing._pauses import Clock
 from kwiken.queueing._sharing import SharingReplicas
-from kwiken.queueing._station import Dispatch, Earnings, Station
+from kwiken.queueing._station import Dispatch, Station
 
 Ints = NDArray[np.int64]
 Copies = Callable[[float], tuple[float, float]]
@@ -142,14 +142,17 @@ class QueueRace:
         self._copies = copies
         self._rng = rng
         self._places = _places(calls.pinned, self._count, station.dispatch, rng)
-        self._due, self._late = self._time_outs(calls)
+        earnings = station.earnings
+        own = calls.pinned < 0
+        self._account = Account(earnings, calls.arrival[own]) if earnings is not None else None
+        self._prompt_earn = self._account if earnings is not None and earnings.prompt_only else None
+        self._due, self._late, self._may = self._time_outs(calls)
         self._next = 0  # place in both
         self._events: list[tuple[float, int, int]] = []  # (moment, what, call or attempt), a heap
         self._attempts: dict[int, list[int]] = {}  # by call in a race
         self._owner: list[int] = []  # by copy: its call
         self._answered: dict[int, float] = {}  # by call that had a copy: when
         self._taken_out: list[int] = []
-        self._account = _Account(station.earnings, calls) if station.earnings is not None else None
 
     def run(self) -> Served:
         """Serve all calls."""
@@ -164,16 +167,21 @@ class QueueRace:
         self._replicas.finish()
         return self._served()
 
-    def _time_outs(self, calls: Calls) -> tuple[list[float], list[int]]:
-        """When first copies are due, ascending, and of which calls; a moment that never comes closes it."""
+    def _time_outs(self, calls: Calls) -> tuple[list[float], list[int], list[bool]]:
+        """When first time-outs pass, ascending, of which calls, and whether these may have a copy then.
+
+        A moment that never comes closes it. Calls without a copy's coin are there only where they may earn.
+        """
         reissue = self._reissue
         if reissue is None:
-            return [inf], [-1]
-        may = calls.pinned < 0
+            return [inf], [-1], [False]
+        own = calls.pinned < 0
+        may = own.copy()
         if reissue.probability < 1:  # one coin a call, as in the runtime
             may &= self._rng.random(len(may)) < reissue.probability
-        late = np.flatnonzero(may)
-        return [*(calls.arrival[late] + reissue.after_ms).tolist(), inf], [*late.tolist(), -1]
+        seen = np.flatnonzero(may if self._prompt_earn is None else own)
+        due = calls.arrival[seen] + reissue.after_ms
+        return [*due.tolist(), inf], [*seen.tolist(), -1], [*may[seen].tolist(), False]
 
     def _until(self, now: float) -> None:
         """Let everything happen that is due before `now`, and races end that end at that very moment."""
@@ -189,13 +197,19 @@ class QueueRace:
                 else:
                     self._again(number, moment)
             elif due < now:
-                call = self._late[self._next]
+                self._time_out(self._late[self._next], due, may=self._may[self._next])
                 self._next += 1
-                if self._replicas.end_by(call, due) + self._rest[call] > due:
-                    self._attempts[call] = [call]
-                    self._send_copy(call, due)
             else:
                 return
+
+    def _time_out(self, call: int, now: float, *, may: bool) -> None:
+        """A call's first time-out passes."""
+        if self._replicas.end_by(call, now) + self._rest[call] <= now:
+            if self._prompt_earn is not None:
+                self._prompt_earn.earn()
+        elif may:
+            self._attempts[call] = [call]
+            self._send_copy(call, now)
 
     def _pick(self, one: int, other: int, now: float) -> int:
         """Which replica takes a call."""
@@ -248,7 +262,7 @@ class QueueRace:
         assert self._reissue is not None
         if seat is None:
             return
-        if self._account is not None and not self._account.pays(now):
+        if self._account is not None and not self._account.pays(call, now):
             age = now - self._arrival[call]
             if age > 0:
                 heappush(self._events, (now + age, AGAIN, call))
@@ -317,29 +331,6 @@ class QueueRace:
             worked_ms=np.asarray(self._replicas.worked),
             extra_ms=float(sum(self._replicas.worked) - given.work.sum()),
         )
-
-
-class _Account:
-    """Pays for copies out of what calls earn."""
-
-    def __init__(self, earnings: Earnings, calls: Calls) -> None:
-        self._earnings = earnings
-        self._level = earnings.burst
-        self._own = calls.arrival[calls.pinned < 0].tolist()
-        self._seen = 0
-        self.denied = 0
-
-    def pays(self, now: float) -> bool:
-        """Whether there is enough for one copy, which is then spent."""
-        came = bisect_right(self._own, now)
-        earned = self._earnings.fraction * (came - self._seen)
-        self._seen = came
-        self._level = min(self._earnings.burst, self._level + earned)
-        if self._level < 1.0:
-            self.denied += 1
-            return False
-        self._level -= 1.0
-        return True
 
 
 def _places(

@@ -43,18 +43,24 @@ class Background:
 
 @dataclass(frozen=True, kw_only=True)
 class Earnings:
-    """A stage's account for copies: every call earns, every copy costs 1, what is over the burst is lost.
+    """A stage's account for copies: calls earn, every copy costs 1, what is over the burst is lost.
 
-    The runtime's account is refilled by answers; this one by calls when they come, which differs by what is
-    in flight. A copy that it cannot pay asks again at twice its call's age, as in the runtime.
+    The runtime's is `prompt_only` and `keeps_back`. A copy that it cannot pay asks again at twice its
+    call's age, as in the runtime.
 
     Attributes:
         fraction: what a call earns.
         burst: the most that is saved; the account starts full.
+        prompt_only: only calls that were answered before their time-out earn, when that passes; else all do,
+            when they come.
+        keeps_back: half of the burst is kept for calls that were denied before, a quarter for those that
+            were denied twice, and so on.
     """
 
     fraction: float
     burst: float = 10.0
+    prompt_only: bool = False
+    keeps_back: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no account could hold."""

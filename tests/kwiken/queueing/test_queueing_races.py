@@ -50,6 +50,7 @@ class Slow:
         self.now = 0.0
         self.worked = [0.0] * len(clocks)
         self.denied = 0
+        self.refused: dict[int, int] = {}
         self.level = station.earnings.burst if station.earnings else inf
 
     def present(self, replica: int) -> list[Attempt]:
@@ -74,7 +75,13 @@ class Slow:
     def run(self) -> None:
         calls = self.race._given
         arrivals = list(zip(calls.arrival.tolist(), itertools.count()))
-        timers: list[tuple[float, int]] = sorted(zip(self.race._due[:-1], self.race._late[:-1], strict=True))
+        # (moment, call, whether it may have a copy, whether it is the call's first)
+        timers: list[tuple[float, int, bool, bool]] = sorted(
+            (due, call, may, True)
+            for due, call, may in zip(
+                self.race._due[:-1], self.race._late[:-1], self.race._may[:-1], strict=True
+            )
+        )
         while True:
             going = [(a, p) for r in range(len(self.clocks)) for a, p in self.paces(r)]
             ends = min(((self.now + a.left / p, i) for i, (a, p) in enumerate(going)), default=(inf, -1))
@@ -107,9 +114,16 @@ class Slow:
             elif moment == arrives:
                 self.arrive(arrivals.pop(0)[1])
             elif moment == timer:
-                call = timers.pop(0)[1]
-                if call not in self.answer and (again := self.send(call)) is not None:
-                    timers = sorted([*timers, (again, call)])
+                _, call, may, first = timers.pop(0)
+                timers = sorted([*timers, *self.timer(call, may=may, first=first)])
+
+    def timer(self, call: int, may: bool, first: bool) -> list[tuple[float, int, bool, bool]]:
+        if call in self.answer:
+            if first and self.prompt_only:
+                self.earn()
+            return []
+        again = self.send(call) if may else None
+        return [] if again is None else [(again, call, True, False)]
 
     def arrive(self, call: int) -> None:
         one, other = (places[call] for places in self.race._places)
@@ -118,10 +132,24 @@ class Slow:
             seat = min(order, key=lambda r: len(self.present(r)))
         else:
             seat = min((one, other), key=self.score)
-        if self.station.earnings and self.race._given.pinned[call] < 0:
-            self.level = min(self.station.earnings.burst, self.level + self.station.earnings.fraction)
+        if self.station.earnings and self.race._given.pinned[call] < 0 and not self.prompt_only:
+            self.earn()
         given = self.race._given
         self.add(call, seat, float(given.work[call]), float(given.rest[call]))
+
+    @property
+    def prompt_only(self) -> bool:
+        return self.station.earnings is not None and self.station.earnings.prompt_only
+
+    def earn(self) -> None:
+        assert self.station.earnings
+        self.level = min(self.station.earnings.burst, self.level + self.station.earnings.fraction)
+
+    def needed(self, call: int) -> float:
+        earnings = self.station.earnings
+        if earnings is None or not earnings.keeps_back:
+            return 1.0
+        return max(1.0, min(1 + earnings.burst / 2 ** (self.refused.get(call, 0) + 1), earnings.burst))
 
     def score(self, replica: int) -> float:
         present = self.present(replica)
@@ -145,8 +173,9 @@ class Slow:
         turn = int(self.rng.integers(len(left)))
         left = left[turn:] + left[:turn]
         seat = left[0] if self.station.dispatch == "random" else min(left, key=self.score)
-        if self.level < 1:
+        if self.level < self.needed(call):
             self.denied += 1
+            self.refused[call] = self.refused.get(call, 0) + 1
             return 2 * self.now - float(self.race._given.arrival[call])
         self.level -= 1
         work, rest = self.copies(float(self.race._given.rest[call]))
@@ -209,6 +238,7 @@ def test_it_does_what_the_rules_say(discipline: Discipline, cancel: Cancel, disp
             (2, 3, None, None, 0.7),
             (1, 2, Pauses(share=0.2, length=Exponential(60.0), replicas=2), None, 1.0),
             (2, 1, Pauses(share=0.1, length=Constant(40.0)), Earnings(fraction=0.125, burst=2), 1.0),
+            (1, 2, None, Earnings(fraction=0.25, burst=3, prompt_only=True, keeps_back=True), 0.7),
         ]
     ):
         station = Station(
