@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from cli._options import json_option, out_option
-from cli._output import note, note_written, print_json, print_table, progress, write_text
+from cli._output import note, note_written, print_json, print_table, printable, progress, write_text
 from kwiken import InputError
 
 if TYPE_CHECKING:
     from kwiken import Profile, StageProfile
+    from otel import Fits
+
+
+MAX_DEPTH: Final = 20
+_SHOWN: Final = 5
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @click.command()
@@ -24,16 +34,18 @@ if TYPE_CHECKING:
     help="Requests are spans of this operation, or SERVICE:OP.  [default: the most frequent root]",
 )
 @click.option("--service", metavar="NAME", help="Only requests of this service.")
+@click.option(
+    "--depth",
+    type=click.IntRange(1, MAX_DEPTH),
+    default=1,
+    show_default=True,
+    help="Levels of calls that become stages; above 1, what is inside of a call does too.",
+)
+@click.option("--all", "every", is_flag=True, help="A profile for each root operation; -o is then a folder.")
 @click.option("--mermaid", is_flag=True, help="Print the DAG as a Mermaid drawing on stdout.")
 @json_option
 def command(
-    *,
-    traces: tuple[str, ...],
-    out: str | None,
-    root: str | None,
-    service: str | None,
-    mermaid: bool,
-    as_json: bool,
+    *, traces: tuple[str, ...], out: str | None, every: bool, mermaid: bool, as_json: bool, **settings: Any
 ) -> None:
     """Learn a service from TRACES: files or folders of Jaeger JSON or OTLP JSON lines, or a Jaeger.
 
@@ -43,37 +55,91 @@ def command(
     """
     if (out == "-") + mermaid + as_json > 1:
         raise click.UsageError("-o -, --mermaid and --json all want stdout; choose one")
-    from kwiken import profile_to_json
-
-    profile = _learn(traces, root, service)
-    if out is not None:
-        write_text(out, profile_to_json(profile) + "\n")
+    if every and out == "-":
+        raise click.UsageError("--all writes several profiles, so -o must be a folder")
+    fits = _learn(traces, every=every, **settings)
+    files = _write(fits, out, every=every)
     if as_json:
-        print_json(summary(profile))
+        print_json(_summaries(fits, files, every=every))
         return
-    if mermaid:
-        from kwiken import to_mermaid
+    for profile in fits.profiles:
+        if mermaid:
+            from kwiken import to_mermaid
 
-        print(to_mermaid(boxes(profile)), end="")
-    _show(profile, out)
+            print(to_mermaid(boxes(profile)), end="")
+        _show(profile)
+    _show_roots(fits, every=every)
+    for file in files or [None]:
+        note_written(file)
 
 
-def _learn(traces: tuple[str, ...], root: str | None, service: str | None) -> Profile:
-    from otel import fit_profile
+def _learn(traces: tuple[str, ...], **settings: Any) -> Fits:
+    from otel import fit_profiles
 
     try:
         with progress("reading traces") as bar:
-            return fit_profile(
-                traces,
-                root=root,
-                service=service,
-                on_progress=lambda done, total: bar.update(done, total=total),
+            return fit_profiles(
+                traces, on_progress=lambda done, total: bar.update(done, total=total), **settings
             )
     except InputError as error:
         if error.where is not None:
             raise
         more = f" and {len(traces) - 1} more" if len(traces) > 1 else ""
         raise InputError(str(error), where=f"{traces[0]}{more}") from error
+
+
+def _write(fits: Fits, out: str | None, *, every: bool) -> list[str]:
+    """Write the profiles; the files, one a profile, or none where nothing is kept."""
+    from kwiken import profile_to_json
+
+    if out is None:
+        return []
+    files = _names(fits, Path(out)) if every else [out]
+    for file, profile in zip(files, fits.profiles, strict=True):
+        write_text(file, profile_to_json(profile) + "\n")
+    return files
+
+
+def _names(fits: Fits, folder: Path) -> list[str]:
+    """A file's path for each profile, by its root operation, in a folder that is made where it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(error.strerror or str(error), where=str(folder)) from error
+    taken: Counter[str] = Counter()
+    files = []
+    for profile in fits.profiles:
+        name = _UNFIT.sub("_", root_of(profile)).strip("_.")[:100] or "profile"
+        taken[name.lower()] += 1
+        again = taken[name.lower()]
+        files.append(str(folder / f"{name}{f'-{again}' if again > 1 else ''}.json"))
+    return files
+
+
+def root_of(profile: Profile) -> str:
+    """`service:operation` of a profile's requests."""
+    match = profile.stages[0].match
+    return f"{match.service}:{match.operation}"
+
+
+def _summaries(fits: Fits, files: list[str], *, every: bool) -> dict[str, Any]:
+    found = {"roots": dict(fits.roots), "left_out": dict(fits.left_out)}
+    if not every:
+        return summary(fits.profiles[0]) | found
+    parts = [summary(profile) | {"root": root_of(profile)} for profile in fits.profiles]
+    return {"profiles": [part | {"file": file} for part, file in zip_longest(parts, files)]} | found
+
+
+def _show_roots(fits: Fits, *, every: bool) -> None:
+    """Which other requests there are, and how to learn from them."""
+    for root, why in fits.left_out.items():
+        note(f"nothing learned of {printable(root)}: {printable(why)}")
+    others = list(fits.roots.items())[1:]
+    if every or not others:
+        return
+    told = ", ".join(f"{printable(root)} ({count})" for root, count in others[:_SHOWN])
+    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+    note(f"requests of other kinds were left out: {told}{more}; choose one by --root, or learn each by --all")
 
 
 def summary(profile: Profile) -> dict[str, Any]:
@@ -135,7 +201,7 @@ def boxes(profile: Profile) -> list[Any]:
     return drawn
 
 
-def _show(profile: Profile, out: str | None) -> None:
+def _show(profile: Profile) -> None:
     """The stages for the eye, numbered, so that `after` can be short."""
     columns = ("stage", "after", "visits", "calls", "p50 ms", "p99 ms", "reissue")
     numbers = {stage.name: number for number, stage in enumerate(profile.stages, 1)}
@@ -152,8 +218,7 @@ def _show(profile: Profile, out: str | None) -> None:
     counted = ", ".join(
         f"{name.replace('_', ' ')} {count}" for name, count in profile.counts.items() if count
     )
-    note(f"\nread and set aside: {counted or 'nothing'}")
-    note_written(out)
+    note(f"\nread and set aside: {counted or 'nothing'}\n")
 
 
 def _row(facts: dict[str, Any], numbers: Mapping[str, int]) -> tuple[str, ...]:

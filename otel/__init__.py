@@ -14,13 +14,14 @@ from otel._records import AttemptKind, AttemptRecord, Observer, Outcome, Request
 if TYPE_CHECKING:
     from otel._convert import otlp_lines, readable_spans
     from otel._critical_path import Step, critical_path
-    from otel._fit import fit_profile
+    from otel._fit import Fits, fit_profile, fit_profiles
     from otel._observer import RequestSpans, ServerSpans, make_observer
     from otel._pipeline import SpanCounts
     from otel._sink import OtlpLinesExporter
     from otel._traces import OwnMarks, Trace, Traces, TraceSpan, read_traces
 
 _LAZY = {
+    "Fits": "otel._fit",
     "OtlpLinesExporter": "otel._sink",
     "RequestSpans": "otel._observer",
     "ServerSpans": "otel._observer",
@@ -32,6 +33,7 @@ _LAZY = {
     "Traces": "otel._traces",
     "critical_path": "otel._critical_path",
     "fit_profile": "otel._fit",
+    "fit_profiles": "otel._fit",
     "otlp_lines": "otel._convert",
     "read_traces": "otel._traces",
     "readable_spans": "otel._convert",
@@ -42,6 +44,7 @@ __all__ = [
     "AttemptKind",
     "AttemptRecord",
     "CallNote",
+    "Fits",
     "Observer",
     "OtlpLinesExporter",
     "Outcome",
@@ -57,6 +60,7 @@ __all__ = [
     "Traces",
     "critical_path",
     "fit_profile",
+    "fit_profiles",
     "make_observer",
     "otlp_lines",
     "read_traces",

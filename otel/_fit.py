@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from kwiken import InputError, Profile
 from otel._fit_foreign import fit_foreign
@@ -13,10 +16,11 @@ from otel._forest import Forest, grow
 from otel._formats import FileReader
 from otel._inputs import find_files
 from otel._jaeger_api import JaegerQuery, fetched
-from otel._requests import choose
+from otel._requests import Candidates, candidates, label, requests_of
 from otel._store import MAX_SPANS, SpanStore
 
 Progress = Callable[[int, int], None]
+_SHOWN: Final = 8
 
 
 def read_forest(
@@ -54,11 +58,27 @@ def _quiet(done: int, total: int) -> None:
     """Tell nobody."""
 
 
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """What was learned from traces.
+
+    Attributes:
+        profiles: one, or of every root operation one; most frequent first.
+        roots: requests by root operation, as `service:operation`, most frequent first.
+        left_out: root operations that nothing could be learned of, and why.
+    """
+
+    profiles: tuple[Profile, ...]
+    roots: Mapping[str, int]
+    left_out: Mapping[str, str]
+
+
 def fit_profile(
     paths: Iterable[str | Path],
     *,
     root: str | None = None,
     service: str | None = None,
+    depth: int = 1,
     since_s: float | None = None,
     until_s: float | None = None,
     on_progress: Progress | None = None,
@@ -72,6 +92,8 @@ def fit_profile(
         root: `operation` or `service:operation` of the requests to learn from, wherever in a trace they are;
             None for the most frequent root of a trace.
         service: whose requests; None for any.
+        depth: how many levels of calls become stages; 1 for the direct calls of a request. Our own runtime's
+            traces state their stages, so it changes nothing there.
         since_s: seconds since 1970 from which requests count; None for all.
         until_s: seconds since 1970 before which they count; None for all.
         on_progress: called with how many bytes of how many are read.
@@ -85,6 +107,69 @@ def fit_profile(
         InputError: a path that cannot be read, a file that is broken, truncated, empty or of another format,
             or traces without a request to learn from. Names the file, and the line or field.
     """
+    return fit_profiles(
+        paths,
+        root=root,
+        service=service,
+        depth=depth,
+        since_s=since_s,
+        until_s=until_s,
+        on_progress=on_progress,
+        max_spans=max_spans,
+    ).profiles[0]
+
+
+def fit_profiles(
+    paths: Iterable[str | Path],
+    *,
+    every: bool = False,
+    root: str | None = None,
+    service: str | None = None,
+    depth: int = 1,
+    since_s: float | None = None,
+    until_s: float | None = None,
+    on_progress: Progress | None = None,
+    max_spans: int = MAX_SPANS,
+) -> Fits:
+    """Learn a profile of each root operation, or of the most frequent one, and say which there are.
+
+    Args:
+        paths: as `fit_profile`, like all that is not named here.
+        every: learn of every root operation, not only of the most frequent one.
+        root: as `fit_profile`.
+        service: as `fit_profile`.
+        depth: as `fit_profile`.
+        since_s: as `fit_profile`.
+        until_s: as `fit_profile`.
+        on_progress: as `fit_profile`.
+        max_spans: as `fit_profile`.
+
+    Raises:
+        InputError: as `fit_profile`; with `every`, only where nothing could be learned of any of them.
+    """
     forest = read_forest(paths, on_progress=on_progress, max_spans=max_spans)
-    requests = choose(forest, root=root, service=service, since_s=since_s, until_s=until_s)
-    return fit_own(forest, requests) if requests.own else fit_foreign(forest, requests)
+    found = candidates(forest, root=root, service=service)
+    learn = partial(_learn, forest, found, depth=depth, since_s=since_s, until_s=until_s)
+    roots = {label(forest, op): count for op, count in found.frequency.items()}
+    first, *others = found.frequency
+    if not every:
+        return Fits((learn(first),), roots, {})
+    profiles: list[Profile] = []
+    left_out: dict[str, str] = {}
+    for op in (first, *others):
+        try:
+            profiles.append(learn(op))
+        except InputError as error:
+            left_out[label(forest, op)] = str(error)
+    if not profiles:
+        raise InputError("; ".join(list(left_out.values())[:_SHOWN]))
+    return Fits(tuple(profiles), roots, left_out)
+
+
+def _learn(
+    forest: Forest, found: Candidates, op: int, *, depth: int, since_s: float | None, until_s: float | None
+) -> Profile:
+    """The profile of one root operation, with counts of its own."""
+    part = replace(forest, counts=Counter(forest.counts))
+    requests = requests_of(part, found, op, since_s=since_s, until_s=until_s)
+    return fit_own(part, requests) if requests.own else fit_foreign(part, requests, depth=depth)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +33,44 @@ class Requests:
     own: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Spans that may be requests.
+
+    Attributes:
+        rows: of them.
+        own: rows that our own runtime wrote.
+        frequency: operations and how many there are of each, most frequent first, by name where equal.
+    """
+
+    rows: Ints
+    own: Ints
+    frequency: Mapping[int, int]
+
+
+def candidates(forest: Forest, *, root: str | None = None, service: str | None = None) -> Candidates:
+    """All spans that may be requests.
+
+    Args:
+        forest: the spans.
+        root: `operation` or `service:operation` of the requests; None for any root of a trace.
+        service: whose requests; None for any.
+
+    Raises:
+        InputError: there is none.
+    """
+    own = _own_requests(forest)
+    if root is None and service is None:
+        rows = np.union1d(own, _roots(forest, own))
+    else:
+        rows = _topmost(forest, _matching(forest, root, service), own)
+    if not len(rows):
+        raise InputError(_none_found(forest, root, service))
+    count = Counter(forest.spans["op"][rows].tolist())
+    ops = sorted(count, key=lambda each: (-count[each], label(forest, each)))
+    return Candidates(rows, own, {op: count[op] for op in ops})
+
+
 def choose(
     forest: Forest,
     *,
@@ -40,33 +79,40 @@ def choose(
     since_s: float | None = None,
     until_s: float | None = None,
 ) -> Requests:
-    """Pick the requests; what is left out is added to the forest's counts.
-
-    Args:
-        forest: the spans.
-        root: `operation` or `service:operation` of the requests; None for the most frequent root.
-        service: whose requests; None for any.
-        since_s: seconds since 1970 from which requests count.
-        until_s: seconds since 1970 before which they count.
+    """Pick the requests of the most frequent operation; arguments as `candidates` and `requests_of`.
 
     Raises:
         InputError: there is none.
     """
-    own = _own_requests(forest)
-    if root is None and service is None:
-        candidates = np.union1d(own, _roots(forest, own))
-    else:
-        candidates = _topmost(forest, _matching(forest, root, service), own)
-    if not len(candidates):
-        raise InputError(_none_found(forest, root, service))
-    ops = forest.spans["op"][candidates]
-    frequency = Counter(ops.tolist())
-    op = min(frequency, key=lambda each: (-frequency[each], label(forest, each)))
-    forest.counts["requests_of_other_roots"] = len(candidates) - frequency[op]
-    rows = candidates[ops == op]
-    is_own = bool(np.isin(rows, own).any())
+    found = candidates(forest, root=root, service=service)
+    return requests_of(forest, found, next(iter(found.frequency)), since_s=since_s, until_s=until_s)
+
+
+def requests_of(
+    forest: Forest,
+    found: Candidates,
+    op: int,
+    *,
+    since_s: float | None = None,
+    until_s: float | None = None,
+) -> Requests:
+    """The requests of one operation; what is left out is added to the forest's counts.
+
+    Args:
+        forest: the spans.
+        found: what may be requests.
+        op: their operation.
+        since_s: seconds since 1970 from which requests count.
+        until_s: seconds since 1970 before which they count.
+
+    Raises:
+        InputError: none is left.
+    """
+    forest.counts["requests_of_other_roots"] = len(found.rows) - found.frequency[op]
+    rows = found.rows[forest.spans["op"][found.rows] == op]
+    own = bool(np.isin(rows, found.own).any())
     rows = _usable(forest, _in_time(forest, rows, since_s, until_s))
-    return Requests(rows[np.argsort(forest.start[rows], kind="stable")], op, is_own)
+    return Requests(rows[np.argsort(forest.start[rows], kind="stable")], op, own)
 
 
 def label(forest: Forest, op: int) -> str:

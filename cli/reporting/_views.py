@@ -72,7 +72,7 @@ def boxes(material: Material) -> list[Box]:
         found.append(
             Box(
                 name=stage.name,
-                label="own time of the root" if stage.own_time else stage.name,
+                label="own time of the root" if stage.own_time and not stage.after else stage.name,
                 after=stage.after,
                 cost=costs.get(stage.name),
                 budget=shares.get(stage.name, 0.0),

@@ -82,6 +82,45 @@ class TestFit:
         plan = run("plan", "-", "-o", "-", stdin=profile.stdout)
         assert json.loads(plan.stdout)["service"] == "shop"
 
+    def test_other_roots_are_named_and_each_can_be_learned(self, tmp_path: Path) -> None:
+        spans = json.loads(many(40))["data"]
+        for n in range(5):
+            root = span(1, 0, n * 100_000, 4_000, "sell: all/now")
+            spans += jaeger(root, span(2, 1, n * 100_000, 3_000, "pay"), trace=f"f{n}")["data"]
+        path, folder = tmp_path / "two.json", tmp_path / "profiles"
+        path.write_text(json.dumps({"data": spans}))
+        told = run("fit", str(path))
+        assert "requests of other kinds were left out: shop:sell: all/now (5); choose one" in told.stderr
+        assert data_of("fit", str(path))["roots"] == {"shop:buy": 40, "shop:sell: all/now": 5}
+        data = data_of("fit", str(path), "--all", "-o", str(folder))
+        assert [(part["root"], part["requests"]) for part in data["profiles"]] == [
+            ("shop:buy", 40),
+            ("shop:sell: all/now", 5),
+        ]
+        files = [Path(part["file"]) for part in data["profiles"]]
+        assert [file.name for file in files] == ["shop_buy.json", "shop_sell_all_now.json"]
+        assert [profile_from_json(file.read_text()).requests for file in files] == [40, 5]
+        assert "left out" not in run("fit", str(path), "--all").stderr
+
+    def test_depth_splits_a_stage(self, tmp_path: Path) -> None:
+        found = []
+        for n in range(40):
+            at = n * 100_000
+            spans = [
+                span(1, 0, at, 9_000, "buy"),
+                span(2, 1, at, 4_000, "pay"),
+                span(3, 1, at + 5_000, 900, "mail"),
+            ]
+            spans += [span(4, 2, at + 100, 1_000, "card"), span(5, 2, at + 2_000, 1_000, "book")]
+            found += jaeger(*spans, trace=f"{n + 1:x}")["data"]
+        path = tmp_path / "deep.json"
+        path.write_text(json.dumps({"data": found}))
+        stages = {s["name"]: s for s in data_of("fit", str(path), "--depth", "2")["stages"]}
+        assert stages["shop:card"]["after"] == ["shop:pay (own time)"]
+        assert stages["shop:mail"]["after"] == ["shop:book"]
+        assert stages["shop:pay (own time)"]["p50_ms"] == pytest.approx(2)
+        assert not stages["shop:pay (own time)"]["reissuable"]
+
     @pytest.mark.skipif(not SOCIAL.exists(), reason="the social network's trace is not beside the repository")
     def test_the_social_network(self, tmp_path: Path) -> None:
         profile, plan = str(tmp_path / "profile.json"), str(tmp_path / "plan.json")
@@ -178,6 +217,9 @@ class TestBadTraces:
             (["-o", "-", "--json"], "choose one"),
             (["--mermaid", "--json"], "choose one"),
             (["--since", "1"], "No such option"),
+            (["--depth", "0"], "0 is not in the range"),
+            (["--all", "-o", "-"], "-o must be a folder"),
+            (["--all", "-o", "/dev/null/x"], "/dev/null/x: "),
         ],
     )
     def test_options(self, traces: str, args: list[str], pattern: str) -> None:

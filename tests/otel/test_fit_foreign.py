@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kwiken import OWN_TIME, Profile, end_to_end, profile_from_json, profile_to_json
-from otel import fit_profile
+from kwiken import OWN_TIME, InputError, Profile, end_to_end, profile_from_json, profile_to_json
+from otel import fit_profile, fit_profiles
 from otel._fit_foreign import fit_foreign
 from otel._requests import choose
 from otel._sequence import acyclic, closure, precedence, reduction
@@ -191,14 +191,15 @@ def test_orders_that_go_round_are_cut_where_they_are_weakest() -> None:
     assert len(edges(profile)) == 2
 
 
-def test_failed_calls_are_set_aside_and_their_retries_stand_in() -> None:
+def test_failed_calls_and_their_retries_are_one_call() -> None:
     def request(n: int) -> list[tuple[str, float, float]]:
         retried = [("get!", 1, 5), ("get", 6, 20)] if n % 10 == 0 else [("get", 1, 15)]
         return [*retried, ("put", 30, 40)]
 
     profile = learn(many(request))
     assert [short(s.name) for s in profile.stages[1:]] == ["get", "put"]
-    assert profile.counts["calls_failed"] == 10
+    assert profile.counts["calls_tried_again"] == 10
+    assert "calls_failed" not in profile.counts
     assert profile.stage("shop:get").visit_share == 1.0
     np.testing.assert_allclose(replayed(profile), profile.latency_ms)
 
@@ -291,6 +292,27 @@ def test_of_several_root_operations_the_most_frequent_counts_unless_asked() -> N
         {"root": "look", "service": "site"},
     ):
         assert [short(s.name) for s in learn(spans, **asked).stages[1:]] == ["scan", "rank"]
+
+
+def test_each_root_operation_may_have_a_profile_of_its_own(tmp_path: Path) -> None:
+    buys = many(lambda n: [("get", 1, 10), ("put" if n % 9 else "put!", 20, 30)])
+    looks = many(lambda n: [("scan", 1, 10), ("rank", 20, 30)], 40)
+    idles = many(lambda n: [], 7)
+    for i, (spans, name) in enumerate(((looks, "look"), (idles, "idle")), 1):
+        for span in spans:
+            span.trace += i * 10_000
+            span.name = span.name if span.parent else name
+    path = write(tmp_path / "a.jsonl", otlp_lines([*looks, *idles, *buys]))
+    fits = fit_profiles([path], every=True)
+    assert dict(fits.roots) == {"shop:buy": 100, "shop:look": 40, "shop:idle": 7}
+    assert [p.requests for p in fits.profiles] == [100, 40]
+    assert "makes a call that ends well" in fits.left_out["shop:idle"]
+    assert "calls_failed" not in fits.profiles[1].counts, "each counts its own"
+    one = fit_profiles([path])
+    assert [p.digest for p in one.profiles] == [fit_profile([path]).digest] == [fits.profiles[0].digest]
+    assert one.roots == fits.roots
+    with pytest.raises(InputError, match="there are no stages"):
+        fit_profiles([path], every=True, root="idle")
 
 
 def test_requests_may_lie_deeper_in_a_trace() -> None:
