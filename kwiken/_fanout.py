@@ -137,4 +137,5 @@ def _add_late(
         late = table.late[j] * over
         more = float(table.low[j].sum() + late.sum())
         first[g] += more
-        second[g] += 2.0 * age * more + float(table.low2[j].sum() + late @ over)
+        squares = np.einsum("i,i->", late, over)  # BLAS would start threads that outlast so short a sum
+        second[g] += 2.0 * age * more + float(table.low2[j].sum() + squares)

@@ -55,7 +55,7 @@ class Trial:
 
     def time_out(self, name: str, fraction: float) -> float:
         """The stage's local time-out that reissues that fraction of the training calls; infinite for none."""
-        policy = self.curves[name].policy(fraction)
+        policy = self.curves[name].policy(fraction, coin=1.0)  # the source has no coins
         return math.inf if policy is None else policy.after_ms
 
     def play(self, allocation: Allocation, *, on_train: bool = False) -> tuple[Floats, float]:
