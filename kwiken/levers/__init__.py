@@ -13,11 +13,14 @@ from kwiken.levers._stop_rule import (
     Rule,
     StopRule,
     TimeThenFraction,
-    Tuned,
     WaitForFraction,
     apply_rule,
+)
+from kwiken.levers._tuning import (
+    Tuned,
     tune_fixed_timeout,
     tune_stop_rule,
+    tune_stop_rules,
     tune_time_then_fraction,
     tune_wait_for_fraction,
 )
@@ -44,6 +47,7 @@ __all__ = [
     "tune_fixed_timeout",
     "tune_global_reissue",
     "tune_stop_rule",
+    "tune_stop_rules",
     "tune_time_then_fraction",
     "tune_wait_for_fraction",
 ]

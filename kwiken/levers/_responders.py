@@ -61,8 +61,17 @@ class Responders:
 
     def first(self, queries: int) -> Responders:
         """The first so many queries."""
-        missing = None if self.missing is None else self.missing[:queries]
-        return Responders(self.latency_ms[:queries], self.count[:queries], missing)
+        return self.rows(slice(queries))
+
+    def rows(self, which: slice | Ints) -> Responders:
+        """Some of the queries."""
+        missing = None if self.missing is None else self.missing[which]
+        return Responders(self.latency_ms[which], self.count[which], missing)
+
+    @property
+    def first_ms(self) -> Floats:
+        """(q,): when the first responder answered."""
+        return np.asarray(self.latency_ms[:, 0])
 
     @property
     def last_ms(self) -> Floats:
@@ -77,6 +86,13 @@ class Responders:
         """(q,): number of responders that make up that share of each query's, rounded up."""
         # Rounding first: .998 x 1000 must be 998, not 999 for an error of the last bit.
         return np.ceil(np.round(self.count * share, 9)).astype(np.int64)
+
+    @property
+    def weights(self) -> Floats:
+        """(q, n): what is lost with each responder, a share of its query's utility; 0 where there is none."""
+        if self.missing is not None:
+            return np.asarray(-np.diff(self.missing, axis=1))
+        return np.where(np.isnan(self.latency_ms), 0.0, 1.0 / self.count[:, None])
 
     def loss(self, stop_ms: Floats) -> Floats:
         """(q,): utility lost when each query stops at its time; an answer at that very time still counts."""

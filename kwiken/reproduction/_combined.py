@@ -13,9 +13,14 @@ from kwiken._hull import lower_hull
 from kwiken._population import POPULATIONS, StageLaw, fan_out_queries, population
 from kwiken._profile import Floats
 from kwiken._sumvar import sumvar
-from kwiken.levers._responders import Responders
-from kwiken.levers._stop_rule import Tuned, apply_rule, tune_stop_rule, tune_wait_for_fraction
-from kwiken.levers._utility import sequential_costs
+from kwiken.levers import (
+    Responders,
+    Tuned,
+    apply_rule,
+    sequential_costs,
+    tune_stop_rule,
+    tune_wait_for_fraction,
+)
 from kwiken.reproduction._rows import Findings, Part, Plot, Series, gain, percent, row
 from kwiken.reproduction._trial import Sample, Trial
 

@@ -11,8 +11,8 @@ from scipy.special import ndtri
 from kwiken._order_statistics import rank_for, wait_for_fraction_gain
 from kwiken._population import fan_out_queries
 from kwiken._profile import Floats
-from kwiken.levers._responders import Responders
-from kwiken.levers._stop_rule import (
+from kwiken.levers import (
+    Responders,
     apply_rule,
     tune_fixed_timeout,
     tune_stop_rule,
