@@ -69,8 +69,10 @@ def command(
             print(to_mermaid(boxes(profile)), end="")
         _show(profile)
     _show_roots(fits, every=every)
-    for file in files or [None]:
+    for file in files:
         note_written(file)
+    if out is None:
+        note_written(None)
 
 
 def _learn(traces: tuple[str, ...], **settings: Any) -> Fits:

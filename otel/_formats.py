@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kwiken import InputError
-from otel._inputs import IN_MEMORY, MAX_BYTES, Stream, TraceFile, opened, whole
+from otel._inputs import IN_MEMORY, MAX_BYTES, Again, Stream, TraceFile, check_text, opened, whole
 from otel._read_jaeger import JaegerReader
 from otel._read_otlp import OtlpReader
 from otel._store import SpanStore
@@ -89,8 +89,10 @@ class FileReader:
         if envelope is not None:
             self._lines(first, envelope, lines)
         else:
-            with whole(first, source, where) as document:
-                self._document(document, lines)
+            check_text(first, lines.where)
+            document = whole(first, source, where)
+            del first
+            self._document(document, lines)
         self._flush(where)
         self.without_spans += self._store.read == before
 
@@ -131,6 +133,8 @@ class FileReader:
         try:
             envelope = self._envelope.decode(document)
         except _UNFIT as error:
+            if self._lines_after_all(document, lines):
+                return
             if lines.cut_off(bytes(document[-1:])):
                 self.unfinished += 1
                 return
@@ -143,6 +147,15 @@ class FileReader:
             self._each(units, self._otlp.resource, lines, f"{lines.path}: resourceSpans")
         else:
             self._each([document], self._jaeger.trace, lines, f"{lines.path}: trace")
+
+    def _lines_after_all(self, document: memoryview, lines: _Lines) -> bool:
+        """Read what turned out to be documents of a line each, the first a long one; whether it is that."""
+        again = _Lines(Again(document), lines.path, lines.growing, lines.progress)
+        first = again.next(MAX_UNIT)
+        envelope = self._one_line(first, lines.path) if len(first) < len(document) else None
+        if envelope is not None:
+            self._lines(first, envelope, again)
+        return envelope is not None
 
     def _each(self, units: Sequence[Unit], take: Callable[[Any], None], lines: _Lines, where: str) -> None:
         for number, unit in enumerate(units):

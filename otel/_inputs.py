@@ -17,7 +17,7 @@ from kwiken import InputError
 
 MAX_FILES: Final = 100_000
 MAX_BYTES: Final = 16 << 30  # of one input, unpacked
-IN_MEMORY: Final = 256 << 20
+IN_MEMORY: Final = 16 << 20  # of a document; a larger one is read from a file
 _CHUNK: Final = 1 << 20
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".jsonl.part")
 PART: Final = ".part"
@@ -106,8 +106,33 @@ def opened(path: Path) -> Iterator[tuple[Stream, IO[bytes]]]:
         raise InputError(error.strerror or str(error), where=str(path)) from error
 
 
-@contextmanager
-def whole(start: bytes, rest: Stream, where: str) -> Iterator[memoryview]:
+class Again:
+    """What was spooled, read a second time from its start."""
+
+    def __init__(self, document: memoryview) -> None:
+        self._document = document
+        self._at = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Some bytes; none at the end."""
+        return self._take(len(self._document) if size < 0 else self._at + size)
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """A line with its break, or as much of it as asked for; nothing at the end."""
+        end = len(self._document) if size < 0 else min(len(self._document), self._at + size)
+        for at in range(self._at, end, _CHUNK):
+            found = bytes(self._document[at : min(end, at + _CHUNK)]).find(b"\n")
+            if found >= 0:
+                return self._take(at + found + 1)
+        return self._take(end)
+
+    def _take(self, end: int) -> bytes:
+        part = bytes(self._document[self._at : end])
+        self._at += len(part)
+        return part
+
+
+def whole(start: bytes, rest: Stream, where: str) -> memoryview:
     """All of a document: in memory where it is small, else in a file that the system pages in and out.
 
     Args:
@@ -116,21 +141,32 @@ def whole(start: bytes, rest: Stream, where: str) -> Iterator[memoryview]:
         where: named in errors.
 
     Raises:
-        InputError: larger than `MAX_BYTES`.
+        InputError: larger than `MAX_BYTES`, or not text.
     """
-    head = start + rest.read(max(0, IN_MEMORY - len(start)))
-    if len(head) < IN_MEMORY:
-        yield memoryview(head)
-        return
+    if len(start) < IN_MEMORY:
+        start += rest.read(IN_MEMORY - len(start))
+    if len(start) < IN_MEMORY:
+        return memoryview(start)
     with tempfile.TemporaryFile() as spool:
-        spool.write(head)
-        size = len(head)
-        del head, start
-        while chunk := rest.read(_CHUNK):
+        size = 0
+        chunk = start
+        while chunk:
+            check_text(chunk, where)
             size += len(chunk)
             if size > MAX_BYTES:
                 raise InputError(f"is larger than {MAX_BYTES >> 30} GiB, the most that is read", where=where)
             spool.write(chunk)
+            chunk = rest.read(_CHUNK)
         spool.flush()
         # Not closed by hand: an error on its way out may hold a view of a part. It goes with the last view.
-        yield memoryview(mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ))
+        return memoryview(mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def check_text(part: bytes, where: str) -> None:
+    """Refuse what no JSON holds, before all of it is read: a file with holes may seem to be of any size.
+
+    Raises:
+        InputError: there is a zero byte.
+    """
+    if b"\0" in part:
+        raise InputError("holds zero bytes, so it is binary or has holes; it is no JSON", where=where)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import random
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from kwiken import InputError
 from otel import _columns, _formats, _inputs, fit_profile
+from otel._store import SpanStore
 from tests.support.span_trees import T0, Maker, Span, jaeger_json, layered_dag, otlp_lines, record
 
 GOOD = Maker(layered_dag(random.Random(1), 2), random.Random(1)).requests(3)
@@ -220,6 +222,33 @@ def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(_inputs, "MAX_BYTES", 2000)
     with pytest.raises(InputError, match="is larger than"):
         fit_profile([path])
+
+
+class Counted(io.BytesIO):
+    """A stream that says how much of it was read."""
+
+    given = 0
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line = super().readline(size)
+        self.given += len(line)
+        return line
+
+
+@pytest.mark.parametrize("start", [LINES[:30], LINES.replace('": ', '":\n ')[:50], "{"])
+def test_a_file_with_a_hole_is_refused_before_it_is_all_read(start: str) -> None:
+    hole = Counted(start.encode() + bytes(3 * _inputs.IN_MEMORY))
+    with pytest.raises(InputError, match=r"here.*: holds zero bytes"):
+        _formats.FileReader(SpanStore()).stream(hole, "here")
+    assert hole.given <= _inputs.IN_MEMORY + 100
+
+
+def test_a_hole_behind_the_part_held_in_memory_is_found_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_formats, "IN_MEMORY", 1000)
+    monkeypatch.setattr(_inputs, "IN_MEMORY", 1000)
+    text = jaeger_json(GOOD).encode()
+    with pytest.raises(InputError, match="here: holds zero bytes"):
+        _formats.FileReader(SpanStore()).stream(io.BytesIO(text[:1500] + bytes(5000)), "here")
 
 
 def test_packed_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,8 +136,7 @@ def test_a_large_document_goes_through_a_file_of_its_own(
 def test_a_first_line_past_what_is_held_in_memory(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = WAYS[way](made(1) if way == "otlp lines" else made())
-    expected = fit_profile([write(tmp_path / "a.json", text)])
+    expected = fit_profile([write(tmp_path / "a.json", WAYS[way](made()))])
     monkeypatch.setattr(_formats, "IN_MEMORY", 1000)
     monkeypatch.setattr(_inputs, "IN_MEMORY", 1000)
     same(fit_profile([tmp_path / "a.json"]), expected)

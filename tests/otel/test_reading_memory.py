@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import json
 import random
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,3 +56,53 @@ def test_past_the_bound_more_files_take_no_more_memory(folders: dict[int, Path])
 def test_below_the_bound_a_span_takes_some_two_hundred_bytes(folders: dict[int, Path]) -> None:
     few, many = (peak(folders[number], max_spans=10**6) for number in (6, 48))
     assert (many - few) / (42 * SPANS) < 250
+
+
+MIB = 1 << 20
+PADDING = [{"key": f"http.header.{i}", "value": {"stringValue": "x" * 60}} for i in range(4)]
+
+
+def large(path: Path, mib: int, *, document: bool) -> Path:
+    """A file of so many MiB: OTLP lines, or one Jaeger document on one line."""
+    rng = random.Random(5)
+    spans = Maker(random_dag(rng, 8), rng).requests(150)
+    lines = otlp_lines(spans).splitlines()
+    units = json.loads(jaeger_json(spans))["data"] if document else [json.loads(line) for line in lines]
+    with path.open("w") as file:
+        file.write('{"data": [' if document else "")
+        for number in itertools.count():
+            text = json.dumps(padded(units[number % len(units)], f"{number + 1:032x}"))
+            file.write(("," if document and number else "") + text + ("" if document else "\n"))
+            if file.tell() >= mib * MIB:
+                break
+        file.write("]}" if document else "")
+    return path
+
+
+def padded(unit: dict[str, Any], trace: str) -> dict[str, Any]:
+    """The same spans as another trace, with attributes as long as real ones."""
+    for span in unit.get("spans", []):
+        span["traceID"], span["tags"] = trace, PADDING
+    for resource in unit.get("resourceSpans", ()):
+        for span in resource["scopeSpans"][0]["spans"]:
+            span["traceId"], span["attributes"] = trace, PADDING
+    return unit
+
+
+@pytest.mark.parametrize("document", [False, True], ids=["otlp lines", "one jaeger document"])
+def test_a_file_of_50_mib_is_read_in_a_stream(tmp_path: Path, document: bool) -> None:
+    peaks = []
+    for mib in (25, 50):
+        path = large(tmp_path / "large.json", mib, document=document)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            forest = read_forest([path], max_spans=10_000)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert forest.counts["spans_read"] > 1000 * mib
+        assert 0 < len(forest) <= 10_000
+        del forest
+    assert peaks[1] < 1.1 * peaks[0] + MIB, "twice the file, the same memory"
+    assert peaks[1] < 40 * MIB
