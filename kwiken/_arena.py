@@ -13,36 +13,43 @@ from numpy.typing import NDArray
 
 from kwiken._copies import linked
 from kwiken._curve import Curve
-from kwiken._dag import start_times
+from kwiken._dag import end_to_end, start_times
 from kwiken._errors import InputError
 from kwiken._pool import complete_calls
-from kwiken._profile import Floats, Profile, StageProfile
+from kwiken._profile import Bools, Floats, Profile, StageProfile
 
 Rows = NDArray[np.int64]
 Choice = tuple[float, float]  # share of a stage's calls to reissue, and the coin
-Risk = Callable[[Floats], float]
+Risk = Callable[[Floats, int], float]  # of the slowest requests' latencies, and of how many they are
 
 ROWS = 10_000  # requests that a search looks at
 NEAR_P99 = (0.985, 0.995)
 WORST = 0.99
+TAIL = 1 - NEAR_P99[0]  # the share of slowest requests that risks look at
 
 
-def smooth_p99(latency_ms: Floats) -> float:
+def smooth_p99(latency_ms: Floats, of: int | None = None) -> float:
     """Mean of the percentiles from 98.5 to 99.5, milliseconds: p99 without the jumps of one order statistic.
 
     A stage's own p99 does not move under a time-out beyond it, so p99 itself is flat where it should guide.
+
+    Args:
+        latency_ms: (k,) at least the slowest 1.5% of the requests.
+        of: how many requests there are in all; `k` by default.
     """
-    return _mean_between(latency_ms, *NEAR_P99)
+    return _mean_between(latency_ms, *NEAR_P99, of=of)
 
 
-def cvar(latency_ms: Floats) -> float:
-    """Mean of the slowest 1% of latencies, milliseconds (conditional value at risk)."""
-    return _mean_between(latency_ms, WORST, 1.0)
+def cvar(latency_ms: Floats, of: int | None = None) -> float:
+    """Mean of the slowest 1% of latencies, milliseconds (conditional value at risk); as `smooth_p99`."""
+    return _mean_between(latency_ms, WORST, 1.0, of=of)
 
 
-def _mean_between(latency_ms: Floats, low: float, high: float) -> float:
-    first = min(int(low * len(latency_ms)), len(latency_ms) - 1)
-    last = max(first + 1, int(np.ceil(high * len(latency_ms))))
+def _mean_between(latency_ms: Floats, low: float, high: float, *, of: int | None) -> float:
+    count = len(latency_ms) if of is None else of
+    left_out = count - len(latency_ms)
+    first = max(0, min(int(low * count), count - 1) - left_out)
+    last = max(first + 1, int(np.ceil(high * count)) - left_out)
     if last >= len(latency_ms):
         return float(np.partition(latency_ms, first)[first:].mean())
     return float(np.partition(latency_ms, (first, last))[first:last].mean())
@@ -60,6 +67,11 @@ class Arena:
         rows: (n,) which requests; at most about `ROWS` of them are taken, evenly.
         learned: curves whose policies to play, where they were learned on other requests than `curves`.
         seed: of copies and coins.
+        tail: share of slowest requests that matter; those that no choice can bring among them are left out.
+            By default all matter.
+
+    Attributes:
+        requests: how many requests there are, those left out included.
 
     Raises:
         InputError: for no rows.
@@ -73,10 +85,12 @@ class Arena:
         *,
         learned: Mapping[str, Curve] | None = None,
         seed: int = 0,
+        tail: float = 1.0,
     ) -> None:
         if not len(rows):
             raise InputError("there are no requests to judge by")
         self._rows = rows[:: max(1, len(rows) // ROWS)]
+        self.requests = len(self._rows)
         self._stages = profile.stages
         policies = curves if learned is None else learned
         self._players = {
@@ -96,17 +110,40 @@ class Arena:
         }
         self._choices: dict[str, Choice] = {}
         self._ends: dict[str, Floats] = {}
+        if tail < 1:
+            self._keep_slow(tail)
         self.settle({})
 
+    def _keep_slow(self, tail: float) -> None:
+        """Leave out what can never be slow: slower than the fastest end that a slow request can have.
+
+        A copy at once is the best that a choice can do for a call, so the k-th slowest request is never
+        faster than the k-th slowest of that; and no choice makes a request slower than no copy does.
+        """
+        count = min(self.requests, int(np.ceil(tail * self.requests)) + 1)
+        least = self._played({name: player.fastest for name, player in self._players.items()})
+        slow = self._played({}) >= np.partition(least, self.requests - count)[self.requests - count]
+        for player in self._players.values():
+            player.keep(slow)
+        self._alone = {name: latency[slow] for name, latency in self._alone.items()}
+
+    def _played(self, latency: Mapping[str, Floats]) -> Floats:
+        """(n,) latencies of the requests with some stages' given, the others without copies."""
+        whole = {
+            stage.name: latency.get(stage.name, self._latency(stage.name, (0.0, 1.0)))
+            for stage in self._stages
+        }
+        return end_to_end(self._stages, whole)
+
     def settle(self, choices: Mapping[str, Choice]) -> Floats:
-        """Make these choices the ground that `changed` starts from; (n,) latencies of the requests."""
+        """Make these choices the ground that `changed` starts from; (k,) latencies of the requests."""
         self._choices = dict(choices)
         self._ends = {}
         self._run(self._ends, self._choices, self._stages)
         return self._whole(self._ends)
 
     def changed(self, choices: Mapping[str, Choice]) -> Floats:
-        """(n,) latencies, milliseconds, with some choices changed; only what follows them is redone."""
+        """(k,) latencies, milliseconds, with some choices changed; only what follows them is redone."""
         touched = set(choices).union(*(self._below[name] for name in choices))
         ends = dict(self._ends)
         stages = [stage for stage in self._stages if stage.name in touched]
@@ -141,6 +178,16 @@ class _Player:
         self._coins = rng.random(self._calls.shape)
         self._learned = learned
         self._last: tuple[Choice, Floats] | None = None
+
+    @property
+    def fastest(self) -> Floats:
+        """(n,): latency of the slowest call if every call had its copy at once."""
+        return np.asarray(np.fmax.reduce(np.minimum(self._calls, self._copies), axis=1, initial=0.0))
+
+    def keep(self, rows: Bools) -> None:
+        """Forget the requests that are not True here."""
+        self._calls, self._copies, self._coins = self._calls[rows], self._copies[rows], self._coins[rows]
+        self._last = None
 
     def latency(self, choice: Choice) -> Floats:
         """(n,): latency of the slowest call; the last answer is kept."""

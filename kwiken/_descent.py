@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kwiken._arena import Arena, Choice, Risk
+from kwiken._arena import TAIL, Arena, Choice, Risk
 from kwiken._curve import Curve
 from kwiken._profile import Profile
 from kwiken._sumvar import Allocation
@@ -51,7 +51,7 @@ class _Seeker:
 
     def best(self, options: Iterator[dict[str, Choice]]) -> tuple[float, dict[str, Choice]]:
         """The option of least risk."""
-        judged = ((self.risk(self.arena.changed(option)), option) for option in options)
+        judged = ((self.risk(self.arena.changed(option), self.arena.requests), option) for option in options)
         return min(judged, key=lambda pair: pair[0], default=(np.inf, {}))
 
 
@@ -82,11 +82,11 @@ def descend(
         return start
     order = np.argsort(profile.started_s, kind="stable")
     seen = int(SEARCHED * len(order))
-    searched = Arena(profile, curves, order[:seen], seed=seed)
-    kept = Arena(profile, curves, order[seen:], seed=seed + 1)
+    searched = Arena(profile, curves, order[:seen], seed=seed, tail=TAIL)
+    kept = Arena(profile, curves, order[seen:], seed=seed + 1, tail=TAIL)
     first = choices_of(curves, start)
     steps = [first, *_search(_Seeker(searched, curves, costs, risk), first, start)]
-    judged = [risk(kept.settle(step)) for step in steps]
+    judged = [risk(kept.settle(step), kept.requests) for step in steps]
     best = int(np.argmin(judged))
     if judged[best] > (1 - CONFIRMED) * judged[0]:
         best = 0
@@ -107,7 +107,7 @@ def _search(
 ) -> Iterator[Mapping[str, Choice]]:
     """Every step that lowers the risk on the searched requests."""
     choices = dict(first)
-    least = seeker.risk(seeker.arena.settle(choices))
+    least = seeker.risk(seeker.arena.settle(choices), seeker.arena.requests)
     names = _worth_trying(start)
     for size in CHUNKS:
         for _ in range(MOST_STEPS):
@@ -115,7 +115,7 @@ def _search(
             if not found < (1 - WORTH) * least:
                 break
             choices = {**choices, **change}
-            least = seeker.risk(seeker.arena.settle(choices))
+            least = seeker.risk(seeker.arena.settle(choices), seeker.arena.requests)
             yield choices
 
 

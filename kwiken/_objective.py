@@ -78,6 +78,7 @@ def cross_validated(
     budget: float,
     *,
     curves_of: Curves,
+    curves: Mapping[str, Curve] | None = None,
     seed: int = 0,
 ) -> Verdict:
     """The objective whose plans, made on earlier requests, did best on later ones.
@@ -87,6 +88,7 @@ def cross_validated(
         prices: by stage: what reissuing all of its calls costs.
         budget: the most that may be spent.
         curves_of: makes the curves of a part of the profile.
+        curves: those of the whole profile, where they are known already.
         seed: of copies and coins.
 
     Returns:
@@ -94,18 +96,11 @@ def cross_validated(
     """
     if profile.requests < LEAST_REQUESTS or budget <= 0:
         return Verdict("variance", {})
-    whole = curves_of(profile)
+    whole = curves_of(profile) if curves is None else curves
     order = np.argsort(profile.started_s, kind="stable")
-    folds = list(_folds(order))
+    folds = [_Fold.of(profile, whole, rows, curves_of, seed) for rows in _folds(order)]
     cuts = {
-        objective: float(
-            np.mean(
-                [
-                    _held_out_cut(profile, whole, (early, late), prices, budget, curves_of, objective, seed)
-                    for early, late in folds
-                ]
-            )
-        )
+        objective: float(np.mean([fold.cut(prices, budget, objective) for fold in folds]))
         for objective in CANDIDATES
     }
     ahead = cuts["p99"] > cuts["variance"] + WORTH
@@ -117,27 +112,37 @@ def _folds(order: Rows) -> Iterator[tuple[Rows, Rows]]:
         yield order[: int(learned * len(order))], order[int(learned * len(order)) : int(judged * len(order))]
 
 
-def _held_out_cut(
-    profile: Profile,
-    whole: Mapping[str, Curve],
-    fold: tuple[Rows, Rows],
-    prices: Mapping[str, float],
-    budget: float,
-    curves_of: Curves,
-    objective: str,
-    seed: int,
-) -> float:
-    """By which share p99 of the later requests falls under a plan of the earlier ones."""
-    early, late = fold
-    before = part_of(profile, early)
-    curves = {name: curve for name, curve in curves_of(before).items() if name in whole}
-    own = {name: prices[name] for name in curves}
-    allocation = apportion(before, curves, own, budget, objective=objective, seed=seed)
-    rows = np.repeat(late, max(1, ROWS // len(late)))
-    arena = Arena(profile, whole, rows, learned=curves, seed=seed + 2)
-    alone, raced = (arena.settle(choices) for choices in ({}, choices_of(curves, allocation)))
-    p99 = float(np.percentile(alone, 99))
-    return 1.0 - float(np.percentile(raced, 99)) / p99 if p99 > 0 else 0.0
+@dataclass(frozen=True)
+class _Fold:
+    """Earlier requests to plan on, and later ones, in an arena, to judge by."""
+
+    earlier: Profile
+    curves: Mapping[str, Curve]
+    later: Arena
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        profile: Profile,
+        whole: Mapping[str, Curve],
+        rows: tuple[Rows, Rows],
+        curves_of: Curves,
+        seed: int,
+    ) -> _Fold:
+        early, late = rows
+        earlier = part_of(profile, early)
+        curves = {name: curve for name, curve in curves_of(earlier).items() if name in whole}
+        judged = np.repeat(late, max(1, ROWS // len(late)))
+        return cls(earlier, curves, Arena(profile, whole, judged, learned=curves, seed=seed + 2), seed)
+
+    def cut(self, prices: Mapping[str, float], budget: float, objective: str) -> float:
+        """By which share p99 of the later requests falls under a plan of the earlier ones."""
+        own = {name: prices[name] for name in self.curves}
+        allocation = apportion(self.earlier, self.curves, own, budget, objective=objective, seed=self.seed)
+        choices = choices_of(self.curves, allocation)
+        alone, raced = (float(np.percentile(self.later.settle(given), 99)) for given in ({}, choices))
+        return 1.0 - raced / alone if alone > 0 else 0.0
 
 
 def part_of(profile: Profile, rows: Rows) -> Profile:

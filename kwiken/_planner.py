@@ -134,6 +134,7 @@ def study_plan(
             prices,
             budgets.reissue,
             curves_of=lambda part: stage_curves(part, seed=seed, copy_correlation=copy_correlation),
+            curves=curves,
             seed=seed,
         )
     aim = _Aim(profile, curves, prices, verdict.objective, spread, seed)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwiken import Budgets, Curve, InputError, Profile, StageProfile, costs, stage_curves, study_plan, sumvar
-from kwiken._arena import RISKS, Arena, cvar, smooth_p99
+from kwiken._arena import RISKS, TAIL, Arena, cvar, smooth_p99
 from kwiken._descent import choices_of, descend
 from kwiken._objective import cross_validated, part_of, scaled, with_coins
 from kwiken._population import POPULATIONS, StageLaw, population
@@ -177,3 +177,19 @@ def test_no_requests_make_no_arena(drawn: Callable[..., Profile]) -> None:
     profile = drawn(dag_of(3), 100, 1)
     with pytest.raises(InputError):
         Arena(profile, stage_curves(profile), np.arange(0))
+
+
+@pytest.mark.parametrize("risk", sorted(RISKS))
+def test_requests_left_out_of_an_arena_never_mattered(drawn: Callable[..., Profile], risk: str) -> None:
+    profile = drawn(dag_of(24), 4000, 2)
+    curves = stage_curves(profile)
+    rows = np.arange(profile.requests)
+    whole, slow = Arena(profile, curves, rows), Arena(profile, curves, rows, tail=TAIL)
+    rng = np.random.default_rng(0)
+    for scale in (0.0, 0.05, 1.0):
+        choices = {name: (scale * float(rng.random()), 1.0) for name in curves}
+        some = slow.settle(choices)
+        assert len(some) < profile.requests
+        assert RISKS[risk](some, slow.requests) == pytest.approx(
+            RISKS[risk](whole.settle(choices), whole.requests)
+        )
