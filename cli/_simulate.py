@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli._loaded import simulate_loaded
 from cli._options import POSITIVE, json_option, load_plan, load_profile, seed_option
 from cli._output import note, print_json, print_table, progress
 from cli._plan import ladder_rows
+from cli._queues import queue_options
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -24,8 +27,12 @@ MAX_REQUESTS = 10_000_000
 )
 @click.option("--requests", type=click.IntRange(1, MAX_REQUESTS), default=20_000, show_default=True)
 @click.option(
-    "--load", type=POSITIVE, default=1.0, show_default=True, help="Load, as a factor of the profile's."
+    "--load",
+    type=POSITIVE,
+    metavar="FACTOR",
+    help="Simulate queues, at FACTOR times the profile's load.  [default: replay latencies as they were]",
 )
+@queue_options
 @click.option("--independent", is_flag=True, help="Draw every stage on its own, not whole requests.")
 @seed_option
 @json_option
@@ -34,26 +41,43 @@ def command(
     profile: str,
     plan_file: str | None,
     requests: int,
-    load: float,
+    load: float | None,
     independent: bool,
     seed: int,
     as_json: bool,
+    **queues: Any,
 ) -> None:
-    """Replay the requests of PROFILE, drawn with replacement, without a plan and with one."""
-    if load != 1:
-        raise InputError("queueing is not simulated yet; leave it at 1", where="--load")
-    from kwiken import simulate
+    """Try a plan on the requests of PROFILE: replayed as they were, or through queues at another load.
 
+    With --load, requests arrive as a Poisson process, replicas serve calls in the order of arrival, copies
+    are work like any other, and losers are cancelled. Load acts on stages whose busy times and replicas are
+    known: from the profile, or by --utilisation and --replicas.
+    """
     learned = load_profile(profile)
     plan = None if plan_file is None else load_plan(plan_file)
     if plan is not None:
         _check(plan, learned, str(plan_file), profile)
+    if load is not None:
+        if independent:
+            raise InputError("does not go with --load, which keeps requests whole", where="--independent")
+        simulate_loaded(learned, plan, load=load, requests=requests, seed=seed, as_json=as_json, **queues)
+        return
+    _refuse_idle(queues)
+    from kwiken import simulate
+
     with progress("simulating"):
         result = simulate(learned, plan, requests=requests, seed=seed, independent=independent)
     if as_json:
         print_json(_document(result, requests, seed))
     else:
         _show(result, learned, plan)
+
+
+def _refuse_idle(queues: Mapping[str, Any]) -> None:
+    """Settings of queues say nothing where none are simulated."""
+    for name in ("replicas", "utilisation", "rate"):
+        if queues[name]:
+            raise InputError("needs --load: without it no queues are simulated", where=f"--{name}")
 
 
 def _check(plan: Plan, profile: Profile, plan_file: str, profile_file: str) -> None:

@@ -9,7 +9,9 @@ from kwiken.queueing._formulas import (
     mmk_mean_wait_ms,
     sharing_mean_ms,
 )
+from kwiken.queueing._guard import Guard, Look, guard, look, plan_hurts_above
 from kwiken.queueing._law import Constant, Empirical, Exponential, Law, LogNormal
+from kwiken.queueing._loaded import LoadedStage, LoadSimulation, simulate_load
 from kwiken.queueing._model import LoadModel, StageModel, load_model
 from kwiken.queueing._network import (
     Primaries,
@@ -20,30 +22,45 @@ from kwiken.queueing._network import (
 )
 from kwiken.queueing._pauses import Pauses
 from kwiken.queueing._race import OverloadError
-from kwiken.queueing._station import Background, Earnings, Station
+from kwiken.queueing._settle import Settlement, settle, under_load
+from kwiken.queueing._station import Background, Cancel, Discipline, Dispatch, Earnings, Station
 
 __all__ = [
     "Background",
+    "Cancel",
     "Constant",
+    "Discipline",
+    "Dispatch",
     "Earnings",
     "Empirical",
     "Exponential",
+    "Guard",
     "Law",
     "LoadModel",
+    "LoadSimulation",
+    "LoadedStage",
     "LogNormal",
+    "Look",
     "OverloadError",
     "Pauses",
     "Primaries",
     "QueueSimulation",
+    "Settlement",
     "StageModel",
     "StageQueues",
     "Station",
     "erlang_c",
+    "guard",
     "load_model",
+    "look",
     "mg1_mean_wait_ms",
     "mmk_latency_beyond",
     "mmk_mean_wait_ms",
+    "plan_hurts_above",
     "poisson_arrivals",
+    "settle",
     "sharing_mean_ms",
+    "simulate_load",
     "simulate_queues",
+    "under_load",
 ]

@@ -26,7 +26,7 @@ from kwiken.queueing._law import Constant, Empirical, Law, LogNormal
 from kwiken.queueing._network import Primaries
 from kwiken.queueing._race import Calls
 from kwiken.queueing._serve import serve
-from kwiken.queueing._station import Background, Dispatch, Station
+from kwiken.queueing._station import Background, Cancel, Dispatch, Station
 
 PILOT = 1 << 15  # calls behind a law of waits
 ROUNDS = 40  # of correcting the law of rests
@@ -46,6 +46,7 @@ class StageModel:
         rest_ms: (n, width) the part of them that is neither work nor waiting.
         visits_per_s: calls' groups a second; each has as many calls as a row.
         misfit: the largest relative error of p50, p90 and p99 at the profile's own load.
+        crowded: by how much work and wait alone pass one of these, as a share of it; 0 where they do not.
     """
 
     station: Station
@@ -54,6 +55,7 @@ class StageModel:
     rest_ms: Floats
     visits_per_s: float
     misfit: float = 0.0
+    crowded: float = 0.0
 
     def inflated(self, factor: float, *, seed: int) -> Floats:
         """(n, width) latencies of the same calls at `factor` times the calls.
@@ -63,14 +65,21 @@ class StageModel:
         Raises:
             InputError: when the replicas could not do so much.
         """
-        if self.station.replicas is None or factor == 1.0:
-            return self.calls_ms
+        return self.slower(self.calls_ms, factor, seed=seed)
+
+    def slower(self, latency_ms: Floats, factor: float, *, seed: int) -> Floats:
+        """What other latencies of this stage would be at `factor` times the calls; shape kept, NaN too.
+
+        Raises:
+            InputError: when the replicas could not do so much.
+        """
         self.check(factor)
+        if self.station.replicas is None or factor == 1.0:
+            return latency_ms
         rest = _spread(self.rest_ms[~np.isnan(self.rest_ms)])
         then, now = (np.sort(rest[_shuffle(seed)] + _pilot(self, factor=f, seed=seed)) for f in (1.0, factor))
-        law = Pool.of(self.calls_ms)
-        longer = np.interp(_ranks(law, self.calls_ms), _LEVELS, now - then)
-        return np.asarray(np.maximum(0.0, self.calls_ms + longer))
+        longer = np.interp(_ranks(Pool.of(self.calls_ms), latency_ms), _LEVELS, now - then)
+        return np.asarray(np.maximum(0.0, latency_ms + longer))
 
     def check(self, factor: float) -> None:
         """Refuse a load that is more than the replicas can do.
@@ -78,13 +87,25 @@ class StageModel:
         Raises:
             InputError: naming the stage.
         """
-        background = self.station.background.utilisation if self.station.background is not None else 0.0
-        busy = background + (self.utilisation - background) * factor
+        busy = self.busy_at(factor)
         if busy >= 1:
             raise InputError(
                 f"stage {self.station.name!r} would be busy {busy:.0%} of the time with "
                 f"{self.station.replicas} replicas: more calls than it can serve"
             )
+
+    def busy_at(self, factor: float) -> float:
+        """Share of the replicas' time that is used at `factor` times the calls, without copies."""
+        return self._other_work + (self.utilisation - self._other_work) * factor
+
+    def factor_at(self, utilisation: float) -> float:
+        """The factor at which the replicas are used so much; infinite where load does not act."""
+        own = self.utilisation - self._other_work
+        return (utilisation - self._other_work) / own if own > 0 else math.inf
+
+    @property
+    def _other_work(self) -> float:
+        return self.station.background.utilisation if self.station.background is not None else 0.0
 
     def primaries(
         self, rows: np.ndarray[tuple[int], np.dtype[np.int64]], rng: np.random.Generator
@@ -111,6 +132,17 @@ class LoadModel:
     stages: Mapping[str, StageModel]
     notes: tuple[str, ...]
 
+    def check(self, factor: float) -> None:
+        """Refuse a load that is more than some stage's replicas can do.
+
+        Raises:
+            InputError: naming the stage; or for a factor that is no finite number above 0.
+        """
+        if not 0 < factor < math.inf:
+            raise InputError(f"must be a finite number above 0, not {factor}", where="load")
+        for stage in self.stages.values():
+            stage.check(factor)
+
 
 def load_model(
     profile: Profile,
@@ -118,7 +150,8 @@ def load_model(
     replicas: Mapping[str, int] | None = None,
     utilisation: Mapping[str, float] | None = None,
     rate_per_s: float | None = None,
-    dispatch: Dispatch = "two",
+    dispatch: Dispatch = "aged",
+    cancel: Cancel = "queued",
     seed: int = 0,
     copy_correlation: float | None = None,
 ) -> LoadModel:
@@ -132,7 +165,9 @@ def load_model(
             mean busy time over replicas. Above that, the difference is taken for other work on them.
         rate_per_s: requests a second; by default the profile's requests over the time that they span. To be
             given where the profile is a sample of the requests.
-        dispatch: how calls find replicas.
+        dispatch: how calls find replicas; by default about as the runtime's do.
+        cancel: what becomes of a race's losers. By default those not begun are taken out: work that a
+            processor has begun cannot be stopped from outside.
         seed: of all draws.
         copy_correlation: as `simulate` takes it.
 
@@ -162,7 +197,7 @@ def load_model(
             stages[stage.name] = _unloaded(stage, calls, rate, alike)
         else:
             stages[stage.name] = _taken_apart(
-                replace(station, dispatch=dispatch), calls, rate, alike, seed=seed
+                replace(station, dispatch=dispatch, cancel=cancel), calls, rate, alike, seed=seed
             )
     if all(model.station.replicas is None for model in stages.values()):
         raise InputError(
@@ -195,7 +230,7 @@ def _station(
 ) -> Station | None:
     """The stage's replicas and work; None where load does not act on it."""
     calls_per_s = rate * stage.calls_per_request
-    idle = not calls_per_s or not len(law) or stage.own_time
+    idle = not calls_per_s or not len(law) or (stage.own_time and not utilisation)
     if idle or not (stage.busy_ms or utilisation):
         return None
     if replicas is None:
@@ -269,7 +304,7 @@ def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, 
     rests = np.where(np.isnan(calls), np.nan, np.maximum(0.0, calls - explained))
     got = np.sort(rest[shuffled] + busy)
     at = (np.asarray(CHECKED) * PILOT).astype(int)
-    wrong = np.abs(got[at] - wanted[at]) / np.maximum(wanted[at], 1e-9)
+    least = np.maximum(wanted[at], 1e-9)
     own = station.work.mean_ms * rate * float((~np.isnan(calls)).sum()) / len(calls) / 1e3
     assert station.replicas is not None
     background = station.background.utilisation if station.background is not None else 0.0
@@ -278,7 +313,8 @@ def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, 
         station=replace(station, rest=Empirical(Pool.of(rests)), alike=alike),
         utilisation=own / station.replicas + background,
         rest_ms=rests,
-        misfit=float(wrong.max()),
+        misfit=float((np.abs(got[at] - wanted[at]) / least).max()),
+        crowded=max(0.0, float(((np.sort(busy)[at] - wanted[at]) / least).max())),
     )
 
 
@@ -317,10 +353,20 @@ def _notes(profile: Profile, stages: Mapping[str, StageModel]) -> list[str]:
     blind = [s.name for s in profile.stages if stages[s.name].station.replicas is None and not s.own_time]
     if blind:
         notes.append(f"load does not act on these, whose busy time is not known: {', '.join(blind)}")
-    wrong = [f"{name} {model.misfit:.0%}" for name, model in stages.items() if model.misfit > MISFIT]
-    if wrong:
+    crowded = [f"{name} {model.crowded:.0%}" for name, model in stages.items() if model.crowded > MISFIT]
+    if crowded:
         notes.append(
             "more waiting than latencies have room for, so replicas, rate or utilisation may be wrong "
-            f"(error of a percentile): {', '.join(wrong)}"
+            f"(excess over a percentile): {', '.join(crowded)}"
+        )
+    off = [
+        f"{name} {model.misfit:.0%}"
+        for name, model in stages.items()
+        if model.misfit > MISFIT and model.crowded <= MISFIT
+    ]
+    if off:
+        notes.append(
+            "work, wait and a rest do not quite add up to the latencies; a longer profile may help "
+            f"(error of a percentile): {', '.join(off)}"
         )
     return notes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,8 @@ class StageQueues:
         latency_ms: (n,) of its slowest call; 0 where the request made none.
         wait_ms: (m,) time of each call's first attempt in its replica beyond its own work; NaN where that
             attempt was taken out.
-        copies: (n,) copies sent for the request.
+        calls: (n,) primary calls of the request.
+        copies: (n,) copies sent for it.
         denied: copies that the account could not pay when they were due.
         utilisation: (replicas,) share of the time until the last arrival that each one's workers were busy;
             empty for a stage without replicas.
@@ -56,6 +57,7 @@ class StageQueues:
 
     latency_ms: Floats
     wait_ms: Floats
+    calls: Ints
     copies: Ints
     denied: int
     utilisation: Floats
@@ -64,7 +66,7 @@ class StageQueues:
     @property
     def fraction(self) -> float:
         """Copies per call."""
-        return float(self.copies.sum() / max(1, len(self.wait_ms)))
+        return float(self.copies.sum() / max(1, self.calls.sum()))
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,7 @@ def _stage(
     return StageQueues(
         latency_ms=latency,
         wait_ms=served.wait_ms,
+        calls=np.bincount(owner, minlength=len(start)),
         copies=_by_request(served.copies, owner, len(start)),
         denied=served.denied,
         utilisation=_utilisation(station, calls, served),
@@ -202,11 +205,9 @@ def _utilisation(station: Station, calls: Calls, served: Served) -> Floats:
 
 
 def _without_first(stage: StageQueues, warm_up: int) -> StageQueues:
-    return StageQueues(
+    return replace(
+        stage,
         latency_ms=stage.latency_ms[warm_up:],
-        wait_ms=stage.wait_ms,
+        calls=stage.calls[warm_up:],
         copies=stage.copies[warm_up:],
-        denied=stage.denied,
-        utilisation=stage.utilisation,
-        extra_load=stage.extra_load,
     )

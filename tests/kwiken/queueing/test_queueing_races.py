@@ -149,7 +149,8 @@ class Slow:
         earnings = self.station.earnings
         if earnings is None or not earnings.keeps_back:
             return 1.0
-        return max(1.0, min(1 + earnings.burst / 2 ** (self.refused.get(call, 0) + 1), earnings.burst))
+        kept = earnings.burst * 0.5 ** (self.refused.get(call, 0) + 1)
+        return max(1.0, min(1.0 + kept, earnings.burst))
 
     def score(self, replica: int) -> float:
         present = self.present(replica)

@@ -1,0 +1,164 @@
+"""Where reissues hurt: the load from which copies make the tail longer than it would be without them.
+
+A copy takes a server's time from others. While servers are mostly idle nobody notices; from some load on
+what the others wait outweighs what the late call wins. For exponential work, copies of everything and
+no cancellation the threshold is a third of the servers' time (Vulimiri et al., CoNEXT 2013); for late
+copies, few and cancelled, it lies far higher. Every stage and policy has its own, found by simulation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from kwiken._plan import Plan
+from kwiken._profile import Floats
+from kwiken._stage import Reissue
+from kwiken.queueing._loaded import policies_of, reissuing, simulate_load
+from kwiken.queueing._model import LoadModel, StageModel
+from kwiken.queueing._network import poisson_arrivals, simulate_queues
+from kwiken.queueing._race import OverloadError
+from kwiken.queueing._station import Station
+
+BUSIEST: Final = 0.95  # share of the servers' time up to which is looked
+IDLEST: Final = 0.05  # and from which on
+STEPS: Final = 6  # of bisection: the threshold is found to within a 64th of what is between
+CALLS: Final = 60_000  # of one stage, in one look: p99 rests on 600 of them
+REQUESTS: Final = 10_000  # whole requests in one look
+MOST_CALLS: Final = 600_000  # of all stages, in one look at whole requests
+NOISE: Final = 0.01  # relative rise of p99 that chance might make
+
+
+@dataclass(frozen=True)
+class Guard:
+    """From where on a stage's copies hurt.
+
+    Attributes:
+        utilisation: share of its replicas' time that is used without copies.
+        above: the utilisation from which on copies raise the stage's p99; None where they do not up to
+            `BUSIEST`.
+    """
+
+    utilisation: float
+    above: float | None
+
+
+@dataclass(frozen=True)
+class Look:
+    """One stage at one load, with its copies and without.
+
+    Attributes:
+        alone_ms: p99 of the stage's latency without copies.
+        raced_ms: with them; infinite where the replicas cannot serve them.
+        extra_load: work that copies caused, as a share of that of calls.
+    """
+
+    alone_ms: float
+    raced_ms: float
+    extra_load: float
+
+    @property
+    def hurts(self) -> bool:
+        """Whether copies raise p99, by more than chance."""
+        return self.raced_ms > self.alone_ms * (1 + NOISE)
+
+
+def look(model: StageModel, policy: Reissue, *, factor: float, seed: int = 0) -> Look:
+    """Try a policy at its stage alone, at `factor` times the profile's load.
+
+    Visits are Poisson; both arms share all that the policy does not change.
+
+    Args:
+        model: of the stage; load must act on it.
+        policy: its reissues.
+        factor: the load, in the profile's.
+        seed: of all draws.
+    """
+    rows = np.flatnonzero(~np.isnan(model.rest_ms).all(axis=1))
+    width = float((~np.isnan(model.rest_ms[rows])).sum(axis=1).mean())
+    visits = max(1000, int(CALLS / width))
+    arriving, choosing, working = np.random.default_rng([seed, 2]).spawn(3)
+    arrivals = poisson_arrivals(model.visits_per_s * factor, visits, arriving)
+    primaries = model.primaries(rows[choosing.integers(len(rows), size=visits)], working)
+
+    def run(station: Station) -> tuple[float, float]:
+        found = simulate_queues(
+            [station],
+            arrivals,
+            rng=np.random.default_rng([seed, 3]),
+            given={station.name: primaries},
+            warm_up=visits // 10,
+        )
+        return _p99(found.latency_ms), found.stages[station.name].extra_load
+
+    station = replace(model.station, after=())
+    alone, _ = run(station)
+    try:
+        return Look(alone, *run(reissuing(station, policy)))
+    except OverloadError:
+        return Look(alone, math.inf, math.inf)
+
+
+def guard(model: StageModel, policy: Reissue, *, factor: float = 1.0, seed: int = 0) -> Guard:
+    """From where on a policy hurts its stage.
+
+    Args:
+        model: of the stage; load must act on it.
+        policy: its reissues.
+        factor: the load at which its utilisation is told, in the profile's.
+        seed: of all draws.
+    """
+    above = _first_bad(
+        lambda used: look(model, policy, factor=model.factor_at(used), seed=seed).hurts,
+        model.busy_at(0.0) + IDLEST,
+        BUSIEST,
+    )
+    return Guard(model.busy_at(factor), above)
+
+
+def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | None:
+    """The load, in the profile's, from which on a plan raises the p99 of whole requests.
+
+    Returns:
+        None where it does not up to the load at which the busiest stage is used `BUSIEST` of the time, or
+        where load acts on none of the stages that it reissues.
+    """
+    policies = policies_of(model, plan)
+    if all(model.stages[name].station.replicas is None for name in policies):
+        return None
+    calls = sum(float((~np.isnan(stage.calls_ms)).mean(axis=0).sum()) for stage in model.stages.values())
+    requests = int(min(REQUESTS, max(1000, MOST_CALLS / max(calls, 1.0))))
+    most = min(stage.factor_at(BUSIEST) for stage in model.stages.values())
+    least = min(stage.factor_at(IDLEST) for stage in model.stages.values())
+
+    def hurts(factor: float) -> bool:
+        try:
+            found = simulate_load(model, plan, factor=factor, requests=requests, seed=seed)
+        except OverloadError:
+            return True
+        return _p99(found.after_ms) > _p99(found.before_ms) * (1 + NOISE)
+
+    return _first_bad(hurts, max(least, most * IDLEST), most)
+
+
+def _first_bad(bad: Callable[[float], bool], low: float, high: float) -> float | None:
+    """Where it begins to be bad, by bisection; None where it is not even at the high end."""
+    if low >= high or not bad(high):
+        return None
+    if bad(low):
+        return low
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        if bad(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _p99(latency_ms: Floats) -> float:
+    return float(np.percentile(latency_ms, 99))

@@ -1,0 +1,227 @@
+"""A profile's requests at another load, without a plan and with one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from kwiken._errors import InputError
+from kwiken._plan import Ladder, Plan
+from kwiken._profile import Floats
+from kwiken._simulate import REQUESTS, ladder
+from kwiken._stage import Reissue
+from kwiken.queueing._model import LoadModel
+from kwiken.queueing._network import QueueSimulation, poisson_arrivals, simulate_queues
+from kwiken.queueing._station import Earnings, Station
+
+# The runtime's rules for accounts (runtime/_policy.py): a stage may pass its planned share by so much ...
+SLACK: Final = 1.5
+BURST: Final = 16.0  # ... and save so many copies.
+UNSTATED: Final = 0.1  # share of the calls that a policy which states none may reissue
+MOSTLY: Final = 0.5  # from this share of late calls on all calls earn
+WARM_UP: Final = 0.1  # of the requests, on top: the queues fill with them
+ROUNDS: Final = 4  # of holding the sum of all stages to the budget
+CLOSE: Final = 0.01  # relative overspend that needs no further round
+
+
+@dataclass(frozen=True)
+class LoadedStage:
+    """One stage under load.
+
+    Attributes:
+        before: share of its replicas' time that is used without the plan; 0 where load does not act on it.
+        after: the same with the plan.
+        fraction: copies per call.
+        spent: what its copies cost, as a share of the cost of all requests.
+        extra_load: work that copies caused, as a share of the work of first attempts.
+    """
+
+    before: float
+    after: float
+    fraction: float
+    spent: float
+    extra_load: float
+
+
+@dataclass(frozen=True)
+class LoadSimulation:
+    """What became of requests at some load.
+
+    Attributes:
+        factor: the load, in the profile's.
+        rate_per_s: requests a second.
+        before_ms: (n,) latency of each request without the plan.
+        after_ms: (n,) with it: the same requests at the same moments.
+        stages: by name.
+        model: what was simulated.
+    """
+
+    factor: float
+    rate_per_s: float
+    before_ms: Floats
+    after_ms: Floats
+    stages: Mapping[str, LoadedStage]
+    model: LoadModel
+
+    @property
+    def before(self) -> Ladder:
+        """Percentiles without the plan."""
+        return ladder(self.before_ms)
+
+    @property
+    def after(self) -> Ladder:
+        """Percentiles with it."""
+        return ladder(self.after_ms)
+
+    @property
+    def reissue(self) -> float:
+        """Extra cost of all copies, as a share of the cost of all requests."""
+        return sum(stage.spent for stage in self.stages.values())
+
+
+def simulate_load(
+    model: LoadModel,
+    plan: Plan | None = None,
+    *,
+    factor: float = 1.0,
+    requests: int = REQUESTS,
+    seed: int = 0,
+) -> LoadSimulation:
+    """Send a profile's requests through its queues, at some factor of its load.
+
+    A request takes the rests of one recorded request in all stages, drawn with replacement; arrivals are
+    Poisson, work is drawn from its law, waits follow from both. Copies go as the runtime's do: paid by an
+    account of the stage, to the replica that has the least to do, and losers are cancelled. Where all
+    stages together would spend more than the budget, all accounts earn less in proportion. Partial
+    answers and catch-up are not simulated.
+
+    Args:
+        model: of the profile.
+        plan: reissue policies, costs and budget; None for none.
+        factor: the load, in the profile's.
+        requests: number of requests.
+        seed: of all draws; both arms share all that the plan does not change.
+
+    Raises:
+        InputError: for fewer than one request, a load that some stage cannot serve, or a plan for a stage
+            that the profile lacks.
+        OverloadError: where a stage cannot serve the copies.
+    """
+    if requests < 1:
+        raise InputError(f"requests must be 1 or more, not {requests}")
+    model.check(factor)
+    policies = policies_of(model, plan)
+    trial = _Trial(model, factor, requests, seed)
+    alone = trial.run({})
+    stations = {name: reissuing(model.stages[name].station, policy) for name, policy in policies.items()}
+    after = alone if plan is None or not stations else _within_budget(trial, stations, plan)
+    return LoadSimulation(
+        factor=factor,
+        rate_per_s=model.rate_per_s * factor,
+        before_ms=alone.latency_ms,
+        after_ms=after.latency_ms,
+        stages=_stages(model, plan, alone, after),
+        model=model,
+    )
+
+
+def policies_of(model: LoadModel, plan: Plan | None) -> dict[str, Reissue]:
+    """A plan's reissue policies by stage.
+
+    Raises:
+        InputError: for a stage that the profile lacks.
+    """
+    found: dict[str, Reissue] = {}
+    for name, stage in plan.stages.items() if plan is not None else ():
+        if name not in model.stages:
+            known = ", ".join(sorted(model.stages)[:8])
+            raise InputError(f"the plan's stage {name!r} is not in the profile; it has: {known}")
+        if stage.reissue is not None:
+            found[name] = stage.reissue
+    return found
+
+
+def reissuing(station: Station, policy: Reissue, *, scale: float = 1.0) -> Station:
+    """The station with a policy and the account that the runtime would give it.
+
+    Args:
+        station: the stage.
+        policy: when copies go.
+        scale: of what calls earn.
+    """
+    planned = policy.fraction or UNSTATED
+    late = min(1.0, planned / policy.probability)
+    prompt = late <= MOSTLY
+    share = planned * SLACK / (1.0 - late if prompt else 1.0)
+    earnings = Earnings(fraction=min(1.0, share * scale), burst=BURST, prompt_only=prompt, keeps_back=True)
+    return replace(station, reissue=policy, earnings=earnings)
+
+
+class _Trial:
+    """The same requests, to be sent through the stages as they are or with copies."""
+
+    def __init__(self, model: LoadModel, factor: float, requests: int, seed: int) -> None:
+        self._model, self._seed = model, seed
+        self._warm_up = int(requests * WARM_UP)
+        count = requests + self._warm_up
+        arriving, choosing, *working = np.random.default_rng([seed, 0]).spawn(2 + len(model.stages))
+        self._arrivals = poisson_arrivals(model.rate_per_s * factor, count, arriving)
+        rows = choosing.integers(model.profile.requests, size=count)
+        self._given = {
+            name: stage.primaries(rows, rng)
+            for (name, stage), rng in zip(model.stages.items(), working, strict=True)
+        }
+
+    def run(self, changed: Mapping[str, Station]) -> QueueSimulation:
+        stations = [changed.get(name, stage.station) for name, stage in self._model.stages.items()]
+        return simulate_queues(
+            stations,
+            self._arrivals,
+            rng=np.random.default_rng([self._seed, 1]),
+            given=self._given,
+            warm_up=self._warm_up,
+        )
+
+
+def _within_budget(trial: _Trial, stations: Mapping[str, Station], plan: Plan) -> QueueSimulation:
+    """Send copies; where they cost more than the budget, let all accounts earn less until they do not."""
+    scale = 1.0
+    for _ in range(ROUNDS):
+        changed = {
+            name: reissuing(station, station.reissue, scale=scale)
+            for name, station in stations.items()
+            if station.reissue is not None
+        }
+        found = trial.run(changed)
+        spent = sum(_spent(plan, found, name) for name in changed)
+        if spent <= plan.budgets.reissue * (1 + CLOSE):
+            break
+        scale *= plan.budgets.reissue / spent
+    return found
+
+
+def _spent(plan: Plan, found: QueueSimulation, name: str) -> float:
+    """Cost of a stage's copies, as a share of the cost of all requests."""
+    return plan.cost.stages.get(name, 0.0) * found.stages[name].fraction
+
+
+def _stages(
+    model: LoadModel, plan: Plan | None, before: QueueSimulation, after: QueueSimulation
+) -> dict[str, LoadedStage]:
+    return {
+        name: LoadedStage(
+            before=_mean(before.stages[name].utilisation),
+            after=_mean(after.stages[name].utilisation),
+            fraction=after.stages[name].fraction,
+            spent=_spent(plan, after, name) if plan is not None else 0.0,
+            extra_load=after.stages[name].extra_load,
+        )
+        for name in model.stages
+    }
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else 0.0

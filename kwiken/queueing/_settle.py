@@ -1,0 +1,272 @@
+"""The plan's fixed point: reissues are load, load makes calls late, and late calls are reissued.
+
+Kwiken section 9.2 of the extensions: allocate, predict what the added load does to latencies, learn the
+curves anew, allocate again, with damping, until the spend changes by less than 1% of the budget. On the way
+stages where copies hurt at that load are refused any.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from kwiken._dag import end_to_end
+from kwiken._plan import Expected, Intervals, Ladder, Plan
+from kwiken._planner import PlanStudy
+from kwiken._profile import Profile, StageProfile
+from kwiken.queueing._guard import Guard, guard, look
+from kwiken.queueing._loaded import LoadSimulation, simulate_load
+from kwiken.queueing._model import LoadModel, StageModel
+
+ROUNDS: Final = 8
+SETTLED: Final = 0.01  # change of the spend, as a share of the budget, below which it is settled
+DAMPING: Final = 0.5  # weight of the newest estimate of added load
+QUIET: Final = 0.1  # share of the replicas' time below which queues do not matter to a copy
+
+Bound = tuple[float, float]
+StudyOf = Callable[[Profile], PlanStudy]
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """A plan that counts with the load that it makes.
+
+    Attributes:
+        study: the plan and its reasons, with notes on what load does.
+        rounds: plans made on the way.
+        settled: whether the spend came to rest.
+        guards: by stage that is not quiet and has, or was refused, a policy: from where on copies hurt.
+        refused: stages that get no copies because they would hurt.
+        simulation: what the plan should do, by the queueing simulator.
+    """
+
+    study: PlanStudy
+    rounds: int
+    settled: bool
+    guards: Mapping[str, Guard]
+    refused: tuple[str, ...]
+    simulation: LoadSimulation
+
+
+def settle(
+    model: LoadModel, study_of: StudyOf, *, load: float = 1.0, requests: int = 20_000, seed: int = 0
+) -> Settlement:
+    """Find the plan that fits the load which it adds to.
+
+    Args:
+        model: of the profile.
+        study_of: makes a plan for a profile, as `study_plan` does with everything else given.
+        load: the load to plan for, in the profile's.
+        requests: that the final expectation rests on.
+        seed: of all draws.
+
+    Returns:
+        The settled plan, with the profile's own digest. What it expects is the queueing simulator's word at
+        that load; where it has partial answers or catch-up, which that does not know, the planner's word on
+        latencies at that load stands.
+
+    Raises:
+        InputError: for a load that some stage cannot serve, or what `study_of` refuses.
+    """
+    model.check(load)
+    search = _Search(model, study_of, load, seed)
+    study = search.run()
+    guards = search.guards(study.plan)
+    simulation = simulate_load(model, study.plan, factor=load, requests=requests, seed=seed)
+    plan = msgspec.structs.replace(study.plan, profile=model.profile.digest)
+    if plan.expected is not None and not _unknown_levers(plan):
+        plan = msgspec.structs.replace(plan, expected=_expected(plan.expected, simulation))
+    notes = (*study.notes, *_notes(search, guards, simulation))
+    return Settlement(
+        study=replace(study, plan=plan, notes=notes),
+        rounds=search.rounds,
+        settled=search.settled,
+        guards=guards,
+        refused=tuple(search.refused),
+        simulation=simulation,
+    )
+
+
+class _Search:
+    """Looks for the fixed point."""
+
+    def __init__(self, model: LoadModel, study_of: StudyOf, load: float, seed: int) -> None:
+        self.model, self.load = model, load
+        self._study_of, self._seed = study_of, seed
+        self._added = dict.fromkeys(model.stages, 0.0)  # work of copies, as a share of that of calls
+        self.refused: dict[str, Guard] = {}
+        self.rounds, self.settled = 0, False
+
+    def run(self) -> PlanStudy:
+        """Plan, look, and plan again until it rests."""
+        spent = math.inf
+        while True:
+            self.rounds += 1
+            study = self._study_of(under_load(self.model, self.load, self._added, self.refused, self._seed))
+            refused, added = self._looked_at(study.plan)
+            before, spent = spent, _planned(study.plan)
+            close = abs(spent - before) <= SETTLED * study.plan.budgets.reissue
+            self.settled = not refused and (close or self._idle(added))
+            if self.settled or self.rounds == ROUNDS:
+                return study if not refused else _without(study, refused)
+            self.refused.update(refused)
+            weight = 1.0 if self.rounds == 1 else DAMPING
+            self._added = {n: (1 - weight) * was + weight * added[n] for n, was in self._added.items()}
+
+    def _looked_at(self, plan: Plan) -> tuple[dict[str, Guard], dict[str, float]]:
+        """Stages that the plan's copies would hurt, and the work that they add at the others."""
+        refused: dict[str, Guard] = {}
+        added = dict.fromkeys(self.model.stages, 0.0)
+        for name, entry in plan.stages.items():
+            stage = self.model.stages[name]
+            if entry.reissue is None or stage.station.replicas is None:
+                continue
+            if stage.busy_at(self.load) < QUIET:
+                added[name] = entry.reissue.fraction
+                continue
+            found = look(stage, entry.reissue, factor=self.load, seed=self._seed)
+            if found.hurts:
+                refused[name] = guard(stage, entry.reissue, factor=self.load, seed=self._seed)
+            else:
+                added[name] = max(0.0, found.extra_load)
+        return refused, added
+
+    def _idle(self, added: Mapping[str, float]) -> bool:
+        """Whether copies add so little work anywhere that nobody waits for it."""
+        busy = (self.model.stages[name].busy_at(self.load) for name, share in added.items() if share)
+        return all(used < QUIET for used in busy)
+
+    def guards(self, plan: Plan) -> dict[str, Guard]:
+        """From where on copies hurt, of stages that are not quiet."""
+        found = dict(self.refused)
+        for name, entry in plan.stages.items():
+            stage = self.model.stages[name]
+            busy = stage.station.replicas is not None and stage.busy_at(self.load) >= QUIET
+            if entry.reissue is not None and busy:
+                found[name] = guard(stage, entry.reissue, factor=self.load, seed=self._seed)
+        return found
+
+
+def under_load(
+    model: LoadModel, load: float, added: Mapping[str, float], refused: Mapping[str, object], seed: int
+) -> Profile:
+    """The profile as it would be at that load, copies' work included.
+
+    Args:
+        model: of the profile.
+        load: in the profile's.
+        added: by stage: work of copies, as a share of that of calls.
+        refused: stages that may have no copies.
+        seed: of all draws.
+    """
+    profile = model.profile
+    stages = tuple(
+        _stage_under_load(
+            stage, model.stages[stage.name], load, added[stage.name], refused=stage.name in refused, seed=seed
+        )
+        for stage in profile.stages
+    )
+    first = float(profile.started_s.min()) if profile.requests else 0.0
+    return replace(
+        profile,
+        stages=stages,
+        latency_ms=end_to_end(stages, {stage.name: stage.latency_ms for stage in stages}),
+        started_s=first + (profile.started_s - first) / load,
+    )
+
+
+def _stage_under_load(
+    stage: StageProfile, model: StageModel, load: float, added: float, *, refused: bool, seed: int
+) -> StageProfile:
+    """Copies come on top of the calls, as far as the replicas can do them."""
+    most = model.factor_at(0.99)
+    factor = min(load * (1.0 + added), max(load, most))
+    calls = model.inflated(factor, seed=seed)
+    pairs = stage.pairs_ms
+    return replace(
+        stage,
+        calls_ms=calls,
+        censored=np.zeros(calls.shape, np.bool_),
+        pairs_ms=None if pairs is None else model.slower(pairs, factor, seed=seed),
+        reissuable=stage.reissuable and not refused,
+    )
+
+
+def _planned(plan: Plan) -> float:
+    """Planned spend on reissues, as a share of the cost of all requests."""
+    return sum(
+        plan.cost.stages[name] * entry.reissue.fraction
+        for name, entry in plan.stages.items()
+        if entry.reissue is not None
+    )
+
+
+def _without(study: PlanStudy, refused: Mapping[str, object]) -> PlanStudy:
+    """The study without reissues at some stages."""
+    stages = {
+        name: msgspec.structs.replace(entry, reissue=None) if name in refused else entry
+        for name, entry in study.plan.stages.items()
+    }
+    return replace(study, plan=msgspec.structs.replace(study.plan, stages=stages))
+
+
+def _unknown_levers(plan: Plan) -> bool:
+    return any(entry.partial is not None or entry.catch_up is not None for entry in plan.stages.values())
+
+
+def _expected(planned: Expected, simulation: LoadSimulation) -> Expected:
+    """The simulator's percentiles; the planner's intervals, moved along in proportion."""
+    before, after = simulation.before, simulation.after
+    return msgspec.structs.replace(
+        planned,
+        before=before,
+        after=after,
+        spent=msgspec.structs.replace(planned.spent, reissue=min(1.0, simulation.reissue)),
+        bounds=Intervals(
+            before=_moved(planned.bounds.before, planned.before, before),
+            after=_moved(planned.bounds.after, planned.after, after),
+            spent=planned.bounds.spent,
+        ),
+    )
+
+
+def _moved(
+    bounds: Mapping[str, tuple[float, float]], old: Ladder, new: Ladder
+) -> dict[str, tuple[float, float]]:
+    moved = {}
+    for name, (low, high) in bounds.items():
+        scale = getattr(new, name) / getattr(old, name) if getattr(old, name) > 0 else 1.0
+        moved[name] = (low * scale, high * scale)
+    return moved
+
+
+def _notes(search: _Search, guards: Mapping[str, Guard], simulation: LoadSimulation) -> list[str]:
+    model, load = search.model, search.load
+    name, stage = max(model.stages.items(), key=lambda item: item[1].busy_at(load))
+    rate, busy = simulation.rate_per_s, stage.busy_at(load)
+    load_note = (
+        f"planned for {rate:.4g} requests a second, {load:g} times the profile's; the busiest stage, {name}, "
+        f"is busy {busy:.0%} of the time"
+    )
+    notes = [load_note]
+    if search.refused:
+        told = ", ".join(
+            f"{name} ({found.utilisation:.0%} busy, copies hurt from {found.above or found.utilisation:.0%})"
+            for name, found in search.refused.items()
+        )
+        notes.append(f"none are sent where replicas are so busy that copies raise p99: {told}")
+    near = [
+        f"{name} ({found.utilisation:.0%} busy, from {found.above:.0%})"
+        for name, found in guards.items()
+        if name not in search.refused and found.above is not None
+    ]
+    if near:
+        notes.append(f"copies help at this load and would hurt at a higher one: {', '.join(near)}")
+    if not search.settled:
+        notes.append(f"plan and load did not come to rest in {search.rounds} rounds; the last plan is kept")
+    return [*notes, *model.notes]
