@@ -13,6 +13,7 @@ from typing import Any
 from kwiken._errors import DefinitionError
 from kwiken._stage import Handler, Partial, Stage
 
+_PASSED = frozenset({"shard", "threads"})
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -24,11 +25,13 @@ class Signature:
         inputs: one type a parent (one in all for a source: the request).
         output: type of the answer of one call (of one shard, at a fan-out).
         takes_shard: whether the handler has a keyword `shard`.
+        takes_threads: whether it has a keyword `threads`.
     """
 
     inputs: tuple[Any, ...]
     output: Any
     takes_shard: bool
+    takes_threads: bool = False
 
 
 def signature_of(stage: Stage) -> Signature:
@@ -43,7 +46,12 @@ def signature_of(stage: Stage) -> Signature:
     parameters = inspect.signature(stage.handler).parameters
     positional = [p for p in parameters.values() if p.kind in _POSITIONAL]
     inputs = tuple(hints.get(p.name, Any) for p in positional[: max(1, len(stage.after))])
-    return Signature(inputs=inputs, output=hints.get("return", Any), takes_shard="shard" in parameters)
+    return Signature(
+        inputs=inputs,
+        output=hints.get("return", Any),
+        takes_shard="shard" in parameters,
+        takes_threads=stage.threads > 1,
+    )
 
 
 def _function(handler: Handler | None) -> Any:
@@ -68,19 +76,23 @@ def check_handler(stage: Stage, stages: Mapping[str, Stage]) -> None:
     if not inspect.iscoroutinefunction(stage.handler):
         refuse("must be a coroutine function (async def)")
     parameters = inspect.signature(stage.handler).parameters
-    shard = parameters.get("shard")
-    if stage.fanout > 1 and (shard is None or shard.kind is not inspect.Parameter.KEYWORD_ONLY):
-        refuse("needs a keyword-only parameter `shard`: write it after a `*`")
-    if stage.fanout == 1 and shard is not None:
-        refuse("has `shard` but no fanout")
+    for word, needed, without in (
+        ("shard", stage.fanout > 1, "no fanout"),
+        ("threads", stage.threads > 1, "threads=1"),
+    ):
+        given = parameters.get(word)
+        if needed and (given is None or given.kind is not inspect.Parameter.KEYWORD_ONLY):
+            refuse(f"needs a keyword-only parameter `{word}`: write it after a `*`")
+        if given is not None and not needed and (word == "shard" or given.kind is given.KEYWORD_ONLY):
+            refuse(f"has `{word}` but {without}")
     for extra in parameters.values():
-        if extra.kind is extra.KEYWORD_ONLY and extra.default is extra.empty and extra.name != "shard":
+        if extra.kind is extra.KEYWORD_ONLY and extra.default is extra.empty and extra.name not in _PASSED:
             refuse(f"needs {extra.name!r}, which nobody passes; give it a default")
     positional = [p for p in parameters.values() if p.kind in _POSITIONAL]
-    needed = max(1, len(stage.after))
-    if len(positional) != needed:
+    count = max(1, len(stage.after))
+    if len(positional) != count:
         wanted = ", ".join(stage.after) or "the request"
-        refuse(f"takes {len(positional)} positional parameters, not {needed} ({wanted})")
+        refuse(f"takes {len(positional)} positional parameters, not {count} ({wanted})")
     _check_merge(stage, [p.name for p in positional], stages)
 
 

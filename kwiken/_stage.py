@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -18,6 +18,7 @@ Handler = Callable[..., Awaitable[Any]]
 NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
 MAX_FANOUT: Final = 10_000
 MAX_REPLICAS: Final = 10_000
+MAX_THREADS: Final = 1024
 MAX_NUMBER: Final = 1e12
 MAX_COPIES: Final = 16  # a storm, not a hedge, lies beyond
 MAX_MS: Final = 86_400_000.0  # a day: no request is waited for longer, and every clock can count it
@@ -80,7 +81,8 @@ class Stage:
         name: starts with a letter; letters, digits, `_`, `-` and `.`; at most 64 characters.
         after: names of the stages whose answers this one needs, in the order of its handler's parameters.
         handler: coroutine function; takes the parents' answers (a source takes the request), and
-            `shard` as a keyword where `fanout` is above 1. None in a definition read from a file.
+            `shard` as a keyword where `fanout` is above 1, and `threads` where that is. None in a definition
+            read from a file.
         fanout: number of shards; one call goes to each.
         replicas: number of server processes that run the stage.
         idempotent: whether a call may run twice; without it the stage is never reissued or retried.
@@ -88,6 +90,11 @@ class Stage:
         utility: worth, from 0 to 1, of an answer with shards missing; None: the share of shards present.
         utility_weight: the stage's share in the utility of the whole answer, relative to other stages.
         timeout_ms: the longest that the stage may take.
+        worth: what each shard's answer turned out to be worth once all are there, relative to the others (1
+            for the one with the top hit and 0 for the rest, say); plans of partial answers are made from it.
+            None: how far `utility` falls without that shard.
+        threads: the most threads that a late request's call can use; above 1 the handler is told how many as
+            the keyword `threads`.
         cost: relative cost of a whole visit; None: measured.
         reissue: a fixed policy, in force until a plan replaces it.
         setup: run once in every process that serves the stage, before it is ready.
@@ -103,6 +110,8 @@ class Stage:
     utility: Callable[[Partial[Any]], float] | None = field(default=None, compare=False)
     utility_weight: float = 1.0
     timeout_ms: float = 5000.0
+    worth: Callable[[Partial[Any]], Sequence[float]] | None = field(default=None, compare=False)
+    threads: int = 1
     cost: float | None = None
     reissue: Reissue | None = None
     setup: Callable[[], Any] | None = field(default=None, compare=False)
@@ -117,7 +126,9 @@ class Stage:
         after: Any = self.after
         if isinstance(after, list):
             object.__setattr__(self, "after", tuple(after))
-        problems = itertools.chain(_parent_problems(self), _number_problems(self), _policy_problems(self))
+        problems = itertools.chain(
+            _parent_problems(self), _number_problems(self), _policy_problems(self), _partial_problems(self)
+        )
         problem = next(problems, None)
         if problem is not None:
             raise DefinitionError(problem, stage=self.name)
@@ -134,7 +145,7 @@ def _parent_problems(stage: Stage) -> Iterator[str]:
 
 
 def _number_problems(stage: Stage) -> Iterator[str]:
-    for label, most in (("fanout", MAX_FANOUT), ("replicas", MAX_REPLICAS)):
+    for label, most in (("fanout", MAX_FANOUT), ("replicas", MAX_REPLICAS), ("threads", MAX_THREADS)):
         value = getattr(stage, label)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
             yield f"{label} must be a whole number from 1 to {most}, not {value!r}"
@@ -146,15 +157,19 @@ def _number_problems(stage: Stage) -> Iterator[str]:
             yield f"{label} must be a number above 0 and at most {limit:g}, not {value!r}"
 
 
+def _partial_problems(stage: Stage) -> Iterator[str]:
+    for label in ("utility", "worth"):
+        if getattr(stage, label) is not None and stage.fanout == 1:
+            yield f"has a {label} but no fanout; only a fan-out's answer can be partial"
+
+
 def _policy_problems(stage: Stage) -> Iterator[str]:
     for label in ("idempotent", "optional"):
         if not isinstance(getattr(stage, label), bool):
             yield f"{label} must be True or False, not {getattr(stage, label)!r}"
-    for label in ("utility", "setup"):
+    for label in ("utility", "worth", "setup"):
         if getattr(stage, label) is not None and not callable(getattr(stage, label)):
             yield f"{label} must be a function, not {getattr(stage, label)!r}"
-    if stage.utility is not None and stage.fanout == 1:
-        yield "has a utility but no fanout; only a fan-out's answer can be partial"
     reissue: Any = stage.reissue
     if reissue is None:
         return

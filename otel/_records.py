@@ -30,7 +30,11 @@ class AttemptKind(StrEnum):
 
 @dataclass(slots=True)
 class AttemptRecord:
-    """One call to one replica."""
+    """One call to one replica.
+
+    `threads` is how many it might use, `catch_up` whether it was sent, or went ahead of others, because its
+    request was late, and `worth` what its answer turned out to be worth, relative to the other shards.
+    """
 
     span_id: int
     shard: int
@@ -43,11 +47,18 @@ class AttemptRecord:
     outcome: Outcome
     busy_ms: float | None = None
     error: str | None = None
+    threads: int = 1
+    catch_up: bool = False
+    worth: float | None = None
 
 
 @dataclass(slots=True)
 class StageRecord:
-    """One visit of one stage; `idempotent` says whether a call of it may run twice, so that a fit knows."""
+    """One visit of one stage.
+
+    So that a fit knows: `idempotent` says whether a call of it may run twice, `threads` the most that a call
+    of it can use.
+    """
 
     span_id: int
     name: str
@@ -60,6 +71,7 @@ class StageRecord:
     utility: float = 1.0
     attempts: list[AttemptRecord] = field(default_factory=list)
     idempotent: bool = True
+    threads: int = 1
 
 
 @dataclass(slots=True)

@@ -17,13 +17,14 @@ from typing import Any
 from otel import AttemptRecord, Outcome, StageRecord
 from runtime._errors import AllFailedError, DeadlineError, LostError, RefusedError, UnavailableError
 from runtime._flight import Attempt, Request, Shared
+from runtime._late import LateCall
 from runtime._ledger import CALL
 from runtime._notes import describe
 from runtime._picker import Seat
 from runtime._policy import Node
-from runtime._race import COPY, FINAL, FINISH, LOST, REFUSED, RESEND, RETRY, WAIT, Race
+from runtime._race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, WAIT, Race
 from runtime._tasks import cancel_and_wait
-from runtime._transport import Call, Reply
+from runtime._transport import MAX_PRIORITY, Call, Reply
 
 LEAST_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # an ejected replica on trial has so many usual latencies to answer
@@ -80,6 +81,8 @@ class CallRun:
         "_errors",
         "_here",
         "_interrupted",
+        "_late",
+        "_levels",
         "_more",
         "_node",
         "_note",
@@ -118,6 +121,8 @@ class CallRun:
         self._here = False  # whether the caller's task runs an attempt
         self._interrupted = False  # whether that attempt was cancelled by us
         self._waiter: asyncio.Future[None] | None = None
+        self._late: LateCall | None = None
+        self._levels = 0  # of priority that its attempts gain
         self._coin: bool | None = None
         self._errors: list[Exception] | None = None
         self._more: list[Attempt] | None = None
@@ -135,6 +140,15 @@ class CallRun:
                 if node.idempotent
                 else inf
             )
+        late_at = inf
+        threads = 1
+        if node.late < inf and not request.control:
+            late_at = request.started + node.late
+            if now >= late_at:
+                self._late = late = LateCall(self._shared, request, node, now)
+                self._levels, threads = late.levels, late.threads
+            if not node.late_copies:
+                late_at = inf
         self._race = race = Race(
             now,
             inf if request.control else node.after,
@@ -142,8 +156,9 @@ class CallRun:
             hang_at=now + hang,
             limit=limit,
             idempotent=node.idempotent,
+            late_at=late_at,
         )
-        self.first = Attempt(0, seat, now)
+        self.first = Attempt(0, seat, now, threads)
         if self._note is not None:
             self._note_attempt(self.first, None)
         task = asyncio.current_task()
@@ -197,9 +212,10 @@ class CallRun:
             self._shard,
             attempt.number,
             self._race.limit,
-            request.priority,
+            min(request.priority + self._levels, MAX_PRIORITY) if self._levels else request.priority,
             request.trace_id,
             request.span_id if note is None else note.span_id,
+            attempt.threads,
         )
         try:
             reply = await self._shared.transport.call(attempt.seat.replica, call)
@@ -221,12 +237,16 @@ class CallRun:
         if seat is None or (step == RETRY and not lane.retries.charge()):
             self._race.denied(step, now)
             return None
+        threads = 1
         if step == RESEND:
             lane.resends += 1
-        return self._open(step, seat, now)
+            if self._late is not None:
+                self._late.take(now)
+                threads = self._late.threads
+        return self._open(step, seat, now, threads)
 
-    def _open(self, step: int, seat: Seat, now: float) -> Attempt:
-        attempt = Attempt(self._race.launched(step), seat, now)
+    def _open(self, step: int, seat: Seat, now: float, threads: int = 1) -> Attempt:
+        attempt = Attempt(self._race.launched(step), seat, now, threads)
         if self._more is None:
             self._more = []
         self._more.append(attempt)
@@ -252,11 +272,25 @@ class CallRun:
             lane.sketch.add(took)
             lane.retries.earn()
             lane.account.earn(CALL, now, refill=took < node.refill)
-            self._shared.ledger.service.earn(node.cost, now)
+            ledger = self._shared.ledger
+            ledger.service.earn(node.cost, now)
+            if node.prompt < inf:
+                prompt = now - self._request.started < node.prompt
+                (ledger.catch_up.earn_prompt if prompt else ledger.catch_up.earn_late)(node.cost, now)
+        if node.late_threads > 1:
+            self._meter(attempt, reply.busy_ms, now)
         if attempt.note is not None:
             outcome = Outcome.WON if step == FINISH else Outcome.LOST
             self._end_note(attempt.note, outcome, now, busy_ms=reply.busy_ms)
         return step
+
+    def _meter(self, attempt: Attempt, busy_ms: float | None, now: float) -> None:
+        """Charge what threads burnt; learn from calls without them how much is usual."""
+        if attempt.threads > 1:
+            assert self._late is not None
+            self._late.answered(busy_ms, now)
+        elif busy_ms is not None:
+            self._node.lane.learn_busy(busy_ms)
 
     def _failed(self, attempt: Attempt, error: Exception) -> int:
         now = self._shared.now()
@@ -265,6 +299,8 @@ class CallRun:
         if isinstance(error, RefusedError | LostError):
             how = REFUSED if isinstance(error, RefusedError) else LOST
             picker.failed(attempt.seat, attempt.ticket, now)
+            if how == REFUSED and attempt.threads > 1 and self._late is not None:
+                self._late.refused()
         else:
             how = FINAL
             picker.ended(attempt.seat, attempt.ticket)
@@ -303,12 +339,15 @@ class CallRun:
             self._race.denied(step, now)
             return
         seat = lane.picker.pick_other(now, self._tried(), ejected=step == RETRY)
-        if seat is None or not (self._may_copy(now) if step == COPY else lane.retries.charge()):
+        if seat is None or not self._granted(step, now):
             self._race.denied(step, now, for_good=False)
             return
         if step == COPY:
             lane.copies += 1
             self._coin = None
+        elif step == LATE:
+            lane.late_copies += 1
+            self._levels = self._node.late_levels
         attempt = self._open(step, seat, now)
         if self.tasks is None:
             self.tasks = []
@@ -320,10 +359,17 @@ class CallRun:
             self._coin = self._shared.rng.random() < self._node.probability
         return self._coin
 
-    def _may_copy(self, now: float) -> bool:
-        shared, node = self._shared, self._node
-        return shared.admission.calm(now) and shared.ledger.charge(
-            self._request.purse, node.lane.account, node.cost, now, denied=self._race.denials
+    def _granted(self, step: int, now: float) -> bool:
+        """Have the copy or retry paid by whoever pays for its kind."""
+        shared, node, request = self._shared, self._node, self._request
+        if step == RETRY:
+            return node.lane.retries.charge()
+        if not shared.admission.calm(now):
+            return False
+        if step == LATE:
+            return shared.ledger.charge_late(request.purse, node.cost, now)
+        return shared.ledger.charge(
+            request.purse, node.lane.account, node.cost, now, denied=self._race.denials
         )
 
     def _wake(self) -> None:
@@ -375,7 +421,7 @@ class CallRun:
         notes, replica = self._request.notes, attempt.seat.replica
         assert notes is not None
         assert self._note is not None
-        attempt.note = notes.attempt(
+        attempt.note = note = notes.attempt(
             self._note,
             shard=self._shard,
             number=attempt.number,
@@ -383,6 +429,8 @@ class CallRun:
             where=(replica.id, replica.node),
             now=attempt.started,
         )
+        note.threads = attempt.threads
+        note.catch_up = step == LATE or self._levels > 0 or attempt.threads > 1
 
     def _end_note(self, note: AttemptRecord, outcome: Outcome, now: float, **facts: Any) -> None:
         notes = self._request.notes

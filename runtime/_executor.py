@@ -17,7 +17,7 @@ from runtime._admission import Admission
 from runtime._clock import Clock
 from runtime._errors import DeadlineError, OverloadError
 from runtime._flight import Request, Shared
-from runtime._ledger import Account, Ledger
+from runtime._ledger import REQUEST, Ledger
 from runtime._notes import Notes, new_id
 from runtime._policy import Lane, Limits, Program, compile_program, retune
 from runtime._status import status
@@ -70,8 +70,8 @@ class Executor:
         clock: where the time is read.
         rng: for coins, choices and identifiers.
         observer: takes the notes of every request; None takes none.
-        control_share: share of the requests that are never reissued, so that latencies without reissues
-            stay known.
+        control_share: share of the requests for which a plan does nothing, so that latencies without it stay
+            known.
         limits: what may be done whatever the plan says.
 
     Raises:
@@ -112,15 +112,14 @@ class Executor:
             transport=transport,
             now=self._now,
             rng=rng,
-            ledger=Ledger(Account(0.0, 0)),
+            ledger=Ledger(),
             admission=Admission(limits),
         )
         self._program = self._compile(None)
 
     def _compile(self, plan: Plan | None) -> Program:
         program = compile_program(self._service, plan, self._lanes)
-        service_account = self._shared.ledger.service
-        retune(service_account, self._lanes, program, service=self._service, limits=self._limits)
+        retune(self._shared.ledger, self._lanes, program, service=self._service, limits=self._limits)
         return program
 
     def apply(self, plan: Plan | None) -> None:
@@ -204,6 +203,8 @@ class Executor:
             if flight.notes is not None:
                 self._report(flight.notes.end(end, error=error))
         record = flight.notes.record if flight.notes is not None else None
+        if flight.program.weight:
+            shared.ledger.utility.earn(REQUEST, end)
         if not flight.partial:
             return Answer(value, record=record)
         counts.partial += 1
@@ -213,7 +214,7 @@ class Executor:
         self, deadline: float, priority: int, parent: tuple[int, int] | None, *, noting: bool, now: float
     ) -> Request:
         program = self._program
-        control = program.reissues and self._rng.random() < self._control_share
+        control = program.levers and self._rng.random() < self._control_share
         self._counts.control += control
         notes = None
         trace = parent or NO_TRACE
@@ -232,6 +233,7 @@ class Executor:
         return Request(
             program,
             loop=asyncio.get_running_loop(),
+            started=now,
             deadline=deadline,
             priority=priority,
             control=control,

@@ -50,6 +50,7 @@ class Request:
         "program",
         "purse",
         "span_id",
+        "started",
         "trace_id",
     )
 
@@ -58,6 +59,7 @@ class Request:
         program: Program,
         *,
         loop: asyncio.AbstractEventLoop,
+        started: float,
         deadline: float,
         priority: int,
         control: bool,
@@ -66,6 +68,7 @@ class Request:
     ) -> None:
         self.program = program
         self.loop = loop
+        self.started = started
         self.deadline = deadline
         self.priority = priority
         self.control = control
@@ -79,10 +82,11 @@ class Request:
 class Attempt:
     """One attempt under way."""
 
-    __slots__ = ("note", "number", "open", "seat", "started", "ticket")
+    __slots__ = ("note", "number", "open", "seat", "started", "threads", "ticket")
 
-    def __init__(self, number: int, seat: Seat, started: float) -> None:
+    def __init__(self, number: int, seat: Seat, started: float, threads: int = 1) -> None:
         self.number = number
+        self.threads = threads
         self.seat = seat
         self.started = started
         self.ticket = seat.take(started)

@@ -21,6 +21,7 @@ from runtime._errors import DeadlineError, HandlerError, OverloadError, Unavaila
 from runtime._executor import Answer, Executor
 from runtime._listener import Listener
 from runtime._timing import timing_of
+from runtime._transport import MAX_PRIORITY
 
 LOG = logging.getLogger("kwiken.gateway")
 MAX_REQUEST: Final = 4 << 20
@@ -152,7 +153,7 @@ class Gateway:
         if "Content-Encoding" in headers:
             raise InputError("a request's body is not compressed", where="header Content-Encoding")
         deadline_ms = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)
-        priority = wire.read_whole(headers, wire.PRIORITY, low=-wire.MAX_PRIORITY, high=wire.MAX_PRIORITY)
+        priority = wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY)
         parent = wire.parse_traceparent(headers.get(wire.TRACEPARENT))
         timing = headers.get(wire.TIMING) == "1"
         body = self._reader.read(await request.read())
@@ -213,6 +214,8 @@ def _answer_of(answer: Answer, *, timing: bool) -> web.Response:
     if isinstance(value, msgspec.Raw):
         value = msgspec.msgpack.decode(value)
     document: dict[str, Any] = {"answer": value}
+    if answer.partial:
+        document |= {"partial": True, "utility": round(answer.utility, 6)}
     if timing and answer.record is not None:
         document["timing"] = timing_of(answer.record)
     response = _json(200, document)

@@ -2,7 +2,7 @@
 
 Without a policy every shard must answer. With one, Kwiken's dynamic rule (section 5.3): stop once the
 cut-off has passed, or once `wait` has passed since a share `progress` of the shards answered, whichever is
-first.
+first. The rule only asks: whoever holds the account of lost utility grants the stop or has it wait on.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from kwiken import PartialPolicy
 WAIT: Final = 0
 DONE: Final = 1
 FAIL: Final = 2
+STOP: Final = 3  # it may stop here: answer by `stop` or `wait_on`
 
 
 class Gather:
@@ -24,20 +25,24 @@ class Gather:
         shards: how many.
         policy: the stop rule; None to insist on every shard.
         start: moment of the visit's start, seconds.
+        patient: whether every shard is waited for all the same, though one that fails may be missing.
 
     Attributes:
         values: answers in shard order, None where there is none.
-        due: the next moment at which `tick` is wanted; infinite for none.
+        due: the next moment at which `tick` is wanted; infinite for none, in the past once it could stop but
+            has nothing to show yet.
         error: the last error of a shard.
         failed_whole: whether the visit failed, rather than a shard or two.
     """
 
     __slots__ = (
-        "_cutoff",
+        "_ask_at",
         "_enough",
         "_heard",
         "_left",
         "_policy",
+        "_stop_at",
+        "_wait",
         "due",
         "error",
         "failed_whole",
@@ -45,7 +50,9 @@ class Gather:
         "values",
     )
 
-    def __init__(self, shards: int, policy: PartialPolicy | None, start: float) -> None:
+    def __init__(
+        self, shards: int, policy: PartialPolicy | None, start: float, *, patient: bool = False
+    ) -> None:
         self.values: list[Any] = [None] * shards
         self.error: Exception | None = None
         self.failed_whole = False
@@ -53,12 +60,18 @@ class Gather:
         self._left = shards
         self._heard = 0
         self._policy = policy
-        self.due = inf
         self._enough = shards + 1
-        if policy is not None:
-            self._enough = max(1, ceil(policy.progress * shards))
+        self._wait = inf
+        self._stop_at = inf  # when the rule would stop
+        self._ask_at = shards  # the most shards that may be missing for it to ask
+        if policy is not None and not patient:
+            # Guarded against the rounding of products such as 0.07 * 100.
+            self._enough = max(1, ceil(round(policy.progress * shards, 9)))
             if policy.cutoff_ms is not None:
-                self.due = start + policy.cutoff_ms / 1000
+                self._stop_at = start + policy.cutoff_ms / 1000
+            if policy.wait_ms is not None:
+                self._wait = policy.wait_ms / 1000
+        self.due = self._stop_at
 
     @property
     def complete(self) -> bool:
@@ -66,18 +79,18 @@ class Gather:
         return self._heard == len(self.values)
 
     def answered(self, shard: int, value: Any, now: float) -> int:
-        """A shard answered: WAIT or DONE."""
+        """A shard answered: WAIT, STOP or DONE."""
         if self.finished:
             return WAIT
         self.values[shard] = value
         self._heard += 1
         self._left -= 1
-        if self._heard == self._enough and self._policy is not None and self._policy.wait_ms is not None:
-            self.due = min(self.due, now + self._policy.wait_ms / 1000)
-        if self._left == 0 or now >= self.due:
+        if self._left == 0:
             self.finished = True
             return DONE
-        return WAIT
+        if self._heard == self._enough and now + self._wait < self._stop_at:
+            self.due = self._stop_at = now + self._wait
+        return self.tick(now)
 
     def failed(self, error: Exception) -> int:
         """A shard failed for good: FAIL where it cannot be missed, else WAIT or DONE."""
@@ -94,8 +107,16 @@ class Gather:
         return WAIT
 
     def tick(self, now: float) -> int:
-        """The timer fired: DONE if anything was heard; with nothing to show it waits for a first answer."""
-        if self.finished or now < self.due or self._heard == 0:
+        """The timer fired: STOP if anything was heard; with nothing to show it waits for a first answer."""
+        if self.finished or now < self._stop_at or self._heard == 0 or self._left > self._ask_at:
             return WAIT
+        return STOP
+
+    def stop(self) -> None:
+        """The stop was granted."""
         self.finished = True
-        return DONE
+
+    def wait_on(self) -> None:
+        """It was not: ask again only once half as many are missing, as what they lose is less then."""
+        self._ask_at = self._left // 2
+        self.due = inf

@@ -149,10 +149,11 @@ def _head(place: Place, call: Call, remaining_ms: float, length: int) -> bytes:
         if call.trace_id
         else ""
     )
+    more = f"{wire.THREADS}: {call.threads}\r\n" if call.threads > 1 else ""
     return (
         f"{place.head}Content-Length: {length}\r\n"
         f"{wire.STAGE}: {call.stage}\r\n{wire.SHARD}: {call.shard}\r\n{wire.ATTEMPT}: {call.attempt}\r\n"
-        f"{wire.DEADLINE}: {remaining_ms:.1f}\r\n{wire.PRIORITY}: {call.priority}\r\n{trace}\r\n"
+        f"{wire.DEADLINE}: {remaining_ms:.1f}\r\n{wire.PRIORITY}: {call.priority}\r\n{more}{trace}\r\n"
     ).encode("ascii")
 
 

@@ -2,7 +2,8 @@
 
 Refilled by successes and never by the clock, so a backend that answers nothing earns nothing and gets no
 extra load (the same choice as the success-replenished buckets of the AWS S3 clients). Accounts nest: a copy
-is paid by its request, its stage and its service at once, or by none of them.
+is paid by its request, its stage and its service at once, or by none of them. Each lever has an account of
+its own: reissues, catch-up, and the utility that partial answers lose.
 
 Amounts are whole numbers, so that no sum drifts however long the process lives.
 """
@@ -31,13 +32,17 @@ class Account:
     Args:
         fraction: share of the work that may be spent, >= 0.
         burst: the most that the bucket holds, grains. It starts full.
+        grace: whether a spend need only fit the work of the 10 s before it plus one burst. For what comes in
+            lumps larger than a quiet service's work of 10 s would ever pay.
     """
 
     __slots__ = (
         "_busy_since",
         "_full",
+        "_grace",
         "_head",
         "_level",
+        "_pledged",
         "_ppm",
         "_slot",
         "_spent_in",
@@ -50,7 +55,7 @@ class Account:
         "worst",
     )
 
-    def __init__(self, fraction: float, burst: int) -> None:
+    def __init__(self, fraction: float, burst: int, *, grace: bool = False) -> None:
         self.work = 0
         self.spent = 0
         self.denied = 0
@@ -58,6 +63,8 @@ class Account:
         self._ppm = 0
         self._full = 0
         self._level = 0
+        self._grace = grace
+        self._pledged = 0
         # Bucket `_head` is the present one and lies at `_slot`. The work of the last BUCKETS buckets
         # counts, and the spend of one more: work covers at most 10 s and spend at least 10 s, so rounding
         # never favours spending.
@@ -81,6 +88,7 @@ class Account:
         self._ppm = int(fraction * MILLION)
         self._full = burst * MILLION
         self._level = self._full if was_empty else min(self._level, self._full)
+        self._pledged = min(self._pledged, max(0, self._full - self._level))
 
     @property
     def fraction(self) -> float:
@@ -91,6 +99,13 @@ class Account:
     def level(self) -> int:
         """What the bucket holds, grains."""
         return self._level // MILLION
+
+    def share_10s(self, now: float) -> float:
+        """Spend of the last 10 s as a share of the work in them; 0 where there was none."""
+        head = int(now * _RATE)
+        if head != self._head:
+            self._advance(head)
+        return self._spent_window / self._work_window if self._work_window else 0.0
 
     def earn(self, work: int, now: float, *, refill: bool = True) -> None:
         """Note a success.
@@ -110,6 +125,23 @@ class Account:
             level = self._level + work * self._ppm
             self._level = min(self._full, level)
 
+    def earn_prompt(self, work: int, now: float) -> None:
+        """Note a success that came in time: it fills the bucket, and redeems as much that was pledged."""
+        self.earn(work, now)
+        redeemed = min(self._pledged, work * self._ppm, self._full - self._level)
+        self._pledged -= redeemed
+        self._level += redeemed
+        self._pledged = min(self._pledged, self._full - self._level)
+
+    def earn_late(self, work: int, now: float) -> None:
+        """Note a success that came late: what it earns is a pledge, until a prompt one redeems it.
+
+        So an account is filled in full while at least half of the work is prompt, and not at all where
+        everything is late. Pledges and bucket together hold at most one burst.
+        """
+        self.earn(work, now, refill=False)
+        self._pledged = max(0, min(self._pledged + work * self._ppm, self._full - self._level))
+
     def allows(self, cost: int, now: float, *, denied: int | None = None) -> bool:
         """Whether `cost` grains may be spent at `now`.
 
@@ -125,9 +157,10 @@ class Account:
         wanted = cost * MILLION
         if denied is not None:  # a full bucket is enough for whatever fits it
             wanted = max(wanted, min(wanted + (self._full >> (denied + 1)), self._full))
-        return (
-            wanted <= self._level and self._spent_window * MILLION + wanted <= self._work_window * self._ppm
-        )
+        most = self._work_window * self._ppm
+        if self._grace:
+            most += self._full
+        return wanted <= self._level and self._spent_window * MILLION + wanted <= most
 
     def spend(self, cost: int) -> None:
         """Take what `allows` has just allowed."""
@@ -135,6 +168,34 @@ class Account:
         self._level -= cost * MILLION
         self._spent_in[self._slot] += cost
         self._spent_window += cost
+
+    def force(self, cost: int, now: float) -> None:
+        """Note a spend that nobody could prevent; the bucket goes into debt for it, by at most one burst."""
+        self.earn(0, now)  # so that it counts in the present bucket of the window
+        self.spend(cost)
+        self._level = max(self._level, -self._full)
+
+    def refund(self, cost: int, head: int) -> None:
+        """Take back a part of a spend, as though it had never been spent.
+
+        Args:
+            cost: grains, at most what was spent.
+            head: what `head` was when it was spent.
+        """
+        self.spent -= cost
+        self._level = min(self._full, self._level + cost * MILLION)
+        self._pledged = min(self._pledged, self._full - self._level)
+        back = self._head - head
+        if 0 <= back <= BUCKETS:
+            slot = (self._slot - back) % (BUCKETS + 1)
+            taken = min(cost, self._spent_in[slot])  # after a clock's jump the bucket may be another one
+            self._spent_in[slot] -= taken
+            self._spent_window -= taken
+
+    @property
+    def head(self) -> int:
+        """Number of the present bucket of the window."""
+        return self._head
 
     def _advance(self, head: int) -> None:
         if head < self._head:  # the clock went back: go on from there
@@ -177,17 +238,38 @@ class Purse:
         self.left = left
 
 
+class Hold:
+    """What is held back for a call with several threads until its answer tells what they cost."""
+
+    __slots__ = ("amount", "head")
+
+    def __init__(self, amount: int, head: int) -> None:
+        self.amount = amount
+        self.head = head
+
+
 class Ledger:
-    """Charges copies to request, stage and service.
+    """Charges what is extra to those who pay for it. An account that is not given has no budget yet.
 
     Args:
-        service: the service's account, in grains of a request's cost.
+        service: the service's account for copies, in grains of a request's cost.
+        catch_up: its account for what late requests get, in the same; kept apart, so that late requests
+            never eat what was apportioned to the stages.
+        utility: its account for what partial answers lose, in grains of a whole answer's utility.
     """
 
-    __slots__ = ("service",)
+    __slots__ = ("catch_up", "service", "utility")
 
-    def __init__(self, service: Account) -> None:
-        self.service = service
+    def __init__(
+        self,
+        service: Account | None = None,
+        *,
+        catch_up: Account | None = None,
+        utility: Account | None = None,
+    ) -> None:
+        self.service = service or Account(0.0, 0)
+        self.catch_up = catch_up or Account(0.0, 0)
+        self.utility = utility or Account(0.0, 0, grace=True)
 
     def charge(self, purse: Purse, stage: Account, cost: int, now: float, *, denied: int = 0) -> bool:
         """Charge a copy of one call to request, stage and service: to all, or to none.
@@ -215,6 +297,49 @@ class Ledger:
         purse.left -= cost
         stage.spend(CALL)
         self.service.spend(cost)
+        return True
+
+    def charge_late(self, purse: Purse, cost: int, now: float) -> bool:
+        """Charge a late request's copy to the request and to the catch-up account: to both, or to none."""
+        if purse.left < cost or not self.catch_up.allows(cost, now):
+            self.catch_up.denied += 1
+            return False
+        purse.left -= cost
+        self.catch_up.spend(cost)
+        return True
+
+    def hold(self, purse: Purse, cost: int, now: float) -> Hold | None:
+        """Hold back the most that a late call's threads may cost; None where there is not so much."""
+        return Hold(cost, self.catch_up.head) if self.charge_late(purse, cost, now) else None
+
+    def settle(self, purse: Purse, hold: Hold, cost: int, now: float) -> None:
+        """Charge what the threads did cost, give back what was held beyond it, and owe what was not held."""
+        back = hold.amount - cost
+        purse.left += back
+        if back >= 0:
+            self.catch_up.refund(back, hold.head)
+        else:
+            self.catch_up.force(-back, now)
+
+    def lose(self, loss: int, now: float, *, forced: bool) -> bool:
+        """Charge the utility that a partial answer lacks.
+
+        Args:
+            loss: grains of a whole answer's utility.
+            now: seconds.
+            forced: whether what is missing cannot be waited for. It is charged whatever the account holds,
+                and answers that could wait do so until it is earned back.
+
+        Returns:
+            Whether the answer may do without.
+        """
+        if forced:
+            self.utility.force(loss, now)
+            return True
+        if not self.utility.allows(loss, now):
+            self.utility.denied += 1
+            return False
+        self.utility.spend(loss)
         return True
 
 

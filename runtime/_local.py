@@ -26,11 +26,11 @@ class LocalTransport:
     def __init__(self, service: Service, *, now: Callable[[], float] = time.monotonic) -> None:
         self._service = service
         self._now = now
-        self._handlers: dict[str, tuple[Callable[..., Any], bool]] = {}
+        self._handlers: dict[str, tuple[Callable[..., Any], bool, bool]] = {}
         for name, stage in service.stages.items():
             if stage.handler is None:
                 raise DefinitionError("has no handler, so it cannot run here", stage=name)
-            self._handlers[name] = (stage.handler, stage.fanout > 1)
+            self._handlers[name] = (stage.handler, stage.fanout > 1, stage.threads > 1)
 
     async def setup(self) -> None:
         """Run every stage's `setup`, once."""
@@ -50,9 +50,13 @@ class LocalTransport:
         started = self._now()
         if started >= call.deadline:
             raise DeadlineError(f"stage {call.stage!r}: its deadline had passed before it ran")
-        handler, sharded = self._handlers[call.stage]
+        handler, sharded, threaded = self._handlers[call.stage]
         try:
-            value = await (handler(*call.args, shard=call.shard) if sharded else handler(*call.args))
+            if threaded:
+                told = {"shard": call.shard} if sharded else {}
+                value = await handler(*call.args, **told, threads=call.threads)
+            else:
+                value = await (handler(*call.args, shard=call.shard) if sharded else handler(*call.args))
         except Exception as error:
             raise HandlerError(call.stage, type(error).__name__, str(error)) from error
         return Reply(value, (self._now() - started) * 1000)

@@ -6,11 +6,12 @@ import random
 from typing import Final
 
 from otel import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
-from runtime._race import COPY, RESEND, RETRY
+from runtime._race import COPY, LATE, RESEND, RETRY
 
 KINDS: Final = {
     None: AttemptKind.PRIMARY,
     COPY: AttemptKind.REISSUE,
+    LATE: AttemptKind.REISSUE,
     RETRY: AttemptKind.RETRY,
     RESEND: AttemptKind.RETRY,
 }
@@ -40,11 +41,20 @@ class Notes:
         return self._zero_ns + round(now * 1e9)
 
     def stage(
-        self, name: str, after: tuple[str, ...], fanout: int, now: float, *, idempotent: bool
+        self,
+        name: str,
+        after: tuple[str, ...],
+        fanout: int,
+        now: float,
+        *,
+        idempotent: bool,
+        threads: int = 1,
     ) -> StageRecord:
         """Begin the note of a stage's visit."""
         span_id = new_id(self._rng, 64)
-        record = StageRecord(span_id, name, after, fanout, self.ns(now), idempotent=idempotent)
+        record = StageRecord(
+            span_id, name, after, fanout, self.ns(now), idempotent=idempotent, threads=threads
+        )
         self.record.stages.append(record)
         return record
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
 import msgspec
 
-from kwiken import DefinitionError, InputError, PartialPolicy, Plan, Reissue, Service, Stage
-from runtime._ledger import CALL, REQUEST, Account, RetryAccount
+from kwiken import CatchUpPolicy, DefinitionError, InputError, PartialPolicy, Plan, Reissue, Service, Stage
+from runtime._ledger import CALL, REQUEST, Account, Ledger, RetryAccount
 from runtime._picker import Picker
 from runtime._sketch import Sketch
 from runtime._transport import Replica
@@ -29,10 +29,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         shed_high_at: the same for priority above 0.
         least_retry_after_s: the shortest wait that a request turned away is told.
         most_retry_after_s: the longest.
-        burst_requests: the service's burst: its reissue budget of so many requests.
+        burst_requests: the service's bursts: its budgets of so many requests.
         burst_calls: a stage's burst, in copies.
-        reserve: share of the service's budget that is never spent. The ledger counts work when it is done, a
-            reader of traces when it was sent; the difference must not look like overspending.
+        reserve: share of the service's budgets of extra work that is never spent. The ledger counts work when
+            it is done, a reader of traces when it was sent; the difference must not look like overspending.
         slack: how far a stage may pass its planned fraction, so that its bursts fit; the service's budget
             has none.
         fixed_share: reissues allowed, as a share of the calls, to a policy that states no fraction.
@@ -65,19 +65,49 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.shed_high_at if priority > 0 else self.shed_low_at
 
 
+BUSY_GAIN = 0.05
+
+
 class Lane:
     """The state of one stage that outlives plans."""
 
-    __slots__ = ("account", "copies", "failed", "picker", "resends", "retries", "sketch")
+    __slots__ = (
+        "account",
+        "busy_ms",
+        "copies",
+        "failed",
+        "late_calls",
+        "late_copies",
+        "late_extra",
+        "late_threads",
+        "picker",
+        "resends",
+        "retries",
+        "sketch",
+        "stops",
+        "waits",
+    )
 
     def __init__(self, replicas: Iterable[Replica], limits: Limits, rng: random.Random) -> None:
         self.picker = Picker(replicas, rng)
         self.account = Account(0.0, 0)
         self.retries = RetryAccount(limits.retry_share, limits.retry_burst)
         self.sketch = Sketch()
+        self.busy_ms = 0.0  # usual busy time of a call with one thread; 0 where unknown
         self.copies = 0
         self.resends = 0
         self.failed = 0
+        self.late_calls = 0  # that started late, and went with threads or priority
+        self.late_copies = 0
+        self.late_threads = 0  # calls that got more than one
+        self.late_extra = 0.0  # what such a call burns beyond its own work, as a share of it; 0 where unknown
+        self.stops = 0  # visits that answered in part because the plan's rule said so
+        self.waits = 0  # and those that waited on, as there was no utility left to lose
+
+    def learn_busy(self, busy_ms: float) -> None:
+        """Note the busy time of a call with one thread."""
+        known = self.busy_ms
+        self.busy_ms = known + BUSY_GAIN * (busy_ms - known) if known else busy_ms
 
 
 class Node:
@@ -87,6 +117,12 @@ class Node:
         after: age of a call at which a copy may go; infinite for never.
         cost: of one call, grains of a request's cost.
         refill: age below which a success fills the stage's bucket.
+        late: age of a request from which on this stage helps it to catch up; infinite for never.
+        late_copies: whether its calls get a copy then.
+        late_threads: threads that its calls get then.
+        late_levels: levels of priority that its calls gain then.
+        prompt: age of a request up to which a success of this stage fills the catch-up account; infinite
+            where nothing of the program catches up.
     """
 
     __slots__ = (
@@ -99,6 +135,10 @@ class Node:
         "idempotent",
         "index",
         "lane",
+        "late",
+        "late_copies",
+        "late_levels",
+        "late_threads",
         "name",
         "optional",
         "parent_names",
@@ -106,10 +146,13 @@ class Node:
         "partial",
         "patience",
         "probability",
+        "prompt",
         "refill",
+        "threads",
         "timeout",
         "utility",
         "weight",
+        "worth",
     )
 
     def __init__(self, index: int, stage: Stage, lane: Lane) -> None:
@@ -127,13 +170,29 @@ class Node:
         self.patience = self.timeout / 2
         self.hang = self.patience if stage.idempotent else inf
         self.utility: Callable[..., float] | None = stage.utility
+        self.worth: Callable[..., Sequence[float]] | None = stage.worth
         self.weight = stage.utility_weight
+        self.threads = stage.threads
         self.cost = 0
         self.after = inf
         self.copies = 0
         self.probability = 0.0
         self.refill = inf
         self.partial: PartialPolicy | None = None
+        self.late = inf
+        self.late_copies = False
+        self.late_threads = 1
+        self.late_levels = 0
+        self.prompt = inf
+
+    def catch_up_by(self, policy: CatchUpPolicy) -> None:
+        """Take a catch-up policy, after the reissue policy."""
+        self.late = policy.after_ms / 1000
+        self.late_copies = policy.reissue
+        self.late_threads = policy.threads
+        self.late_levels = LATE_LEVELS if policy.priority else 0
+        if policy.reissue:
+            self.copies = max(1, self.copies)
 
     def reissue_by(self, policy: Reissue) -> None:
         """Take a reissue policy."""
@@ -147,6 +206,7 @@ class Node:
 
 
 MOSTLY = 0.5
+LATE_LEVELS = 1
 
 
 def _late_share(policy: Reissue) -> float:
@@ -176,10 +236,24 @@ class Program:
         digest: of the plan; None where there is none.
         purse: what one request may spend on copies, grains: its own cost.
         reissues: whether any stage is reissued.
+        catches_up: whether any stage helps late requests.
+        levers: whether the plan does anything at all, so that some requests must go without as a control.
         weight: sum of the utility weights of the stages whose answers may be missing or partial.
     """
 
-    __slots__ = ("digest", "nodes", "plan", "purse", "reissues", "serial", "sink", "sources", "weight")
+    __slots__ = (
+        "catches_up",
+        "digest",
+        "levers",
+        "nodes",
+        "plan",
+        "purse",
+        "reissues",
+        "serial",
+        "sink",
+        "sources",
+        "weight",
+    )
 
     def __init__(self, nodes: tuple[Node, ...], plan: Plan | None, sink: int) -> None:
         self.nodes = nodes
@@ -188,6 +262,8 @@ class Program:
         self.digest = plan.digest if plan is not None else None
         self.purse = sum(node.cost * node.fanout for node in nodes)
         self.reissues = any(node.after < inf for node in nodes)
+        self.catches_up = any(node.late < inf for node in nodes)
+        self.levers = self.reissues or self.catches_up or any(node.partial is not None for node in nodes)
         self.weight = sum(node.weight for node in nodes if node.fanout > 1 or node.optional)
         self.sources = tuple(node.index for node in nodes if not node.parents)
         self.serial = all(
@@ -199,6 +275,13 @@ class Program:
         """Cost of the dearest call that may be reissued, grains."""
         return max((node.cost for node in self.nodes if node.after < inf), default=0)
 
+    @property
+    def dearest_catch_up(self) -> int:
+        """Cost of the dearest extra that one call of a late request may get, grains."""
+        return max(
+            (node.cost * max(node.late_copies, node.late_threads - 1) for node in self.nodes), default=0
+        )
+
 
 def compile_program(service: Service, plan: Plan | None, lanes: Mapping[str, Lane]) -> Program:
     """Compile a plan for a service.
@@ -208,7 +291,7 @@ def compile_program(service: Service, plan: Plan | None, lanes: Mapping[str, Lan
     """
     if plan is not None:
         plan.check(service)
-        _refuse_unknown(service, plan)
+        _refuse_unfit(service, plan)
     places = {name: index for index, name in enumerate(service.stages)}
     nodes = tuple(Node(places[name], stage, lanes[name]) for name, stage in service.stages.items())
     for node in nodes:
@@ -219,7 +302,13 @@ def compile_program(service: Service, plan: Plan | None, lanes: Mapping[str, Lan
         if policy is not None:
             node.reissue_by(policy)
         entry = plan.stages.get(node.name) if plan is not None else None
-        node.partial = entry.partial if entry is not None else None
+        if entry is not None:
+            node.partial = entry.partial
+            if entry.catch_up is not None:
+                node.catch_up_by(entry.catch_up)
+    late = min(node.late for node in nodes)
+    for node in nodes:
+        node.prompt = late
     return Program(nodes, plan, places[service.sink])
 
 
@@ -236,24 +325,43 @@ def _call_cost(service: Service, plan: Plan | None, node: Node) -> int:
     return round(share * REQUEST / node.fanout)
 
 
-def _refuse_unknown(service: Service, plan: Plan) -> None:
+def _refuse_unfit(service: Service, plan: Plan) -> None:
+    """Refuse what the plan asks of a stage that cannot do it."""
     for name, entry in plan.stages.items():
+        late = entry.catch_up
         if entry.partial is not None and service[name].fanout == 1:
             raise DefinitionError("the plan makes it partial, but it is no fan-out", stage=name)
-        if entry.catch_up is not None:
-            raise InputError("this runtime cannot catch up yet; plan without it", where=f"stage {name!r}")
+        if late is None:
+            continue
+        stage = service[name]
+        if late.reissue and not stage.idempotent:
+            raise DefinitionError("the plan reissues it where late, but it is not idempotent", stage=name)
+        if late.threads > stage.threads:
+            raise DefinitionError(
+                f"the plan gives late calls {late.threads} threads, but it is defined with {stage.threads}",
+                stage=name,
+            )
+        if (late.reissue or late.threads > 1) and name not in plan.cost.stages:
+            raise InputError("catches up at a cost, but has none in the plan", where=f"stage {name!r}")
 
 
 def retune(
-    account: Account, lanes: Mapping[str, Lane], program: Program, *, service: Service, limits: Limits
+    ledger: Ledger, lanes: Mapping[str, Lane], program: Program, *, service: Service, limits: Limits
 ) -> None:
-    """Give the service's and the stages' accounts the budgets of a program."""
+    """Give the accounts the budgets of a program; what they earned and spent stays."""
     plan = program.plan
     budget = plan.budgets.reissue * (1 - limits.reserve) if plan is not None else limits.fixed_share
-    if not program.reissues:
-        budget = 0.0
-    burst = max(program.dearest_copy, round(budget * limits.burst_requests * REQUEST)) if budget else 0
-    account.retune(budget, burst)
+    _retune(ledger.service, budget if program.reissues else 0.0, program.dearest_copy, limits)
+    budget = plan.budgets.catch_up * (1 - limits.reserve) if plan is not None else 0.0
+    _retune(ledger.catch_up, budget if program.catches_up else 0.0, program.dearest_catch_up, limits)
+    # One answer may lose all of its utility at once, so the burst holds at least that.
+    budget = plan.budgets.utility_loss if plan is not None else 0.0
+    _retune(ledger.utility, budget, REQUEST, limits)
     for name, lane in lanes.items():
         fraction = stage_fraction(reissue_of(service, plan, name), limits)
         lane.account.retune(fraction, limits.burst_calls * CALL if fraction else 0)
+
+
+def _retune(account: Account, budget: float, least_burst: int, limits: Limits) -> None:
+    burst = max(least_burst, round(budget * limits.burst_requests * REQUEST)) if budget else 0
+    account.retune(budget, burst)

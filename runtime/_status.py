@@ -18,7 +18,7 @@ def status(
     program: Program, lanes: Mapping[str, Lane], shared: Shared, counts: Counts, now: float
 ) -> dict[str, Any]:
     """Everything worth watching."""
-    admission = shared.admission
+    admission, ledger = shared.admission, shared.ledger
     return {
         "plan": program.digest,
         "requests": counts.requests,
@@ -30,26 +30,30 @@ def status(
         "inside": admission.inside,
         "load": round(admission.load(now), 4),
         "reissues": sum(lane.copies for lane in lanes.values()),
+        "late_reissues": sum(lane.late_copies for lane in lanes.values()),
         "retries": sum(lane.retries.spent + lane.resends for lane in lanes.values()),
-        "ledger": _account(shared.ledger.service, REQUEST),
-        "stages": {name: _stage(lane) for name, lane in lanes.items()},
+        "ledger": _account(ledger.service, REQUEST, now),
+        "catch_up": _account(ledger.catch_up, REQUEST, now),
+        "utility": _account(ledger.utility, REQUEST, now),
+        "stages": {name: _stage(lane, now) for name, lane in lanes.items()},
     }
 
 
-def _account(account: Account, unit: int) -> dict[str, Any]:
-    """An account in units of its own: requests' costs for the service, calls for a stage."""
+def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
+    """An account in units of its own: requests' costs or utilities for the service, calls for a stage."""
     return {
         "fraction": account.fraction,
         "work": account.work / unit,
         "spent": account.spent / unit,
         "spent_share": account.spent / account.work if account.work else 0.0,
+        "share_10s": account.share_10s(now),
         "worst_10s": account.worst,
         "level": account.level / unit,
         "denied": account.denied,
     }
 
 
-def _stage(lane: Lane) -> dict[str, Any]:
+def _stage(lane: Lane, now: float) -> dict[str, Any]:
     return {
         "calls": lane.sketch.count,
         "failed": lane.failed,
@@ -58,7 +62,9 @@ def _stage(lane: Lane) -> dict[str, Any]:
         "resends": lane.resends,
         "p50_ms": _ms(lane.sketch.quantile(0.5)),
         "p99_ms": _ms(lane.sketch.quantile(0.99)),
-        "ledger": _account(lane.account, CALL),
+        "late": {"copies": lane.late_copies, "calls": lane.late_calls, "threads": lane.late_threads},
+        "partial": {"stops": lane.stops, "waits": lane.waits},
+        "ledger": _account(lane.account, CALL, now),
         "replicas": [_replica(seat) for seat in lane.picker.seats],
     }
 

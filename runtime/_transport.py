@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
+
+MAX_PRIORITY: Final = 9
 
 
 class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,9 +32,10 @@ class Call(msgspec.Struct):
         shard: number of the shard, from 0; 0 where the stage is no fan-out.
         attempt: number of the attempt, from 0; 0 is the primary.
         deadline: moment after which nobody waits for the answer, seconds of the injected clock's `monotonic`.
-        priority: of the request; higher is more important.
+        priority: of the call; higher is more important.
         trace_id: of the request, as OpenTelemetry's integer.
         span_id: of the attempt: the parent of whatever spans the replica makes.
+        threads: how many the handler may use.
     """
 
     stage: str
@@ -43,6 +46,7 @@ class Call(msgspec.Struct):
     priority: int
     trace_id: int
     span_id: int
+    threads: int = 1
 
 
 class Reply(msgspec.Struct):

@@ -7,19 +7,18 @@ task each, owned by the `Walk`, which ends them all before it returns.
 from __future__ import annotations
 
 import asyncio
-import logging
 from math import inf
 from typing import Any
 
 from kwiken import Partial
-from otel import StageRecord
+from otel import Outcome, StageRecord
 from runtime._attempts import call_stage
 from runtime._flight import Request, Shared
-from runtime._gather import WAIT, Gather
+from runtime._gather import STOP, WAIT, Gather
+from runtime._ledger import REQUEST
 from runtime._policy import Node
 from runtime._tasks import cancel_and_wait
-
-logger = logging.getLogger(__name__)
+from runtime._worth import utility_of, worths_of
 
 
 async def walk(shared: Shared, request: Request, body: Any) -> Any:
@@ -47,6 +46,7 @@ async def visit(shared: Shared, request: Request, node: Node, args: tuple[Any, .
     except BaseException as error:
         end_note(shared, request, note, error)
         if node.optional and isinstance(error, Exception):
+            lose(shared, request, node, 0.0, forced=True)
             miss(request, node, 0.0)
             return None
         raise
@@ -59,7 +59,12 @@ def begin_note(shared: Shared, request: Request, node: Node) -> StageRecord | No
     if request.notes is None:
         return None
     return request.notes.stage(
-        node.name, node.parent_names, node.fanout, shared.now(), idempotent=node.idempotent
+        node.name,
+        node.parent_names,
+        node.fanout,
+        shared.now(),
+        idempotent=node.idempotent,
+        threads=node.threads,
     )
 
 
@@ -75,10 +80,24 @@ def miss(request: Request, node: Node, utility: float) -> None:
     request.partial = True
 
 
-class Visit:
-    """A visit under way, of one call or of a fan-out's."""
+def lose(shared: Shared, request: Request, node: Node, utility: float, *, forced: bool) -> bool:
+    """Charge what a stage's answer lacks to the account of utility; whether the answer may do without.
 
-    __slots__ = ("gather", "node", "note", "tasks", "timer")
+    The unit is a whole answer's utility, of which each stage has a share by its weight: independent
+    contributions add up (Kwiken section 5.3).
+    """
+    lost = node.weight * (1.0 - utility) / request.program.weight
+    return shared.ledger.lose(round(lost * REQUEST), shared.now(), forced=forced)
+
+
+class Visit:
+    """A visit under way, of one call or of a fan-out's.
+
+    Attributes:
+        utility: of its answer, once it has stopped before all shards had answered; None before.
+    """
+
+    __slots__ = ("gather", "node", "note", "tasks", "timer", "utility")
 
     def __init__(self, node: Node, gather: Gather, note: StageRecord | None) -> None:
         self.node = node
@@ -86,6 +105,7 @@ class Visit:
         self.note = note
         self.tasks: list[asyncio.Task[None]] = []
         self.timer: asyncio.TimerHandle | None = None
+        self.utility: float | None = None
 
 
 class Walk:
@@ -145,7 +165,7 @@ class Walk:
 
     def _start(self, node: Node) -> None:
         now = self._shared.now()
-        gather = Gather(node.fanout, node.partial, now)
+        gather = Gather(node.fanout, node.partial, now, patient=self._request.control)
         started = Visit(node, gather, begin_note(self._shared, self._request, node))
         loop = self._request.loop
         args = self._args(node)
@@ -167,8 +187,26 @@ class Walk:
             step = gather.answered(shard, value, now)
             if step == WAIT and gather.due < due:
                 self._rearm(started, now)
-        if step != WAIT:
+        self._follow(started, step)
+
+    def _follow(self, started: Visit, step: int) -> None:
+        """Do what the gathering asks for."""
+        if step == STOP and not self._may_stop(started):
+            started.gather.wait_on()
+        elif step != WAIT:
             self._close(started)
+
+    def _may_stop(self, started: Visit) -> bool:
+        """Whether the answer may do without what is missing; it is paid then."""
+        node, gather = started.node, started.gather
+        utility = utility_of(node, tuple(gather.values))
+        if not lose(self._shared, self._request, node, utility, forced=False):
+            node.lane.waits += 1
+            return False
+        started.utility = utility
+        node.lane.stops += 1
+        gather.stop()
+        return True
 
     def _rearm(self, started: Visit, now: float) -> None:
         if started.timer is not None:
@@ -178,10 +216,10 @@ class Walk:
 
     def _on_timer(self, started: Visit) -> None:
         now = self._shared.now()
-        if started.gather.tick(now) != WAIT:
-            self._close(started)
-        elif now < started.gather.due:
+        step = started.gather.tick(now)
+        if step == WAIT and now < started.gather.due:
             self._rearm(started, now)
+        self._follow(started, step)
 
     def _close(self, ended: Visit) -> None:
         """A visit is over: stop the rest of it and tell the walk."""
@@ -203,6 +241,7 @@ class Walk:
         if error is not None:
             if not node.optional:
                 raise error
+            lose(self._shared, self._request, node, 0.0, forced=True)
             miss(self._request, node, 0.0)
             self._done(node, None)
         elif node.fanout == 1:
@@ -212,10 +251,15 @@ class Walk:
 
     def _merge(self, ended: Visit) -> Partial[Any]:
         gather, node = ended.gather, ended.node
-        if gather.complete:
-            return Partial(tuple(gather.values))
         values = tuple(gather.values)
-        utility = worth(node, values)
+        if gather.complete:
+            if ended.note is not None:
+                note_worths(self._shared, node, ended.note, values)
+            return Partial(values)
+        utility = ended.utility
+        if utility is None:  # shards failed, so nobody chose this
+            utility = utility_of(node, values)
+            lose(self._shared, self._request, node, utility, forced=True)
         miss(self._request, node, utility)
         if ended.note is not None:
             ended.note.partial = True
@@ -223,15 +267,11 @@ class Walk:
         return Partial(values, utility)
 
 
-def worth(node: Node, values: tuple[Any, ...]) -> float:
-    """Utility of an answer with shards missing: the stage's own measure, else the share of shards present."""
-    share = sum(value is not None for value in values) / len(values)
-    if node.utility is None:
-        return share
-    try:
-        return min(1.0, max(0.0, float(node.utility(Partial(values, share)))))
-    except Exception:
-        logger.exception(
-            "stage %r: its utility failed; the share of shards present counts instead", node.name
-        )
-        return share
+def note_worths(shared: Shared, node: Node, note: StageRecord, values: tuple[Any, ...]) -> None:
+    """Note on the winning attempts of a whole answer what each shard was worth."""
+    worths = worths_of(node, values, shared.rng)
+    if worths is None:
+        return
+    for attempt in note.attempts:
+        if attempt.outcome is Outcome.WON:
+            attempt.worth = worths[attempt.shard]

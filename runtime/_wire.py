@@ -25,6 +25,7 @@ SHARD: Final = "kw-shard"
 ATTEMPT: Final = "kw-attempt"
 DEADLINE: Final = "kw-deadline-ms"
 PRIORITY: Final = "kw-priority"
+THREADS: Final = "kw-threads"
 BUSY: Final = "kw-busy-ms"
 INFLIGHT: Final = "kw-inflight"
 LATENCY: Final = "kw-latency-ms"
@@ -35,7 +36,6 @@ UTILITY: Final = "kw-utility"
 
 MAX_BODY: Final = 16 << 20
 MAX_DEADLINE_MS: Final = 3_600_000.0
-MAX_PRIORITY: Final = 9
 
 _ADDRESS = re.compile(r"http://([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]):([0-9]{1,5})\Z")
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
@@ -141,6 +141,7 @@ class Codec:
         signature = service.signature(stage)
         self.stage = stage
         self.takes_shard = signature.takes_shard
+        self.takes_threads = signature.takes_threads
         try:
             self._inputs = msgspec.msgpack.Decoder(tuple[signature.inputs])  # type: ignore[name-defined]  # built at run time
             self._output = msgspec.msgpack.Decoder(signature.output)

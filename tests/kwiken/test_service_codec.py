@@ -55,6 +55,7 @@ def services(draw: st.DrawFn) -> Service:
                 optional=draw(st.booleans()),
                 utility_weight=draw(POSITIVE),
                 timeout_ms=draw(POSITIVE),
+                threads=draw(st.integers(1, 8)),
                 cost=draw(st.none() | POSITIVE),
                 reissue=draw(st.none() | reissues()) if may_reissue else None,
             )
@@ -111,7 +112,7 @@ class TestRoundTrips:
             name: stage[name] for name in StageDoc.__struct_fields__ if name != "name"
         }
         carried = set(StageDoc.__struct_fields__)
-        assert set(stage) - carried == {"handler", "utility", "setup"}
+        assert set(stage) - carried == {"handler", "utility", "worth", "setup"}
 
     def test_the_order_of_parents_is_that_of_the_handler_not_of_the_graph(self) -> None:
         stages = [Stage(name="a"), Stage(name="b"), Stage(name="c", after=("b", "a"))]

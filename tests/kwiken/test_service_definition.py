@@ -99,8 +99,15 @@ class TestStageSettings:
     def test_a_utility_needs_a_fanout(self) -> None:
         with refused("a", "utility but no fanout"):
             Stage(name="a", utility=lambda _: 1.0)
+        with refused("a", "worth but no fanout"):
+            Stage(name="a", worth=lambda _: [1.0])
 
-    @pytest.mark.parametrize("field", ["utility", "setup"])
+    @pytest.mark.parametrize("threads", [0, -1, 2.0, True, 100_000])
+    def test_threads_are_a_whole_number(self, threads: Any) -> None:
+        with refused("a", "threads must be a whole number"):
+            Stage(name="a", threads=threads)
+
+    @pytest.mark.parametrize("field", ["utility", "worth", "setup"])
     def test_functions_are_functions(self, field: str) -> None:
         with refused("a", field, "must be a function"):
             Stage(name="a", fanout=2, **{field: 0.5})  # type: ignore[arg-type]
@@ -323,6 +330,21 @@ class TestHandlers:
                 service.stage(name="a", fanout=2)(handler)
         with refused("a", "has `shard` but no fanout"):
             service.stage(name="a")(shard_answer)
+
+    def test_a_stage_with_threads_takes_them_by_keyword(self) -> None:
+        async def by_place(request: Any, threads: int) -> None: ...
+        async def by_name(request: Any, *, threads: int) -> None: ...
+        async def both(request: Any, *, shard: int, threads: int) -> None: ...
+
+        service = Service("demo")
+        for handler in (answer, by_place):
+            with refused("a", "keyword-only parameter `threads`"):
+                service.stage(name="a", threads=3)(handler)
+        with refused("a", "has `threads` but threads=1"):
+            service.stage(name="a")(by_name)
+        service.stage(name="a", threads=3)(by_name)
+        service.stage(name="b", threads=2, fanout=3)(both)
+        assert [service.signature(name).takes_threads for name in "ab"] == [True, True]
 
     def test_an_unknown_setting_is_named(self) -> None:
         service = Service("demo")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kwiken import (
-    Budgets,
     CatchUpPolicy,
     DefinitionError,
     InputError,
@@ -73,22 +72,22 @@ def test_no_request_fails_while_plans_change_all_the_time() -> None:
 def bad_plans() -> list[tuple[Any, type[Exception], str]]:
     service = one_stage(idempotent=False)
     two = service_of(Stage(name="s", replicas=2, idempotent=True))
-    good = plan_of(two, {"s": Reissue(after_ms=1)})
-    catching = Plan(
-        version=1,
-        service="svc",
-        created="",
-        profile="",
-        budgets=Budgets(catch_up=0.1),
-        cost=good.cost,
-        stages={"s": type(good.stages["s"])(catch_up=CatchUpPolicy(after_ms=5))},
-    )
     other = plan_of(service_of(Stage(name="s", idempotent=True), name="other"))
     stranger = plan_of(service_of(Stage(name="t", idempotent=True)), {"t": Reissue(after_ms=1)})
     return [
         (plan_of(service, {"s": Reissue(after_ms=1)}), DefinitionError, "not idempotent"),
         (plan_of(two, partial={"s": CUT}), DefinitionError, "no fan-out"),
-        (catching, InputError, "catch up"),
+        (
+            plan_of(service, late={"s": CatchUpPolicy(after_ms=1, reissue=True)}),
+            DefinitionError,
+            "not idempotent",
+        ),
+        (plan_of(two, late={"s": CatchUpPolicy(after_ms=1, threads=2)}), DefinitionError, "2 threads"),
+        (
+            plan_of(two, late={"s": CatchUpPolicy(after_ms=1, reissue=True)}, costs={"t": 1.0}),
+            InputError,
+            "at a cost",
+        ),
         (other, InputError, "other"),
         (stranger, DefinitionError, "'t'"),
     ]

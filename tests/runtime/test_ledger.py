@@ -250,6 +250,182 @@ def test_a_copy_is_charged_at_every_level_or_at_none(
     assert inner.denied == outer.denied
 
 
+# Catch-up.
+
+
+@settings(max_examples=300)
+@given(
+    script=st.lists(
+        st.tuples(
+            st.one_of(st.floats(0, 0.5), st.floats(0, 15)),  # wait
+            st.integers(0, 1000),  # work
+            st.booleans(),  # whether it came in time
+            st.integers(0, 200),  # asked for
+            st.floats(0, 1),  # share of it that is given back
+            st.floats(0, 12),  # after how long
+        ),
+        max_size=80,
+    ),
+    fraction=fractions,
+    burst=st.integers(0, 500),
+)
+def test_pledges_and_refunds_never_buy_more_than_work_and_burst(
+    script: list[tuple[float, int, bool, int, float, float]], fraction: float, burst: int
+) -> None:
+    account = Account(fraction, burst)
+    now = 5.0
+    earned: list[tuple[float, int]] = []
+    spent: list[tuple[float, int]] = []
+    refunds: list[tuple[float, int, int, int]] = []
+    for wait, work, prompt, cost, back, later in script:
+        now += wait
+        for due in sorted(each for each in refunds if each[0] <= now):
+            refunds.remove(due)
+            _, place, amount, head = due
+            account.earn(0, now)
+            account.refund(amount, head)
+            spent[place] = (spent[place][0], spent[place][1] - amount)
+        (account.earn_prompt if prompt else account.earn_late)(work, now)
+        earned.append((now, work))
+        if cost and account.allows(cost, now):
+            account.spend(cost)
+            refunds.append((now + later, len(spent), int(cost * back), account.head))
+            spent.append((now, cost))
+        assert account._level >= 0
+        assert 0 <= account._pledged <= account._full - account._level
+        assert account._spent_window == sum(account._spent_in) >= 0
+    assert account.spent == sum(cost for _, cost in spent)
+    for opens, _ in spent:
+        inside = [cost for at, cost in spent if opens <= at <= opens + WINDOW_S]
+        work = sum(each for at, each in earned if opens <= at <= opens + WINDOW_S)
+        assert sum(inside) <= fraction * work + burst + 1e-9
+
+
+def test_where_everything_is_late_nothing_is_earned() -> None:
+    account = Account(0.1, 10)
+    spent = 0
+    for tick in range(10_000):
+        account.earn_late(100, tick / 100)
+        if account.allows(1, tick / 100):
+            account.spend(1)
+            spent += 1
+    assert spent == 10
+
+
+@pytest.mark.parametrize(("every", "share"), [(1, 1.0), (2, 1.0), (4, 0.5), (10, 0.2)])
+def test_prompt_work_vouches_for_as_much_late_work(every: int, share: float) -> None:
+    account = Account(0.05, 20)
+    spent = 0
+    for tick in range(100_000):
+        now = tick / 100
+        (account.earn_late if tick % every else account.earn_prompt)(10, now)
+        if account.allows(10, now):
+            account.spend(10)
+            spent += 10
+    assert spent == pytest.approx(share * 0.05 * 1_000_000, rel=0.03)
+
+
+@settings(max_examples=200)
+@given(
+    purse=amounts,
+    held=amounts,
+    asks=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 40), st.booleans()), max_size=60),
+)
+def test_late_copies_and_threads_are_charged_to_request_and_catch_up_and_to_nobody_else(
+    purse: int, held: int, asks: list[tuple[int, int, bool]]
+) -> None:
+    ledger, own = Ledger(Account(1.0, 1000), catch_up=Account(1.0, held)), Purse(purse)
+    now = 0.0
+    paid = 0
+    for cost, real, threads in asks:
+        now += 0.3
+        ledger.catch_up.earn_prompt(15, now)
+        fits = own.left >= cost and ledger.catch_up.allows(cost, now)
+        if threads:
+            hold = ledger.hold(own, cost, now)
+            assert (hold is not None) is fits
+            if hold is not None:
+                ledger.settle(own, hold, real, now)
+                paid += real
+        else:
+            assert ledger.charge_late(own, cost, now) is fits
+            paid += cost if fits else 0
+        assert (ledger.catch_up.spent, own.left) == (paid, purse - paid)
+    assert ledger.service.spent == 0
+
+
+# Utility.
+
+
+@settings(max_examples=200)
+@given(
+    script=st.lists(
+        st.tuples(st.floats(0, 15), st.integers(0, 100), st.integers(0, 1000), st.booleans()), max_size=80
+    ),
+    fraction=fractions,
+    burst=st.integers(0, 1000),
+)
+def test_chosen_losses_stay_within_budget_and_burst_over_any_stretch_of_time(
+    script: list[tuple[float, int, int, bool]], fraction: float, burst: int
+) -> None:
+    ledger = Ledger(utility=Account(fraction, burst, grace=True))
+    now = 0.0
+    earned: list[tuple[float, int]] = []
+    chosen: list[tuple[float, int]] = []
+    lost = 0
+    for wait, answers, loss, forced in script:
+        now += wait
+        ledger.utility.earn(100 * answers, now)
+        earned.append((now, 100 * answers))
+        granted = ledger.lose(loss, now, forced=forced)
+        assert granted or not forced
+        lost += loss if granted else 0
+        if granted and not forced:
+            chosen.append((now, loss))
+    assert ledger.utility.spent == lost
+    for first in range(len(chosen)):
+        for last in range(first, len(chosen)):
+            work = sum(each for at, each in earned if chosen[first][0] <= at <= chosen[last][0])
+            assert sum(each for _, each in chosen[first : last + 1]) <= fraction * work + burst + 1e-9
+
+
+def test_what_nobody_chose_to_lose_is_earned_back_first() -> None:
+    ledger = Ledger(utility=Account(0.1, 100, grace=True))
+    ledger.utility.earn(1000, 0.0)
+    assert ledger.lose(150, 0.0, forced=True)
+    assert not ledger.lose(1, 0.0, forced=False)
+    ledger.utility.earn(500, 1.0)
+    assert not ledger.lose(1, 1.0, forced=False)
+    ledger.utility.earn(100, 1.0)
+    assert ledger.lose(10, 1.0, forced=False)
+
+
+def test_a_long_fault_is_not_held_against_the_answers_for_ever() -> None:
+    ledger = Ledger(utility=Account(0.1, 100, grace=True))
+    for tick in range(1000):
+        ledger.utility.earn(100, tick / 100)
+        ledger.lose(100, tick / 100, forced=True)
+    assert ledger.utility.level == -100
+    ledger.utility.earn(2000, 30.0)
+    assert ledger.lose(100, 30.0, forced=False)
+
+
+def test_a_quiet_service_may_lose_a_whole_answer_at_once() -> None:
+    """Ten seconds of one request a second at 0.1% would never pay for one shard of eight."""
+    account = Account(0.001, 1000, grace=True)
+    account.earn(1000, 0.0)
+    assert account.allows(125, 0.0)
+
+
+def test_share_of_the_last_ten_seconds() -> None:
+    account = Account(0.5, 1000)
+    assert account.share_10s(0.0) == 0.0
+    account.earn(1000, 0.0)
+    account.spend(100)
+    assert account.share_10s(0.0) == pytest.approx(0.1)
+    assert account.share_10s(30.0) == 0.0
+
+
 def test_a_request_at_most_doubles_its_own_cost() -> None:
     outer, inner = Account(1.0, 1000), Account(1.0, 1000 * CALL)
     outer.earn(10**6, 0.0)

@@ -7,13 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from runtime._race import COPY, FINAL, FINISH, LOST, REFUSED, RESEND, RESENDS, RETRY, WAIT, Race
+from runtime._race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RESENDS, RETRY, WAIT, Race
 
 
 def race(
-    *, after: float = 1.0, copies: int = 1, hang_at: float = 5.0, limit: float = 10.0, idempotent: bool = True
+    *,
+    after: float = 1.0,
+    copies: int = 1,
+    hang_at: float = 5.0,
+    limit: float = 10.0,
+    idempotent: bool = True,
+    late_at: float = inf,
 ) -> Race:
-    return Race(0.0, after, copies, hang_at=hang_at, limit=limit, idempotent=idempotent)
+    return Race(0.0, after, copies, hang_at=hang_at, limit=limit, idempotent=idempotent, late_at=late_at)
 
 
 def test_primary_that_answers_ends_it() -> None:
@@ -184,6 +190,70 @@ def test_stop_silences_it() -> None:
     assert it.failed(LOST) == WAIT
 
 
+# Copies for late requests.
+
+
+def test_late_copy_goes_when_the_request_comes_of_age() -> None:
+    it = race(late_at=0.4)
+    assert it.due == 0.4
+    assert it.tick(0.399) == WAIT
+    assert it.tick(0.4) == LATE
+    assert it.launched(LATE) == 1
+    assert it.due == 5.0, "the one copy is sent, so the call's own moment has passed too"
+    assert it.tick(1.0) == WAIT
+
+
+def test_call_that_starts_late_gets_its_copy_at_once() -> None:
+    it = race(late_at=-3.0)
+    assert it.due == -3.0
+    assert it.tick(0.0) == LATE
+
+
+def test_after_its_own_copy_a_call_needs_no_late_one() -> None:
+    it = race(late_at=2.0)
+    assert it.tick(1.0) == COPY
+    it.launched(COPY)
+    assert it.tick(2.0) == WAIT
+    assert it.due == 5.0
+
+
+def test_with_two_copies_a_late_one_leaves_the_other_to_its_moment() -> None:
+    it = race(copies=2, late_at=0.5)
+    assert it.tick(0.5) == LATE
+    it.launched(LATE)
+    assert it.due == 1.0
+    assert it.tick(1.0) == COPY
+    it.launched(COPY)
+    assert it.tick(4.9) == WAIT
+
+
+def test_a_copy_that_the_coin_denied_may_still_go_late() -> None:
+    it = race(late_at=2.0)
+    assert it.tick(1.0) == COPY
+    it.denied(COPY, 1.0)
+    assert it.due == 2.0
+    assert it.tick(2.0) == LATE
+
+
+def test_late_copy_denied_asks_again_at_twice_the_calls_age_and_counts_as_no_denial() -> None:
+    it = race(after=inf, hang_at=inf, late_at=0.3)
+    asked = []
+    for tick in range(1, 100):
+        if it.tick(tick / 10) == LATE:
+            asked.append(tick / 10)
+            it.denied(LATE, tick / 10, for_good=False)
+    assert asked == [0.3, 0.6, 1.2, 2.4, 4.8, 9.6]
+    assert it.denials == 0
+
+
+def test_late_copy_denied_at_the_start_does_not_spin() -> None:
+    it = race(late_at=0.0)
+    assert it.tick(0.0) == LATE
+    it.denied(LATE, 0.0, for_good=False)
+    assert it.tick(0.0) == WAIT
+    assert it.due == 1.0
+
+
 class AnyRace(RuleBasedStateMachine):
     """Random events against what is promised; the oracle keeps its own books."""
 
@@ -192,9 +262,11 @@ class AnyRace(RuleBasedStateMachine):
         copies=st.integers(1, 4),
         hang=st.sampled_from([1.5, 4.0, inf]),
         idempotent=st.booleans(),
+        late=st.sampled_from([-1.0, 0.0, 0.7, 2.0, inf, inf]),
     )
-    def begin(self, after: float, copies: int, hang: float, idempotent: bool) -> None:
+    def begin(self, after: float, copies: int, hang: float, idempotent: bool, late: float) -> None:
         self.after = after if idempotent else inf
+        self.late = late if idempotent else inf
         self.copies = copies
         self.idempotent = idempotent
         self.limit = 8.0
@@ -206,9 +278,10 @@ class AnyRace(RuleBasedStateMachine):
             hang_at=hang if idempotent else inf,
             limit=self.limit,
             idempotent=idempotent,
+            late_at=self.late,
         )
         self.running = {0}
-        self.kinds = {COPY: 0, RETRY: 0, RESEND: 0}
+        self.kinds = {COPY: 0, LATE: 0, RETRY: 0, RESEND: 0}
         self.finishes = 0
         self.stopped = False
         self.winner = -1
@@ -216,7 +289,7 @@ class AnyRace(RuleBasedStateMachine):
 
     def take(self, step: int, grant: bool, for_good: bool) -> None:
         """Do as the shell does with a step."""
-        assert step in {WAIT, COPY, RETRY, RESEND, FINISH}
+        assert step in {WAIT, COPY, LATE, RETRY, RESEND, FINISH}
         if step == FINISH:
             self.finish()
         elif step != WAIT:
@@ -224,7 +297,9 @@ class AnyRace(RuleBasedStateMachine):
             assert not self.stopped
             if step == COPY:
                 assert self.now >= self.after
-            if step in {RETRY, COPY}:
+            if step == LATE:
+                assert self.now >= self.late
+            if step in {RETRY, COPY, LATE}:
                 assert self.idempotent
             if grant:
                 self.kinds[step] += 1
@@ -284,7 +359,8 @@ class AnyRace(RuleBasedStateMachine):
     def promises(self) -> None:
         it = self.it
         assert it.running == len(self.running)
-        assert self.kinds[COPY] <= self.copies
+        assert self.kinds[COPY] + self.kinds[LATE] <= self.copies
+        assert self.kinds[LATE] <= 1
         assert self.kinds[RETRY] <= 1
         assert self.kinds[RESEND] <= RESENDS
         assert it.sent == 1 + sum(self.kinds.values())
@@ -300,8 +376,8 @@ AnyRace.TestCase.settings = settings(max_examples=150, stateful_step_count=30)
 TestAnyRace = AnyRace.TestCase
 
 
-@given(after=st.floats(0, 10), hang=st.floats(0, 10), limit=st.floats(0, 10))
-def test_due_is_the_first_moment_that_matters(after: float, hang: float, limit: float) -> None:
-    it = Race(0.0, after, 1, hang_at=hang, limit=limit, idempotent=True)
-    assert it.due == min(after, hang, limit)
+@given(after=st.floats(0, 10), hang=st.floats(0, 10), limit=st.floats(0, 10), late=st.floats(0, 10))
+def test_due_is_the_first_moment_that_matters(after: float, hang: float, limit: float, late: float) -> None:
+    it = Race(0.0, after, 1, hang_at=hang, limit=limit, idempotent=True, late_at=late)
+    assert it.due == min(after, hang, limit, late)
     assert it.tick(it.due) != WAIT

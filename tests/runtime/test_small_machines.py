@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kwiken import PartialPolicy, Reissue, Stage
 from runtime import Limits
 from runtime._admission import Admission
-from runtime._gather import DONE, FAIL, WAIT, Gather
-from runtime._ledger import CALL, REQUEST, Account
+from runtime._gather import DONE, FAIL, STOP, WAIT, Gather
+from runtime._ledger import CALL, REQUEST, Ledger
 from runtime._meter import Carrier, Meter
 from runtime._policy import Lane, compile_program, retune, stage_fraction
 from runtime._sketch import Sketch
@@ -153,13 +153,51 @@ def test_stop_time_is_the_sooner_of_cut_off_and_progress(
     gather = Gather(len(arrivals), rule, 0.0)
     pending = sorted((at, shard) for shard, at in enumerate(arrivals))
     while True:
-        if gather.due <= (pending[0][0] if pending else inf) and gather.tick(gather.due) == DONE:
+        if gather.due <= (pending[0][0] if pending else inf) and gather.tick(gather.due) == STOP:
             assert gather.due == pytest.approx(stop)
             return
         at, shard = pending.pop(0)
-        if gather.answered(shard, "x", at) == DONE:
+        if gather.answered(shard, "x", at) in {STOP, DONE}:
             assert at == pytest.approx(stop)
             return
+
+
+def test_a_stop_that_is_not_granted_waits_and_asks_when_half_as_many_are_missing() -> None:
+    gather = Gather(8, policy(100.0), 0.0)
+    assert gather.answered(0, "x", 0.01) == WAIT
+    assert gather.tick(0.1) == STOP
+    gather.wait_on()
+    assert (gather.due, gather.tick(0.2)) == (inf, WAIT)
+    steps = [gather.answered(shard, "x", 0.2 + shard / 100) for shard in range(1, 5)]
+    assert steps == [WAIT, WAIT, WAIT, STOP], "7 were missing, so it asks when 3 are"
+    gather.wait_on()
+    assert [gather.answered(shard, "x", 0.3) for shard in (5, 6, 7)] == [WAIT, STOP, DONE]
+    assert gather.complete
+
+
+def test_a_stop_that_is_granted_ends_it() -> None:
+    gather = Gather(2, policy(100.0), 0.0)
+    gather.answered(1, "x", 0.01)
+    assert gather.tick(0.1) == STOP
+    gather.stop()
+    assert gather.answered(0, "late", 0.2) == WAIT
+    assert gather.values == [None, "x"]
+
+
+def test_a_patient_gathering_waits_for_all_but_may_miss_what_fails() -> None:
+    gather = Gather(3, policy(100.0), 0.0, patient=True)
+    assert gather.due == inf
+    assert [gather.answered(0, "x", 0.5), gather.failed(ValueError()), gather.answered(2, "x", 9.0)] == [
+        WAIT,
+        WAIT,
+        DONE,
+    ]
+    assert not gather.complete
+
+
+def test_a_share_of_the_shards_is_not_rounded_up_by_the_float() -> None:
+    gather = Gather(100, policy(None, 0.0, 0.07), 0.0)  # 0.07 * 100 is a little more than 7
+    assert [gather.answered(shard, "x", 0.1) for shard in range(7)] == [WAIT] * 6 + [STOP]
 
 
 # The sketch.
@@ -196,7 +234,7 @@ def test_limits_refuse_unknown_fields() -> None:
         msgspec.convert({"burst": 3}, Limits)
 
 
-def compiled() -> tuple[object, dict[str, Lane], Account]:
+def compiled() -> tuple[object, dict[str, Lane], Ledger]:
     service = service_of(
         Stage(name="f", fanout=4, replicas=2, idempotent=True), Stage(name="m", after=("f",), replicas=2)
     )
@@ -205,18 +243,19 @@ def compiled() -> tuple[object, dict[str, Lane], Account]:
         service, {"f": Reissue(after_ms=20, fraction=0.1)}, budget=0.05, costs={"f": 0.6, "m": 0.4}
     )
     program = compile_program(service, plan, lanes)
-    account = Account(0.0, 0)
-    retune(account, lanes, program, service=service, limits=LIMITS)
+    ledger = Ledger()
+    retune(ledger, lanes, program, service=service, limits=LIMITS)
     assert [node.cost for node in program.nodes] == [round(0.15 * REQUEST), round(0.4 * REQUEST)]
     assert program.purse == REQUEST
     assert not program.serial
     assert program.dearest_copy == round(0.15 * REQUEST)
     assert [node.after for node in program.nodes] == [0.02, inf]
-    return program, lanes, account
+    return program, lanes, ledger
 
 
 def test_accounts_get_the_plans_budgets() -> None:
-    _, lanes, account = compiled()
+    _, lanes, ledger = compiled()
+    account = ledger.service
     assert account.fraction == pytest.approx(0.05 * (1 - LIMITS.reserve))
     assert account.level == round(account.fraction * LIMITS.burst_requests * REQUEST)
     assert lanes["f"].account.fraction == pytest.approx(0.1 * LIMITS.slack / 0.9, abs=1e-6)
@@ -238,9 +277,9 @@ def test_burst_always_fits_the_dearest_copy() -> None:
     service = service_of(Stage(name="s", replicas=2, idempotent=True))
     lanes = {"s": Lane(replicas_of("s", 2), LIMITS, random.Random(1))}
     program = compile_program(service, plan_of(service, {"s": Reissue(after_ms=1)}, budget=0.001), lanes)
-    account = Account(0.0, 0)
-    retune(account, lanes, program, service=service, limits=LIMITS)
-    assert account.level == REQUEST
+    ledger = Ledger()
+    retune(ledger, lanes, program, service=service, limits=LIMITS)
+    assert ledger.service.level == REQUEST
 
 
 def test_a_call_bears_its_share_of_what_is_burnt_around_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kwiken import Budgets, PartialPolicy, Plan, Reissue, Service, Stage
+from kwiken import Budgets, CatchUpPolicy, PartialPolicy, Plan, Reissue, Service, Stage
 from kwiken._plan import Costs, StagePlan
 from runtime import Call, Executor, Replica, Reply
 from runtime._ledger import CALL, REQUEST
@@ -97,20 +97,28 @@ def plan_of(
     *,
     budget: float = 0.05,
     partial: Mapping[str, PartialPolicy] | None = None,
+    utility_loss: float = 1.0,
+    late: Mapping[str, CatchUpPolicy] | None = None,
+    catch_up: float = 0.1,
     costs: Mapping[str, float] | None = None,
 ) -> Plan:
+    """A plan; the budgets of utility and catch-up count only where there are such policies."""
     names = list(service.stages)
-    reissues, partial = reissues or {}, partial or {}
+    reissues, partial, late = reissues or {}, partial or {}, late or {}
     return Plan(
         version=1,
         service=service.name,
         created="2026-01-01T00:00:00Z",
         profile="sha256:0",
-        budgets=Budgets(reissue=budget),
+        budgets=Budgets(
+            reissue=budget,
+            utility_loss=utility_loss if partial else 0.0,
+            catch_up=catch_up if late else 0.0,
+        ),
         cost=Costs(model="calls", stages=dict(costs or {name: 1 / len(names) for name in names})),
         stages={
-            name: StagePlan(reissue=reissues.get(name), partial=partial.get(name))
-            for name in {*reissues, *partial}
+            name: StagePlan(reissue=reissues.get(name), partial=partial.get(name), catch_up=late.get(name))
+            for name in {*reissues, *partial, *late}
         },
     )
 
@@ -139,6 +147,8 @@ def executor_of(
 def endow(executor: Executor) -> None:
     """Let every account have earned its burst within the last 10 s."""
     now = asyncio.get_running_loop().time()
-    executor._shared.ledger.service.earn(10_000 * REQUEST, now)
+    ledger = executor._shared.ledger
+    for account in (ledger.service, ledger.catch_up, ledger.utility):
+        account.earn(10_000 * REQUEST, now)
     for lane in executor._lanes.values():
         lane.account.earn(10_000 * CALL, now)
