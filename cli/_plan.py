@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cli._options import SHARE, json_option, load_profile, out_option, seed_option
+from cli._options import POSITIVE, SHARE, json_option, load_profile, out_option, seed_option
 from cli._output import MIB, note, note_written, print_json, print_table, progress, read_text, write_text
+from cli._queues import load_summary, queue_options, settled
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -50,6 +52,20 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
     show_default=True,
     help="How the budget is spread; the others are there to compare with.",
 )
+@click.option(
+    "--load",
+    type=POSITIVE,
+    metavar="FACTOR",
+    help="Plan for FACTOR times the profile's load.  [default: its own]",
+)
+@click.option(
+    "--guard/--no-guard",
+    "guarded",
+    default=True,
+    show_default=True,
+    help="Count with the load that copies add, and send none where that hurts, if a stage is busy enough.",
+)
+@queue_options
 @seed_option
 @json_option
 def command(
@@ -61,7 +77,10 @@ def command(
     catch_up: float,
     cost: str | None,
     as_json: bool,
-    **settings: Any,
+    objective: str,
+    spread: str,
+    seed: int,
+    **load: Any,
 ) -> None:
     """Apportion one reissue budget across the stages of PROFILE, and say what that should buy.
 
@@ -73,18 +92,21 @@ def command(
     from kwiken import Budgets, study_plan
 
     learned = load_profile(profile)
+    study_of = partial(
+        study_plan,
+        budgets=Budgets(reissue=reissue),
+        cost=_cost(cost),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        objective=objective,
+        spread=spread,
+        seed=seed,
+    )
     with progress("planning"):
-        study = study_plan(
-            learned,
-            budgets=Budgets(reissue=reissue),
-            cost=_cost(cost),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            **settings,
-        )
+        study, settlement = settled(learned, study_of, seed=seed, **load)
     if out is not None:
         write_text(out, study.plan.to_json() + "\n")
     if as_json and out != "-":
-        print_json(_summary(study))
+        print_json(_summary(study) | load_summary(settlement))
     else:
         _show(study, out)
 

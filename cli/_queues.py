@@ -10,8 +10,8 @@ import click
 from cli._options import POSITIVE
 
 if TYPE_CHECKING:
-    from kwiken import Profile
-    from kwiken.queueing import LoadModel
+    from kwiken import PlanStudy, Profile
+    from kwiken.queueing import LoadModel, Settlement
 
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", int, float)
@@ -119,3 +119,56 @@ def model_of(
         seed=seed,
         **rules,
     )
+
+
+def settled(
+    profile: Profile,
+    study_of: Callable[[Profile], PlanStudy],
+    *,
+    load: float | None,
+    guarded: bool,
+    seed: int,
+    **queues: Any,
+) -> tuple[PlanStudy, Settlement | None]:
+    """A plan that counts with the load that it makes, where load matters.
+
+    Args:
+        profile: what was learned.
+        study_of: makes a plan for a profile.
+        load: the load to plan for, in the profile's; None for its own.
+        guarded: whether load is looked at where none was named.
+        seed: of all draws.
+        queues: what `queue_options` say.
+
+    Returns:
+        The study, and how it came to rest; None where no load was named and no stage is busy enough to
+        matter, or nobody knows.
+    """
+    from kwiken.queueing import QUIET, measured_utilisation, settle
+
+    if load is None:
+        known = measured_utilisation(profile, replicas=queues["replicas"], rate_per_s=queues["rate"])
+        busiest = max((*known.values(), *queues["utilisation"].values()), default=0.0)
+        if not guarded or busiest < QUIET:
+            return study_of(profile), None
+    found = settle(model_of(profile, seed=seed, **queues), study_of, load=load or 1.0, seed=seed)
+    return found.study, found
+
+
+def load_summary(settlement: Settlement | None) -> dict[str, Any]:
+    """What a plan's JSON summary says of load; nothing where load was not looked at."""
+    if settlement is None:
+        return {}
+    return {
+        "load": {
+            "factor": settlement.simulation.factor,
+            "rate_per_s": settlement.simulation.rate_per_s,
+            "rounds": settlement.rounds,
+            "settled": settlement.settled,
+            "refused": settlement.refused,
+            "guards": {
+                name: {"utilisation": found.utilisation, "reissue_hurts_above": found.above}
+                for name, found in settlement.guards.items()
+            },
+        }
+    }

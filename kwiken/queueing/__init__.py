@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kwiken.queueing._apart import load_model, measured_utilisation
 from kwiken.queueing._formulas import (
     erlang_c,
     mg1_mean_wait_ms,
@@ -12,7 +13,7 @@ from kwiken.queueing._formulas import (
 from kwiken.queueing._guard import Guard, Look, guard, look, plan_hurts_above
 from kwiken.queueing._law import Constant, Empirical, Exponential, Law, LogNormal
 from kwiken.queueing._loaded import LoadedStage, LoadSimulation, simulate_load
-from kwiken.queueing._model import LoadModel, StageModel, load_model
+from kwiken.queueing._model import LoadModel, StageModel
 from kwiken.queueing._network import (
     Primaries,
     QueueSimulation,
@@ -22,10 +23,11 @@ from kwiken.queueing._network import (
 )
 from kwiken.queueing._pauses import Pauses
 from kwiken.queueing._race import OverloadError
-from kwiken.queueing._settle import Settlement, settle, under_load
+from kwiken.queueing._settle import QUIET, Settlement, settle, under_load
 from kwiken.queueing._station import Background, Cancel, Discipline, Dispatch, Earnings, Station
 
 __all__ = [
+    "QUIET",
     "Background",
     "Cancel",
     "Constant",
@@ -53,6 +55,7 @@ __all__ = [
     "guard",
     "load_model",
     "look",
+    "measured_utilisation",
     "mg1_mean_wait_ms",
     "mmk_latency_beyond",
     "mmk_mean_wait_ms",

@@ -19,7 +19,7 @@ from kwiken._dag import end_to_end
 from kwiken._plan import Expected, Intervals, Ladder, Plan
 from kwiken._planner import PlanStudy
 from kwiken._profile import Profile, StageProfile
-from kwiken.queueing._guard import Guard, guard, look
+from kwiken.queueing._guard import NOISE, Guard, guard, look
 from kwiken.queueing._loaded import LoadSimulation, simulate_load
 from kwiken.queueing._model import LoadModel, StageModel
 
@@ -75,9 +75,13 @@ def settle(
     """
     model.check(load)
     search = _Search(model, study_of, load, seed)
-    study = search.run()
+    while True:
+        study = search.run()
+        simulation = simulate_load(model, study.plan, factor=load, requests=requests, seed=seed)
+        harmless = simulation.after.p99_ms <= simulation.before.p99_ms * (1 + NOISE)
+        if harmless or search.rounds >= ROUNDS or not search.refuse_busiest(study.plan):
+            break
     guards = search.guards(study.plan)
-    simulation = simulate_load(model, study.plan, factor=load, requests=requests, seed=seed)
     plan = msgspec.structs.replace(study.plan, profile=model.profile.digest)
     if plan.expected is not None and not _unknown_levers(plan):
         plan = msgspec.structs.replace(plan, expected=_expected(plan.expected, simulation))
@@ -112,7 +116,7 @@ class _Search:
             before, spent = spent, _planned(study.plan)
             close = abs(spent - before) <= SETTLED * study.plan.budgets.reissue
             self.settled = not refused and (close or self._idle(added))
-            if self.settled or self.rounds == ROUNDS:
+            if self.settled or self.rounds >= ROUNDS:
                 return study if not refused else _without(study, refused)
             self.refused.update(refused)
             weight = 1.0 if self.rounds == 1 else DAMPING
@@ -135,6 +139,19 @@ class _Search:
             else:
                 added[name] = max(0.0, found.extra_load)
         return refused, added
+
+    def refuse_busiest(self, plan: Plan) -> bool:
+        """Refuse copies at the busiest stage that has any: together they hurt. False where there is none."""
+        busy = {
+            name: self.model.stages[name].busy_at(self.load)
+            for name, entry in plan.stages.items()
+            if entry.reissue is not None and self.model.stages[name].station.replicas is not None
+        }
+        if not busy:
+            return False
+        name = max(busy, key=lambda name: busy[name])
+        self.refused[name] = Guard(busy[name], busy[name])
+        return True
 
     def _idle(self, added: Mapping[str, float]) -> bool:
         """Whether copies add so little work anywhere that nobody waits for it."""
