@@ -94,13 +94,28 @@ def _document(result: Simulation, requests: int, seed: int) -> dict[str, object]
     return {
         "before": result.before,
         "after": result.after,
-        "spent": {"reissue": result.reissue, "utility_loss": 0.0, "catch_up": 0.0},
-        "stages": {
-            name: {"spent": spent, "fraction": result.stage_fraction[name]}
-            for name, spent in result.stage_spent.items()
+        "spent": {
+            "reissue": result.reissue,
+            "utility_loss": result.utility_loss,
+            "catch_up": result.catch_up,
         },
+        "stages": _stages(result),
         "requests": requests,
         "seed": seed,
+    }
+
+
+def _stages(result: Simulation) -> dict[str, dict[str, float]]:
+    """By stage that the plan does something at: what its levers did."""
+    names = dict.fromkeys((*result.stage_spent, *result.stage_loss, *result.stage_late))
+    return {
+        name: {
+            "spent": result.stage_spent.get(name, 0.0),
+            "fraction": result.stage_fraction.get(name, 0.0),
+            "loss": result.stage_loss.get(name, 0.0),
+            "late_spent": result.stage_late.get(name, 0.0),
+        }
+        for name in names
     }
 
 
@@ -112,9 +127,17 @@ def _show(result: Simulation, profile: Profile, plan: Plan | None) -> None:
     if plan is None:
         print("\nno plan given, so nothing was spent")
         return
+    columns = ("stage", "calls reissued", "share of cost", "utility lost", "spent on late requests")
     rows = [
-        (name, f"{result.stage_fraction[name]:.2%}", f"{spent:.2%}")
-        for name, spent in result.stage_spent.items()
+        (name, *(f"{stage[field]:.2%}" for field in ("fraction", "spent", "loss", "late_spent")))
+        for name, stage in _stages(result).items()
     ]
-    print_table("\nSpent", ("stage", "calls reissued", "share of cost"), rows, to_stdout=True)
+    print_table("\nSpent", columns, rows, to_stdout=True)
     print(f"\nextra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
+    if plan.budgets.utility_loss or result.utility_loss:
+        print(f"utility lost: {result.utility_loss:.3%}, {plan.budgets.utility_loss:.3%} allowed")
+    if plan.budgets.catch_up or result.catch_up:
+        print(
+            f"spent on late requests: {result.catch_up:.2%} of cost, {plan.budgets.catch_up:.2%} allowed; "
+            f"{result.hurried:.2%} of the calls start late"
+        )

@@ -80,20 +80,23 @@ class PartialPolicy(_Struct, frozen=True):
         cutoff_ms: age of the stage at which it answers with what it has; None for never.
         wait_ms: how long it goes on waiting after `progress` was reached; None for ever.
         progress: share of shards that must have answered.
-        loss: expected loss of utility, a fraction.
+        loss: expected loss of the stage's utility, a fraction.
+        weight: what a unit of that loss costs the whole answer: 1 where every stage's part is needed, the
+            stage's share of the weights where parts count on their own.
     """
 
     cutoff_ms: float | None
     wait_ms: float | None
     progress: float
     loss: float
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
         """Refuse what no clock or share could be."""
         for name in ("cutoff_ms", "wait_ms"):
             value = getattr(self, name)
             _need(value is None or _not_negative(value), f"{name} must be a finite number >= 0, not {value}")
-        for name in ("progress", "loss"):
+        for name in ("progress", "loss", "weight"):
             value = getattr(self, name)
             _need(0 <= value <= 1, f"{name} must be a share from 0 to 1, not {value}")
 
@@ -119,6 +122,16 @@ class CatchUpPolicy(_Struct, frozen=True):
         _need(_not_negative(self.after_ms), f"after_ms must be a finite number >= 0, not {self.after_ms}")
         known = 1 <= self.threads <= MAX_THREADS
         _need(known, f"threads must be from 1 to {MAX_THREADS}, not {self.threads}")
+
+    @property
+    def speedup(self) -> float:
+        """How much faster the threads do a call's work: the law through the source's 3 threads, 2 times."""
+        return 1.0 + (self.threads - 1) / 2
+
+    @property
+    def extra_work(self) -> float:
+        """Work that the threads burn beyond one thread's, as a share of it: `threads / speedup - 1`."""
+        return self.threads / self.speedup - 1.0
 
 
 class StagePlan(_Struct, frozen=True, omit_defaults=True):

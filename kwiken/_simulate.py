@@ -8,19 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken._copies import linked
-from kwiken._correlation import known_correlation
 from kwiken._dag import Node, start_times
 from kwiken._errors import InputError
-from kwiken._plan import Ladder, Plan
-from kwiken._pool import Pool, complete_calls, pool
-from kwiken._profile import Floats, Profile, StageProfile
-from kwiken._stage import Reissue
+from kwiken._plan import Ladder, Plan, StagePlan
+from kwiken._player import Player
+from kwiken._profile import Floats, Profile
 
 Rows = NDArray[np.int64]
 REQUESTS = 20_000
 BLOCK = 1 << 17  # requests that are replayed at once, so that memory does not grow with their number
-MOST_CELLS = 1 << 21  # calls of one stage that are held at once
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 
@@ -36,6 +32,10 @@ def ladder(latency_ms: Floats) -> Ladder:
     return Ladder(p50_ms=p50, p90_ms=p90, p95_ms=p95, p99_ms=p99, p999_ms=p999)
 
 
+def _none() -> Floats:
+    return np.zeros(0)
+
+
 @dataclass(frozen=True)
 class Simulation:
     """What became of simulated requests.
@@ -46,6 +46,11 @@ class Simulation:
         spent: (n,): what the copies of each request cost, as a share of an average request's cost.
         stage_spent: by stage: mean over requests of what its copies cost.
         stage_fraction: by stage: share of its calls that got a copy.
+        lost: (n,): utility lost in each request: the sum over stages of their losses times their weights.
+        stage_loss: by stage that may answer in part: mean over requests of its own loss.
+        late_spent: (n,): what help for each late request cost, in the unit of `spent`.
+        stage_late: by stage that helps late requests: mean over requests of what that cost.
+        hurried: share of all calls that started late, at stages that help late requests.
         censored: calls of the profile whose true latency had to be estimated.
         refused: share of the spend that a ledger refused, where one was simulated.
     """
@@ -55,6 +60,11 @@ class Simulation:
     spent: Floats
     stage_spent: Mapping[str, float] = field(default_factory=dict)
     stage_fraction: Mapping[str, float] = field(default_factory=dict)
+    lost: Floats = field(default_factory=_none)
+    stage_loss: Mapping[str, float] = field(default_factory=dict)
+    late_spent: Floats = field(default_factory=_none)
+    stage_late: Mapping[str, float] = field(default_factory=dict)
+    hurried: float = 0.0
     censored: int = 0
     refused: float = 0.0
 
@@ -73,6 +83,16 @@ class Simulation:
         """Extra cost of all copies, as a share of the cost of all requests."""
         return float(self.spent.mean()) if len(self.spent) else 0.0
 
+    @property
+    def utility_loss(self) -> float:
+        """Mean utility lost, a fraction."""
+        return float(self.lost.mean()) if len(self.lost) else 0.0
+
+    @property
+    def catch_up(self) -> float:
+        """Extra cost of help for late requests, as a share of the cost of all requests."""
+        return float(self.late_spent.mean()) if len(self.late_spent) else 0.0
+
 
 def simulate(
     profile: Profile,
@@ -87,11 +107,13 @@ def simulate(
 
     A request takes the latencies of one recorded request in all stages, drawn with replacement, so whatever
     makes stages slow together stays. Copies are drawn from the stage's own calls; every call races its own,
-    and both arms see the same primaries. No queueing: a copy does not slow others.
+    and both arms see the same primaries. Stop rules see the shards' latencies after their copies; what they
+    leave out counts by its recorded worth. Help for late requests goes by their age in the plan's arm. No
+    queueing: a copy does not slow others, and priority is no faster.
 
     Args:
         profile: what was learned.
-        plan: reissue policies and costs; None for none.
+        plan: policies and costs; None for none.
         requests: number of requests to draw.
         seed: of all draws.
         independent: draw every stage on its own, as the source does.
@@ -131,7 +153,7 @@ def replay(
 
     Args:
         profile: what was learned.
-        plan: reissue policies and costs; None for none.
+        plan: policies and costs; None for none.
         rows: (n,) which recorded requests.
         seed: of the copies' draws; each stage has its own stream, so plans differ only where policies do.
         copy_correlation: as `simulate` takes it.
@@ -146,49 +168,25 @@ def replay(
 
 @dataclass(frozen=True)
 class _Part:
-    """What became of one block of requests; `copies` and `calls` are numbers by stage."""
+    """What became of one block of requests; the sums are over its requests, by stage."""
 
     before_ms: Floats
     after_ms: Floats
     spent: Floats
-    copies: Mapping[str, int]
-    calls: Mapping[str, int]
+    lost: Floats
+    late_spent: Floats
+    sums: Mapping[str, _Sums]
 
 
-class _Player:
-    """One stage, ready to be replayed: its calls with the cancelled ones filled in, and its policy."""
+@dataclass(frozen=True)
+class _Sums:
+    """Totals of one stage in a block: calls, copies, help for late ones (in calls), late calls, loss."""
 
-    def __init__(
-        self,
-        stage: StageProfile,
-        policy: Reissue | None,
-        share: float,
-        rng: np.random.Generator,
-        copy_correlation: float | None,
-    ) -> None:
-        self.name, self.after = stage.name, stage.after
-        law = pool(stage) if policy is not None or stage.censored.any() else Pool(np.empty(0))
-        self._calls = complete_calls(stage, law, rng)
-        self._alone: Floats = np.fmax.reduce(self._calls, axis=1, initial=0.0)
-        self._law, self._rng = law, rng
-        self._policy = policy if len(law) else None
-        self._rho = known_correlation(stage, law, copy_correlation) if self._policy is not None else 0.0
-        self.cost = share / stage.calls_per_request if stage.calls_per_request else 0.0
-
-    @property
-    def races(self) -> bool:
-        """Whether any of its calls may get a copy."""
-        return self._policy is not None
-
-    def alone(self, rows: Rows) -> Floats:
-        """(k,): latency of the stage in these requests without copies."""
-        return self._alone[rows]
-
-    def race(self, rows: Rows) -> tuple[Floats, NDArray[np.int64], int]:
-        """(k,) latency and (k,) copies of these requests with the policy, and their number of calls."""
-        assert self._policy is not None
-        latency, copies = race(self._calls, rows, self._policy, self._law, self._rng, rho=self._rho)
-        return latency, copies, int((~np.isnan(self._calls)).sum(axis=1)[rows].sum())
+    calls: int
+    copies: int
+    late_work: float
+    late: int
+    lost: float
 
 
 class Replayer:
@@ -196,7 +194,7 @@ class Replayer:
 
     Args:
         profile: what was learned.
-        plan: reissue policies and costs; None for none.
+        plan: policies and costs; None for none.
         seed: of the copies' draws.
         copy_correlation: as `simulate` takes it.
 
@@ -207,16 +205,16 @@ class Replayer:
     def __init__(
         self, profile: Profile, plan: Plan | None, *, seed: int, copy_correlation: float | None = None
     ) -> None:
-        policies = _policies(profile, plan)
+        self._plans = acting(profile, plan)
         shares = plan.cost.stages if plan is not None else {}
         self._censored = sum(int(stage.censored.sum()) for stage in profile.stages)
         self._players = [
-            _Player(
+            Player(
                 stage,
-                policies.get(stage.name),
                 shares.get(stage.name, 0.0),
                 np.random.default_rng([seed, i]),
-                copy_correlation,
+                copy_correlation=copy_correlation,
+                races=_races(self._plans.get(stage.name)),
             )
             for i, stage in enumerate(profile.stages)
         ]
@@ -227,41 +225,69 @@ class Replayer:
         """Replay a block: by stage, which recorded requests' latencies it takes."""
         before: dict[str, Floats] = {}
         after: dict[str, Floats] = {}
-        spent = np.zeros(len(rows[0]))
-        copies: dict[str, int] = {}
-        calls: dict[str, int] = {}
+        spent, lost, late_spent = (np.zeros(len(rows[0])) for _ in range(3))
+        sums: dict[str, _Sums] = {}
         for player, chosen in zip(self._players, rows, strict=True):
             alone = player.alone(chosen)
             before[player.name] = _end(player, before, alone)
-            if player.races:
-                raced, sent, calls[player.name] = player.race(chosen)
-                after[player.name] = _end(player, after, raced)
-                copies[player.name] = int(sent.sum())
-                spent += player.cost * sent
+            plan = self._plans.get(player.name)
+            if plan is not None:
+                start = start_times(player, after)
+                played = player.play(chosen, plan, start)
+                after[player.name] = played.latency_ms if start is None else played.latency_ms + start
+                late_work = played.late_copies + played.late_work
+                spent += player.cost * played.copies
+                late_spent += player.cost * late_work
+                if plan.partial is not None:
+                    lost += plan.partial.weight * played.lost
+                sums[player.name] = _Sums(
+                    player.calls(chosen),
+                    int(played.copies.sum()),
+                    float(late_work.sum()),
+                    int(played.late.sum()),
+                    float(played.lost.sum()),
+                )
             elif all(after[parent] is before[parent] for parent in player.after):
                 after[player.name] = before[player.name]
             else:
                 after[player.name] = _end(player, after, alone)
         last = [np.maximum.reduce([ends[name] for name in self._sinks]) for ends in (before, after)]
-        return _Part(last[0], last[1], spent, copies, calls)
+        return _Part(last[0], last[1], spent, lost, late_spent, sums)
 
     def join(self, parts: list[_Part]) -> Simulation:
         """Put blocks together."""
         requests = max(1, sum(len(part.spent) for part in parts))
-        copies = {name: sum(part.copies[name] for part in parts) for name in parts[0].copies}
-        calls = {name: sum(part.calls[name] for part in parts) for name in parts[0].calls}
         costs = {player.name: player.cost for player in self._players}
+
+        def total(name: str, field: str) -> float:
+            return float(sum(getattr(part.sums[name], field) for part in parts))
+
+        def those(lever: str) -> list[str]:
+            return [name for name in parts[0].sums if getattr(self._plans[name], lever) is not None]
+
+        calls = {name: max(1.0, total(name, "calls")) for name in parts[0].sums}
+        helping = those("catch_up")
         return Simulation(
             before_ms=np.concatenate([part.before_ms for part in parts]),
             after_ms=np.concatenate([part.after_ms for part in parts]),
             spent=np.concatenate([part.spent for part in parts]),
-            stage_spent={name: costs[name] * sent / requests for name, sent in copies.items()},
-            stage_fraction={name: sent / max(1, calls[name]) for name, sent in copies.items()},
+            stage_spent={name: costs[name] * total(name, "copies") / requests for name in those("reissue")},
+            stage_fraction={name: total(name, "copies") / calls[name] for name in those("reissue")},
+            lost=np.concatenate([part.lost for part in parts]),
+            stage_loss={name: total(name, "lost") / requests for name in those("partial")},
+            late_spent=np.concatenate([part.late_spent for part in parts]),
+            stage_late={name: costs[name] * total(name, "late_work") / requests for name in helping},
+            hurried=sum(total(name, "late") for name in helping) / max(1.0, sum(calls[n] for n in helping)),
             censored=self._censored,
         )
 
 
-def _policies(profile: Profile, plan: Plan | None) -> dict[str, Reissue]:
+def acting(profile: Profile, plan: Plan | None) -> dict[str, StagePlan]:
+    """The stages that a plan does something at.
+
+    Raises:
+        InputError: for a stage that the profile lacks.
+    """
     if plan is None:
         return {}
     known = {stage.name for stage in profile.stages}
@@ -269,62 +295,21 @@ def _policies(profile: Profile, plan: Plan | None) -> dict[str, Reissue]:
         if name not in known:
             names = ", ".join(sorted(known)[:8])
             raise InputError(f"the plan's stage {name!r} is not in the profile; it has: {names}")
-    return {name: stage.reissue for name, stage in plan.stages.items() if stage.reissue is not None}
+    return {
+        name: stage
+        for name, stage in plan.stages.items()
+        if not (stage.reissue is None and stage.partial is None and stage.catch_up is None)
+    }
+
+
+def _races(plan: StagePlan | None) -> bool:
+    """Whether a stage's calls may get copies."""
+    return plan is not None and (
+        plan.reissue is not None or (plan.catch_up is not None and plan.catch_up.reissue)
+    )
 
 
 def _end(stage: Node, ends: Mapping[str, Floats], latency: Floats) -> Floats:
     """(k,): when a stage ends whose parents' ends are known."""
     start = start_times(stage, ends)
     return latency if start is None else latency + start
-
-
-def race(
-    calls: Floats,
-    rows: Rows,
-    policy: Reissue,
-    law: Pool,
-    rng: np.random.Generator,
-    *,
-    rho: float = 0.0,
-) -> tuple[Floats, NDArray[np.int64]]:
-    """The stage's latency when every call races its own copies.
-
-    Args:
-        calls: (n, width) primary calls; NaN for no call.
-        rows: (k,) which of them to replay.
-        policy: when copies go; copy c goes at c times `after_ms`.
-        law: of a copy.
-        rng: for coins and copies.
-        rho: correlation of a copy's normal score with its call's; 0 for copies drawn on their own.
-
-    Returns:
-        (k,) latency of the slowest call, and (k,) number of copies sent. Memory is bounded by taking
-        rows in blocks.
-    """
-    block = max(1, MOST_CELLS // calls.shape[1])
-    latency, sent = np.empty(len(rows)), np.zeros(len(rows), dtype=np.int64)
-    for at in range(0, len(rows), block):
-        part = calls[rows[at : at + block]]
-        sent[at : at + block] = _race_block(part, policy, law, rng, rho)
-        latency[at : at + block] = np.fmax.reduce(part, axis=1, initial=0.0)
-    return latency, sent
-
-
-def _race_block(
-    part: Floats, policy: Reissue, law: Pool, rng: np.random.Generator, rho: float
-) -> NDArray[np.int64]:
-    """Race one block in place; the number of copies by row."""
-    flat = part.reshape(-1)
-    calls = flat.copy() if rho > 0 and policy.copies > 1 else flat
-    sent = np.zeros(len(part), dtype=np.int64)
-    for copy in range(1, policy.copies + 1):
-        late = np.flatnonzero(flat > copy * policy.after_ms)
-        if policy.probability < 1:
-            late = late[rng.random(len(late)) < policy.probability]
-        if rho > 0:
-            copies = linked(law, calls[late], rng.standard_normal(len(late)), rho)
-        else:
-            copies = law.draw(rng, len(late))
-        flat[late] = np.minimum(flat[late], copy * policy.after_ms + copies)
-        sent += np.bincount(late // part.shape[1], minlength=len(part))
-    return sent

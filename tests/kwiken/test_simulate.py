@@ -15,9 +15,9 @@ from kwiken import (
     Curve,
     InputError,
     Plan,
-    Pool,
     Profile,
     Reissue,
+    SpanMatch,
     StagePlan,
     StageProfile,
     costs,
@@ -26,7 +26,8 @@ from kwiken import (
     reissue_curve,
     simulate,
 )
-from kwiken._simulate import race, replay
+from kwiken._player import Player
+from kwiken._simulate import replay
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -150,11 +151,18 @@ def test_no_race_is_lost_by_racing(
 ) -> None:
     matrix = np.array(calls)
     policy = Reissue(after_ms=after, probability=probability, copies=copies)
-    rng = np.random.default_rng(seed)
-    latency, sent = race(matrix, np.arange(len(matrix)), policy, Pool.of(matrix), rng)
-    assert (latency <= matrix.max(axis=1)).all()
-    assert (latency >= np.minimum(matrix.max(axis=1), after)).all()
-    assert (sent <= copies * (matrix > after).sum(axis=1)).all()
+    stage = StageProfile(
+        name="a",
+        match=SpanMatch(service="s", operation="a"),
+        calls_ms=matrix,
+        censored=np.zeros(matrix.shape, dtype=np.bool_),
+    )
+    player = Player(stage, 1.0, np.random.default_rng(seed))
+    played = player.play(np.arange(len(matrix)), StagePlan(reissue=policy), None)
+    assert (played.latency_ms <= matrix.max(axis=1)).all()
+    assert (played.latency_ms >= np.minimum(matrix.max(axis=1), after)).all()
+    assert (played.copies <= copies * (matrix > after).sum(axis=1)).all()
+    assert not played.late_copies.any()
 
 
 def test_spend_is_the_plans_cost_of_every_copy(diamond: Profile) -> None:
@@ -225,7 +233,7 @@ def test_large_stages_are_raced_in_blocks_with_the_same_accounts(
 ) -> None:
     plan = plan_for(diamond, b=Reissue(after_ms=1.0))
     whole = simulate(diamond, plan, requests=5000, seed=3)
-    monkeypatch.setattr("kwiken._simulate.MOST_CELLS", 999)
+    monkeypatch.setattr("kwiken._player.MOST_CELLS", 999)
     blocks = simulate(diamond, plan, requests=5000, seed=3)
     assert blocks.reissue == whole.reissue
     assert blocks.after_ms.mean() == pytest.approx(whole.after_ms.mean(), rel=0.02)
