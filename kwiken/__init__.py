@@ -45,11 +45,12 @@ if TYPE_CHECKING:
         SpanMatch,
         StagePlan,
     )
-    from kwiken._planner import PlanStudy, make_plan, stage_curves, study_plan
+    from kwiken._planner import PlanStudy, make_plan, study_plan
     from kwiken._pool import Pool, kaplan_meier, pool
     from kwiken._profile import OWN_TIME, Profile, StageProfile
     from kwiken._profile_codec import profile_from_json, profile_to_json
     from kwiken._simulate import Simulation, ladder, simulate
+    from kwiken._stage_curves import stage_curves
     from kwiken._sumvar import Allocation, equal_budget, sumvar, uniform_fraction
     from kwiken._text import parse_json
 
@@ -119,7 +120,7 @@ _LAZY = {
     "service_to_yaml": "kwiken._codec",
     "simulate": "kwiken._simulate",
     "slowest_of": "kwiken._histogram_math",
-    "stage_curves": "kwiken._planner",
+    "stage_curves": "kwiken._stage_curves",
     "study_plan": "kwiken._planner",
     "sumvar": "kwiken._sumvar",
     "to_dot": "kwiken._draw",

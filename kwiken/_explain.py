@@ -13,9 +13,9 @@ from kwiken._dag import critical_path
 from kwiken._diagnosis import Blame, Characterisation, blame, characterise
 from kwiken._errors import InputError
 from kwiken._plan import VERSION, Budgets, Costs, Plan, StagePlan
-from kwiken._planner import stage_curves
 from kwiken._profile import Floats, Profile
 from kwiken._simulate import simulate
+from kwiken._stage_curves import stage_curves
 
 WHAT_IF = 0.05
 REQUESTS = 20_000

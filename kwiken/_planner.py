@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypedDict, Unpack
 
 import msgspec
-import numpy as np
 
-from kwiken._correlation import HOPELESS, known_correlation
+from kwiken._aim import SPREADS
 from kwiken._costs import CostModel, costs
-from kwiken._curve import GRID, Curve, reissue_curve
+from kwiken._curve import Curve
 from kwiken._errors import InputError
 from kwiken._expect import expect
-from kwiken._objective import OBJECTIVES, Verdict, apportion, cross_validated, scaled, with_coins
+from kwiken._objective import OBJECTIVES, Verdict
 from kwiken._plan import VERSION, Budgets, Plan, StagePlan
-from kwiken._pool import complete_calls, pool
+from kwiken._plan_notes import reissue_notes, verdict_notes
 from kwiken._profile import Profile
+from kwiken._reissues import ReissueSettings, ReissueStudy, study_reissues
 from kwiken._simulate import Simulation
-from kwiken._spend import within_budget
-from kwiken._sumvar import Allocation, HulledCurve, equal_budget, sumvar, uniform_fraction
+from kwiken._sumvar import Allocation
 
 FEWEST_REQUESTS = 10  # below, no quantile means anything
-FEW_REQUESTS = 1000  # below, p99 rests on ten requests or less
-WORTH_SAYING = 0.01
-SAID = 0.05  # correlation from which a reader should know of it
-FEWEST_CALLS = 10  # a stage with fewer calls shows no tail to cut
-
-Spread = Callable[[Mapping[str, HulledCurve], Mapping[str, float], float], Allocation]
-SPREADS: Mapping[str, Spread] = {
-    "sumvar": sumvar,
-    "equal": equal_budget,
-    "uniform": uniform_fraction,
-}
 
 
 @dataclass(frozen=True)
@@ -60,30 +49,22 @@ class PlanStudy:
     verdict: Verdict = field(default_factory=lambda: Verdict("variance", {}))
 
 
-def make_plan(
-    profile: Profile,
-    *,
-    budgets: Budgets,
-    objective: str = "variance",
-    cost: CostModel | None = None,
-    spread: str = "sumvar",
-    created: str,
-    window_s: float | None = None,
-    seed: int = 0,
-    copy_correlation: float | None = None,
-) -> Plan:
-    """The plan for a profile; see `study_plan` for the arguments, errors and the reasons."""
-    return study_plan(
-        profile,
-        budgets=budgets,
-        objective=objective,
-        cost=cost,
-        spread=spread,
-        created=created,
-        window_s=window_s,
-        seed=seed,
-        copy_correlation=copy_correlation,
-    ).plan
+class PlanSettings(TypedDict, total=False):
+    """Settings of `study_plan` beside the profile."""
+
+    budgets: Budgets
+    objective: str
+    cost: CostModel | None
+    spread: str
+    created: str
+    window_s: float | None
+    seed: int
+    copy_correlation: float | None
+
+
+def make_plan(profile: Profile, **settings: Unpack[PlanSettings]) -> Plan:
+    """The plan for a profile; see `study_plan` for the settings, errors and the reasons."""
+    return study_plan(profile, **settings).plan
 
 
 def study_plan(
@@ -125,20 +106,10 @@ def study_plan(
     """
     _check(profile, objective, spread, window_s)
     shares = costs(profile, cost)
-    curves = stage_curves(profile, seed=seed, copy_correlation=copy_correlation)
-    prices = {name: shares.stages[name] for name in curves}
-    verdict = Verdict(objective, {})
-    if objective == "auto":
-        verdict = cross_validated(
-            profile,
-            prices,
-            budgets.reissue,
-            curves_of=lambda part: stage_curves(part, seed=seed, copy_correlation=copy_correlation),
-            curves=curves,
-            seed=seed,
-        )
-    aim = _Aim(profile, curves, prices, verdict.objective, spread, seed)
-    spending = within_budget(profile, prices, budgets.reissue, aim)
+    settings = ReissueSettings(
+        objective=objective, spread=spread, seed=seed, copy_correlation=copy_correlation
+    )
+    reissues = study_reissues(profile, shares, budgets.reissue, settings)
     draft = Plan(
         version=VERSION,
         service=profile.service,
@@ -146,84 +117,23 @@ def study_plan(
         profile=profile.digest,
         budgets=budgets,
         cost=shares,
-        stages=_policies(profile, curves, spending.allocation),
+        stages=_policies(profile, reissues),
     )
     simulation, expected = expect(
         profile, draft, window_s=window_s, seed=seed, copy_correlation=copy_correlation
     )
     return PlanStudy(
         plan=msgspec.structs.replace(draft, expected=expected),
-        curves=curves,
-        allocation=spending.allocation,
-        margin=spending.margin,
+        curves=reissues.curves,
+        allocation=reissues.allocation,
+        margin=reissues.margin,
         simulation=simulation,
         notes=(
-            *_verdict_notes(verdict),
-            *_notes(profile, budgets, curves, spending.margin, simulation.refused),
+            *verdict_notes(reissues.verdict),
+            *reissue_notes(profile, budgets, reissues.curves, reissues.margin, simulation.refused),
         ),
-        verdict=verdict,
+        verdict=reissues.verdict,
     )
-
-
-class _Aim:
-    """Apportions budgets for one objective; a descent runs once, and smaller budgets take its shape."""
-
-    def __init__(
-        self,
-        profile: Profile,
-        curves: Mapping[str, Curve],
-        prices: Mapping[str, float],
-        objective: str,
-        spread: str,
-        seed: int,
-    ) -> None:
-        self._profile, self._curves, self._prices = profile, curves, prices
-        self._objective, self._spread, self._seed = objective, spread, seed
-        self._shape: tuple[float, Allocation] | None = None
-
-    def __call__(self, budget: float) -> Allocation:
-        if self._objective == "variance":
-            return with_coins(SPREADS[self._spread](self._curves, self._prices, budget), self._curves)
-        if self._shape is None:
-            found = apportion(
-                self._profile,
-                self._curves,
-                self._prices,
-                budget,
-                objective=self._objective,
-                seed=self._seed,
-            )
-            self._shape = (budget, found)
-        whole, found = self._shape
-        return found if budget == whole else scaled(found, budget / whole)
-
-
-def stage_curves(
-    profile: Profile,
-    *,
-    grid: tuple[float, ...] = GRID,
-    seed: int = 0,
-    copy_correlation: float | None = None,
-) -> dict[str, Curve]:
-    """The variance-response curve of every stage that may be reissued and has calls enough.
-
-    Args:
-        profile: what was learned.
-        grid: shares of the calls to reissue, ascending from 0.
-        seed: of the draws that stand for cancelled calls (`complete_calls`).
-        copy_correlation: as `study_plan` takes it. A stage whose copies are as slow as their calls
-            (`HOPELESS`) has no curve.
-    """
-    curves = {}
-    for i, stage in enumerate(profile.stages):
-        if not stage.reissuable or (~np.isnan(stage.calls_ms)).sum() < FEWEST_CALLS:
-            continue
-        law = pool(stage)
-        rho = known_correlation(stage, law, copy_correlation)
-        if rho < HOPELESS:
-            calls = complete_calls(stage, law, np.random.default_rng([seed, i]))
-            curves[stage.name] = reissue_curve(calls, law, grid=grid, correlation=rho)
-    return curves
 
 
 def _check(profile: Profile, objective: str, spread: str, window_s: float | None) -> None:
@@ -243,65 +153,10 @@ def _check(profile: Profile, objective: str, spread: str, window_s: float | None
         )
 
 
-def _policies(profile: Profile, curves: Mapping[str, Curve], allocation: Allocation) -> dict[str, StagePlan]:
+def _policies(profile: Profile, reissues: ReissueStudy) -> dict[str, StagePlan]:
     """Policies by stage; a request's own time is no stage that anyone could act on."""
     return {
-        stage.name: StagePlan(
-            match=stage.match,
-            reissue=curves[stage.name].policy(
-                allocation.fractions[stage.name], coin=allocation.coins.get(stage.name)
-            )
-            if stage.name in allocation.fractions
-            else None,
-        )
+        stage.name: StagePlan(match=stage.match, reissue=reissues.policies.get(stage.name))
         for stage in profile.stages
         if not stage.own_time
     }
-
-
-def _verdict_notes(verdict: Verdict) -> list[str]:
-    if not verdict.cuts:
-        return []
-    told = ", ".join(f"{name} {cut:.1%}" for name, cut in verdict.cuts.items())
-    return [f"objective {verdict.objective}: p99 cut on later requests than those planned on was {told}"]
-
-
-def _notes(
-    profile: Profile, budgets: Budgets, curves: Mapping[str, Curve], margin: float, refused: float
-) -> list[str]:
-    notes = []
-    if profile.requests < FEW_REQUESTS:
-        notes.append(
-            f"only {profile.requests} requests: high percentiles rest on a few of them, so intervals are "
-            "wide and the plan spends less than it may"
-        )
-    if margin < 1:
-        notes.append(
-            f"{margin:.0%} of the reissue budget was apportioned; the rest is kept for later requests that "
-            "differ from the earlier ones"
-        )
-    if refused > WORTH_SAYING:
-        notes.append(
-            f"late calls come in bursts: the ledger should refuse {refused:.0%} of the planned spend because "
-            "its window is spent, and the expectation counts with that"
-        )
-    cut = sum(int(stage.censored.sum()) for stage in profile.stages)
-    if cut:
-        notes.append(
-            f"{cut} calls were cancelled before they ended; their latency is estimated (Kaplan-Meier), and "
-            "beyond the longest call seen it is taken as that"
-        )
-    linked = [f"{name} {curve.correlation:.2f}" for name, curve in curves.items() if curve.correlation > SAID]
-    if linked:
-        notes.append(f"copies are slow with their calls; correlation planned with: {', '.join(linked)}")
-    left = [s for s in profile.stages if s.reissuable and s.name not in curves]
-    rare = [s.name for s in left if (~np.isnan(s.calls_ms)).sum() < FEWEST_CALLS]
-    hopeless = [s.name for s in left if s.name not in rare]
-    if hopeless:
-        notes.append(f"a copy would be as slow as its call, so none are sent: {', '.join(hopeless)}")
-    if rare:
-        notes.append(f"too few calls to plan for: {', '.join(rare)}")
-    unused = [lever for lever in ("utility_loss", "catch_up") if getattr(budgets, lever)]
-    if unused:
-        notes.append(f"budgets noted but not spent, because no policy uses them yet: {', '.join(unused)}")
-    return notes

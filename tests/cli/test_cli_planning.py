@@ -10,9 +10,9 @@ import pytest
 
 from cli._plan import COST_MODELS, OBJECTIVES, SPREADS
 from kwiken import Plan, profile_to_json
+from kwiken._aim import SPREADS as KNOWN_SPREADS
 from kwiken._costs import MODELS
 from kwiken._objective import OBJECTIVES as KNOWN_OBJECTIVES
-from kwiken._planner import SPREADS as KNOWN_SPREADS
 from tests.support.commands import refused, run
 from tests.support.profiles import small_profile
 

@@ -1,0 +1,50 @@
+"""Reissue budgets apportioned for one objective, and the straw men to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kwiken._curve import Curve
+from kwiken._objective import apportion, scaled, with_coins
+from kwiken._profile import Profile
+from kwiken._sumvar import Allocation, HulledCurve, equal_budget, sumvar, uniform_fraction
+
+Spread = Callable[[Mapping[str, HulledCurve], Mapping[str, float], float], Allocation]
+SPREADS: Mapping[str, Spread] = {
+    "sumvar": sumvar,
+    "equal": equal_budget,
+    "uniform": uniform_fraction,
+}
+
+
+class Aim:
+    """Apportions budgets for one objective; a descent runs once, and smaller budgets take its shape."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        curves: Mapping[str, Curve],
+        prices: Mapping[str, float],
+        objective: str,
+        spread: str,
+        seed: int,
+    ) -> None:
+        self._profile, self._curves, self._prices = profile, curves, prices
+        self._objective, self._spread, self._seed = objective, spread, seed
+        self._shape: tuple[float, Allocation] | None = None
+
+    def __call__(self, budget: float) -> Allocation:
+        if self._objective == "variance":
+            return with_coins(SPREADS[self._spread](self._curves, self._prices, budget), self._curves)
+        if self._shape is None:
+            found = apportion(
+                self._profile,
+                self._curves,
+                self._prices,
+                budget,
+                objective=self._objective,
+                seed=self._seed,
+            )
+            self._shape = (budget, found)
+        whole, found = self._shape
+        return found if budget == whole else scaled(found, budget / whole)

@@ -1,0 +1,73 @@
+"""The reissue lever of a plan: curves, an objective, and a budget apportioned so that later requests keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from kwiken._aim import Aim
+from kwiken._curve import Curve
+from kwiken._objective import Verdict, cross_validated
+from kwiken._plan import Costs
+from kwiken._profile import Profile
+from kwiken._spend import within_budget
+from kwiken._stage import Reissue
+from kwiken._stage_curves import stage_curves
+from kwiken._sumvar import Allocation
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReissueSettings:
+    """How a reissue budget is apportioned; see `study_plan`."""
+
+    objective: str = "variance"
+    spread: str = "sumvar"
+    seed: int = 0
+    copy_correlation: float | None = None
+
+
+@dataclass(frozen=True)
+class ReissueStudy:
+    """Reissue policies, and what led to them.
+
+    Attributes:
+        curves: by stage that may be reissued: its variance-response curve.
+        allocation: who got how much.
+        margin: share of the budget that was apportioned.
+        verdict: which objective was taken.
+        policies: by stage that gets any.
+    """
+
+    curves: Mapping[str, Curve]
+    allocation: Allocation
+    margin: float
+    verdict: Verdict
+    policies: Mapping[str, Reissue]
+
+
+def study_reissues(profile: Profile, shares: Costs, budget: float, settings: ReissueSettings) -> ReissueStudy:
+    """Apportion a reissue budget.
+
+    Args:
+        profile: what was learned; of partial answers, with the calls as their stop rules leave them.
+        shares: what stages cost.
+        budget: the most that may be spent.
+        settings: objective, spread, seed and correlation of copies.
+    """
+    curves_of = partial(stage_curves, seed=settings.seed, copy_correlation=settings.copy_correlation)
+    curves = curves_of(profile)
+    prices = {name: shares.stages[name] for name in curves}
+    verdict = Verdict(settings.objective, {})
+    if settings.objective == "auto":
+        verdict = cross_validated(
+            profile, prices, budget, curves_of=curves_of, curves=curves, seed=settings.seed
+        )
+    aim = Aim(profile, curves, prices, verdict.objective, settings.spread, settings.seed)
+    spending = within_budget(profile, prices, budget, aim)
+    found = {
+        name: curves[name].policy(share, coin=spending.allocation.coins.get(name))
+        for name, share in spending.allocation.fractions.items()
+    }
+    policies = {name: policy for name, policy in found.items() if policy is not None}
+    return ReissueStudy(curves, spending.allocation, spending.margin, verdict, policies)
