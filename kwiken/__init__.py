@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from kwiken._stage_curves import stage_curves
     from kwiken._sumvar import Allocation, equal_budget, sumvar, uniform_fraction
     from kwiken._text import parse_json
+    from kwiken.learning import guess_copies
 
 # Whatever needs NumPy loads on first use: a stage's replica needs none of it and starts sooner.
 _LAZY = {
@@ -98,6 +99,7 @@ _LAZY = {
     "end_to_end": "kwiken._dag",
     "equal_budget": "kwiken._sumvar",
     "explain": "kwiken._explain",
+    "guess_copies": "kwiken.learning",
     "finish_times": "kwiken._dag",
     "kaplan_meier": "kwiken._pool",
     "ladder": "kwiken._simulate",
@@ -179,6 +181,7 @@ __all__ = [
     "equal_budget",
     "explain",
     "finish_times",
+    "guess_copies",
     "kaplan_meier",
     "ladder",
     "law_of_requests",

@@ -4,6 +4,9 @@ A copy is sent only for a late call, and the race's loser is cancelled, so plain
 says little. The link is taken as a Gaussian copula of correlation rho, and each pair speaks through its
 likelihood: exactly where both ended, by a tail where one was cut short. That a pair was seen at all depends
 on the call alone, whose law is known, so it cancels out.
+
+Before any copy was sent, the calls' work tells: what a copy would have taken is guessed (`guess_copies`),
+and the guesses speak as some pairs would, so that real pairs soon outweigh them.
 """
 
 from __future__ import annotations
@@ -16,13 +19,16 @@ from scipy.special import log_ndtr
 from kwiken._copies import normal_scores
 from kwiken._errors import InputError
 from kwiken._pool import Pool
-from kwiken._profile import Floats, StageProfile
+from kwiken._profile import Bools, Floats, StageProfile
 
 GRID = np.tanh(np.linspace(-2.5, 2.5, 161))  # of rho, even in Fisher's z
 PRIOR_Z = 0.25  # half of all stages within this of independence (a Cauchy prior in Fisher's z)
 HOPELESS = 0.9  # from here on the slowness comes with the request, and a copy would be as slow
 INTERVAL = (0.05, 0.95)
 MOST_PAIRS = 20_000  # that are looked at: the estimate is sharp long before
+GUESSES_WORTH = (
+    50  # pairs that all guesses of a stage speak for, at most: the assumption behind them may fail
+)
 
 
 @dataclass(frozen=True)
@@ -34,12 +40,14 @@ class Correlation:
         low: 5% of the posterior lies below.
         high: 5% lies above.
         pairs: how many pairs it rests on.
+        guesses: how many late calls whose work is known it rests on beside them.
     """
 
     rho: float
     low: float
     high: float
     pairs: int
+    guesses: int = 0
 
 
 UNKNOWN = Correlation(0.0, 0.0, 0.0, 0)
@@ -49,31 +57,42 @@ def copy_correlation(stage: StageProfile, pool: Pool) -> Correlation:
     """The correlation of a stage's copies with their calls.
 
     Args:
-        stage: what was learned; `pairs_ms` holds its calls and copies.
+        stage: what was learned; `pairs_ms` holds its calls and copies, `guesses_ms` what copies of late calls
+            would have taken.
         pool: law of its calls.
 
     Returns:
-        The posterior mean in Fisher's z, and its interval; independence where no pair says anything.
+        The posterior mean in Fisher's z, and its interval; independence where nothing says anything.
     """
-    if stage.pairs_ms is None or stage.pairs_cut is None or not len(pool):
+    seen, cut = _telling(stage)
+    guesses = stage.guesses_ms if stage.guesses_ms is not None else np.empty((0, 2))
+    if not len(pool) or not (len(seen) or len(guesses)):
         return UNKNOWN
-    telling = ~stage.pairs_cut.all(axis=1)
-    pairs, cut = stage.pairs_ms[telling], stage.pairs_cut[telling]
-    step = max(1, -(-len(pairs) // MOST_PAIRS))
-    pairs, cut = pairs[::step], cut[::step]
-    if not len(pairs):
-        return UNKNOWN
+    step = max(1, -(-len(seen) // MOST_PAIRS))
     z = np.arctanh(GRID)
-    weight = _log_likelihood(normal_scores(pool, pairs), cut) - np.log1p((z / PRIOR_Z) ** 2)
+    log_weight = _log_likelihood(normal_scores(pool, seen[::step]), cut[::step])
+    if len(guesses):
+        none = np.zeros(guesses.shape, np.bool_)
+        share = min(1.0, GUESSES_WORTH / len(guesses))
+        log_weight += share * _log_likelihood(normal_scores(pool, guesses), none)
+    weight = log_weight - np.log1p((z / PRIOR_Z) ** 2)
     weight = np.exp(weight - weight.max())
     weight /= weight.sum()
     low, high = np.interp(INTERVAL, np.cumsum(weight), z)
     mean = float(np.tanh(max(0.0, float(weight @ z))))
-    return Correlation(mean, float(np.tanh(low)), float(np.tanh(high)), int(telling.sum()))
+    return Correlation(mean, float(np.tanh(low)), float(np.tanh(high)), len(seen), len(guesses))
+
+
+def _telling(stage: StageProfile) -> tuple[Floats, Bools]:
+    """The pairs of which at least one ended, and which were cut short."""
+    if stage.pairs_ms is None or stage.pairs_cut is None:
+        return np.empty((0, 2)), np.empty((0, 2), np.bool_)
+    ended = ~stage.pairs_cut.all(axis=1)
+    return stage.pairs_ms[ended], stage.pairs_cut[ended]
 
 
 def known_correlation(stage: StageProfile, pool: Pool, given: float | None) -> float:
-    """The correlation to plan with: the given one, or what the stage's pairs say.
+    """The correlation to plan with: the given one, or what the stage's pairs and its calls' work say.
 
     Raises:
         InputError: for a given one outside [0, 1).
@@ -85,7 +104,7 @@ def known_correlation(stage: StageProfile, pool: Pool, given: float | None) -> f
     return given
 
 
-def _log_likelihood(scores: Floats, cut: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Floats:
+def _log_likelihood(scores: Floats, cut: Bools) -> Floats:
     """(rho,): of the pairs' normal scores, up to what does not depend on rho."""
     call, copy = scores.T
     total = np.zeros(len(GRID))

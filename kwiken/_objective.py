@@ -152,6 +152,7 @@ def part_of(profile: Profile, rows: Rows) -> Profile:
         stages=tuple(rows_of(stage, rows) for stage in profile.stages),
         latency_ms=profile.latency_ms[rows],
         started_s=profile.started_s[rows],
+        classes=profile.classes[rows] if profile.classes is not None else None,
     )
 
 

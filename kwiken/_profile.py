@@ -13,6 +13,7 @@ from kwiken._plan import SpanMatch
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 OWN_TIME = " (own time)"  # how the name of a request's own time ends
 WORTH_DIGITS = 6  # of an answer's worth, kept in JSON and hashed
 
@@ -35,6 +36,8 @@ class StageProfile:
         pairs_ms: (m, 2): latency of calls that had a copy, and of that copy from its own start; None where no
             copies were seen.
         pairs_cut: (m, 2): which of these were cut short, so took at least as long.
+        guesses_ms: (m, 2): latency of late calls, and what copies of them would have taken by what they
+            worked (`guess_copies`); None where that is not known.
         worth: (n, width): what each primary call's answer was worth, relative to the other shards of its
             request: 1 for the shard with the top hit and 0 for the others, say. NaN where it is not known;
             None where it never is: then every shard is worth the same.
@@ -52,6 +55,7 @@ class StageProfile:
     reissuable: bool = True
     pairs_ms: Floats | None = None
     pairs_cut: Bools | None = None
+    guesses_ms: Floats | None = None
     worth: Floats | None = None
     threads: int = 1
 
@@ -91,6 +95,8 @@ class Profile:
         latency_ms: (n,): latency of whole requests, milliseconds.
         started_s: (n,): when they started, seconds since 1970.
         counts: what was read and what was set aside while learning, by kind; never silently dropped.
+        classes: (n,) which of `class_names` each request is of; None where they are all of one kind.
+        class_names: of the kinds of requests.
     """
 
     service: str
@@ -98,6 +104,8 @@ class Profile:
     latency_ms: Floats
     started_s: Floats
     counts: Mapping[str, int] = field(default_factory=dict)
+    classes: Ints | None = None
+    class_names: tuple[str, ...] = ()
 
     @property
     def requests(self) -> int:
@@ -122,11 +130,15 @@ class Profile:
             if stage.pairs_ms is not None and stage.pairs_cut is not None:
                 total.update(to_microseconds(stage.pairs_ms).tobytes())
                 total.update(np.ascontiguousarray(stage.pairs_cut).tobytes())
+            if stage.guesses_ms is not None:
+                total.update(to_microseconds(stage.guesses_ms).tobytes())
             if stage.worth is not None:
                 total.update(b"worth" + np.ascontiguousarray(np.round(stage.worth, WORTH_DIGITS)).tobytes())
             if stage.threads > 1:
                 total.update(f"threads {stage.threads}".encode())
         total.update(to_microseconds(self.latency_ms).tobytes())
+        if self.classes is not None:
+            total.update(repr(self.class_names).encode() + np.ascontiguousarray(self.classes).tobytes())
         return f"sha256:{total.hexdigest()}"
 
 

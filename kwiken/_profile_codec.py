@@ -23,6 +23,7 @@ MAX_CELLS = 20_000_000  # some 32 bytes each while they are read
 MAX_NAME = 1000
 MAX_COUNTS = 1000
 MAX_PAIRS = 1_000_000
+MAX_CLASSES = 1000
 MAX_VARIATION = 1e6
 MAX_WORTH = 1e9
 CUT_CODES = 3  # 0: both ended; 1: the call was cut short; 2: the copy was; 3: both were
@@ -37,7 +38,8 @@ class _Stage(_Struct, frozen=True):
 
     In `calls_ms` null stands for no call, in `worth` for not known; `censored` has the numbers of requests.
 
-    `pairs` holds calls and their copies: both latencies, and which was cut short (see `CUT_CODES`).
+    `pairs` holds calls and their copies: both latencies, and which was cut short (see `CUT_CODES`);
+    `guesses` late calls and what their copies would have taken.
     """
 
     name: str
@@ -50,6 +52,7 @@ class _Stage(_Struct, frozen=True):
     replicas: int | None = None
     reissuable: bool = True
     pairs: list[tuple[float, float, int]] = []
+    guesses: list[tuple[float, float]] = []
     worth: list[list[float | None]] = []
     threads: int = 1
 
@@ -61,6 +64,8 @@ class _Profile(_Struct, frozen=True):
     started_s: list[float]
     stages: list[_Stage]
     counts: dict[str, int] = {}
+    classes: list[int] = []
+    class_names: list[str] = []
 
 
 def profile_to_json(profile: Profile) -> str:
@@ -77,6 +82,8 @@ def profile_to_json(profile: Profile) -> str:
         started_s=np.round(profile.started_s, 6).tolist(),
         stages=stages,
         counts=dict(profile.counts),
+        classes=[] if profile.classes is None else profile.classes.tolist(),
+        class_names=list(profile.class_names),
     )
     _check(document, where="profile")
     return msgspec.json.encode(document).decode()
@@ -95,6 +102,9 @@ def _encode_stage(stage: StageProfile) -> _Stage:
         replicas=stage.replicas,
         reissuable=stage.reissuable,
         pairs=_encode_pairs(stage),
+        guesses=[]
+        if stage.guesses_ms is None
+        else [(a, b) for a, b in to_microseconds(stage.guesses_ms).tolist()],
         worth=_columns(np.round(stage.worth, WORTH_DIGITS)) if stage.worth is not None else [],
         threads=stage.threads,
     )
@@ -144,6 +154,8 @@ def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
         latency_ms=np.asarray(document.latency_ms, dtype=float),
         started_s=np.asarray(document.started_s, dtype=float),
         counts=document.counts,
+        classes=np.asarray(document.classes, dtype=np.int64) if document.class_names else None,
+        class_names=tuple(document.class_names),
     )
 
 
@@ -162,6 +174,7 @@ def _decode_stage(stage: _Stage, requests: int) -> StageProfile:
         busy_variation=stage.busy_variation,
         replicas=stage.replicas,
         reissuable=stage.reissuable,
+        guesses_ms=np.array(stage.guesses) if stage.guesses else None,
         pairs_ms=np.array([pair[:2] for pair in stage.pairs]) if stage.pairs else None,
         pairs_cut=np.array([[pair[2] & 1, pair[2] & 2] for pair in stage.pairs]) > 0 if stage.pairs else None,
         worth=_array(stage.worth, requests) if stage.worth else None,
@@ -213,8 +226,19 @@ def _problems(document: _Profile) -> Iterator[str]:
         yield "started_s must be finite numbers"
     if sum(len(stage.calls_ms) for stage in document.stages) * requests > MAX_CELLS:
         yield f"calls_ms has more than {MAX_CELLS} calls over all stages"
+    yield from _class_problems(document)
     if len(document.counts) > MAX_COUNTS or any(count < 0 for count in document.counts.values()):
         yield f"counts must be at most {MAX_COUNTS} numbers >= 0"
+
+
+def _class_problems(document: _Profile) -> Iterator[str]:
+    names = document.class_names
+    if len(names) > MAX_CLASSES or any(not 0 < len(name) <= MAX_NAME for name in names):
+        yield f"class_names must be at most {MAX_CLASSES} names of 1 to {MAX_NAME} characters"
+    elif len(document.classes) != (len(document.latency_ms) if names else 0):
+        yield f"classes has {len(document.classes)} requests, and latency_ms has {len(document.latency_ms)}"
+    elif any(not 0 <= number < len(names) for number in document.classes):
+        yield f"classes must be numbers of class_names, from 0 to {len(names) - 1}"
 
 
 def _stage_problems(stage: _Stage, requests: int) -> Iterator[str]:
@@ -253,6 +277,11 @@ def _pair_problems(stage: _Stage) -> Iterator[str]:
     for row, (call, copy, code) in enumerate(stage.pairs):
         if not (0 <= call <= MAX_MS and 0 <= copy <= MAX_MS and 0 <= code <= CUT_CODES):
             yield f"pairs, {row}: must be two numbers of ms from 0 to {MAX_MS:.0f} and a code from 0 to 3"
+    if len(stage.guesses) > MAX_PAIRS:
+        yield f"guesses must be at most {MAX_PAIRS}, not {len(stage.guesses)}"
+    for row, (call, copy) in enumerate(stage.guesses):
+        if not (0 <= call <= MAX_MS and 0 <= copy <= MAX_MS):
+            yield f"guesses, {row}: must be two numbers of ms from 0 to {MAX_MS:.0f}"
 
 
 def _worth_problems(stage: _Stage, requests: int) -> Iterator[str]:

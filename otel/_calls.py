@@ -33,6 +33,7 @@ class StageCalls:
         reissuable: whether a copy may be sent.
         pairs_ms: (m, 2): of calls with a copy, both latencies; None where there were none.
         pairs_cut: (m, 2): which were cut short.
+        guesses_ms: (m, 2): of late calls, their latency and what a copy would have taken; None if not known.
     """
 
     name: str
@@ -46,6 +47,7 @@ class StageCalls:
     reissuable: bool = True
     pairs_ms: Floats | None = None
     pairs_cut: Bools | None = None
+    guesses_ms: Floats | None = None
 
 
 def matrix(shape: tuple[int, int], rows: Ints, columns: Ints, values: Floats) -> Floats:
@@ -122,6 +124,7 @@ def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
         reissuable=calls.reissuable,
         pairs_ms=calls.pairs_ms,
         pairs_cut=calls.pairs_cut,
+        guesses_ms=calls.guesses_ms,
     )
 
 

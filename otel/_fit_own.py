@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken import InputError, Profile, SpanMatch
+from kwiken import InputError, Profile, SpanMatch, guess_copies
 from otel import _columns as c
 from otel._calls import NS_PER_MS, Floats, StageCalls, build, in_order
 from otel._columns import NO_TEXT, Bools, Ints, Rows
@@ -139,6 +139,8 @@ class _Told:
         seen_ns: as its caller saw it, copies and all; NaN where no attempt answered.
         pairs_ns: (m, 2): of calls with a copy, the primary's and the first copy's own time.
         pairs_cut: (m, 2): which were cancelled.
+        guesses_ms: (m, 2): of late calls, the primary's time and what a copy would have taken; None
+            where the work is not known.
     """
 
     request: Ints
@@ -148,6 +150,7 @@ class _Told:
     seen_ns: Floats
     pairs_ns: Floats
     pairs_cut: Bools
+    guesses_ms: Floats | None = None
 
 
 def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: int) -> StageCalls:
@@ -182,6 +185,7 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
         reissuable=not (notes["marks"] & c.NOT_IDEMPOTENT).any(),
         pairs_ms=told.pairs_ns / NS_PER_MS if len(told.pairs_ns) else None,
         pairs_cut=told.pairs_cut if len(told.pairs_ns) else None,
+        guesses_ms=told.guesses_ms,
     )
 
 
@@ -222,8 +226,24 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
     seen = np.where(np.isnan(answered), given_up, answered)
     pairs, cut = _pairs(notes, (end - start).astype(float), groups, primary)
     return _Told(
-        request[groups], notes["shard"][groups].astype(np.int64), latency, censored, seen, pairs, cut
+        request[groups],
+        notes["shard"][groups].astype(np.int64),
+        latency,
+        censored,
+        seen,
+        pairs,
+        cut,
+        _guesses(notes, start, end, primary),
     )
+
+
+def _guesses(notes: Rows, start: Ints, end: Ints, primary: Ints) -> Floats | None:
+    """Late primaries that answered, and what their work says of copies that were not sent."""
+    asked = primary[primary >= 0]
+    ended = asked[np.isin(notes["outcome"][asked], (_WON, _LOST))]
+    took = (end[ended] - start[ended]) / NS_PER_MS
+    replica = notes["replica"][ended].astype(np.int64)
+    return guess_copies(took, notes["busy_ms"][ended], replica, start[ended])
 
 
 def _pairs(notes: Rows, took: Floats, groups: Ints, primary: Ints) -> tuple[Floats, Bools]:

@@ -1,0 +1,81 @@
+"""What copies would have taken, where none were sent: the same work again, and another call's wait.
+
+A call's latency is work and waiting. The work comes with the request (its size), so a copy does it again; the
+wait for a replica, its queue, its pauses and the network, is another's on another replica. Where a replica
+measures its work (its CPU time), each late call therefore tells what a copy of it would have taken, and what
+the requests' sizes explain is told from what the replicas' states do, without a single duplicate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kwiken._profile import Floats
+
+Ints = NDArray[np.int64]
+
+LATE = 0.1  # share of the calls, the slowest: copies go to late ones only
+MOST_GUESSES = 1000
+FEWEST_CALLS = 100
+LEAST = 1e-3  # of the usual work: what is taken for none
+TELLING = 0.1  # least share of a usual call that is work: of less, the rest may come with the request as well
+
+
+def guess_copies(latency_ms: Floats, busy_ms: Floats, replica: Ints, started: Floats | Ints) -> Floats | None:
+    """Late calls of a stage, and what copies of them would have taken.
+
+    Args:
+        latency_ms: (k,) of calls, NaN where it is not known.
+        busy_ms: (k,) work of each, as its replica measured it; NaN where it did not.
+        replica: (k,) number of the replica that took the call; below 0 where it is not known.
+        started: (k,) when each began, in any unit.
+
+    Returns:
+        (m, 2): latency of late calls, and for each its own work, at the pace of another replica, plus the
+        wait of the next call that went to that replica; milliseconds. None where too little is known, or
+        work is so small a part of usual calls that it tells nothing.
+    """
+    known = np.flatnonzero(~np.isnan(latency_ms) & ~np.isnan(busy_ms))
+    if len(known) < FEWEST_CALLS:
+        return None
+    order = known[np.argsort(started[known], kind="stable")]
+    latency, replica = latency_ms[order], replica[order]
+    busy = np.minimum(busy_ms[order], latency)
+    if np.median(busy) < TELLING * np.median(latency):
+        return None
+    late = np.flatnonzero(latency >= np.quantile(latency, 1 - LATE))
+    late = late[:: -(-len(late) // MOST_GUESSES)]
+    other = _next_elsewhere(replica)[late]
+    pace = _pace(busy, replica)
+    work = busy[late] * pace[other] / pace[late]
+    return np.column_stack((latency[late], work + latency[other] - busy[other]))
+
+
+def _next_elsewhere(replica: Ints) -> Ints:
+    """(k,): for each call the next one that went to another replica; the next at all where there is but one.
+
+    Past the last it goes on from the first.
+    """
+    k = len(replica)
+    places = np.arange(k)
+    changes = np.flatnonzero(replica != np.roll(replica, 1))
+    if not len(changes):
+        return (places + 1) % k
+    return changes[np.searchsorted(changes, places, side="right") % len(changes)]
+
+
+def _pace(busy: Floats, replica: Ints) -> Floats:
+    """(k,): how long the replica of each call takes for the same work, relative to the others.
+
+    From means of logs, each shrunk towards their mean by what chance alone would make of replicas that are
+    alike (empirical Bayes).
+    """
+    logs = np.log(np.maximum(busy, LEAST * max(float(np.median(busy)), np.finfo(float).tiny)))
+    _, place, calls = np.unique(replica, return_inverse=True, return_counts=True)
+    means = np.bincount(place, logs) / calls
+    noise = np.bincount(place, (logs - means[place]) ** 2).sum() / max(1, len(logs) - len(calls)) / calls
+    away = means - means.mean()
+    spread = max(0.0, float((away**2).sum()) / max(1, len(calls) - 1) - float(noise.mean()))
+    share = spread / np.maximum(spread + noise, np.finfo(float).tiny)
+    return np.asarray(np.exp(share * away)[place])

@@ -1,0 +1,190 @@
+"""What copies would have taken, guessed from the calls' work, against queues where real copies are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kwiken import (
+    Budgets,
+    Pool,
+    Profile,
+    StageProfile,
+    copy_correlation,
+    guess_copies,
+    profile_from_json,
+    profile_to_json,
+    stage_curves,
+    study_plan,
+)
+from kwiken._profile import Floats
+
+StageOf = Callable[..., StageProfile]
+ProfileOf = Callable[..., Profile]
+REPLICAS = 3
+LATE = 0.9
+
+
+@dataclass
+class Seen:
+    """Calls of a stage, and what a copy sent to another replica at the same time would have taken."""
+
+    started: Floats
+    latency: Floats
+    work: Floats
+    replica: np.ndarray
+    copy: Floats
+
+
+def queued(kind: str, *, calls: int = 12_000, load: float = 0.2, seed: int = 0) -> Seen:
+    """Replicas with queues. By `kind` calls are late because of their size, of replicas' pauses, or of both."""
+    rng = np.random.default_rng(seed)
+    sized, paused = kind in {"size", "both"}, kind in {"replica", "both"}
+    work = rng.lognormal(0, 1, calls) if sized else rng.gamma(50, 1 / 50, calls)
+    started = np.cumsum(rng.exponential(work.mean() / REPLICAS / load, calls))
+    pauses = [Pauses.drawn(rng, started[-1], each=100.0 if paused else np.inf) for _ in range(REPLICAS)]
+    free = np.zeros(REPLICAS)
+    ends = np.zeros((calls, 2))
+    chosen = np.array([rng.permutation(REPLICAS)[:2] for _ in range(calls)])
+    for i, (one, other) in enumerate(chosen.tolist()):
+        ends[i] = [pauses[r].end(max(started[i], free[r]), work[i]) for r in (one, other)]
+        free[one] = ends[i, 0]
+    took = ends - started[:, None] + rng.exponential(0.05, ends.shape)
+    return Seen(started, took[:, 0], work, chosen[:, 0], took[:, 1])
+
+
+@dataclass
+class Pauses:
+    """When a replica stands still."""
+
+    starts: Floats
+    ends: Floats
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator, until: float, each: float) -> Pauses:
+        starts = np.sort(rng.uniform(0, until, int(until / each)))
+        return cls(starts, starts + rng.exponential(8, len(starts)))
+
+    def end(self, at: float, work: float) -> float:
+        """When work begun at a time is done."""
+        k = int(np.searchsorted(self.starts, at))
+        if k and self.ends[k - 1] > at:
+            at = float(self.ends[k - 1])
+        while k < len(self.starts) and self.starts[k] < at + work:
+            work -= max(0.0, float(self.starts[k]) - at)
+            at = max(at, float(self.ends[k]))
+            k += 1
+        return at + work
+
+
+def guessed(seen: Seen) -> Floats:
+    found = guess_copies(seen.latency, seen.work, seen.replica, seen.started)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "load", "low", "high"),
+    [("size", 0.01, 0.9, 1), ("size", 0.2, 0.35, 0.6), ("replica", 0.2, 0, 0.05), ("replica", 0.5, 0, 0.05),
+     ("both", 0.2, 0.05, 0.3)],
+)  # fmt: skip
+def test_the_correlation_is_that_of_copies_really_sent(
+    kind: str, load: float, low: float, high: float, stage_of: StageOf
+) -> None:
+    seen = queued(kind, load=load)
+    stage = stage_of("a", seen.latency)
+    law = Pool.of(seen.latency)
+    late = seen.latency >= np.quantile(seen.latency, LATE)
+    pairs = np.column_stack((seen.latency[late], seen.copy[late]))
+    true = copy_correlation(replace(stage, pairs_ms=pairs, pairs_cut=np.zeros(pairs.shape, np.bool_)), law)
+    found = copy_correlation(replace(stage, guesses_ms=guessed(seen)), law)
+    assert low <= true.rho <= high
+    assert found.rho == pytest.approx(true.rho, abs=0.1), "shrunk a little"
+    assert found.low - 0.05 <= true.rho <= found.high + 0.05
+    assert (found.pairs, found.guesses) == (0, 600)
+
+
+def test_the_copy_goes_to_a_replica_of_other_speed() -> None:
+    rng = np.random.default_rng(1)
+    replica = rng.integers(2, size=4000)
+    size = rng.lognormal(0, 0.3, 4000)
+    work = size * np.where(replica == 0, 1.0, 4.0)
+    found = guess_copies(work + 0.01, work, replica, np.arange(4000.0))
+    assert found is not None
+    assert np.median(found[:, 1] / found[:, 0]) == pytest.approx(0.25, rel=0.05), (
+        "late calls are the slow one's"
+    )
+
+
+def test_pairs_outweigh_guesses_as_they_become_many(stage_of: StageOf) -> None:
+    sized, free = queued("size", load=0.01), np.random.default_rng(2).lognormal(0, 1, (5000, 2))
+    law = Pool.of(sized.latency)
+    found = []
+    for pairs in (0, 20, 200, 5000):
+        pairs_ms = free[:pairs] if pairs else None
+        cut = np.zeros((pairs, 2), np.bool_) if pairs else None
+        stage = replace(
+            stage_of("a", sized.latency), guesses_ms=guessed(sized), pairs_ms=pairs_ms, pairs_cut=cut
+        )
+        found.append(copy_correlation(stage, law).rho)
+    assert found == sorted(found, reverse=True)
+    assert found[0] > 0.9
+    assert found[-1] < 0.1
+
+
+def test_a_stage_late_by_its_requests_size_gets_no_copies(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    sized, paused = queued("size", load=0.01, seed=1), queued("replica", load=0.01, seed=2)
+    profile = profile_of(
+        replace(stage_of("size", sized.latency), guesses_ms=guessed(sized)),
+        replace(stage_of("replica", paused.latency, after=("size",)), guesses_ms=guessed(paused)),
+    )
+    assert set(stage_curves(profile)) == {"replica"}
+    study = study_plan(profile, budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z")
+    assert study.plan.stages["size"].reissue is None
+    assert study.plan.stages["replica"].reissue is not None
+    assert any("as slow as its call" in note and "size" in note for note in study.notes)
+
+
+def test_guesses_are_kept_in_the_profile(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    seen = queued("size", calls=500)
+    profile = profile_of(replace(stage_of("a", seen.latency), guesses_ms=guessed(seen)))
+    again = profile_from_json(profile_to_json(profile))
+    assert again.digest == profile.digest
+    assert again.digest != profile_of(stage_of("a", seen.latency)).digest
+    found = again.stages[0].guesses_ms
+    assert found is not None
+    np.testing.assert_allclose(found, guessed(seen), atol=0.001)
+
+
+def test_too_little_is_no_guess() -> None:
+    rng = np.random.default_rng(1)
+    latency = rng.exponential(1, 300)
+    ones = np.zeros(300, np.int64)
+    assert guess_copies(latency[:50], latency[:50], ones[:50], ones[:50].astype(float)) is None
+    assert guess_copies(latency, np.full(300, np.nan), ones, ones.astype(float)) is None
+    assert guess_copies(latency, latency * 0.01, ones, ones.astype(float)) is None, (
+        "nearly all of it is waiting"
+    )
+    assert guess_copies(latency, latency * 0.9, ones, np.arange(300.0)) is not None, "one replica will do"
+
+
+@given(st.integers(0, 2**32), st.integers(100, 400), st.integers(1, 4))
+@settings(max_examples=50, deadline=None)
+def test_a_guess_is_the_work_and_a_wait(seed: int, calls: int, replicas: int) -> None:
+    rng = np.random.default_rng(seed)
+    work, wait = rng.exponential(5, calls), rng.exponential(1, calls)
+    replica = rng.integers(replicas, size=calls)
+    latency = work + wait
+    latency[rng.random(calls) < 0.1] = np.nan
+    found = guess_copies(latency, work, replica, rng.permutation(calls).astype(float))
+    if found is None:
+        assert (~np.isnan(latency)).sum() < 100
+        return
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+    assert found[:, 0].min() >= np.nanquantile(latency, 0.85)
