@@ -8,16 +8,18 @@ import inspect
 import logging
 import time
 import traceback
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from kwiken import DefinitionError, InputError, Service
+from kwiken import DefinitionError, InputError, Service, Stage
 from runtime import _wire as wire
 from runtime._call_server import CallServer, Request, Response
 from runtime._errors import DeadlineError
 from runtime._meter import Carrier, Meter, metered
+from runtime._transport import MAX_PRIORITY
+from runtime._turns import DisplacedError, Turns
 
 LOG = logging.getLogger("kwiken.replica")
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
@@ -48,6 +50,38 @@ class ServedCall(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+class Told(NamedTuple):
+    """What a call's headers say.
+
+    Attributes:
+        remaining_ms: time left when it was sent; None where there is no deadline.
+        shard: number of the shard.
+        priority: higher is more urgent.
+        threads: that the handler may use.
+    """
+
+    remaining_ms: float | None
+    shard: int
+    priority: int
+    threads: int
+
+
+def _read(headers: Mapping[str, str], stage: Stage) -> Told:
+    """Read a call's headers.
+
+    Raises:
+        InputError: names the header that is wrong.
+    """
+    if "content-encoding" in headers:
+        raise InputError("a call's body is not compressed", where="header Content-Encoding")
+    return Told(
+        wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS),
+        wire.read_whole(headers, wire.SHARD, low=0, high=stage.fanout - 1) or 0,
+        wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0,
+        wire.read_whole(headers, wire.THREADS, low=1, high=stage.threads) or 1,
+    )
+
+
 class CallObserver(Protocol):
     """Receives every call that a replica ran; must return at once."""
 
@@ -63,7 +97,7 @@ class ReplicaServer:
         stage: its name.
         host: address to listen on.
         port: 0 for any that is free.
-        max_inflight: calls held at once; more are refused, to be served elsewhere.
+        max_inflight: calls held at once; of more the least urgent are refused, to be served elsewhere.
         max_body: bytes of a call's body.
         observer: told of every call that ran; None for nobody.
 
@@ -90,6 +124,7 @@ class ReplicaServer:
         self._observer = observer
         self._encoder = msgspec.msgpack.Encoder()
         self._server = CallServer(self._answer, host=host, port=port, max_body=max_body)
+        self._turns = Turns()
         self._inflight = 0
         self._latency_ms = 0.0
         self._served = 0
@@ -154,49 +189,49 @@ class ReplicaServer:
             return self._refuse(f"this is a replica of stage {self._stage.name!r}", status=421)
         if self._stopping or not self._ready:
             return self._refuse("stopping" if self._stopping else "starting")
-        if self._inflight >= self._max_inflight:
+        try:
+            told = _read(headers, self._stage)
+        except InputError as error:
+            return self._reply(400, self._failure(error))
+        full = self._inflight >= self._max_inflight
+        if full and not self._turns.displace(request.came, told.priority):
             return self._refuse(f"{self._inflight} calls are held already")
         self._inflight += 1
         try:
-            return await self._admitted(request)
-        except InputError as error:
-            return self._reply(400, self._failure(error))
+            return await self._admitted(request, told)
+        except DisplacedError:
+            return self._refuse("a more urgent call took its place")
         finally:
             self._inflight -= 1
             if not self._inflight:
                 self._idle.set()
 
-    async def _admitted(self, request: Request) -> Response:
+    async def _admitted(self, request: Request, told: Told) -> Response:
         came = request.came
         start_ns = time.time_ns()
-        headers = request.headers
-        remaining = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)
-        shard = wire.read_whole(headers, wire.SHARD, low=0, high=self._stage.fanout - 1) or 0
-        if "content-encoding" in headers:
-            raise InputError("a call's body is not compressed", where="header Content-Encoding")
-        # Calls that came while a handler held the loop start in one go. Let the loop turn before each, so
-        # that time spent behind the others shows, and a caller who hung up cancels work not yet begun.
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        if remaining is not None and (time.monotonic() - came) * 1e3 >= remaining:
+        # A turn later: a caller who has hung up meanwhile cancels work that has not begun.
+        await self._turns.take(came, told.priority)
+        if told.remaining_ms is not None and (time.monotonic() - came) * 1e3 >= told.remaining_ms:
             return self._reply(504, self._failure(DeadlineError("dropped past its deadline")))
         meter = Meter()
         error: str | None = "cancelled"
         try:
-            status, answer, error = await metered(self._run(request.body, shard), meter)
+            status, answer, error = await metered(self._run(request.body, told), meter)
         finally:
-            self._finish(headers.get(wire.TRACEPARENT), shard, start_ns, meter, error)
+            self._finish(request.headers.get(wire.TRACEPARENT), told.shard, start_ns, meter, error)
         self._note_latency((time.monotonic() - came) * 1e3)
         return self._reply(status, answer, busy_ms=meter.ms + self._carrier.share_ms(meter))
 
-    async def _run(self, body: bytes, shard: int) -> tuple[int, bytes, str | None]:
+    async def _run(self, body: bytes, told: Told) -> tuple[int, bytes, str | None]:
         """Status and body of the answer, and what went wrong."""
         try:
             inputs = self._codec.inputs(body)
+            words = {}
             if self._codec.takes_shard:
-                value = await self._handler(*inputs, shard=shard)
-            else:
-                value = await self._handler(*inputs)
+                words["shard"] = told.shard
+            if self._codec.takes_threads:
+                words["threads"] = told.threads
+            value = await self._handler(*inputs, **words)
             return 200, self._encoder.encode(value), None
         except Exception as error:  # whatever the handler raises is the caller's to hear
             LOG.debug("stage %s raised", self._stage.name, exc_info=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import contextlib
 import random
 from collections.abc import AsyncIterator
@@ -471,6 +472,10 @@ async def test_the_plans_file_is_followed_and_a_bad_one_ignored(tmp_path: Path) 
         follower = PlanFile(path, front.gateway.control)
         with pytest.raises(InputError, match="no such file"):
             follower.load()
+        os.mkfifo(path)
+        with pytest.raises(InputError, match="no regular file"):
+            follower.load()
+        path.unlink()
         path.write_text(plan_for().to_json())
         follower.load()
         assert front.executor.plan == plan_for()

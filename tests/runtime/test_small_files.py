@@ -1,0 +1,57 @@
+"""Files that a user names, and what may stand behind such a name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kwiken import InputError
+from runtime._files import read_file
+from runtime._serving import _token
+from runtime._state import StateFiles
+
+
+def test_a_file_and_a_link_to_one_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    (tmp_path / "b").symlink_to("a")
+    assert read_file(tmp_path / "a", 5) == read_file(tmp_path / "b", 5) == b"12345"
+    with pytest.raises(InputError, match="a: is larger than 4 bytes"):
+        read_file(tmp_path / "a", 4)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "pipe"])
+def test_what_never_ends_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=f"{name}: is no regular file"):
+        read_file(tmp_path / name, 1 << 20)
+    with pytest.raises(InputError, match=f"{name}: is no regular file"):
+        _token(str(tmp_path / name))
+
+
+def test_a_folder_is_refused_and_no_handle_is_left(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else 0
+    for _ in range(10):
+        with pytest.raises(InputError, match=r"Is a directory|no regular file"):
+            _token(str(tmp_path))
+    if before:
+        assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_a_token_is_short_text(tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="token: is not text"):
+        _token(str(tmp_path / "token"))
+    (tmp_path / "token").write_bytes(b"x" * 10_000)
+    with pytest.raises(InputError, match="token: is larger than"):
+        _token(str(tmp_path / "token"))
+    (tmp_path / "token").write_bytes(b" secret\n")
+    assert _token(str(tmp_path / "token")) == "secret"
+
+
+def test_a_clusters_state_is_a_regular_file(tmp_path: Path) -> None:
+    files = StateFiles(tmp_path, "echo")
+    os.mkfifo(files.state)
+    with pytest.raises(InputError, match=r"echo\.json: is no regular file"):
+        files.read()
