@@ -8,11 +8,12 @@ import os
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kwiken import InputError, Service
 from runtime._clock import SystemClock
 from runtime._executor import Executor
+from runtime._files import read_file
 from runtime._gateway import Gateway
 from runtime._http import HttpTransport
 from runtime._local import LocalTransport, local_replicas
@@ -22,6 +23,8 @@ from runtime._watch import Names, PlanFile, parse_endpoint
 
 if TYPE_CHECKING:
     from runtime._process import Announce, GatewaySpec
+
+MAX_TOKEN: Final = 4096
 
 
 async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event, announce: Announce) -> None:
@@ -97,10 +100,11 @@ def _token(path: str | None) -> str | None:
     if path is None:
         return os.environ.get("KWIKEN_TOKEN", "").strip() or None
     try:
-        token = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not text"
-        raise InputError(f"{reason}", where=path) from error
+        token = read_file(Path(path), MAX_TOKEN).decode("utf-8").strip()
+    except OSError as error:
+        raise InputError(error.strerror or str(error), where=path) from error
+    except UnicodeDecodeError as error:
+        raise InputError("is not text", where=path) from error
     if not token:
         raise InputError("is empty; it must hold the control routes' token", where=path)
     return token

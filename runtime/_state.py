@@ -13,6 +13,7 @@ from typing import IO, Final
 import msgspec
 
 from kwiken import InputError
+from runtime._files import read_file
 from runtime._identity import Identity
 
 VERSION: Final = 1
@@ -139,9 +140,7 @@ class StateFiles:
             InputError: names the file when it is not a cluster's state.
         """
         try:
-            if self.state.stat().st_size > MAX_STATE:
-                raise InputError("is too large for a cluster's state", where=str(self.state))
-            return msgspec.json.decode(self.state.read_bytes(), type=ClusterState)
+            return msgspec.json.decode(read_file(self.state, MAX_STATE), type=ClusterState)
         except FileNotFoundError:
             return None
         except OSError as error:

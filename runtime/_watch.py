@@ -12,6 +12,7 @@ from typing import Final
 
 from kwiken import InputError, KwikenError
 from runtime._control import Control
+from runtime._files import read_file
 from runtime._transport import Replica
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -45,10 +46,8 @@ class PlanFile:
         self._seen = self._stamp()
         if self._seen is None:
             raise InputError("there is no such file", where=str(self._path))
-        if self._seen[1] > MAX_PLAN:
-            raise InputError(f"is larger than {MAX_PLAN} bytes", where=str(self._path))
         try:
-            text = self._path.read_bytes()
+            text = read_file(self._path, MAX_PLAN)
         except OSError as error:
             raise InputError(str(error.strerror), where=str(self._path)) from error
         self._control.apply(text, where=str(self._path))
