@@ -69,9 +69,12 @@ def find_files(paths: Iterable[str | Path]) -> list[TraceFile]:
                     f"holds no files named {', '.join(SUFFIXES[:3])} or .gz of them", where=str(path)
                 )
             for file in inside:
-                found.setdefault(file.resolve(), TraceFile(file, file.stat().st_size, file == path))
+                size = file.stat().st_size  # before its links are followed, which tells less of what is wrong
+                found.setdefault(file.resolve(), TraceFile(file, size, file == path))
         except OSError as error:
             raise InputError(error.strerror or str(error), where=str(path)) from error
+        except ValueError as error:  # a zero byte in its name
+            raise InputError(str(error), where=repr(str(path))) from error
         if len(found) > MAX_FILES:
             raise InputError(f"there are more than {MAX_FILES} files", where=str(path))
     # A file written to goes on growing while the others are read, so it is read last.

@@ -197,6 +197,11 @@ def test_paths_that_are_not_there_or_hold_nothing(tmp_path: Path) -> None:
     (tmp_path / "dir.json").mkdir()
     with pytest.raises(InputError, match="holds no files"):
         fit_profile([tmp_path / "dir.json"])
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="loop: Too many levels of symbolic links"):
+        fit_profile([tmp_path / "loop"])
+    with pytest.raises(InputError, match="null byte"):
+        fit_profile([tmp_path / "a\0b"])
 
 
 @pytest.mark.parametrize("cut", [5, 40, 400])
