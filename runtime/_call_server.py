@@ -244,6 +244,11 @@ class ServerConnection(asyncio.Protocol):
     async def _serve(self, request: Request, keep: bool) -> None:  # noqa: FBT001 - of one caller
         try:
             response = await self._server.handler(request)
+        except asyncio.CancelledError:
+            if self._transport is None or self._transport.is_closing():
+                raise
+            LOG.error("a request cancelled its own task")  # noqa: TRY400 - there is nothing to trace
+            response, keep = Response(500), False
         except Exception:
             LOG.exception("a request failed")
             response, keep = Response(500), False

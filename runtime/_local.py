@@ -9,6 +9,7 @@ from typing import Any
 
 from kwiken import DefinitionError, Service
 from runtime._errors import DeadlineError, HandlerError
+from runtime._handlers import is_own, kind_and_message, setup_failed
 from runtime._transport import Call, Replica, Reply
 
 
@@ -33,12 +34,20 @@ class LocalTransport:
             self._handlers[name] = (stage.handler, stage.fanout > 1, stage.threads > 1)
 
     async def setup(self) -> None:
-        """Run every stage's `setup`, once."""
-        for stage in self._service.stages.values():
-            if stage.setup is not None:
+        """Run every stage's `setup`, once.
+
+        Raises:
+            DefinitionError: one raises; says where.
+        """
+        for name, stage in self._service.stages.items():
+            if stage.setup is None:
+                continue
+            try:
                 done = stage.setup()
                 if inspect.isawaitable(done):
                     await done
+            except (Exception, SystemExit) as error:
+                raise setup_failed(name, error) from error
 
     async def call(self, replica: Replica, call: Call) -> Reply:  # noqa: ARG002 - all replicas are alike here
         """Run the handler.
@@ -57,8 +66,10 @@ class LocalTransport:
                 value = await handler(*call.args, **told, threads=call.threads)
             else:
                 value = await (handler(*call.args, shard=call.shard) if sharded else handler(*call.args))
-        except Exception as error:
-            raise HandlerError(call.stage, type(error).__name__, str(error)) from error
+        except BaseException as error:
+            if not is_own(error):
+                raise
+            raise HandlerError(call.stage, *kind_and_message(error)) from error
         return Reply(value, (self._now() - started) * 1000)
 
 

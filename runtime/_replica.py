@@ -7,16 +7,16 @@ import contextlib
 import inspect
 import logging
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from kwiken import DefinitionError, InputError, Service, Stage
+from kwiken import InputError, Service, Stage
 from runtime import _wire as wire
 from runtime._call_server import CallServer, Request, Response
 from runtime._errors import DeadlineError
+from runtime._handlers import is_own, kind_and_message, setup_failed
 from runtime._meter import Carrier, Meter, metered
 from runtime._transport import MAX_PRIORITY
 from runtime._turns import DisplacedError, Turns
@@ -233,12 +233,16 @@ class ReplicaServer:
                 words["threads"] = told.threads
             value = await self._handler(*inputs, **words)
             return 200, self._encoder.encode(value), None
-        except Exception as error:  # whatever the handler raises is the caller's to hear
+        except BaseException as error:  # whatever the handler raises is the caller's to hear
+            if not is_own(error):
+                raise
             LOG.debug("stage %s raised", self._stage.name, exc_info=True)
-            return 500, self._failure(error), f"{type(error).__name__}: {str(error)[:MAX_MESSAGE]}"
+            kind, message = kind_and_message(error)
+            return 500, self._failure(error), f"{kind}: {message[:MAX_MESSAGE]}"
 
-    def _failure(self, error: Exception) -> bytes:
-        return self._encoder.encode({"kind": type(error).__name__, "error": str(error)[:MAX_MESSAGE]})
+    def _failure(self, error: BaseException) -> bytes:
+        kind, message = kind_and_message(error)
+        return self._encoder.encode({"kind": kind, "error": message[:MAX_MESSAGE]})
 
     def _finish(
         self, traceparent: str | None, shard: int, start_ns: int, meter: Meter, error: str | None
@@ -283,10 +287,6 @@ async def _set_up(stage: str, setup: Callable[[], Any]) -> None:
         done = await asyncio.to_thread(setup)
         if inspect.isawaitable(done):
             await done
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         LOG.debug("setup of stage %s raised", stage, exc_info=True)
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        raise DefinitionError(
-            f"its setup failed: {type(error).__name__}: {error} (at {place.filename}:{place.lineno})",
-            stage=stage,
-        ) from error
+        raise setup_failed(stage, error) from error

@@ -233,3 +233,22 @@ async def test_what_is_sent_ahead_is_bounded() -> None:
         assert len(connection._buffer) < 2_000_000
         writer.transport.abort()
         # Paused reading does not hear a caller hang up by itself; stopping ends it.
+
+
+async def test_a_request_that_cancels_its_own_task_is_answered() -> None:
+    async def leave(request: Request) -> Response:
+        if request.path == "/leave":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(60)
+        return Response(200)
+
+    server = CallServer(leave, host="127.0.0.1", port=0, max_body=1000)
+    await server.start()
+    try:
+        port = int(server.url.rpartition(":")[2])
+        assert (await talk(port, post(b"", path="/leave"), until_closed=True)).startswith(b"HTTP/1.1 500 ")
+        assert (await talk(port, post(b""))).startswith(b"HTTP/1.1 200 ")
+    finally:
+        await server.stop()
