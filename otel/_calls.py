@@ -48,6 +48,8 @@ class StageCalls:
     pairs_ms: Floats | None = None
     pairs_cut: Bools | None = None
     guesses_ms: Floats | None = None
+    worth: Floats | None = None
+    threads: int = 1
 
 
 def matrix(shape: tuple[int, int], rows: Ints, columns: Ints, values: Floats) -> Floats:
@@ -125,6 +127,8 @@ def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
         pairs_ms=calls.pairs_ms,
         pairs_cut=calls.pairs_cut,
         guesses_ms=calls.guesses_ms,
+        worth=calls.worth,
+        threads=calls.threads,
     )
 
 

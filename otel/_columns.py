@@ -51,6 +51,7 @@ OWN: Final = np.dtype(
         ("shard", "i4"),
         ("attempt", "i4"),
         ("fanout", "i4"),
+        ("threads", "i4"),
         ("service", "i4"),
         ("stage", "i4"),
         ("replica", "i4"),
@@ -58,6 +59,7 @@ OWN: Final = np.dtype(
         ("plan", "i4"),
         ("utility", "f8"),
         ("busy_ms", "f8"),
+        ("worth", "f8"),
     ]
 )
 REQUEST: Final = 1
@@ -67,6 +69,7 @@ SERVED: Final = 4
 CONTROL: Final = 1
 PARTIAL: Final = 2
 NOT_IDEMPOTENT: Final = 4
+CATCH_UP: Final = 8
 
 # Which stage (row of its notes) comes after which span.
 LINK: Final = np.dtype([("own", "i4"), ("span", "u8")])
@@ -78,7 +81,8 @@ NO_TEXT: Final = -1
 class Names:
     """Numbers for pairs of service and operation, for other texts, and for the notes that spans share.
 
-    `notes` are rows of `OWN` without the busy time: our spans of one stage, shard and replica share them.
+    `notes` are rows of `OWN` without busy time and worth: our spans of one stage, shard and replica share
+    them.
     """
 
     operations: list[tuple[str, str]] = field(default_factory=list)
@@ -149,8 +153,9 @@ class Names:
 class Batch:
     """Spans read but not yet columns: parallel lists.
 
-    `own` is each span's place in `notes` and `busy_ms` (-1 for none), which hold the numbers of own spans'
-    notes and their busy times; `links` are pairs of such a place and the span that it comes after.
+    `own` is each span's place in `notes`, `busy_ms` and `worth` (-1 for none), which hold the numbers of own
+    spans' notes, their busy times and worths; `links` are pairs of such a place and the span that it comes
+    after.
     """
 
     trace_ids: list[str] = field(default_factory=list)
@@ -163,6 +168,7 @@ class Batch:
     flags: list[int] = field(default_factory=list)
     notes: list[int] = field(default_factory=list)
     busy_ms: list[float] = field(default_factory=list)
+    worth: list[float] = field(default_factory=list)
     links: list[tuple[int, str]] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -184,8 +190,8 @@ class Batch:
         rows["flags"][negative] |= NEGATIVE
         rows["end"][negative] = rows["start"][negative]
         used, places = np.unique(np.array(self.notes, np.int64), return_inverse=True)
-        owns = np.array([(*names.notes[number], 0.0) for number in used.tolist()], OWN)[places]
-        owns["busy_ms"] = self.busy_ms
+        owns = np.array([(*names.notes[number], 0.0, 0.0) for number in used.tolist()], OWN)[places]
+        owns["busy_ms"], owns["worth"] = self.busy_ms, self.worth
         links = np.empty(len(self.links), LINK)
         links["own"] = [own for own, _ in self.links]
         links["span"] = span_numbers([span for _, span in self.links])

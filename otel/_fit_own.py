@@ -141,6 +141,7 @@ class _Told:
         pairs_cut: (m, 2): which were cancelled.
         guesses_ms: (m, 2): of late calls, the primary's time and what a copy would have taken; None
             where the work is not known.
+        worth: (k,): of the call's answer; NaN where not known.
     """
 
     request: Ints
@@ -151,6 +152,7 @@ class _Told:
     pairs_ns: Floats
     pairs_cut: Bools
     guesses_ms: Floats | None = None
+    worth: Floats | None = None
 
 
 def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: int) -> StageCalls:
@@ -160,7 +162,8 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
     told = _tell(forest, visits, at)
     name = forest.names.texts[code]
     busy = visits.attempt_notes["busy_ms"][at]
-    busy = busy[~np.isnan(busy)]
+    # With more threads a call burns more than its work.
+    busy = busy[~np.isnan(busy) & (visits.attempt_notes["threads"][at] == 1)]
     replicas = set(visits.attempt_notes["replica"][at].tolist()) - {NO_TEXT}
     width = int(max(notes["fanout"].max(), told.shard.max(initial=-1) + 1))
     calls_ms = np.full((requests, width), np.nan)
@@ -186,7 +189,18 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
         pairs_ms=told.pairs_ns / NS_PER_MS if len(told.pairs_ns) else None,
         pairs_cut=told.pairs_cut if len(told.pairs_ns) else None,
         guesses_ms=told.guesses_ms,
+        worth=_worth(told, requests, width),
+        threads=int(notes["threads"].max(initial=1)),
     )
+
+
+def _worth(told: _Told, requests: int, width: int) -> Floats | None:
+    """(requests, width); None where no call's answer was judged."""
+    if told.worth is None or np.isnan(told.worth).all():
+        return None
+    worth = np.full((requests, width), np.nan)
+    worth[told.request, told.shard] = told.worth
+    return worth
 
 
 def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
@@ -195,7 +209,8 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
     A call without copies took from its first attempt's start to its winner's end, retries included: retrying
     is how the service works. With copies the primary alone counts: its time where it answered (first or
     late), a lower bound where it was cancelled, unknown where it failed. A call that nothing answered and
-    that was given up (a partial answer, say) is a lower bound too.
+    that was given up (a partial answer, say) is a lower bound too, and so is one that had several threads
+    because its request was late: with one it would have taken at least as long.
     """
     notes = visits.attempt_notes[at]
     request = visits.request[visits.attempt_visit[at]]
@@ -222,7 +237,10 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
     censored = np.isnan(answered) & ~np.isnan(given_up)
     latency[copied] = np.where(fate == _FAILED, np.nan, alone)[copied]
     censored[copied] = (fate == _CANCELLED)[copied]
+    helped = np.maximum.reduceat(notes["threads"], groups) > 1
+    censored |= helped & ~np.isnan(latency)
     forest.counts["calls_with_copies"] += int(copied.sum())
+    forest.counts["calls_with_threads"] += int(helped.sum())
     seen = np.where(np.isnan(answered), given_up, answered)
     pairs, cut = _pairs(notes, (end - start).astype(float), groups, primary)
     return _Told(
@@ -234,12 +252,14 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
         pairs,
         cut,
         _guesses(notes, start, end, primary),
+        np.fmax.reduceat(notes["worth"], groups),
     )
 
 
 def _guesses(notes: Rows, start: Ints, end: Ints, primary: Ints) -> Floats | None:
     """Late primaries that answered, and what their work says of copies that were not sent."""
     asked = primary[primary >= 0]
+    asked = asked[notes["threads"][asked] == 1]
     ended = asked[np.isin(notes["outcome"][asked], (_WON, _LOST))]
     took = (end[ended] - start[ended]) / NS_PER_MS
     replica = notes["replica"][ended].astype(np.int64)
@@ -251,6 +271,7 @@ def _pairs(notes: Rows, took: Floats, groups: Ints, primary: Ints) -> tuple[Floa
     place = np.arange(len(notes))
     copy = np.minimum.reduceat(np.where(notes["kind"] == _REISSUE, place, len(notes)), groups)
     both = np.column_stack((primary, copy))[(primary >= 0) & (copy < len(notes))]
+    both = both[notes["threads"][both[:, 0]] == 1]
     fate = notes["outcome"][both]
     both, fate = (values[np.isin(fate, (_WON, _LOST, _CANCELLED)).all(axis=1)] for values in (both, fate))
     both, fate = both[:MOST_PAIRS], fate[:MOST_PAIRS]

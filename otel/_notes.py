@@ -138,6 +138,10 @@ def _stage_span(
         attributes.extend((("kw.partial", True), ("kw.utility", float(stage.utility))))
     if not stage.idempotent:
         attributes.append(("kw.idempotent", False))
+    if stage.threads > 1:
+        attributes.append(("kw.threads", stage.threads))
+    if any(attempt.catch_up for attempt in stage.attempts):
+        attributes.append(("kw.catch_up", True))
     return SpanNote(
         record.trace_id,
         stage.span_id,
@@ -166,6 +170,13 @@ def _attempt_span(
         ("kw.replica", labels("kw.replica", attempt.replica)),
         ("kw.node", labels("kw.node", attempt.node)),
     ]
+    if attempt.threads > 1:
+        attributes.append(("kw.threads", attempt.threads))
+    if attempt.catch_up:
+        attributes.append(("kw.catch_up", True))
+    # What differs from span to span comes last: a reader remembers the rest.
+    if attempt.worth is not None:
+        attributes.append(("kw.worth", float(attempt.worth)))
     if attempt.busy_ms is not None:
         attributes.append(("kw.busy_ms", float(attempt.busy_ms)))
     failed = attempt.outcome is Outcome.FAILED

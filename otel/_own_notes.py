@@ -14,6 +14,7 @@ KINDS: Final = {kind.value: number for number, kind in enumerate(AttemptKind, 1)
 OUTCOMES: Final = {outcome.value: number for number, outcome in enumerate(Outcome, 1)}
 MAX_SHARD: Final = 10_000
 MAX_ATTEMPT: Final = 1_000_000
+MAX_THREADS: Final = 1_000_000
 MAX_BUSY_MS: Final = 1e9
 
 
@@ -21,7 +22,7 @@ Attributes = Mapping[str, Any]
 
 
 def own_note(attributes: Attributes, names: c.Names) -> int | None:
-    """The number of a span's note, its busy time apart; None for a span that is not ours.
+    """The number of a span's note, its busy time and worth apart; None for a span that is not ours.
 
     Raises:
         ValueError: an attribute that none of our spans could have; names it.
@@ -46,6 +47,7 @@ def own_note(attributes: Attributes, names: c.Names) -> int | None:
         _whole(attributes, "kw.shard", 0, MAX_SHARD - 1),
         _whole(attributes, "kw.attempt", 0, MAX_ATTEMPT),
         _whole(attributes, "kw.fanout", 1, MAX_SHARD),
+        _whole(attributes, "kw.threads", 1, MAX_THREADS),
         names.text(service),
         names.text(stage),
         names.text(_text(attributes, "kw.replica")),
@@ -63,6 +65,15 @@ def busy_ms(value: object) -> float:
         ValueError: no time.
     """
     return _number(value, "kw.busy_ms", math.nan, MAX_BUSY_MS)
+
+
+def worth(value: object) -> float:
+    """What an answer was worth, as a share of its request's; NaN where it is not known.
+
+    Raises:
+        ValueError: no share.
+    """
+    return _number(value, "kw.worth", math.nan, 1.0)
 
 
 def _text(attributes: Attributes, key: str) -> str | None:
@@ -103,4 +114,6 @@ def _marks(attributes: Attributes) -> int:
         marks |= c.PARTIAL
     if attributes.get("kw.idempotent") is False:
         marks |= c.NOT_IDEMPOTENT
+    if attributes.get("kw.catch_up") is True:
+        marks |= c.CATCH_UP
     return marks

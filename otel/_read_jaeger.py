@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from otel._columns import ERROR, FOLLOWS, Batch
-from otel._own_notes import MARK, busy_ms, own_note
+from otel._own_notes import MARK, busy_ms, own_note, worth
 from otel._store import SpanStore
 
 _CHILD: Final = "CHILD_OF"
@@ -111,6 +111,7 @@ class JaegerReader:
         place = len(batch.notes)
         batch.notes.append(note)
         batch.busy_ms.append(busy_ms(attributes.get("kw.busy_ms")))
+        batch.worth.append(worth(attributes.get("kw.worth")))
         batch.links += [(place, ref.spanID) for ref in span.references or () if ref.refType == _FOLLOWS]
         return place
 

@@ -11,13 +11,18 @@ from typing import Any, Final
 import msgspec
 
 from otel._columns import ERROR, Batch
-from otel._own_notes import MARK, busy_ms, own_note
+from otel._own_notes import MARK, busy_ms, own_note, worth
 from otel._store import SpanStore
 
 _ERROR_CODES: Final = frozenset((2, "2", "STATUS_CODE_ERROR"))
 _REMEMBERED: Final = 8192
-_BUSY: Final = re.compile(rb'"kw\.busy_ms","value":\{"doubleValue":([0-9.eE+-]+)\}\}\]\Z')
 UNKNOWN: Final = "unknown_service"  # what the SDKs call a service without a name
+# What differs from span to span, as our own writer has it: last, the busy time last of all. It begins with
+# plain letters, or the search would take twenty times as long.
+_TAIL: Final = re.compile(
+    rb'"kw\.(?:worth","value":\{"doubleValue":([0-9.eE+-]+)\}\},\{"key":"kw\.)?'
+    rb'busy_ms","value":\{"doubleValue":([0-9.eE+-]+)\}\}\]\Z'
+)
 
 
 class _Value(msgspec.Struct, gc=False):
@@ -81,7 +86,7 @@ class OtlpReader:
         self._resource = msgspec.json.Decoder(ResourceSpans)
         self._attributes = msgspec.json.Decoder(list[_Attribute])
         self._services: dict[bytes, str] = {}
-        self._notes: dict[bytes, tuple[int, float]] = {}
+        self._notes: dict[bytes, tuple[int, float, float]] = {}
 
     def line(self, data: bytes | memoryview) -> None:
         """Take one whole `TracesData`.
@@ -141,10 +146,10 @@ class OtlpReader:
     def _note(self, batch: Batch, span: _Span, raw: bytes) -> int:
         """The place of the span's own notes; -1 for a span that only looked like ours.
 
-        Notes are remembered by all of the attributes but the busy time: our spans differ in little else, and
-        we write that one last. In another order it merely stays part of what is remembered.
+        Notes are remembered by all of the attributes but worth and busy time: our spans differ in little
+        else, and we write these last. In another order they merely stay part of what is remembered.
         """
-        tail = _BUSY.search(raw)
+        tail = _TAIL.search(raw)
         key = raw if tail is None else raw[: tail.start()]
         known = self._notes.get(key)
         if known is None:
@@ -152,16 +157,18 @@ class OtlpReader:
             note = own_note(attributes, self._store.names)
             if note is None:
                 return -1
-            known = note, busy_ms(attributes.get("kw.busy_ms"))
+            known = note, busy_ms(attributes.get("kw.busy_ms")), worth(attributes.get("kw.worth"))
             if len(self._notes) >= _REMEMBERED:
                 self._notes.clear()
             self._notes[key] = known
-        note, busy = known
+        note, busy, value = known
         if tail is not None:
-            busy = busy_ms(float(tail.group(1)))
+            busy = busy_ms(float(tail.group(2)))
+            value = worth(float(tail.group(1)) if tail.group(1) else None)
         place = len(batch.notes)
         batch.notes.append(note)
         batch.busy_ms.append(busy)
+        batch.worth.append(value)
         if span.links:
             batch.links += [(place, link.spanId) for link in span.links if link.traceId == span.traceId]
         return place

@@ -14,7 +14,8 @@ def timing_of(record: RequestRecord) -> dict[str, Any]:
 
     Returns:
         `trace_id` in hex, `total_ms`, and `spans`: for each attempt its name, stage, shard, number, kind,
-        outcome, replica, and start and end in milliseconds since the request's start.
+        outcome, replica, start and end in milliseconds since the request's start, and `catch_up` where
+        it was sent, or helped, because the request was late.
     """
     spans = [
         {
@@ -27,6 +28,7 @@ def timing_of(record: RequestRecord) -> dict[str, Any]:
             "replica": attempt.replica,
             "start_ms": (attempt.start_ns - record.start_ns) / NS_PER_MS,
             "end_ms": (attempt.end_ns - record.start_ns) / NS_PER_MS,
+            **({"catch_up": True} if attempt.catch_up else {}),
         }
         for stage in record.stages
         for attempt in stage.attempts

@@ -274,3 +274,87 @@ def test_calls_and_their_copies_are_kept_as_pairs() -> None:
     np.testing.assert_allclose(stage.pairs_ms[order], wanted, rtol=0, atol=0.05)
     assert stage.pairs_cut[order].tolist() == [[True, False], [False, True], [False, False]]
     assert learn([look(*FATES["won"][0])]).stage("look").pairs_ms is None
+
+
+# Partial answers and catch-up.
+
+
+def judged(*worths: float | None, latency: float = 50.0) -> RequestRecord:
+    """A whole fan-out, its answers judged."""
+    attempts = [attempt(0, 10 + shard, WON, shard=shard) for shard in range(len(worths))]
+    for one, worth in zip(attempts, worths, strict=True):
+        one.worth = worth
+        one.busy_ms = random.uniform(1, 2)
+    return look(*attempts, fanout=len(worths), latency=latency)
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.lists(st.floats(0, 1), min_size=3, max_size=3)), min_size=2, max_size=20)
+)
+@settings(max_examples=25, deadline=None)
+def test_what_answers_were_worth_is_learned_request_by_request(rows: list[list[float] | None]) -> None:
+    unknown = (None, None, None)
+    requests = [judged(*(row or unknown)) for row in rows]
+    for number, request in enumerate(requests):
+        request.start_ns += number * 60 * MS
+        request.end_ns += number * 60 * MS
+    found = learn(requests).stage("look").worth
+    if not any(row is not None for row in rows):
+        assert found is None
+        return
+    assert found is not None
+    wanted = np.array([row if row is not None else [np.nan] * 3 for row in rows])
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_worth_is_that_of_the_winner_whichever_attempt_it_was() -> None:
+    request = judged(0.0, 0.75, 0.25)
+    request.stages[0].attempts[1].outcome = CANCELLED
+    request.stages[0].attempts[1].worth = None
+    request.stages[0].attempts.append(attempt(5, 11, WON, COPY, shard=1))
+    request.stages[0].attempts[-1].worth = 0.75
+    request.stages[0].attempts[-1].catch_up = True
+    np.testing.assert_array_equal(learn([request]).stage("look").worth, [[0.0, 0.75, 0.25]])
+
+
+def test_a_plan_keeps_what_answers_were_worth_through_a_file() -> None:
+    from kwiken import profile_from_json, profile_to_json
+
+    profile = learn([judged(1.0, 0.0), judged(None, None)])
+    again = profile_from_json(profile_to_json(profile))
+    np.testing.assert_array_equal(again.stage("look").worth, profile.stage("look").worth)
+
+
+def test_a_call_with_threads_is_a_lower_bound_and_no_measure_of_work_or_copies() -> None:
+    helped = look(attempt(0, 20, WON), attempt(10, 20.1, CANCELLED, COPY), threads=4)
+    helped.stages[0].attempts[0].threads = 3
+    helped.stages[0].attempts[0].catch_up = True
+    helped.stages[0].attempts[0].busy_ms = 60.0
+    plain = look(attempt(0, 30, WON), threads=4)
+    plain.stages[0].attempts[0].busy_ms = 25.0
+    profile = learn([helped, plain])
+    stage = profile.stage("look")
+    assert (stage.threads, stage.busy_ms, stage.pairs_ms) == (4, 25.0, None)
+    assert sorted(zip(stage.calls_ms[:, 0].round(1), stage.censored[:, 0], strict=True)) == [
+        (20.0, True),
+        (30.0, False),
+    ]
+    assert profile.counts["calls_with_threads"] == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("kw.worth", 1.5), ("kw.worth", -0.1), ("kw.worth", "much"), ("kw.threads", 0)]
+)
+def test_odd_worths_and_threads_are_refused_by_name(tmp_path: Path, key: str, value: Any) -> None:
+    from otel._columns import Names
+    from otel._own_notes import own_note, worth
+
+    attributes = {
+        "kw.service": "shop",
+        "kw.stage": "look",
+        "kw.attempt.kind": "primary",
+        "kw.outcome": "won",
+        key: value,
+    }
+    with pytest.raises(ValueError, match=key):
+        worth(value) if key == "kw.worth" else own_note(attributes, Names())
