@@ -7,14 +7,13 @@ import importlib.util
 import math
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from cli._output import MIB, read_text
-from kwiken import InputError, KwikenError, Service
+from kwiken import Service
 
 if TYPE_CHECKING:
     from kwiken import Plan, Profile
@@ -115,53 +114,10 @@ def load_service(target: str) -> Service:
         InputError: when the module or the name in it is missing, is no Service, or fails to import.
         DefinitionError: when the service cannot be run.
     """
-    module_name, colon, attribute = target.partition(":")
-    if not (colon and module_name and attribute):
-        raise InputError("must be MODULE:SERVICE, for example services.search:search", where=repr(target))
-    module = _import(module_name)
-    value: Any = module
-    for part in attribute.split("."):
-        if not hasattr(value, part):
-            raise InputError(f"has no {attribute!r}; {_services_of(module)}", where=f"module {module_name}")
-        value = getattr(value, part)
-    if not isinstance(value, Service):
-        kind = type(value).__name__
-        raise InputError(f"is a {kind}, not a Service; {_services_of(module)}", where=target)
-    value.check()
-    return value
-
-
-def _import(name: str) -> Any:
     here = os.getcwd()  # noqa: PTH109 - sys.path holds strings
     if here not in sys.path:
         sys.path.insert(0, here)
     importlib.invalidate_caches()
-    try:
-        return importlib.import_module(name)
-    except KwikenError:
-        raise
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise InputError(
-                f"there is no such module (looked in {here} too)", where=f"module {name}"
-            ) from error
-        raise InputError(_failure(error), where=f"module {name}") from error
-    except (Exception, SystemExit) as error:
-        raise InputError(_failure(error), where=f"module {name}") from error
+    from runtime import load_target
 
-
-def _failure(error: BaseException) -> str:
-    """Why somebody's module does not import, with the last place outside of the import machinery."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
-    place = (
-        f" at {frames[-1].filename}:{frames[-1].lineno}" if frames and frames[-1].filename != __file__ else ""
-    )
-    if isinstance(error, SyntaxError):
-        place = f" at {error.filename}:{error.lineno}"
-        return f"cannot be imported: {error.msg}{place}"
-    return f"cannot be imported: {type(error).__name__}: {error}{place}"
-
-
-def _services_of(module: Any) -> str:
-    found = [name for name, value in vars(module).items() if isinstance(value, Service)]
-    return f"its services: {', '.join(found)}" if found else "it defines no Service"
+    return load_target(target)

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from runtime._gateway import Gateway
     from runtime._http import HttpTransport
     from runtime._identity import Identity
-    from runtime._process import GatewaySpec, ReplicaSpec, load_target, run_server
+    from runtime._process import GatewaySpec, ReplicaSpec, run_server
     from runtime._replica import CallObserver, ReplicaServer, ServedCall
     from runtime._state import ClusterState, ProcessState, StateFiles, stop_cluster
+    from runtime._target import load_target
     from runtime._watch import parse_endpoint
 
 # What needs sockets or processes loads on first use.
@@ -44,7 +45,7 @@ _LAZY = {
     "ReplicaSpec": "runtime._process",
     "ServedCall": "runtime._replica",
     "StateFiles": "runtime._state",
-    "load_target": "runtime._process",
+    "load_target": "runtime._target",
     "parse_endpoint": "runtime._watch",
     "run_server": "runtime._process",
     "stop_cluster": "runtime._state",

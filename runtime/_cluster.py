@@ -21,8 +21,9 @@ import msgspec
 from kwiken import InputError, KwikenError, Plan, Service
 from runtime._child import Child, ChildError
 from runtime._identity import Identity
-from runtime._process import GatewaySpec, ReplicaSpec, load_target
+from runtime._process import GatewaySpec, ReplicaSpec
 from runtime._state import VERSION, ClusterState, ProcessState, StateFiles
+from runtime._target import load_target
 
 LOG = logging.getLogger("kwiken.cluster")
 FIRST_WAIT_S: Final = 0.1

@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import importlib
 import logging
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from kwiken import InputError, KwikenError, Service
+from kwiken import KwikenError, Service
 from runtime._meter import MeteredThreads
+from runtime._target import load_target
 
 LOG = logging.getLogger("kwiken.process")
 PR_SET_PDEATHSIG: Final = 1
@@ -98,25 +98,6 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Announce = Callable[[str], None]
-
-
-def load_target(target: str) -> Service:
-    """The service that `MODULE:SERVICE` names.
-
-    Raises:
-        InputError: when there is no such module or service.
-    """
-    module_name, _, attribute = target.partition(":")
-    try:
-        value: Any = importlib.import_module(module_name)
-        for part in attribute.split("."):
-            value = getattr(value, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"cannot be loaded: {error}", where=target) from error
-    if not isinstance(value, Service):
-        raise InputError(f"is a {type(value).__name__}, not a Service", where=target)
-    value.check()
-    return value
 
 
 def run(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
@@ -216,14 +197,20 @@ def child(text: str) -> int:
     line = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what handlers print must not mix with what the supervisor reads
     parent = os.getppid()
+    ready = False
 
     def say(report: Report) -> None:
         with contextlib.suppress(BrokenPipeError):
             print(msgspec.json.encode(report).decode(), file=line, flush=True)
 
+    def announce(url: str) -> None:
+        nonlocal ready
+        ready = True
+        say(Report(url=url))
+
     async def main(stop: asyncio.Event) -> None:
         async with _tied_to_stdin(stop):
-            await serve(spec, service, stop, lambda url: say(Report(url=url)))
+            await serve(spec, service, stop, announce)
 
     try:
         spec = msgspec.json.decode(text, type=Spec)
@@ -231,13 +218,13 @@ def child(text: str) -> int:
         _name(spec)
         service = load_target(spec.target)
         run(main)
-    except (KwikenError, msgspec.MsgspecError) as error:
-        say(Report(error=str(error)[:MAX_LINE]))
-        return BAD_INPUT
     except Exception as error:
-        LOG.exception("failed")
-        say(Report(error=f"{type(error).__name__}: {error}"[:MAX_LINE]))
-        return 1
+        if ready or os.environ.get("KWIKEN_TRACEBACK") == "1":  # else the supervisor says it, in one line
+            LOG.exception("failed")
+        expected = isinstance(error, KwikenError | msgspec.MsgspecError)
+        reason = str(error) if expected else f"{type(error).__name__}: {error}"
+        say(Report(error=reason[:MAX_LINE]))
+        return BAD_INPUT if expected else 1
     return 0
 
 

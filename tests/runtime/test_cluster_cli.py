@@ -138,7 +138,15 @@ def test_bad_usage_of_serve(tmp_path: Path, taken_port: str) -> None:
     refused(["serve", TARGET, "--local", "--port", "0", "--token-file", str(empty)], "empty")
     refused(["serve", TARGET, "--local", "--port", "0", "--token-file", str(tmp_path / "no")], "No such file")
     refused(["serve", TARGET, "--local", "--port", "0", "--plan", str(empty)], "empty")
+    refused(
+        ["serve", TARGET, "--local", "--port", "0", "--plan", "/dev/zero"], "/dev/zero: is no regular file"
+    )
+    refused(["serve", TARGET, "--local", "--port", "0", "--token-file", "/dev/zero"], "is no regular file")
     refused(["serve", "no_such:x", "--local"], "no_such")
+    refused(
+        ["serve", "tests.support.services_broken:fails", "--local", "--port", "0"],
+        r"stage 'work': its setup failed: RuntimeError: no index here \(at .*services_broken\.py:\d+\)",
+    )
 
 
 def test_bad_usage_of_stage(taken_port: str) -> None:
@@ -163,6 +171,28 @@ def test_bad_usage_of_up(tmp_path: Path, taken_port: str) -> None:
     refused(["up", TARGET, "--state", str(tmp_path / "file"), "--port", "0"], "cannot be used")
     refused(["status", *state], "no service is up")
     refused(["status", "../up", *state], "no service's name")
+
+
+SLY = """
+import sys
+from kwiken import Service
+if "runtime._process" in " ".join(sys.orig_argv):
+    raise RuntimeError("only in a child")
+service = Service("sly")
+@service.stage()
+async def only(request: str) -> str: return request
+"""
+
+
+def test_a_module_that_fails_in_a_replica_only_is_one_line_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kw_sly.py").write_text(SLY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    words = ["up", "kw_sly:service", "--state", str(tmp_path / "state"), "--port", "0"]
+    refused(words, r"module kw_sly: cannot be imported: RuntimeError: only in a child at .*kw_sly\.py:5")
+    monkeypatch.setenv("KWIKEN_TRACEBACK", "1")
+    assert "Traceback" in run(*words).stderr
 
 
 def test_up_status_down_and_down_again(tmp_path: Path) -> None:
