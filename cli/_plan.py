@@ -1,15 +1,16 @@
-"""`kwiken plan`: one budget, apportioned across the stages of a profile."""
+"""`kwiken plan`: budgets, apportioned across the stages of a profile."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from cli._levers import lever_options, lever_summary, show_levers
 from cli._options import POSITIVE, SHARE, json_option, load_profile, out_option, seed_option
 from cli._output import MIB, note, note_written, print_json, print_table, progress, read_text, write_text
 from cli._queues import load_summary, queue_options, settled
@@ -31,8 +32,7 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
 @click.option(
     "--reissue", type=SHARE, default=0.05, show_default=True, help="Extra requests, as a share of cost."
 )
-@click.option("--utility-loss", type=SHARE, default=0.0, show_default=True, help="Loss of answer quality.")
-@click.option("--catch-up", type=SHARE, default=0.0, show_default=True, help="Extra work for late requests.")
+@lever_options
 @click.option(
     "--objective",
     type=click.Choice(OBJECTIVES),
@@ -80,33 +80,36 @@ def command(
     objective: str,
     spread: str,
     seed: int,
+    partial: tuple[str, ...] | None,
+    utility_weights: Mapping[str, float] | None,
     **load: Any,
 ) -> None:
-    """Apportion one reissue budget across the stages of PROFILE, and say what that should buy.
+    """Apportion budgets across the stages of PROFILE, and say what that should buy.
 
     Without -o the plan is shown and not kept.
     """
-    for name, value in (("--utility-loss", utility_loss), ("--catch-up", catch_up)):
-        if value > 0:
-            raise InputError("no policy spends this budget yet; leave it at 0", where=name)
+    if catch_up > 0:
+        raise InputError("no policy spends this budget yet; leave it at 0", where="--catch-up")
     from kwiken import Budgets, study_plan
 
     learned = load_profile(profile)
-    study_of = partial(
+    study_of = functools.partial(
         study_plan,
-        budgets=Budgets(reissue=reissue),
+        budgets=Budgets(reissue=reissue, utility_loss=utility_loss, catch_up=catch_up),
         cost=_cost(cost),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         objective=objective,
         spread=spread,
         seed=seed,
+        partial=partial,
+        utility_weights=utility_weights,
     )
     with progress("planning"):
         study, settlement = settled(learned, study_of, seed=seed, **load)
     if out is not None:
         write_text(out, study.plan.to_json() + "\n")
     if as_json and out != "-":
-        print_json(_summary(study) | load_summary(settlement))
+        print_json(_summary(study) | lever_summary(study) | load_summary(settlement))
     else:
         _show(study, out)
 
@@ -140,6 +143,8 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
             "cost": plan.cost.stages.get(name, 0.0),
             "fraction": stage.reissue.fraction if stage.reissue is not None else 0.0,
             "after_ms": stage.reissue.after_ms if stage.reissue is not None else None,
+            "partial": stage.partial,
+            "loss": study.simulation.stage_loss.get(name, 0.0),
             "spent": study.simulation.stage_spent.get(name, 0.0),
             "gain_ms2": allocation.gains.get(name, 0.0),
             "marginal_ms2": allocation.marginal.get(name, 0.0),
@@ -168,6 +173,7 @@ def _show(study: PlanStudy, out: str | None) -> None:
         print_table("\nExpected latency", ("ms", "before", "after", "change"), ladder_rows(before, after))
         spent = plan.expected.spent.reissue
         note(f"\nextra requests: {spent:.2%} of cost expected, {plan.budgets.reissue:.2%} allowed")
+    show_levers(study)
     for remark in study.notes:
         note(f"note: {remark}")
     note_written(out)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kwiken._plan import Budgets, Expected, Intervals, Ladder, Plan
-from kwiken._profile import Floats, Profile
+from kwiken._profile import Bools, Floats, Profile
 from kwiken._simulate import PERCENTILES, REQUESTS, Simulation, replay
 from kwiken._window import granted
 
+Again = Callable[[Plan], Simulation]
 INTERVAL = 0.9
 RESAMPLES = 200
 BLOCKS = 50  # stretches of time that are resampled whole: slow requests come in bursts
@@ -46,46 +49,92 @@ def expect(
     rows = np.repeat(order, times)
     simulation = replay(profile, plan, rows, seed=seed, copy_correlation=copy_correlation)
     if window_s is not None:
-        simulation = _kept_to_window(simulation, profile.started_s[order], plan, window_s)
+        again = partial(replay, profile, rows=rows, seed=seed, copy_correlation=copy_correlation)
+        simulation = _kept_to_window(simulation, profile.started_s[order], plan, window_s, again)
     weights = _block_weights(len(rows), np.random.default_rng([seed, len(rows)]))
     low, high = 50 * (1 - INTERVAL), 50 * (1 + INTERVAL)
-    spend = _block_means(simulation.spent, weights)
+    spends = {"reissue": simulation.spent, "utility_loss": simulation.lost, "catch_up": simulation.late_spent}
+    means = {lever: _block_means(spent, weights) for lever, spent in spends.items()}
     bounds = Intervals(
         before=_bounds(simulation.before_ms, weights),
         after=_bounds(simulation.after_ms, weights),
-        spent={"reissue": (float(np.percentile(spend, low)), float(np.percentile(spend, high)))},
+        spent={
+            lever: (float(np.percentile(mean, low)), float(np.percentile(mean, high)))
+            for lever, mean in means.items()
+            if lever == "reissue" or mean.any()
+        },
     )
     return simulation, Expected(
         before=simulation.before,
         after=simulation.after,
-        spent=Budgets(reissue=min(1.0, simulation.reissue)),
+        spent=Budgets(**{lever: min(1.0, float(spent.mean())) for lever, spent in spends.items()}),
         interval=INTERVAL,
         bounds=bounds,
     )
 
 
-def _kept_to_window(simulation: Simulation, started_s: Floats, plan: Plan, window_s: float) -> Simulation:
-    """The same requests where a ledger refuses what a window cannot pay.
+def _kept_to_window(
+    simulation: Simulation, started_s: Floats, plan: Plan, window_s: float, again: Again
+) -> Simulation:
+    """The same requests where ledgers refuse what a window cannot pay.
 
-    Each round of the replay, which runs through all requests once, has a ledger of its own. What stages spend
-    is cut by the same share, as a refusal does not ask whose copy it was.
+    Each round of the replay, which runs through all requests once, has ledgers of its own. A request without
+    the copies, or the help, that its ledger refuses goes as under a plan that has none; its stop rules stay.
+    What stages spend is cut by the same share, as a refusal does not ask whose copy it was.
+
+    Args:
+        simulation: without any ledger.
+        started_s: (n,) ascending.
+        plan: with the budgets.
+        window_s: length of the window.
+        again: replays the same requests under another plan.
     """
-    spends = simulation.spent.reshape(len(started_s), -1)
-    kept = [
-        granted(np.ascontiguousarray(one), started_s, budget=plan.budgets.reissue, window_s=window_s)
-        for one in spends.T
-    ]
-    paid = np.stack(kept, axis=1).ravel()
-    spent = np.where(paid, simulation.spent, 0.0)
-    share = float(spent.sum() / simulation.spent.sum()) if simulation.spent.any() else 1.0
+    copies = _paid(simulation.spent, started_s, plan.budgets.reissue, window_s)
+    help_ = _paid(simulation.late_spent, started_s, plan.budgets.catch_up, window_s)
+    if copies.all() and help_.all():
+        return simulation
+    found = {name: getattr(simulation, name).copy() for name in ("after_ms", "spent", "lost", "late_spent")}
+    for with_copies, with_help in ((False, True), (True, False), (False, False)):
+        those = (copies == with_copies) & (help_ == with_help)
+        if those.any():
+            arm = again(_without(plan, copies=not with_copies, help_=not with_help))
+            for name, values in found.items():
+                values[those] = getattr(arm, name)[those]
+    share, late_share = (
+        float(found[name].sum() / getattr(simulation, name).sum()) if getattr(simulation, name).any() else 1.0
+        for name in ("spent", "late_spent")
+    )
     return replace(
         simulation,
-        after_ms=np.where(paid, simulation.after_ms, simulation.before_ms),
-        spent=spent,
+        **found,
         stage_spent={name: share * value for name, value in simulation.stage_spent.items()},
         stage_fraction={name: share * value for name, value in simulation.stage_fraction.items()},
+        stage_late={name: late_share * value for name, value in simulation.stage_late.items()},
         refused=1.0 - share,
+        late_refused=1.0 - late_share,
     )
+
+
+def _paid(spent: Floats, started_s: Floats, budget: float, window_s: float) -> Bools:
+    """Which requests' spends a ledger pays, each round of them with its own."""
+    rounds = spent.reshape(len(started_s), -1)
+    kept = [
+        granted(np.ascontiguousarray(one), started_s, budget=budget, window_s=window_s) for one in rounds.T
+    ]
+    return np.stack(kept, axis=1).ravel()
+
+
+def _without(plan: Plan, *, copies: bool, help_: bool) -> Plan:
+    """The plan less its reissues, or less its help for late requests, or less both."""
+    stages = {
+        name: msgspec.structs.replace(
+            stage,
+            reissue=None if copies else stage.reissue,
+            catch_up=None if help_ else stage.catch_up,
+        )
+        for name, stage in plan.stages.items()
+    }
+    return msgspec.structs.replace(plan, stages=stages)
 
 
 def _blocks(requests: int) -> NDArray[np.int64]:

@@ -8,7 +8,6 @@ import numpy as np
 
 from kwiken._curve import Curve
 from kwiken._objective import Verdict
-from kwiken._plan import Budgets
 from kwiken._profile import Profile
 from kwiken._stage_curves import FEWEST_CALLS
 
@@ -24,9 +23,7 @@ def verdict_notes(verdict: Verdict) -> list[str]:
     return [f"objective {verdict.objective}: p99 cut on later requests than those planned on was {told}"]
 
 
-def reissue_notes(
-    profile: Profile, budgets: Budgets, curves: Mapping[str, Curve], margin: float, refused: float
-) -> list[str]:
+def reissue_notes(profile: Profile, curves: Mapping[str, Curve], margin: float, refused: float) -> list[str]:
     notes = []
     if profile.requests < FEW_REQUESTS:
         notes.append(
@@ -59,7 +56,4 @@ def reissue_notes(
         notes.append(f"a copy would be as slow as its call, so none are sent: {', '.join(hopeless)}")
     if rare:
         notes.append(f"too few calls to plan for: {', '.join(rare)}")
-    unused = [lever for lever in ("utility_loss", "catch_up") if getattr(budgets, lever)]
-    if unused:
-        notes.append(f"budgets noted but not spent, because no policy uses them yet: {', '.join(unused)}")
     return notes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict, Unpack
 
@@ -21,6 +21,7 @@ from kwiken._profile import Profile
 from kwiken._reissues import ReissueSettings, ReissueStudy, study_reissues
 from kwiken._simulate import Simulation
 from kwiken._sumvar import Allocation
+from kwiken.levers import PartialSettings, PartialStudy, shortened, study_partial
 
 FEWEST_REQUESTS = 10  # below, no quantile means anything
 
@@ -38,6 +39,7 @@ class PlanStudy:
         simulation: what the plan does to the profile's own requests.
         notes: what a reader should know, in words.
         verdict: which objective was taken, and how those that were tried did on later requests.
+        partial: what the utility budget buys: rules, curves of variance against loss, who may lose what.
     """
 
     plan: Plan
@@ -47,6 +49,7 @@ class PlanStudy:
     simulation: Simulation
     notes: tuple[str, ...]
     verdict: Verdict = field(default_factory=lambda: Verdict("variance", {}))
+    partial: PartialStudy = field(default_factory=PartialStudy)
 
 
 class PlanSettings(TypedDict, total=False):
@@ -60,6 +63,8 @@ class PlanSettings(TypedDict, total=False):
     window_s: float | None
     seed: int
     copy_correlation: float | None
+    partial: Collection[str] | None
+    utility_weights: Mapping[str, float] | None
 
 
 def make_plan(profile: Profile, **settings: Unpack[PlanSettings]) -> Plan:
@@ -78,12 +83,14 @@ def study_plan(
     window_s: float | None = None,
     seed: int = 0,
     copy_correlation: float | None = None,
+    partial: Collection[str] | None = None,
+    utility_weights: Mapping[str, float] | None = None,
 ) -> PlanStudy:
     """Make a plan and keep what led to it.
 
     Args:
         profile: what was learned.
-        budgets: what may be spent; only `reissue` has a lever so far.
+        budgets: what may be spent, by lever.
         objective: `variance`, the sum of the stages' variances; `p99` or `cvar` (mean of the slowest 1%) of
             the whole, by descent from there; `auto`, that of variance and p99 which does better on requests
             later than those it was planned on.
@@ -96,20 +103,31 @@ def study_plan(
         seed: of the draws behind the expectation.
         copy_correlation: of a copy's normal score with its call's, at every stage; 0 for independent copies;
             by default what each stage's pairs say, and 0 where there are none.
+        partial: names of the fan-outs whose answers may be partial; by default all, where there is a utility
+            budget.
+        utility_weights: by stage: its relative part in the utility of the whole answer, where parts count on
+            their own; by default an answer needs every stage's part.
 
     Returns:
-        The study. The budget is met on later requests than a time-out was learned from, as far as the
-        profile's own history tells (see `within_budget`).
+        The study. Budgets are met on later requests than those that time-outs and stop rules were learned
+        from, as far as the profile's own history tells (see `within_budget`).
 
     Raises:
-        InputError: for an unknown objective, spread or cost, or a profile with too few requests.
+        InputError: for an unknown objective, spread or cost, stages that cannot be partial, or a profile with
+            too few requests.
     """
     _check(profile, objective, spread, window_s)
     shares = costs(profile, cost)
     settings = ReissueSettings(
         objective=objective, spread=spread, seed=seed, copy_correlation=copy_correlation
     )
-    reissues = study_reissues(profile, shares, budgets.reissue, settings)
+    stopping = study_partial(
+        profile,
+        budgets.utility_loss,
+        PartialSettings(stages=partial, weights=utility_weights, seed=seed),
+    )
+    calls = shortened(profile, stopping.policies, seed=seed)
+    reissues = study_reissues(calls, shares, budgets.reissue, settings)
     draft = Plan(
         version=VERSION,
         service=profile.service,
@@ -117,7 +135,7 @@ def study_plan(
         profile=profile.digest,
         budgets=budgets,
         cost=shares,
-        stages=_policies(profile, reissues),
+        stages=_policies(profile, reissues, stopping),
     )
     simulation, expected = expect(
         profile, draft, window_s=window_s, seed=seed, copy_correlation=copy_correlation
@@ -130,9 +148,11 @@ def study_plan(
         simulation=simulation,
         notes=(
             *verdict_notes(reissues.verdict),
-            *reissue_notes(profile, budgets, reissues.curves, reissues.margin, simulation.refused),
+            *reissue_notes(profile, reissues.curves, reissues.margin, simulation.refused),
+            *stopping.notes,
         ),
         verdict=reissues.verdict,
+        partial=stopping,
     )
 
 
@@ -153,10 +173,14 @@ def _check(profile: Profile, objective: str, spread: str, window_s: float | None
         )
 
 
-def _policies(profile: Profile, reissues: ReissueStudy) -> dict[str, StagePlan]:
+def _policies(profile: Profile, reissues: ReissueStudy, stopping: PartialStudy) -> dict[str, StagePlan]:
     """Policies by stage; a request's own time is no stage that anyone could act on."""
     return {
-        stage.name: StagePlan(match=stage.match, reissue=reissues.policies.get(stage.name))
+        stage.name: StagePlan(
+            match=stage.match,
+            reissue=reissues.policies.get(stage.name),
+            partial=stopping.policies.get(stage.name),
+        )
         for stage in profile.stages
         if not stage.own_time
     }

@@ -1,4 +1,4 @@
-"""The reissue lever of a plan: curves, an objective, and a budget apportioned so that later requests keep it."""
+"""The reissue lever of a plan: curves, an objective, and a budget apportioned for later requests to keep."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ class Simulation:
         stage_late: by stage that helps late requests: mean over requests of what that cost.
         hurried: share of all calls that started late, at stages that help late requests.
         censored: calls of the profile whose true latency had to be estimated.
-        refused: share of the spend that a ledger refused, where one was simulated.
+        refused: share of the copies' cost that a ledger refused, where one was simulated.
+        late_refused: share of the help for late requests that a ledger refused.
     """
 
     before_ms: Floats
@@ -67,6 +68,7 @@ class Simulation:
     hurried: float = 0.0
     censored: int = 0
     refused: float = 0.0
+    late_refused: float = 0.0
 
     @property
     def before(self) -> Ladder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from kwiken._pool import Pool
 from kwiken._profile import Floats, Profile, StageProfile
 from kwiken._sumvar import Allocation
 
+T = TypeVar("T")
 Rows = NDArray[np.int64]
 SURE = 1.2816  # standard normal quantile: nine in ten spends of later requests stay below
 BATCHES = 50  # stretches of time whose mean spends tell how far chance moves the whole
@@ -57,16 +59,31 @@ def within_budget(
     Returns:
         The allocation at which nine in ten spends should fit the budget, or at `LEAST_MARGIN` of it.
     """
+    return Spending(*tightened(budget, apportion, _History(profile, costs).likely_spend))
+
+
+def tightened(
+    budget: float, apportion: Callable[[float], T], likely: Callable[[T], float]
+) -> tuple[T, float]:
+    """Apportion less and less of a budget until later requests should keep it.
+
+    Args:
+        budget: the most that may be spent.
+        apportion: makes an allocation of a budget.
+        likely: what nine in ten later requests' mean spends should stay below, of an allocation.
+
+    Returns:
+        The allocation and the share of the budget that was apportioned, at least `LEAST_MARGIN`.
+    """
     margin = 1.0
-    history = _History(profile, costs)
     allocation = apportion(budget)
     for _ in range(ROUNDS):
-        likely = history.likely_spend(allocation)
-        if likely <= budget or margin <= LEAST_MARGIN:
+        spend = likely(allocation)
+        if spend <= budget or margin <= LEAST_MARGIN:
             break
-        margin = max(LEAST_MARGIN, margin * budget / likely)
+        margin = max(LEAST_MARGIN, margin * budget / spend)
         allocation = apportion(budget * margin)
-    return Spending(allocation, margin)
+    return allocation, margin
 
 
 class _History:
@@ -81,17 +98,9 @@ class _History:
         """What nine in ten later requests' mean spends should stay below."""
         if not allocation.spent > 0:
             return 0.0
-        n = len(self._order)
-        spent = self._spend(allocation, self._order, self._order)
-        noise = _error_of_mean(spent)
-        drift = 1.0
-        for learned, judged in SPLITS if n >= FEWEST_SPLIT else ():
-            early = self._order[: int(learned * n)]
-            late = self._order[int(learned * n) : int(judged * n)]
-            chance = SURE * noise * math.sqrt(n / len(early) + n / len(late))
-            over = float(self._spend(allocation, early, late).mean()) - chance
-            drift = max(drift, over / allocation.spent)
-        return allocation.spent * drift + SURE * noise
+        return likely_mean(
+            self._order, allocation.spent, lambda early, late: self._spend(allocation, early, late)
+        )
 
     def _spend(self, allocation: Allocation, learned: Rows, judged: Rows) -> Floats:
         """(k,): spend of each judged request with time-outs learned on others."""
@@ -122,7 +131,25 @@ def _copies(stage: StageProfile, given: tuple[float, float], learned: Rows, judg
     return np.asarray(coin * outs.probability[0] * late / stage.calls_per_request)
 
 
-def _error_of_mean(spent: Floats) -> float:
+def likely_mean(order: Rows, planned: float, spend: Callable[[Rows, Rows], Floats]) -> float:
+    """What nine in ten later requests' mean spends should stay below.
+
+    Args:
+        order: (n,) requests in the order of time.
+        planned: mean spend that was planned, above 0.
+        spend: of requests to learn on and requests to judge, what each of the latter spends.
+    """
+    n = len(order)
+    noise = error_of_mean(spend(order, order))
+    drift = 1.0
+    for learned, judged in SPLITS if n >= FEWEST_SPLIT else ():
+        early, late = order[: int(learned * n)], order[int(learned * n) : int(judged * n)]
+        chance = SURE * noise * math.sqrt(n / len(early) + n / len(late))
+        drift = max(drift, (float(spend(early, late).mean()) - chance) / planned)
+    return planned * drift + SURE * noise
+
+
+def error_of_mean(spent: Floats) -> float:
     """Standard error of the mean of values in the order of time, from the means of batches."""
     batches = min(BATCHES, len(spent))
     if batches < 2:  # noqa: PLR2004 - one batch tells no spread

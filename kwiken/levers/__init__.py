@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from kwiken.levers._catch_up import Threads, hurry, prioritise
 from kwiken.levers._global_reissue import GlobalReissue, run_global_reissue, tune_global_reissue
+from kwiken.levers._loss_curve import FanOut, LossCurve, loss_curve
+from kwiken.levers._partial import PartialSettings, PartialStudy, fan_outs, shortened, study_partial
 from kwiken.levers._responders import Responders
 from kwiken.levers._stop_rule import (
     FixedTimeout,
@@ -27,8 +29,12 @@ from kwiken.levers._tuning import (
 from kwiken.levers._utility import independent_costs, independent_loss, sequential_costs, sequential_loss
 
 __all__ = [
+    "FanOut",
     "FixedTimeout",
     "GlobalReissue",
+    "LossCurve",
+    "PartialSettings",
+    "PartialStudy",
     "Responders",
     "Rule",
     "StopRule",
@@ -37,13 +43,17 @@ __all__ = [
     "Tuned",
     "WaitForFraction",
     "apply_rule",
+    "fan_outs",
     "hurry",
     "independent_costs",
     "independent_loss",
+    "loss_curve",
     "prioritise",
     "run_global_reissue",
     "sequential_costs",
     "sequential_loss",
+    "shortened",
+    "study_partial",
     "tune_fixed_timeout",
     "tune_global_reissue",
     "tune_stop_rule",

@@ -176,7 +176,14 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("args", "pattern"),
         [
-            (["--utility-loss", "0.001"], "--utility-loss: no policy spends this budget yet"),
+            (["--utility-loss", "0.1", "--partial", "spell"], "partial: stage 'spell' has one shard"),
+            (
+                ["--utility-loss", "0.1", "--partial", "nosuch"],
+                "partial: stage 'nosuch' is not in the profile",
+            ),
+            (["--utility-loss", "0.1", "--utility-weight", "lookup"], "'lookup' must be STAGE=WEIGHT"),
+            (["--utility-loss", "0.1", "--utility-weight", "lookup=0"], "'lookup=0' must be STAGE=WEIGHT"),
+            (["--utility-loss", "0.1", "--utility-weight", "spell=1"], "lacks a weight for stage 'lookup'"),
             (["--catch-up", "0.1"], "--catch-up: no policy spends this budget yet"),
             (["--objective", "p98"], "'p98' is not"),
             (["--spread", "wide"], "'wide' is not one of 'sumvar'"),
@@ -220,7 +227,7 @@ class TestOptions:
             (["--requests", "0"], "Invalid value for '--requests'"),
             (["--requests", "10000001"], "Invalid value for '--requests'"),
             (["--requests", "many"], "Invalid value for '--requests'"),
-            (["--load", "2"], "--load: queueing is not simulated yet"),
+            (["--load", "2"], "utilisation: no stage has a measured busy time"),
             (["--load", "0"], "Invalid value for '--load'.*above 0"),
             (["--load", "nan"], "Invalid value for '--load'"),
         ],

@@ -110,6 +110,49 @@ class TestPlan:
         assert plan.cost.model == "file"
         assert plan.cost.stages == {"spell": 0.25, "lookup": 0.5, "audit": 0.25}
 
+    def test_a_loss_of_utility_makes_the_fan_out_answer_in_part(self, profile: str, tmp_path: Path) -> None:
+        out = tmp_path / "plan.json"
+        result = run("plan", profile, "-o", str(out), "--reissue", "0", "--utility-loss", "0.01")
+        assert result.exit_code == 0, result.stderr
+        plan = Plan.from_json(out.read_text())
+        policy = plan.stages["lookup"].partial
+        assert policy is not None
+        assert plan.stages["spell"].partial is None
+        assert 0 < policy.loss <= 0.01
+        assert "Partial answers" in result.stderr
+        assert "with 4 shards a loss of 1.00% lets 1 request in 25" in " ".join(result.stderr.split())
+        assert plan.expected is not None
+        assert 0 < plan.expected.spent.utility_loss <= 0.01
+        assert plan.expected.after.p99_ms < plan.expected.before.p99_ms
+        simulated = data_of("simulate", profile, "--plan", str(out))
+        assert simulated["spent"]["utility_loss"] == pytest.approx(policy.loss, rel=0.2)
+        assert simulated["stages"]["lookup"]["loss"] == simulated["spent"]["utility_loss"]
+        told = run("simulate", profile, "--plan", str(out))
+        assert "utility lost" in told.stdout
+
+    def test_json_holds_the_curve_of_variance_against_loss(self, profile: str) -> None:
+        data = data_of("plan", profile, "--utility-loss", "0.02", "--partial", "lookup")
+        curve = data["partial"]["stages"]["lookup"]
+        assert curve["loss"][0] == 0
+        assert curve["rules"][0] is None
+        assert len(curve["loss"]) == len(curve["variance_ms2"]) == len(curve["rules"])
+        assert curve["variance_ms2"][-1] < curve["variance_ms2"][0]
+        assert data["stages"]["lookup"]["partial"]["progress"] > 0
+
+    def test_parts_that_count_on_their_own_may_lose_more(self, profile: str) -> None:
+        needed = plan_of(profile, "--reissue", "0", "--utility-loss", "0.01")
+        weighed = plan_of(
+            profile, "--reissue", "0", "--utility-loss", "0.01", "--utility-weight", "lookup=1",
+            "--utility-weight", "audit=3",
+        )  # fmt: skip
+        one, other = needed.stages["lookup"].partial, weighed.stages["lookup"].partial
+        assert one is not None
+        assert other is not None
+        assert (one.weight, other.weight) == (1, 0.25)
+        assert other.loss > 2 * one.loss
+        assert weighed.expected is not None
+        assert weighed.expected.spent.utility_loss <= 0.01
+
     def test_the_same_seed_gives_the_same_plan(self, profile: str) -> None:
         one, other = (plan_of(profile, "--seed", "7") for _ in range(2))
         assert one.stages == other.stages

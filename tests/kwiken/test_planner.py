@@ -281,11 +281,6 @@ def test_cancelled_calls_are_mentioned(stage_of: StageOf, profile_of: ProfileOf)
     assert any(f"{cut.sum()} calls were cancelled" in note for note in study.notes)
 
 
-def test_budgets_without_a_lever_are_mentioned(profile: Profile) -> None:
-    study = study_plan(profile, budgets=Budgets(utility_loss=0.001), created=CREATED)
-    assert any("utility_loss" in note for note in study.notes)
-
-
 def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None:
     curves = stage_curves(profile)
     assert set(curves) == {"wide", "paused", "calm"}
