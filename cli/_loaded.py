@@ -112,7 +112,7 @@ def _verdict(result: LoadSimulation, plan: Plan, above: float | None) -> str:
         return "load acts on no stage that the plan reissues, so nobody knows where that would hurt"
     if above is None:
         return "reissue hurts at no load that the stages can serve"
-    return f"reissue hurts above {above:.3g} times the profile's load: p99 is higher with it there"
+    return f"reissue hurts above {above:.3g} times the profile's load: the tail is worse with it there"
 
 
 def _pct(share: float) -> str:

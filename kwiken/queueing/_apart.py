@@ -28,7 +28,7 @@ from kwiken.queueing._station import Background, Cancel, Dispatch, Station
 
 ROUNDS = 40  # of correcting the law of rests
 BODY = 0.95  # share of the latencies whose spread is taken for that of the work where none was measured
-MISFIT = 0.05  # relative error of a percentile that is worth a word
+MISFIT = 0.1  # relative error of a percentile that is worth a word
 CHECKED = (0.5, 0.9, 0.99)
 
 

@@ -39,8 +39,8 @@ class Guard:
 
     Attributes:
         utilisation: share of its replicas' time that is used without copies.
-        above: the utilisation from which on copies raise the stage's p99; None where they do not up to
-            `BUSIEST`.
+        above: the utilisation from which on copies make the stage's tail worse (`tail_hurts`); None where
+            they do not up to `BUSIEST`.
     """
 
     utilisation: float
@@ -52,19 +52,37 @@ class Look:
     """One stage at one load, with its copies and without.
 
     Attributes:
-        alone_ms: p99 of the stage's latency without copies.
-        raced_ms: with them; infinite where the replicas cannot serve them.
+        alone_ms: (n,) latency of the stage without copies.
+        raced_ms: (n,) with them; None where the replicas cannot serve them.
         extra_load: work that copies caused, as a share of that of calls.
     """
 
-    alone_ms: float
-    raced_ms: float
+    alone_ms: Floats
+    raced_ms: Floats | None
     extra_load: float
 
     @property
     def hurts(self) -> bool:
-        """Whether copies raise p99, by more than chance."""
-        return self.raced_ms > self.alone_ms * (1 + NOISE)
+        """Whether copies make the tail worse."""
+        return self.raced_ms is None or tail_hurts(self.alone_ms, self.raced_ms)
+
+
+def tail_hurts(alone_ms: Floats, raced_ms: Floats) -> bool:
+    """Whether copies make a tail worse: p99 rises, and the mean of what is slower does not fall.
+
+    Copies of fewer than 1% of the calls cannot lower p99, only what lies beyond; so p99 alone will not do.
+
+    Args:
+        alone_ms: (n,) latencies without copies.
+        raced_ms: (n,) with them.
+    """
+    (p99, beyond), (raced_p99, raced_beyond) = _tail(alone_ms), _tail(raced_ms)
+    return raced_p99 > p99 * (1 + NOISE) and raced_beyond > beyond
+
+
+def _tail(latency_ms: Floats) -> tuple[float, float]:
+    p99 = float(np.percentile(latency_ms, 99))
+    return p99, float(latency_ms[latency_ms >= p99].mean())
 
 
 def look(model: StageModel, policy: Reissue, *, factor: float, seed: int = 0) -> Look:
@@ -85,7 +103,7 @@ def look(model: StageModel, policy: Reissue, *, factor: float, seed: int = 0) ->
     arrivals = poisson_arrivals(model.visits_per_s * factor, visits, arriving)
     primaries = model.primaries(rows[choosing.integers(len(rows), size=visits)], working)
 
-    def run(station: Station) -> tuple[float, float]:
+    def run(station: Station) -> tuple[Floats, float]:
         found = simulate_queues(
             [station],
             arrivals,
@@ -93,14 +111,14 @@ def look(model: StageModel, policy: Reissue, *, factor: float, seed: int = 0) ->
             given={station.name: primaries},
             warm_up=visits // 10,
         )
-        return _p99(found.latency_ms), found.stages[station.name].extra_load
+        return found.latency_ms, found.stages[station.name].extra_load
 
     station = replace(model.station, after=())
     alone, _ = run(station)
     try:
         return Look(alone, *run(reissuing(station, policy)))
     except OverloadError:
-        return Look(alone, math.inf, math.inf)
+        return Look(alone, None, math.inf)
 
 
 def guard(model: StageModel, policy: Reissue, *, factor: float = 1.0, seed: int = 0) -> Guard:
@@ -121,7 +139,7 @@ def guard(model: StageModel, policy: Reissue, *, factor: float = 1.0, seed: int 
 
 
 def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | None:
-    """The load, in the profile's, from which on a plan raises the p99 of whole requests.
+    """The load, in the profile's, from which on a plan makes the tail of whole requests worse.
 
     Returns:
         None where it does not up to the load at which the busiest stage is used `BUSIEST` of the time, or
@@ -140,7 +158,7 @@ def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | 
             found = simulate_load(model, plan, factor=factor, requests=requests, seed=seed)
         except OverloadError:
             return True
-        return _p99(found.after_ms) > _p99(found.before_ms) * (1 + NOISE)
+        return tail_hurts(found.before_ms, found.after_ms)
 
     return _first_bad(hurts, max(least, most * IDLEST), most)
 
@@ -158,7 +176,3 @@ def _first_bad(bad: Callable[[float], bool], low: float, high: float) -> float |
         else:
             low = middle
     return high
-
-
-def _p99(latency_ms: Floats) -> float:
-    return float(np.percentile(latency_ms, 99))

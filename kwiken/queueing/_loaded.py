@@ -153,7 +153,7 @@ def reissuing(station: Station, policy: Reissue, *, scale: float = 1.0) -> Stati
         scale: of what calls earn.
     """
     planned = policy.fraction or UNSTATED
-    late = min(1.0, planned / policy.probability)
+    late = min(1.0, policy.fraction / policy.probability)
     prompt = late <= MOSTLY
     share = planned * SLACK / (1.0 - late if prompt else 1.0)
     earnings = Earnings(fraction=min(1.0, share * scale), burst=BURST, prompt_only=prompt, keeps_back=True)

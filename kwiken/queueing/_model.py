@@ -65,8 +65,10 @@ class StageModel:
             return latency_ms
         rest = _spread(self.rest_ms[~np.isnan(self.rest_ms)])
         then, now = (np.sort(rest[shuffle(seed)] + pilot(self, factor=f, seed=seed)) for f in (1.0, factor))
-        longer = np.interp(ranks(Pool.of(self.calls_ms), latency_ms), LEVELS, now - then)
-        return np.asarray(np.maximum(0.0, latency_ms + longer))
+        law = Pool.of(self.calls_ms)
+        measured = law.quantile(LEVELS)
+        longer = np.sort(np.maximum(0.0, measured + now - then)) - measured  # no call passes another
+        return np.asarray(np.maximum(0.0, latency_ms + np.interp(ranks(law, latency_ms), LEVELS, longer)))
 
     def check(self, factor: float) -> None:
         """Refuse a load that is more than the replicas can do.

@@ -8,7 +8,7 @@ stages where copies hurt at that load are refused any.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,7 +19,7 @@ from kwiken._dag import end_to_end
 from kwiken._plan import Expected, Intervals, Ladder, Plan
 from kwiken._planner import PlanStudy
 from kwiken._profile import Profile, StageProfile
-from kwiken.queueing._guard import NOISE, Guard, guard, look
+from kwiken.queueing._guard import Guard, guard, look, tail_hurts
 from kwiken.queueing._loaded import LoadSimulation, simulate_load
 from kwiken.queueing._model import LoadModel, StageModel
 
@@ -78,7 +78,7 @@ def settle(
     while True:
         study = search.run()
         simulation = simulate_load(model, study.plan, factor=load, requests=requests, seed=seed)
-        harmless = simulation.after.p99_ms <= simulation.before.p99_ms * (1 + NOISE)
+        harmless = not tail_hurts(simulation.before_ms, simulation.after_ms)
         if harmless or search.rounds >= ROUNDS or not search.refuse_busiest(study.plan):
             break
     guards = search.guards(study.plan)
@@ -170,7 +170,7 @@ class _Search:
 
 
 def under_load(
-    model: LoadModel, load: float, added: Mapping[str, float], refused: Mapping[str, object], seed: int
+    model: LoadModel, load: float, added: Mapping[str, float], refused: Collection[str], seed: int
 ) -> Profile:
     """The profile as it would be at that load, copies' work included.
 
@@ -276,7 +276,7 @@ def _notes(search: _Search, guards: Mapping[str, Guard], simulation: LoadSimulat
             f"{name} ({found.utilisation:.0%} busy, copies hurt from {found.above or found.utilisation:.0%})"
             for name, found in search.refused.items()
         )
-        notes.append(f"none are sent where replicas are so busy that copies raise p99: {told}")
+        notes.append(f"none are sent where replicas are so busy that copies make the tail worse: {told}")
     near = [
         f"{name} ({found.utilisation:.0%} busy, from {found.above:.0%})"
         for name, found in guards.items()

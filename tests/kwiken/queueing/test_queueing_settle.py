@@ -1,0 +1,157 @@
+"""The plan that fits the load which it adds to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+import numpy as np
+import pytest
+
+from kwiken import (
+    Budgets,
+    CatchUpPolicy,
+    InputError,
+    PlanStudy,
+    Profile,
+    Reissue,
+    StagePlan,
+    ladder,
+    study_plan,
+)
+from kwiken.queueing import LoadModel, _guard, load_model, settle, under_load
+from kwiken.queueing._settle import ROUNDS
+from tests.support.queue_profiles import queue_profile, rate_of
+
+STUDY = partial(study_plan, budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z")
+
+
+@pytest.fixture(scope="module")
+def model() -> LoadModel:
+    return load_model(queue_profile(rate_of(0.5), requests=12_000, seed=7))
+
+
+@pytest.fixture(autouse=True)
+def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third of the calls is enough to tell what is asked here."""
+    monkeypatch.setattr(_guard, "CALLS", 20_000)
+
+
+def greedy(profile: Profile, *, fraction: float = 1.0, after_ms: float = 0.0) -> PlanStudy:
+    """Reissues everything at once at every stage that may be reissued, whatever it costs."""
+    study = STUDY(profile)
+    policy = Reissue(after_ms=after_ms, fraction=fraction)
+    stages = {stage.name: StagePlan(reissue=policy if stage.reissuable else None) for stage in profile.stages}
+    budgets = Budgets(reissue=1.0)
+    return replace(study, plan=msgspec.structs.replace(study.plan, stages=stages, budgets=budgets))
+
+
+class TestUnderLoad:
+    def test_the_profile_as_it_would_be(self, model: LoadModel) -> None:
+        added = dict.fromkeys(model.stages, 0.1)
+        loaded = under_load(model, 1.4, added, {"rank"}, 0)
+        assert [stage.reissuable for stage in loaded.stages] == [True, False]
+        truth = ladder(queue_profile(rate_of(0.5 * 1.4 * 1.1), requests=60_000, seed=8).latency_ms)
+        assert ladder(loaded.latency_ms).p99_ms == pytest.approx(truth.p99_ms, rel=0.15)
+        assert np.ptp(loaded.started_s) == pytest.approx(np.ptp(model.profile.started_s) / 1.4)
+
+    def test_without_load_it_is_the_profile(self, model: LoadModel) -> None:
+        same = under_load(model, 1.0, dict.fromkeys(model.stages, 0.0), (), 0)
+        np.testing.assert_allclose(same.latency_ms, model.profile.latency_ms)
+
+    def test_copies_beyond_the_replicas_leave_a_profile(self, model: LoadModel) -> None:
+        """What copies add is cut to what the replicas can do: the guard refuses them afterwards."""
+        loaded = under_load(model, 1.5, dict.fromkeys(model.stages, 5.0), (), 0)
+        assert np.isfinite(loaded.latency_ms).all()
+
+
+class TestSettle:
+    def test_it_comes_to_rest_and_says_so(self, model: LoadModel) -> None:
+        found = settle(model, STUDY, requests=8000)
+        plan = found.study.plan
+        assert found.settled
+        assert 1 < found.rounds < ROUNDS
+        assert not found.refused
+        assert plan.profile == model.profile.digest
+        assert any(entry.reissue is not None for entry in plan.stages.values())
+        assert plan.expected is not None
+        assert plan.expected.after == found.simulation.after
+        assert plan.expected.after.p99_ms < plan.expected.before.p99_ms
+        assert plan.expected.spent.reissue <= 0.05 * 1.02
+        assert any("requests a second, 1 times the profile's" in note for note in found.study.notes)
+
+    def test_its_intervals_move_with_what_is_expected(self, model: LoadModel) -> None:
+        expected = settle(model, STUDY, requests=8000).study.plan.expected
+        assert expected is not None
+        for name, (low, high) in expected.bounds.after.items():
+            assert low <= getattr(expected.after, name) * 1.1
+            assert high >= getattr(expected.after, name) * 0.9
+
+    def test_time_outs_are_learned_at_the_load_planned_for(self, model: LoadModel) -> None:
+        """At 1.6 times the load calls are slower, so what is late there is later."""
+        calm, busy = (settle(model, STUDY, load=load, requests=8000).study.plan for load in (1.0, 1.6))
+        times = [plan.stages["rank"].reissue for plan in (calm, busy)]
+        assert times[0] is not None
+        if times[1] is not None:  # else refused, which is a later time-out still
+            assert times[1].after_ms > 1.2 * times[0].after_ms
+
+    def test_copies_that_hurt_are_refused_in_words(self) -> None:
+        model = load_model(
+            queue_profile(rate_of(0.7), requests=12_000, seed=9), cancel="none", dispatch="random"
+        )
+        found = settle(model, greedy, requests=8000)
+        assert set(found.refused) == {"fetch", "rank"}
+        assert all(entry.reissue is None for entry in found.study.plan.stages.values())
+        assert any(
+            "so busy that copies make the tail worse" in note and "rank" in note for note in found.study.notes
+        )
+        for guard in found.guards.values():
+            assert guard.utilisation == pytest.approx(0.7, rel=0.03)
+            assert guard.above is not None
+            assert guard.above <= guard.utilisation
+
+    def test_the_same_copies_are_welcome_where_there_is_room(self) -> None:
+        model = load_model(
+            queue_profile(rate_of(0.1), requests=6000, seed=9), cancel="none", dispatch="random"
+        )
+        found = settle(model, greedy, requests=8000)
+        assert not found.refused
+        assert found.simulation.after.p99_ms < found.simulation.before.p99_ms
+
+    def test_a_quiet_service_is_planned_once(self) -> None:
+        model = load_model(queue_profile(rate_of(0.03), requests=3000))
+        found = settle(model, STUDY, requests=8000)
+        assert found.settled
+        assert found.rounds == 1
+        assert not found.guards
+        alone = STUDY(model.profile).plan
+        assert {n: e.reissue for n, e in found.study.plan.stages.items()} == {
+            n: e.reissue for n, e in alone.stages.items()
+        }
+
+    def test_what_never_rests_ends_and_says_so(self, model: LoadModel) -> None:
+        turns = iter(range(1000))
+
+        def fickle(profile: Profile) -> PlanStudy:
+            return greedy(profile, fraction=0.02 + 0.02 * (next(turns) % 2), after_ms=60.0)
+
+        found = settle(model, fickle)
+        assert not found.settled
+        assert found.rounds == ROUNDS
+        assert any("did not come to rest" in note for note in found.study.notes)
+
+    def test_levers_that_queues_do_not_know_keep_the_planners_word(self, model: LoadModel) -> None:
+        def with_catch_up(profile: Profile) -> PlanStudy:
+            study = STUDY(profile)
+            late = {**study.plan.stages, "rank": StagePlan(catch_up=CatchUpPolicy(after_ms=90.0, threads=2))}
+            return replace(study, plan=msgspec.structs.replace(study.plan, stages=late))
+
+        found = settle(model, with_catch_up)
+        expected = found.study.plan.expected
+        assert expected is not None
+        assert expected.after != found.simulation.after
+
+    def test_a_load_that_cannot_be_served(self, model: LoadModel) -> None:
+        with pytest.raises(InputError, match="more calls than it can serve"):
+            settle(model, STUDY, load=2.5)

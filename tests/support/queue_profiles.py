@@ -1,0 +1,64 @@
+"""Profiles of services whose replicas have queues, made by the simulator, so that the truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kwiken import Profile, SpanMatch, StageProfile
+from kwiken._profile import Floats
+from kwiken.queueing import LogNormal, Station, poisson_arrivals, simulate_queues
+
+CHAIN = (
+    Station(name="fetch", work=LogNormal(5.0, 0.5), rest=LogNormal(4.0, 1.0), replicas=4, dispatch="aged"),
+    Station(name="rank", after=("fetch",), work=LogNormal(5.0, 1.5), replicas=4, dispatch="aged"),
+)
+
+
+def rate_of(utilisation: float) -> float:
+    """Requests a second that use the chain's replicas so much."""
+    return CHAIN[0].visits_per_s(utilisation)
+
+
+def queue_profile(
+    rate_per_s: float,
+    *,
+    stations: Sequence[Station] = CHAIN,
+    requests: int = 20_000,
+    seed: int = 1,
+    known: bool = True,
+) -> Profile:
+    """What traces of these stations would say.
+
+    Args:
+        rate_per_s: requests a second.
+        stations: with log-normal work, one call a visit.
+        requests: how many.
+        seed: of all draws.
+        known: whether busy times and replicas were measured.
+    """
+    rng = np.random.default_rng(seed)
+    arrivals = poisson_arrivals(rate_per_s, requests, rng)
+    found = simulate_queues(stations, arrivals, rng=rng)
+    stages = tuple(
+        _stage(station, found.stages[station.name].latency_ms, known=known) for station in stations
+    )
+    return Profile(
+        service="chain", stages=stages, latency_ms=found.latency_ms, started_s=1.7e9 + arrivals / 1e3
+    )
+
+
+def _stage(station: Station, latency_ms: Floats, *, known: bool) -> StageProfile:
+    work = station.work
+    assert isinstance(work, LogNormal)
+    return StageProfile(
+        name=station.name,
+        after=station.after,
+        match=SpanMatch(service=f"chain-{station.name}", operation=station.name),
+        calls_ms=latency_ms[:, None],
+        censored=np.zeros((len(latency_ms), 1), np.bool_),
+        busy_ms=work.mean_ms if known else None,
+        busy_variation=work.variation if known else None,
+        replicas=station.replicas if known else None,
+    )
