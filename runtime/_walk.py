@@ -83,10 +83,11 @@ def miss(request: Request, node: Node, utility: float) -> None:
 def lose(shared: Shared, request: Request, node: Node, utility: float, *, forced: bool) -> bool:
     """Charge what a stage's answer lacks to the account of utility; whether the answer may do without.
 
-    The unit is a whole answer's utility, of which each stage has a share by its weight: independent
-    contributions add up (Kwiken section 5.3).
+    The unit is a whole answer's utility. A plan says what a stage's part in it weighs: all of it where every
+    part is needed, a share where parts count on their own (Kwiken section 5.3). Without a plan it is a share.
     """
-    lost = node.weight * (1.0 - utility) / request.program.weight
+    weight = node.weight / request.program.weight if node.partial is None else node.partial.weight
+    lost = weight * (1.0 - utility)
     return shared.ledger.lose(round(lost * REQUEST), shared.now(), forced=forced)
 
 

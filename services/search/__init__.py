@@ -87,6 +87,7 @@ async def spell(parsed: Parsed) -> Query:
     replicas=3,
     idempotent=True,
     utility=_lookup.utility,
+    worth=_lookup.worth,
     utility_weight=4.0,
     setup=_index,
 )

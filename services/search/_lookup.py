@@ -67,3 +67,14 @@ def utility(answer: Partial[Hits]) -> float:
     wide = WIDEN * spread * math.sqrt(1 + 1 / known)
     below = 0.5 * (1 + math.erf((max(tops) - mean) / (wide * math.sqrt(2))))
     return float(below**missing)
+
+
+def worth(answer: Partial[Hits]) -> list[float]:
+    """What each shard's hits were worth, once all are known: 1 for the one with the best, 0 for the others.
+
+    Where several have equally good ones none is missed, as the best that is shown is as good without it.
+    """
+    tops = [hits.scores[0] if hits is not None and hits.scores else 0.0 for hits in answer.values]
+    best = max(tops)
+    alone = best > 0 and tops.count(best) == 1
+    return [float(alone and top == best) for top in tops]

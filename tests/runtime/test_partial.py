@@ -194,7 +194,8 @@ def test_a_shard_that_fails_is_charged_but_never_waited_for() -> None:
     simulate(main)
 
 
-def test_weights_make_the_share_of_a_stage_in_the_loss() -> None:
+@pytest.mark.parametrize("weight", [1.0, 0.75])
+def test_the_plan_says_what_a_stages_loss_weighs(weight: float) -> None:
     service = service_of(
         Stage(name="f", fanout=2, utility_weight=3.0),
         Stage(name="g", fanout=2, utility_weight=1.0),
@@ -206,10 +207,11 @@ def test_weights_make_the_share_of_a_stage_in_the_loss() -> None:
             lambda _, call: after(0.5 if call.stage == "f" and call.shard else 0.01, len(call.args))
         )
         executor = executor_of(service, script)
-        executor.apply(plan_of(service, partial={"f": CUT}))
+        cut = PartialPolicy(cutoff_ms=100.0, wait_ms=None, progress=1.0, loss=0.01, weight=weight)
+        executor.apply(plan_of(service, partial={"f": cut}))
         answer = await executor.run("q")
-        assert answer.utility == pytest.approx(1 - 0.75 * 0.5)
-        assert executor.status()["utility"]["spent"] == pytest.approx(0.75 * 0.5)
+        assert answer.utility == pytest.approx(1 - 0.75 * 0.5), "the answer's own, by the service's weights"
+        assert executor.status()["utility"]["spent"] == pytest.approx(weight * 0.5)
 
     simulate(main)
 

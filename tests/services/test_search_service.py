@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 from pathlib import Path
@@ -12,13 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kwiken import Partial
-from runtime import Executor, LocalTransport, SystemClock, local_replicas
+from kwiken import Partial, PartialPolicy
+from runtime import Call, Executor, LocalTransport, Replica, Reply, SystemClock, local_replicas
 from services import search as package
 from services.search import Answer, OtherIndexError, Request, _local, _quality, _queries, search
-from services.search._lookup import utility
+from services.search._lookup import utility, worth
 from services.search._snippets import snippet
 from services.search._types import Hits, Query, Ranked
+from tests.support.replicas import plan_of
 
 pytestmark = pytest.mark.usefixtures("search_cache")
 SHARDS = search["lookup"].fanout
@@ -224,11 +226,72 @@ def test_utility_is_a_share_and_whole_only_with_all_shards(tops: list[list[float
     hits = [
         None if top is None else Hits([0] * len(top), sorted(top, reverse=True), len(top)) for top in tops
     ]
-    worth = utility(Partial(tuple(hits)))
-    assert 0 <= worth <= 1
+    chance = utility(Partial(tuple(hits)))
+    assert 0 <= chance <= 1
     present = sum(hit is not None for hit in hits)
-    assert (worth == 1) == (present == len(hits))
-    assert (worth == 0) == (present == 0 < len(hits))
+    assert (chance == 1) == (present == len(hits))
+    assert (chance == 0) == (present == 0 < len(hits))
+
+
+def test_the_shard_with_the_best_hit_is_worth_all() -> None:
+    for query in _queries.queries(40, 5):
+        asked = run(package.spell(run(package.parse(query))))
+        hits = [run(package.lookup(asked, shard=at)) for at in range(SHARDS)]
+        worths = worth(Partial(tuple(hits)))
+        tops = [shard.scores[0] if shard.scores else 0.0 for shard in hits]
+        best = max(tops)
+        if best > 0 and tops.count(best) == 1:
+            assert worths == [float(top == best) for top in tops]
+        else:
+            assert worths == [0.0] * SHARDS
+
+
+async def test_an_answer_that_did_not_wait_says_so_with_what_it_is_worth() -> None:
+    local = LocalTransport(search)
+    await local.setup()
+
+    class Slow:
+        """Shards 2 and 6 of the look-up, and one of the snippets, take too long."""
+
+        async def call(self, replica: Replica, call: Call) -> Reply:
+            if (call.stage, call.shard) in {("lookup", 2), ("lookup", 6), ("snippets", 1)}:
+                await asyncio.sleep(60)
+            return await local.call(replica, call)
+
+    executor = Executor(
+        search,
+        Slow(),
+        replicas=local_replicas(search),
+        clock=SystemClock(),
+        rng=random.Random(1),
+        control_share=0.0,
+    )
+    cut = PartialPolicy(cutoff_ms=100.0, wait_ms=None, progress=1.0, loss=0.001)
+    executor.apply(plan_of(search, partial={"lookup": cut, "snippets": cut}))
+    answer = await executor.run(Request("open file"), note=True)
+    assert "2 parts of the index did not answer in time" in answer.value.note
+    assert "some results are shown without their text" in answer.value.note
+    assert answer.record is not None
+    stages = {stage.name: stage for stage in answer.record.stages}
+    assert [stages[name].partial for name in ("lookup", "snippets", "rank")] == [True, True, False]
+    assert f"with a chance of {stages['lookup'].utility:.0%}" in answer.value.note
+    lost = [4 / 6 * (1 - stages["lookup"].utility), 1 / 6 * (1 - stages["snippets"].utility)]
+    assert answer.partial
+    assert answer.utility == pytest.approx(1 - sum(lost))
+
+
+async def test_traced_requests_tell_what_shards_were_worth() -> None:
+    transport = LocalTransport(search)
+    await transport.setup()
+    executor = Executor(
+        search, transport, replicas=local_replicas(search), clock=SystemClock(), rng=random.Random(1)
+    )
+    record = (await executor.run(Request("asyncio gather"), note=True)).record
+    assert record is not None
+    worths = {stage.name: [attempt.worth for attempt in stage.attempts] for stage in record.stages}
+    assert set(worths["lookup"]) == {0.0, 1.0}
+    assert worths["lookup"].count(1.0) == 1
+    assert set(worths["snippets"]) == {None}, "every shard is worth the same"
 
 
 def test_a_snippet_shows_the_passage_that_answers_and_marks_it() -> None:
