@@ -49,7 +49,11 @@ class FifoReplicas:
         held = self._held[replica]
         while held and held[0][0] <= now:
             heappop(held)
-        return min((self._moment[call] for _, call in held), default=now)
+        if not held:
+            return now
+        if self._workers == 1:  # they end in the order in which they came
+            return self._moment[held[0][1]]
+        return min([self._moment[call] for _, call in held])
 
     def place(self, call: int, replica: int, work: float, now: float) -> None:
         """A call arrives. A copy's number is the next one that was not used."""

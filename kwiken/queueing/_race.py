@@ -214,7 +214,8 @@ class QueueRace:
     def _pick(self, one: int, other: int, now: float) -> int:
         """Which replica takes a call."""
         if self._dispatch != "least":
-            return one if self._score(one, now) <= self._score(other, now) else other
+            score = self._score(one, now)
+            return one if not score or score <= self._score(other, now) else other
         best, least = one, self._replicas.load(one, now)
         for replica in (
             *range(one + 1, self._count),
