@@ -1,8 +1,7 @@
 """A reissue race that does not fire: what a call pays for being able to be reissued.
 
 Ours is everything that the executor does for one call: coin, nested ledger, replica choice with in-flight
-counts, latency estimates and histogram, timer, deadline. Notes are off. Nothing of a request's own work is
-in
+counts, latency estimates and histogram, timer, deadline. Notes are off. Nothing of a request's own work is in
 it: ten calls go out in one request, so that a tenth of that is left.
 """
 
@@ -13,7 +12,7 @@ import asyncio
 import uvloop
 
 from benchmarks._calls import chain_of, echo, hedged, repeat
-from benchmarks._harness import Row, in_turn
+from benchmarks._harness import Row, in_turn, side_by_side
 
 CALLS = 10
 TARGET_US = 12.0
@@ -60,9 +59,19 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
 def on(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> list[Row]:
     """The races on one kind of loop."""
     executor = hedged(chain_of(CALLS))
+    late = hedged(chain_of(CALLS), late_ms=500.0)
     requests = 100 if quick else 500
     calls = requests * CALLS
-    return in_turn(
+    catching_up = side_by_side(
+        f"the same with catch-up in force, {label}",
+        repeat(loop, lambda: late.run(1), requests),
+        ("without", repeat(loop, lambda: executor.run(1), requests)),
+        rounds=5 if quick else 25,
+        unit="us",
+        scale=1e6 / calls,
+        target=TARGET_US,
+    )
+    races = in_turn(
         f"reissue race that does not fire, per call, {label}",
         repeat(loop, lambda: executor.run(1), requests),
         [
@@ -74,3 +83,4 @@ def on(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> list[Row]
         scale=1e6 / calls,
         target=TARGET_US,
     )
+    return [*races, catching_up]
