@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kwiken._arena import RISKS
 from kwiken._curve import Curve
-from kwiken._objective import apportion, scaled, with_coins
+from kwiken._descent import descend
+from kwiken._objective import scaled, with_coins
 from kwiken._profile import Profile
 from kwiken._sumvar import Allocation, HulledCurve, equal_budget, sumvar, uniform_fraction
+from kwiken.learning import Caution
 
 Spread = Callable[[Mapping[str, HulledCurve], Mapping[str, float], float], Allocation]
 SPREADS: Mapping[str, Spread] = {
@@ -32,19 +35,26 @@ class Aim:
         self._profile, self._curves, self._prices = profile, curves, prices
         self._objective, self._spread, self._seed = objective, spread, seed
         self._shape: tuple[float, Allocation] | None = None
+        self.caution = Caution(profile, curves, seed=seed)
 
     def __call__(self, budget: float) -> Allocation:
-        if self._objective == "variance":
+        if self._spread != "sumvar":
             return with_coins(SPREADS[self._spread](self._curves, self._prices, budget), self._curves)
+        if self._objective == "variance":
+            return self._start(budget)
         if self._shape is None:
-            found = apportion(
+            found = descend(
                 self._profile,
                 self._curves,
                 self._prices,
-                budget,
-                objective=self._objective,
+                self._start(budget),
+                risk=RISKS[self._objective],
                 seed=self._seed,
             )
             self._shape = (budget, found)
         whole, found = self._shape
         return found if budget == whole else scaled(found, budget / whole)
+
+    def _start(self, budget: float) -> Allocation:
+        """SumVar's answer, by what is sure to be gained."""
+        return with_coins(self.caution(self._prices, budget), self._curves)

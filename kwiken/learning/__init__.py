@@ -1,7 +1,8 @@
-"""What traces tell beyond latencies: how copies would do, what drifts, and who pays."""
+"""What traces tell beyond latencies: how copies would do, how sure a gain is, what drifts, and who pays."""
 
 from __future__ import annotations
 
+from kwiken.learning._caution import Caution
 from kwiken.learning._guesses import guess_copies
 
-__all__ = ["guess_copies"]
+__all__ = ["Caution", "guess_copies"]

@@ -1,0 +1,77 @@
+"""Budget for gains that the requests seen prove: the fewer there are, the less goes to what may be chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from kwiken._curve import Curve
+from kwiken._curve_bounds import CurveBounds, curve_bounds
+from kwiken._profile import Profile
+from kwiken._sumvar import Allocation, HulledCurve, sumvar
+
+
+class Caution:
+    """Apportions by SumVar on timid curves; learns the bounds of those stages that would get anything.
+
+    Args:
+        profile: what was learned.
+        curves: by stage that may be reissued.
+        seed: of the draws that stand for cancelled calls.
+
+    Attributes:
+        bounds: by stage that was looked at: how sure its curve is.
+    """
+
+    def __init__(self, profile: Profile, curves: Mapping[str, Curve], *, seed: int = 0) -> None:
+        self._profile, self._curves, self._seed = profile, curves, seed
+        self._hulls: dict[str, HulledCurve] = dict(curves)
+        self.bounds: dict[str, CurveBounds] = {}
+
+    def __call__(self, prices: Mapping[str, float], budget: float) -> Allocation:
+        """The allocation of a budget; its gains are those of the curves themselves.
+
+        Stages that were not looked at are taken by their own curves, which promise at least as much; so once
+        nobody gets anything who was not looked at, the rest would get nothing either.
+        """
+        while True:
+            found = sumvar(self._hulls, prices, budget)
+            fresh = [name for name, share in found.fractions.items() if share > 0 and name not in self.bounds]
+            if not fresh:
+                return _on(found, self._curves, prices)
+            self._look_at(fresh)
+
+    def unsure(self) -> list[str]:
+        """Stages whose copies would gain by their curve, but not beyond what chance can do."""
+        return [name for name, bounds in self.bounds.items() if not bounds.certainty > 0]
+
+    def _look_at(self, names: Iterable[str]) -> None:
+        some = {name: self._curves[name] for name in names}
+        found = curve_bounds(self._profile, some, seed=self._seed)
+        self.bounds.update(found)
+        self._hulls.update({name: found[name].timid(curve.hull) for name, curve in some.items()})
+
+
+def _on(found: Allocation, curves: Mapping[str, Curve], prices: Mapping[str, float]) -> Allocation:
+    """The same shares, with what they gain on the curves themselves."""
+    return replace(
+        found,
+        gains={
+            name: float(curves[name].hull[0]) - curves[name].hull_at(share)
+            for name, share in found.fractions.items()
+        },
+        marginal={
+            name: _slope(curves[name], share) / prices[name] for name, share in found.fractions.items()
+        },
+    )
+
+
+def _slope(curve: Curve, fraction: float) -> float:
+    """Fall of the hull for each share more, just to the right."""
+    at = int(np.searchsorted(curve.fraction, fraction, side="right"))
+    if not 0 < at < len(curve.fraction):
+        return 0.0
+    rise = curve.hull[at - 1] - curve.hull[at]
+    return float(rise / (curve.fraction[at] - curve.fraction[at - 1]))
