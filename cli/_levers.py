@@ -90,6 +90,11 @@ def lever_summary(study: PlanStudy) -> dict[str, Any]:
                 for name, curve in study.partial.curves.items()
             },
         },
+        "catch_up": {
+            "after_ms": study.late.after_ms,
+            "late": study.late.late,
+            "held_out_p99_cut": study.late.cut,
+        },
     }
 
 
@@ -121,6 +126,31 @@ def show_levers(study: PlanStudy) -> None:
     if plan.expected is not None and plan.budgets.utility_loss:
         lost = plan.expected.spent.utility_loss
         note(f"utility lost: {lost:.3%} expected, {plan.budgets.utility_loss:.3%} allowed")
+    _show_late(study)
+
+
+def _show_late(study: PlanStudy) -> None:
+    plan = study.plan
+    rows = [
+        (
+            name,
+            "at once" if stage.catch_up.reissue else "-",
+            str(stage.catch_up.threads),
+            "yes" if stage.catch_up.priority else "-",
+            f"{study.simulation.stage_late.get(name, 0.0):.2%}",
+        )
+        for name, stage in plan.stages.items()
+        if stage.catch_up is not None
+    ]
+    if rows:
+        print_table(
+            f"\nHelp for requests older than {study.late.after_ms:.1f} ms",
+            ("stage", "copies", "threads", "priority", "spent"),
+            rows,
+        )
+    if plan.expected is not None and plan.budgets.catch_up:
+        spent = plan.expected.spent.catch_up
+        note(f"help for late requests: {spent:.2%} of cost expected, {plan.budgets.catch_up:.2%} allowed")
 
 
 def _ms(value: float | None) -> str:

@@ -88,8 +88,6 @@ def command(
 
     Without -o the plan is shown and not kept.
     """
-    if catch_up > 0:
-        raise InputError("no policy spends this budget yet; leave it at 0", where="--catch-up")
     from kwiken import Budgets, study_plan
 
     learned = load_profile(profile)
@@ -145,6 +143,8 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
             "after_ms": stage.reissue.after_ms if stage.reissue is not None else None,
             "partial": stage.partial,
             "loss": study.simulation.stage_loss.get(name, 0.0),
+            "catch_up": stage.catch_up,
+            "late_spent": study.simulation.stage_late.get(name, 0.0),
             "spent": study.simulation.stage_spent.get(name, 0.0),
             "gain_ms2": allocation.gains.get(name, 0.0),
             "marginal_ms2": allocation.marginal.get(name, 0.0),

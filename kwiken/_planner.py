@@ -20,8 +20,15 @@ from kwiken._plan_notes import reissue_notes, verdict_notes
 from kwiken._profile import Profile
 from kwiken._reissues import ReissueSettings, ReissueStudy, study_reissues
 from kwiken._simulate import Simulation
-from kwiken._sumvar import Allocation
-from kwiken.levers import PartialSettings, PartialStudy, shortened, study_partial
+from kwiken._sumvar import Allocation, sumvar
+from kwiken.levers import (
+    LateStudy,
+    PartialSettings,
+    PartialStudy,
+    shortened,
+    study_catch_up,
+    study_partial,
+)
 
 FEWEST_REQUESTS = 10  # below, no quantile means anything
 
@@ -40,6 +47,7 @@ class PlanStudy:
         notes: what a reader should know, in words.
         verdict: which objective was taken, and how those that were tried did on later requests.
         partial: what the utility budget buys: rules, curves of variance against loss, who may lose what.
+        late: what the catch-up budget buys: from which age on requests are helped, and how.
     """
 
     plan: Plan
@@ -50,6 +58,7 @@ class PlanStudy:
     notes: tuple[str, ...]
     verdict: Verdict = field(default_factory=lambda: Verdict("variance", {}))
     partial: PartialStudy = field(default_factory=PartialStudy)
+    late: LateStudy = field(default_factory=LateStudy)
 
 
 class PlanSettings(TypedDict, total=False):
@@ -137,6 +146,8 @@ def study_plan(
         cost=shares,
         stages=_policies(profile, reissues, stopping),
     )
+    late = _catch_up(profile, draft, reissues, seed=seed, copy_correlation=copy_correlation)
+    draft = msgspec.structs.replace(draft, stages=_helping(draft.stages, late))
     simulation, expected = expect(
         profile, draft, window_s=window_s, seed=seed, copy_correlation=copy_correlation
     )
@@ -150,9 +161,11 @@ def study_plan(
             *verdict_notes(reissues.verdict),
             *reissue_notes(profile, reissues.curves, reissues.margin, simulation.refused),
             *stopping.notes,
+            *late.notes,
         ),
         verdict=reissues.verdict,
         partial=stopping,
+        late=late,
     )
 
 
@@ -183,4 +196,31 @@ def _policies(profile: Profile, reissues: ReissueStudy, stopping: PartialStudy) 
         )
         for stage in profile.stages
         if not stage.own_time
+    }
+
+
+def _catch_up(
+    profile: Profile, draft: Plan, reissues: ReissueStudy, *, seed: int, copy_correlation: float | None
+) -> LateStudy:
+    """Help for late requests; copies where one budget for both would send any (Kwiken section 5.5)."""
+    budgets = draft.budgets
+    if budgets.catch_up <= 0:
+        return LateStudy()
+    prices = {name: draft.cost.stages[name] for name in reissues.curves}
+    whole = sumvar(reissues.curves, prices, budgets.reissue + budgets.catch_up).fractions
+    return study_catch_up(
+        profile,
+        draft,
+        budgets.catch_up,
+        reissue=whole,
+        paying=[name for name, share in whole.items() if share > 0],
+        seed=seed,
+        copy_correlation=copy_correlation,
+    )
+
+
+def _helping(stages: Mapping[str, StagePlan], late: LateStudy) -> dict[str, StagePlan]:
+    return {
+        name: msgspec.structs.replace(stage, catch_up=late.policies.get(name))
+        for name, stage in stages.items()
     }

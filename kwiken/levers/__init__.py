@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kwiken.levers._catch_up import Threads, hurry, prioritise
 from kwiken.levers._global_reissue import GlobalReissue, run_global_reissue, tune_global_reissue
+from kwiken.levers._late import LateStudy, study_catch_up
 from kwiken.levers._loss_curve import FanOut, LossCurve, loss_curve
 from kwiken.levers._partial import PartialSettings, PartialStudy, fan_outs, shortened, study_partial
 from kwiken.levers._responders import Responders
@@ -32,6 +33,7 @@ __all__ = [
     "FanOut",
     "FixedTimeout",
     "GlobalReissue",
+    "LateStudy",
     "LossCurve",
     "PartialSettings",
     "PartialStudy",
@@ -53,6 +55,7 @@ __all__ = [
     "sequential_costs",
     "sequential_loss",
     "shortened",
+    "study_catch_up",
     "study_partial",
     "tune_fixed_timeout",
     "tune_global_reissue",

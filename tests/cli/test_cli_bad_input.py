@@ -184,7 +184,6 @@ class TestOptions:
             (["--utility-loss", "0.1", "--utility-weight", "lookup"], "'lookup' must be STAGE=WEIGHT"),
             (["--utility-loss", "0.1", "--utility-weight", "lookup=0"], "'lookup=0' must be STAGE=WEIGHT"),
             (["--utility-loss", "0.1", "--utility-weight", "spell=1"], "lacks a weight for stage 'lookup'"),
-            (["--catch-up", "0.1"], "--catch-up: no policy spends this budget yet"),
             (["--objective", "p98"], "'p98' is not"),
             (["--spread", "wide"], "'wide' is not one of 'sumvar'"),
             (["--seed", "-1"], "Invalid value for '--seed'"),

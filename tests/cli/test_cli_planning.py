@@ -139,6 +139,25 @@ class TestPlan:
         assert curve["variance_ms2"][-1] < curve["variance_ms2"][0]
         assert data["stages"]["lookup"]["partial"]["progress"] > 0
 
+    def test_late_requests_get_help_from_one_age_on(self, profile: str, tmp_path: Path) -> None:
+        out = tmp_path / "plan.json"
+        result = run("plan", profile, "-o", str(out), "--reissue", "0.005", "--catch-up", "0.02")
+        assert result.exit_code == 0, result.stderr
+        plan = Plan.from_json(out.read_text())
+        ages = {stage.catch_up.after_ms for stage in plan.stages.values() if stage.catch_up is not None}
+        assert len(ages) == 1
+        assert f"Help for requests older than {ages.pop():.1f} ms" in result.stderr
+        assert "help for late requests:" in result.stderr
+        simulated = data_of("simulate", profile, "--plan", str(out))
+        assert 0 < simulated["spent"]["catch_up"] <= 0.022
+        assert sum(stage["late_spent"] for stage in simulated["stages"].values()) == pytest.approx(
+            simulated["spent"]["catch_up"]
+        )
+        assert "spent on late requests" in run("simulate", profile, "--plan", str(out)).stdout
+        data = data_of("plan", profile, "--reissue", "0.005", "--catch-up", "0.02")
+        assert data["catch_up"]["after_ms"] == data["stages"]["lookup"]["catch_up"]["after_ms"]
+        assert data["catch_up"]["held_out_p99_cut"] > 0
+
     def test_parts_that_count_on_their_own_may_lose_more(self, profile: str) -> None:
         needed = plan_of(profile, "--reissue", "0", "--utility-loss", "0.01")
         weighed = plan_of(
