@@ -96,6 +96,8 @@ def _print(result: LoadResult) -> None:
     rows = [(name, str(count)) for name, count in report.requests.items()]
     rows += [(f"{name} per second", f"{rate:g}") for name, rate in report.rate.items()]
     rows += [(error, str(count)) for error, count in report.errors.items()]
+    if report.requests["partial"]:
+        rows.append(("mean utility", f"{report.utility:.6g}"))
     cut = f", the first {report.warmup_s:g} s not counted" if report.warmup_s else ""
     print(f"{report.duration_s:g} s at {result.ready.target.url}{cut}\n")
     print_table("Requests", ("", "count"), rows, to_stdout=True)

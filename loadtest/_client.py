@@ -23,17 +23,30 @@ from loadtest._settings import Target
 
 _BLOCK = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
+_UTILITY = "kw-utility"
 # Locust's command replaces select.poll by one that asks the event loop; a look at a socket needs none.
 _poll: Callable[[], Any] = monkey.get_original("select", "poll")
 
 
 class _Answer(HTTPResponseParser):
-    """Notes the end and the size of an answer; its headers and body are of no use here."""
+    """Notes the end and the size of an answer, and the utility that a partial one tells of itself."""
 
     def __init__(self) -> None:
         super().__init__()
         self.done = False
         self.size = 0
+        self._name = ""
+        self._value = ""
+        self._in_value = False
+
+    @property
+    def utility(self) -> float:
+        """From 0 to 1; 1 for an answer that does not say."""
+        try:
+            utility = float(self._value or 1.0)
+        except ValueError:
+            return 1.0  # another server's header of that name
+        return utility if 0 <= utility <= 1 else 1.0
 
     def at_end(self) -> None:
         """The other side has closed the connection."""
@@ -54,9 +67,14 @@ class _Answer(HTTPResponseParser):
 
     def _on_status(self, text: str) -> None: ...
 
-    def _on_header_field(self, text: str) -> None: ...
+    def _on_header_field(self, text: str) -> None:
+        self._name = text if self._in_value else self._name + text  # it may come in pieces
+        self._in_value = False
 
-    def _on_header_value(self, text: str) -> None: ...
+    def _on_header_value(self, text: str) -> None:
+        self._in_value = True
+        if len(self._name) == len(_UTILITY) and self._name.lower() == _UTILITY:
+            self._value += text
 
 
 class _Connection:
@@ -100,27 +118,31 @@ class Client:
             kind = b"\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
             self._tails = tuple(kind % (len(body), body) for body in bodies)
 
-    def send(self, query: int, traceparent: str) -> tuple[int, str | None, int]:
+    def send(self, query: int, traceparent: str) -> tuple[int, str | None, int, float]:
         """Send one request and read the answer whole.
 
         Returns:
-            Status (0 without an answer), reason of failure (None for 200 to 299), bytes of the body.
+            Status (0 without an answer), reason of failure (None for 200 to 299), bytes of the body, and what
+            the answer says that it is worth: 1 for a whole one.
         """
         # One timer for the whole request: per-socket timeouts would start anew with each packet.
         timer = gevent.Timeout.start_new(self._timeout_s)
         try:
-            status, size = self._exchange(self._head + traceparent.encode("ascii") + self._tails[query])
+            status, size, utility = self._exchange(
+                self._head + traceparent.encode("ascii") + self._tails[query]
+            )
         except gevent.Timeout as hit:
             if hit is not timer:
                 raise
-            return 0, "timeout", 0
+            return 0, "timeout", 0, 1.0
         except (OSError, HTTPException, ValueError) as error:
-            return 0, _reason(error), 0
+            return 0, _reason(error), 0, 1.0
         finally:
             timer.close()
-        return status, None if 200 <= status < 300 else f"HTTP {status}", size  # noqa: PLR2004 - "successful"
+        reason = None if 200 <= status < 300 else f"HTTP {status}"  # noqa: PLR2004 - "successful"
+        return status, reason, size, utility
 
-    def _exchange(self, request: bytes) -> tuple[int, int]:
+    def _exchange(self, request: bytes) -> tuple[int, int, float]:
         connection = self._take()
         try:
             sock = connection.sock
@@ -139,7 +161,7 @@ class Client:
             self._idle.append(connection)
         else:
             connection.sock.close()
-        return answer.get_code(), answer.size
+        return answer.get_code(), answer.size, answer.utility
 
     def _take(self) -> _Connection:
         """The connection used last, as it is warm, or a new one."""

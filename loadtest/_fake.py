@@ -24,6 +24,7 @@ class Behaviour:
         self.delay_s: float = options.delay_ms / 1e3
         self.statuses: list[int] = options.statuses
         self.framing: str = options.framing
+        self.more: str = options.header
         self._stall_at_s: float | None = options.stall_at
         self._stall_s: float = options.stall_ms / 1e3
         self._log = log
@@ -80,15 +81,16 @@ class Connection(asyncio.Protocol):
     def _answer(self, status: int) -> None:
         assert self._transport is not None
         if status:
-            self._transport.write(_response(status, self._behaviour.framing))
+            self._transport.write(_response(status, self._behaviour.framing, self._behaviour.more))
         if not status or self._behaviour.framing == "close":
             self._transport.close()
 
 
-def _response(status: int, framing: str) -> bytes:
+def _response(status: int, framing: str, more: str) -> bytes:
     head = (
-        f"HTTP/1.1 {status} {_PHRASES.get(status, 'Status')}\r\nContent-Type: application/json\r\n".encode()
-    )
+        f"HTTP/1.1 {status} {_PHRASES.get(status, 'Status')}\r\nContent-Type: application/json\r\n"
+        + (f"{more}\r\n" if more else "")
+    ).encode()
     if framing == "chunked":
         half = len(_ANSWER) // 2
         chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (_ANSWER[:half], _ANSWER[half:]))
@@ -113,6 +115,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--framing", choices=("length", "chunked", "close", "cut", "garbage"), default="length"
     )
+    parser.add_argument("--header", default="", help="one more header for every answer")
     parser.add_argument("--log", help="file for one JSON line per request")
     return parser.parse_args()
 

@@ -18,7 +18,7 @@ from loadtest._arrivals import Arrivals
 from loadtest._outcome import DROPPED, Outcome
 from loadtest._queries import Queries
 
-Send = Callable[[int, str], tuple[int, str | None, int]]
+Send = Callable[[int, str], tuple[int, str | None, int, float]]
 _LEAD_S = 0.05
 _BURST = 32
 
@@ -41,7 +41,7 @@ class OpenLoop:
 
     Args:
         plan: intended start (seconds from the run's start, ascending) and the query's index.
-        send: sends one query with a traceparent; returns status, reason of failure, size.
+        send: sends one query with a traceparent; returns status, reason of failure, size, utility.
         sink: told of every outcome, in order of completion.
         threads: see `Threads`.
         max_in_flight: how many may be unanswered; bounds sockets and memory.
@@ -105,14 +105,15 @@ class OpenLoop:
         ids = f"{self._ids.getrandbits(192) | 1 << 64 | 1:048x}"  # neither id may be all zero
         trace_id = ids[:32]
         begin = self._clock()
-        answer: tuple[int, str | None, int] = (0, "interrupted", 0)
+        answer: tuple[int, str | None, int, float] = (0, "interrupted", 0, 1.0)
         try:
             answer = self._send(query, f"00-{trace_id}-{ids[32:]}-01")
         finally:
             end = self._clock()
             self.in_flight -= 1
-            status, error, size = answer
-            self._sink(Outcome(offset, (begin - due) * 1e3, (end - due) * 1e3, status, error, trace_id, size))
+            status, error, size, utility = answer
+            lag, took = (begin - due) * 1e3, (end - due) * 1e3
+            self._sink(Outcome(offset, lag, took, status, error, trace_id, size, utility))
 
 
 def plan(arrivals: Arrivals, queries: Queries, seed: int) -> Iterator[tuple[float, int]]:

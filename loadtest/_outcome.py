@@ -20,6 +20,7 @@ class Outcome:
         error: None for an answer of 200 to 299, else a short reason out of a small set.
         trace_id: 32 hex digits, the W3C trace id that was sent along; empty if it was dropped.
         size: bytes of the answer's body.
+        utility: what the answer says that it is worth, from 0 to 1; 1 for a whole one.
     """
 
     intended_s: float
@@ -29,6 +30,12 @@ class Outcome:
     error: str | None
     trace_id: str
     size: int
+    utility: float = 1.0
+
+    @property
+    def partial(self) -> bool:
+        """Whether it was answered, though not in full."""
+        return self.error is None and self.utility < 1
 
     @property
     def dropped(self) -> bool:

@@ -18,7 +18,7 @@ class Records:
     """Writes outcomes to a file in chunks of 64 KiB, at most five million lines.
 
     A line: `{"intended_s": epoch seconds, "start_lag_ms", "latency_ms", "status", "error", "trace_id"}`; lag
-    and latency are null for a request that was dropped.
+    and latency are null for a request that was dropped. An answer that is not whole has `utility` too.
 
     Args:
         path: the file, overwritten.
@@ -55,6 +55,7 @@ class Records:
                 "status": outcome.status,
                 "error": outcome.error,
                 "trace_id": outcome.trace_id,
+                **({"utility": outcome.utility} if outcome.partial else {}),
             }
         )
         self._lines.append(line)

@@ -30,7 +30,7 @@ _WIDTHS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 
 
 class Collector:
-    """Keeps 31 bytes of each outcome, so that percentiles are exact and can be cut by time afterwards."""
+    """Keeps 35 bytes of each outcome, so that percentiles are exact and can be cut by time afterwards."""
 
     def __init__(self) -> None:
         self._intended = array("d")
@@ -38,6 +38,7 @@ class Collector:
         self._latency = array("d")
         self._status = array("i")
         self._fate = array("b")
+        self._utility = array("f")
         self._reasons: dict[str, int] = {}
         self._why = array("h")
 
@@ -51,6 +52,7 @@ class Collector:
         self._lag.append(outcome.start_lag_ms)
         self._latency.append(outcome.latency_ms)
         self._status.append(outcome.status)
+        self._utility.append(outcome.utility)
         self._fate.append(_OK if error is None else _DROPPED if error == DROPPED else _FAILED)
         self._why.append(-1 if error is None else self._reason(error))
 
@@ -72,6 +74,7 @@ class Collector:
             status=np.asarray(self._status)[counted],
             fate=np.asarray(self._fate)[counted],
             why=np.asarray(self._why)[counted],
+            utility=np.asarray(self._utility)[counted],
         )
         return LoadReport(
             duration_s=duration_s,
@@ -81,6 +84,7 @@ class Collector:
             rate=_rates(rows, duration_s - warmup_s),
             status=_tally(rows.status[rows.status > 0], str),
             errors=_tally(rows.why[rows.why >= 0], list(self._reasons).__getitem__),
+            utility=_utility(rows),
             latency=ladder(rows.latency[rows.fate == _OK]),
             latency_with_failures=ladder(np.where(rows.fate == _OK, rows.latency, math.inf)),
             start_lag=ladder(rows.lag[rows.fate != _DROPPED]),
@@ -93,10 +97,12 @@ class LoadReport:
     """What a run showed; all but the warm-up counts is cut of the warm-up.
 
     Attributes:
-        requests: `intended` = `ok` + `failed` + `dropped`; `late` started later than the bound.
+        requests: `intended` = `ok` + `failed` + `dropped`; `partial` of the ok ones said that they are not
+            whole; `late` started later than the bound.
         rate: `intended` and `ok` per second.
         status: answers by HTTP status.
         errors: failures by reason, drops included.
+        utility: mean of what the answers that were ok say that they are worth; None where there were none.
         latency: ladder of the answers that were ok, from the intended start.
         latency_with_failures: the same over all intended requests, where one that failed or was dropped never
             ends: null wherever the percentile is such a request.
@@ -111,6 +117,7 @@ class LoadReport:
     rate: dict[str, float]
     status: dict[str, int]
     errors: dict[str, int]
+    utility: float | None
     latency: dict[str, float | None]
     latency_with_failures: dict[str, float | None]
     start_lag: dict[str, float | None]
@@ -131,6 +138,7 @@ class _Rows:
     status: NDArray[Any]
     fate: NDArray[Any]
     why: NDArray[Any]
+    utility: NDArray[Any]
 
     def cut(self, low: int, high: int) -> _Rows:
         return _Rows(**{name: getattr(self, name)[low:high] for name in self.__slots__})
@@ -154,8 +162,14 @@ def _counts(rows: _Rows, late_ms: float) -> dict[str, int]:
         "ok": int(fates[_OK]),
         "failed": int(fates[_FAILED]),
         "dropped": int(fates[_DROPPED]),
+        "partial": int(np.count_nonzero((rows.fate == _OK) & (rows.utility < 1))),
         "late": int(np.count_nonzero(rows.lag > late_ms)),  # NaN, the lag of a drop, is not
     }
+
+
+def _utility(rows: _Rows) -> float | None:
+    answered = rows.utility[rows.fate == _OK]
+    return round(float(answered.mean(dtype=np.float64)), 6) if len(answered) else None
 
 
 def _rates(rows: _Rows, seconds: float) -> dict[str, float]:

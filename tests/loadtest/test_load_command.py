@@ -147,6 +147,30 @@ def test_failures_are_data(serve: Serve, load: Load) -> None:
     assert report["latency"]["p50_ms"] is not None
 
 
+@pytest.mark.parametrize(
+    ("header", "utility", "partial"),
+    [
+        ("kw-utility: 0.75", 0.75, True),
+        ("KW-Utility:0.5", 0.5, True),
+        ("kw-utility: much", 1.0, False),
+        ("kw-utility: 7", 1.0, False),
+        ("x-kw-utility: 0.5", 1.0, False),
+    ],
+)
+def test_partial_answers_are_counted(
+    serve: Serve, load: Load, tmp_path: Path, header: str, utility: float, partial: bool
+) -> None:
+    records = tmp_path / "records.jsonl"
+    url = serve("--header", header)
+    ran = load(url, "--rate", "50", "--duration", "0.4", "--records", str(records), "--json")
+    requests = ran.report["requests"]
+    assert requests["ok"] == requests["intended"]
+    assert requests["partial"] == (requests["ok"] if partial else 0)
+    assert ran.report["utility"] == pytest.approx(utility)
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    assert [line.get("utility", 1.0) for line in lines] == [utility] * len(lines)
+
+
 @pytest.mark.parametrize("framing", ["chunked", "close"])
 def test_answers_of_any_framing(serve: Serve, load: Load, framing: str) -> None:
     ran = load(serve("--framing", framing), "--rate", "100", "--duration", "0.4", "--json")

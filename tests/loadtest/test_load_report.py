@@ -46,8 +46,26 @@ def test_percentiles_are_values_that_occurred() -> None:
 def test_an_empty_run_has_no_percentiles() -> None:
     empty = report().to_json()
     assert set(empty["latency"].values()) == {None}
-    assert empty["requests"] == {"intended": 0, "ok": 0, "failed": 0, "dropped": 0, "late": 0}
+    assert empty["requests"] == {
+        "intended": 0,
+        "ok": 0,
+        "failed": 0,
+        "dropped": 0,
+        "partial": 0,
+        "late": 0,
+    }
     json.dumps(empty, allow_nan=False)
+
+
+def test_partial_answers_are_counted_and_their_utility_told() -> None:
+    answers = [ok(0.1 * i, 10.0) for i in range(8)]
+    answers[3].utility = 0.5
+    answers[5].utility = 0.9
+    run = report(*answers, failed(9, 1.0), dropped(9.5))
+    assert (run.requests["ok"], run.requests["partial"]) == (8, 2)
+    assert run.utility == pytest.approx((6 + 0.5 + 0.9) / 8, abs=1e-6)
+    assert sum(window["partial"] for window in run.windows) == 2
+    assert report(failed(1, 1.0)).utility is None
 
 
 def test_failures_count_as_endless_and_not_as_fast() -> None:
@@ -58,7 +76,14 @@ def test_failures_count_as_endless_and_not_as_fast() -> None:
     assert run.latency_with_failures["p90_ms"] == 10.0
     assert run.latency_with_failures["p95_ms"] is None
     assert run.latency_with_failures["max_ms"] is None
-    assert run.requests == {"intended": 100, "ok": 90, "failed": 9, "dropped": 1, "late": 0}
+    assert run.requests == {
+        "intended": 100,
+        "ok": 90,
+        "failed": 9,
+        "dropped": 1,
+        "partial": 0,
+        "late": 0,
+    }
     assert run.status == {"200": 90, "503": 8}
     assert run.errors == {"HTTP 503": 8, "timeout": 1, "dropped": 1}
 
@@ -100,7 +125,7 @@ def test_windows_hold_every_request_once(
 ) -> None:
     make = {"ok": lambda at: ok(at, 5.0), "failed": failed, "dropped": dropped}
     run = report(*(make[kind](at) for at, kind in rows), duration=duration, warmup=warmup)
-    for name in ("intended", "ok", "failed", "dropped", "late"):
+    for name in ("intended", "ok", "failed", "dropped", "partial", "late"):
         assert sum(window[name] for window in run.windows) == run.requests[name]
     assert run.requests["intended"] == sum(at >= warmup for at, _ in rows)
     assert run.requests["intended"] + run.warmup_requests == len(rows)
