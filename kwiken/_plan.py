@@ -230,14 +230,11 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
     expected: Expected | None = None
 
     def __post_init__(self) -> None:
-        """Refuse other versions, and extra work that nobody could account for."""
+        """Refuse other versions, and a reissue that nobody could account for."""
         _need(self.version == VERSION, f"version must be {VERSION}, not {self.version}")
         for name, stage in self.stages.items():
             known = stage.reissue is None or name in self.cost.stages
             _need(known, f"stage {name!r} is reissued but has no cost")
-            late = stage.catch_up
-            free = late is None or (late.threads == 1 and not late.reissue)
-            _need(free or name in self.cost.stages, f"stage {name!r} catches up at a cost but has none")
 
     @property
     def digest(self) -> str:

@@ -11,7 +11,6 @@ import pytest
 from kwiken import (
     Budgets,
     CatchUpPolicy,
-    InputError,
     Plan,
     Profile,
     SpanMatch,
@@ -176,14 +175,6 @@ def test_an_arena_spends_less_the_later_requests_are_late() -> None:
     assert spends[-1] == 0
     risks = [arena.risk(most, age) for age in ages]
     assert (np.diff(risks) >= -1e-9).all()
-
-
-def test_late_help_needs_a_cost(stage_of: StageOf, profile_of: ProfileOf) -> None:
-    profile = profile_of(stage_of("a", np.random.default_rng(8).exponential(1, 500)))
-    study = study_plan(profile, budgets=Budgets(catch_up=0.1), created=CREATED)
-    text = study.plan.to_json().replace('"a": 1.0', '"b": 1.0', 1)
-    with pytest.raises(InputError, match="stage 'a' catches up at a cost but has none"):
-        Plan.from_json(text)
 
 
 def test_no_budget_no_study() -> None:
