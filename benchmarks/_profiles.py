@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from kwiken import Profile, SpanMatch, StageProfile, end_to_end
-from kwiken.reproduction import StageLaw
 
 STAGES, REQUESTS = 150, 10_000
 
@@ -29,27 +28,6 @@ def synthetic_profile(*, stages: int = STAGES, requests: int = REQUESTS, seed: i
                 censored=np.zeros(calls.shape, dtype=np.bool_),
             )
         )
-    latency = end_to_end(made, {stage.name: stage.latency_ms for stage in made})
-    return Profile(
-        service="synthetic",
-        stages=tuple(made),
-        latency_ms=latency,
-        started_s=np.linspace(0, requests / 100, requests),
-    )
-
-
-def population_profile(dag: tuple[StageLaw, ...], requests: int, rng: np.random.Generator) -> Profile:
-    """Requests of a synthetic DAG, every stage drawn on its own."""
-    made = [
-        StageProfile(
-            name=law.name,
-            after=law.after,
-            match=SpanMatch(service="synthetic", operation=law.name),
-            calls_ms=law.draw(rng, requests)[:, None],
-            censored=np.zeros((requests, 1), dtype=np.bool_),
-        )
-        for law in dag
-    ]
     latency = end_to_end(made, {stage.name: stage.latency_ms for stage in made})
     return Profile(
         service="synthetic",

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks._harness import Row
-from benchmarks._profiles import population_profile
 from kwiken import Budgets, Plan, Profile, simulate, study_plan
-from kwiken.reproduction import POPULATIONS, population
+from kwiken.reproduction import POPULATIONS, population, population_profile
 
 CREATED = "2026-01-01T00:00:00Z"
 OBJECTIVES = ("variance", "p99", "cvar", "auto")

@@ -10,7 +10,7 @@ from cli._options import SHARE, json_option, load_plan, load_profile, seed_optio
 from cli._output import print_json, print_table, printable, progress
 
 if TYPE_CHECKING:
-    from kwiken import Explanation
+    from kwiken import Explanation, HeldOut, Ladder
 
 MOST_PATHS = 5
 
@@ -21,13 +21,26 @@ MOST_PATHS = 5
 @click.option(
     "--budget", type=SHARE, default=0.05, show_default=True, help="Reissue budget to try at each stage alone."
 )
+@click.option(
+    "--held-out",
+    "proof",
+    is_flag=True,
+    help="Plan on the first half of PROFILE and judge on the second, beside even spreads.",
+)
 @seed_option
 @json_option
-def command(*, profile: str, plan_file: str | None, budget: float, seed: int, as_json: bool) -> None:
+def command(
+    *, profile: str, plan_file: str | None, budget: float, proof: bool, seed: int, as_json: bool
+) -> None:
     """Say which stages make the slow requests of PROFILE slow, and what reissues would buy there."""
-    from kwiken import explain
+    from kwiken import explain, held_out
 
     learned = load_profile(profile)
+    if proof:
+        with progress("planning and judging"):
+            judged = held_out(learned, budget=budget, seed=seed)
+        print_json(judged) if as_json else _show_proof(judged)
+        return
     plan = None if plan_file is None else load_plan(plan_file)
     with progress("explaining"):
         story = explain(learned, plan, budget=budget, seed=seed)
@@ -35,6 +48,39 @@ def command(*, profile: str, plan_file: str | None, budget: float, seed: int, as
         print_json(story)
     else:
         _show(story, planned=plan is not None)
+
+
+def _show_proof(judged: HeldOut) -> None:
+    head = (
+        "budget goes to",
+        "copies",
+        "p50 ms",
+        "p90 ms",
+        "p95 ms",
+        "p99 ms",
+        "p99 cut",
+        "spent",
+        "of budget",
+    )
+    before = judged.before
+    rows = [("nobody", "-", *_ladder(before), "-", "-", "-")]
+    for arm in judged.arms:
+        linked = f"correlated {arm.correlation:g}" if arm.correlation else "independent"
+        told = (f"{arm.p99_cut:.1%}", f"{arm.spent:.2%}", f"{arm.of_budget:.0%}")
+        rows.append((SPREADS[arm.spread], linked, *_ladder(arm.after), *told))
+    title = (
+        f"{judged.service}: planned on the first {judged.learned} requests for {judged.budget:.1%} "
+        f"(objective {judged.objective}), judged on the next {judged.judged}"
+    )
+    print_table(title, head, rows, to_stdout=True)
+    print(f"\np99 rests on about {max(1, judged.judged // 100)} requests of the second part")
+
+
+SPREADS = {"sumvar": "the plan", "equal": "all stages alike", "uniform": "all calls alike"}
+
+
+def _ladder(found: Ladder) -> tuple[str, ...]:
+    return tuple(f"{value:.2f}" for value in (found.p50_ms, found.p90_ms, found.p95_ms, found.p99_ms))
 
 
 def _show(story: Explanation, *, planned: bool) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import itertools
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +13,10 @@ from cli._options import json_option
 from cli._output import Bar, note, print_json, print_table, progress, write_text
 from kwiken import InputError
 
+if TYPE_CHECKING:
+    from kwiken.reproduction import Row
+
+WIDTH = 110
 MAX_SEEDS = 64
 MAX_JOBS = 64
 
@@ -39,11 +45,28 @@ def command(
     if as_json:
         print_json(found.rows)
     else:
-        rows = ((row.figure, row.metric, row.source, f"{row.ours:g}", row.note) for row in found.rows)
-        print_table(chosen.title, ("figure", "metric", "source", "ours", "note"), rows, to_stdout=True)
+        print("\n".join(_text(chosen.title, found.rows)))
     if output is not None:
         write_text(output, _page(chosen.title, found))
         note(f"wrote {output}")
+
+
+def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:
+    """Every row beside the source's value, figure by figure; what is noted follows its figure once."""
+    yield title
+    for figure, group in itertools.groupby(rows, key=lambda row: row.figure):
+        lines = list(group)
+        notes = list(dict.fromkeys(row.note for row in lines if row.note))
+        metric, ours = (
+            max(len(cell) for cell in cells)
+            for cells in zip(*((row.metric, f"{row.ours:g}") for row in lines), strict=True)
+        )
+        yield f"\n{figure:{metric + 2}}  {'ours':>{ours}}  source"
+        for row in lines:
+            mark = f" [{notes.index(row.note) + 1}]" if row.note else ""
+            yield f"  {row.metric:{metric}}  {row.ours:>{ours}g}  {row.source or '-'}{mark}"
+        for number, words in enumerate(notes, start=1):
+            yield textwrap.fill(words, WIDTH, initial_indent=f"  [{number}] ", subsequent_indent="      ")
 
 
 def _spread(jobs: Sequence[Any], processes: int | None, bar: Bar) -> Iterable[Any]:

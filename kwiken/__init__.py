@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kwiken._draw import Box, boxes_of, to_dot, to_mermaid
     from kwiken._explain import Explanation, PathStory, StageStory, explain
     from kwiken._handler import Signature
+    from kwiken._held_out import HeldOut, HeldOutArm, held_out
     from kwiken._histogram import Histogram
     from kwiken._histogram_math import add_array, convolve, law_of_requests, slowest_of
     from kwiken._hull import lower_hull
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from kwiken._stage_curves import stage_curves
     from kwiken._sumvar import Allocation, equal_budget, sumvar, uniform_fraction
     from kwiken._text import parse_json
-    from kwiken.learning import guess_copies
+    from kwiken.learning import ClassOutcome, Drift, by_class, decayed, drift, guess_copies
 
 # Whatever needs NumPy loads on first use: a stage's replica needs none of it and starts sooner.
 _LAZY = {
@@ -61,13 +62,17 @@ _LAZY = {
     "Box": "kwiken._draw",
     "Budgets": "kwiken._plan",
     "CatchUpPolicy": "kwiken._plan",
+    "ClassOutcome": "kwiken.learning",
     "Correlation": "kwiken._correlation",
     "Costs": "kwiken._plan",
     "Curve": "kwiken._curve",
     "CurveBounds": "kwiken._curve_bounds",
+    "Drift": "kwiken.learning",
     "Expected": "kwiken._plan",
     "Explanation": "kwiken._explain",
     "GRID": "kwiken._curve",
+    "HeldOut": "kwiken._held_out",
+    "HeldOutArm": "kwiken._held_out",
     "Histogram": "kwiken._histogram",
     "Intervals": "kwiken._plan",
     "Ladder": "kwiken._plan",
@@ -88,6 +93,7 @@ _LAZY = {
     "Verdict": "kwiken._objective",
     "add_array": "kwiken._histogram_math",
     "boxes_of": "kwiken._draw",
+    "by_class": "kwiken.learning",
     "compare_policies": "kwiken._compare",
     "convolve": "kwiken._histogram_math",
     "copy_correlation": "kwiken._correlation",
@@ -95,12 +101,15 @@ _LAZY = {
     "costs": "kwiken._costs",
     "critical_path": "kwiken._dag",
     "curve_bounds": "kwiken._curve_bounds",
+    "decayed": "kwiken.learning",
     "default_model": "kwiken._costs",
+    "drift": "kwiken.learning",
     "end_to_end": "kwiken._dag",
     "equal_budget": "kwiken._sumvar",
     "explain": "kwiken._explain",
     "guess_copies": "kwiken.learning",
     "finish_times": "kwiken._dag",
+    "held_out": "kwiken._held_out",
     "kaplan_meier": "kwiken._pool",
     "ladder": "kwiken._simulate",
     "law_of_requests": "kwiken._histogram_math",
@@ -131,6 +140,8 @@ _LAZY = {
 }
 
 __all__ = [
+    "ClassOutcome",
+    "Drift",
     "GRID",
     "OBJECTIVES",
     "OWN_TIME",
@@ -145,6 +156,8 @@ __all__ = [
     "DefinitionError",
     "Expected",
     "Explanation",
+    "HeldOut",
+    "HeldOutArm",
     "Histogram",
     "InputError",
     "Intervals",
@@ -169,6 +182,7 @@ __all__ = [
     "Verdict",
     "add_array",
     "boxes_of",
+    "by_class",
     "compare_policies",
     "convolve",
     "copy_correlation",
@@ -176,12 +190,15 @@ __all__ = [
     "costs",
     "critical_path",
     "curve_bounds",
+    "decayed",
     "default_model",
+    "drift",
     "end_to_end",
     "equal_budget",
     "explain",
     "finish_times",
     "guess_copies",
+    "held_out",
     "kaplan_meier",
     "ladder",
     "law_of_requests",

@@ -7,12 +7,15 @@ choices where that is silent; they are not adjusted to make a result fit.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
 
-from kwiken._profile import Floats
+from kwiken._dag import end_to_end
+from kwiken._plan import SpanMatch
+from kwiken._profile import Floats, Profile, StageProfile
 
 DAGS = 45
 MOST_STAGES = 150
@@ -174,6 +177,32 @@ def _attach_childless(parents: list[set[int]], rng: np.random.Generator) -> None
         if i not in fed:
             later = int(rng.integers(i + 1, last + 1)) if rng.random() < 0.6 else last  # noqa: PLR2004
             parents[later].add(i)
+
+
+def population_profile(dag: Sequence[StageLaw], requests: int, rng: np.random.Generator) -> Profile:
+    """The profile of a service that is such a DAG: every stage drawn on its own, requests at even intervals.
+
+    Args:
+        dag: parents before children.
+        requests: how many.
+        rng: of the draws.
+    """
+    stages = tuple(
+        StageProfile(
+            name=law.name,
+            after=law.after,
+            match=SpanMatch(service="synthetic", operation=law.name),
+            calls_ms=law.draw(rng, requests)[:, None],
+            censored=np.zeros((requests, 1), dtype=np.bool_),
+        )
+        for law in dag
+    )
+    return Profile(
+        service="synthetic",
+        stages=stages,
+        latency_ms=end_to_end(stages, {stage.name: stage.latency_ms for stage in stages}),
+        started_s=np.linspace(0, requests / 100, requests),
+    )
 
 
 def fan_out_queries(queries: int, rng: np.random.Generator, *, responders: int = 1000) -> Floats:

@@ -33,7 +33,11 @@ def _tones(plot: Plot) -> list[str]:
 def _scales(plot: Plot) -> tuple[Scale, Scale]:
     xs = [float(x) for series in plot.series for x in series.x]
     ys = [float(y) for series in plot.series for y in series.y]
-    up = replace(linear_scale(max(ys), HEIGHT - BOTTOM, TOP), low=min(0.0, *ys))
+    up = (
+        log_scale(ys, HEIGHT - BOTTOM, TOP)
+        if plot.log_y
+        else replace(linear_scale(max(ys), HEIGHT - BOTTOM, TOP), low=min(0.0, *ys))
+    )
     if plot.log_x:
         return log_scale(xs, LEFT, WIDTH - RIGHT), up
     low = min(xs) if min(xs) > max(xs) / 3 else min(0.0, *xs)
@@ -41,7 +45,7 @@ def _scales(plot: Plot) -> tuple[Scale, Scale]:
 
 
 def _axes(drawing: Drawing, plot: Plot, across: Scale, up: Scale) -> None:
-    for value in linear_ticks(up):
+    for value in log_ticks(up) if plot.log_y else linear_ticks(up):
         drawing.line((LEFT, up(value)), (WIDTH - RIGHT, up(value)), "rule")
         drawing.text((LEFT - 6, up(value) + 4), f"{value:,g}", "tick", anchor="end")
     places = log_ticks(across) if plot.log_x else [t for t in linear_ticks(across, 8) if t >= across.low]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kwiken._errors import InputError
-from kwiken._population import POPULATIONS, StageLaw, population
-from kwiken.reproduction import _beyond, _combined, _incomplete, _late, _reissues, _search
+from kwiken._population import POPULATIONS, StageLaw, population, population_profile
+from kwiken.reproduction import _beyond, _combined, _held_out, _incomplete, _late, _reissues, _search
 from kwiken.reproduction._rows import Findings, Job, Plot, Reproduction, Row, Series, one_by_one, run
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "StageLaw",
     "one_by_one",
     "population",
+    "population_profile",
     "reproduction",
     "run",
 ]
@@ -43,10 +44,12 @@ def reproduction(name: str, *, seeds: int = 8) -> Reproduction:
     parts = (
         _reissues.part(seeds),
         _reissues.other_populations(),
+        _reissues.curves_part(0),
         *_incomplete.parts(0),
-        _late.part(0),
+        *_late.parts(0),
         _combined.part(0, dags=3),
         *_search.parts(0),
         *_beyond.parts(0),
+        _held_out.part(0),
     )
     return Reproduction(name, NAMES[name], parts)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from kwiken._curve import reissue_curve
 from kwiken._hull import lower_hull
@@ -21,7 +22,7 @@ from kwiken.levers import (
     tune_stop_rule,
     tune_wait_for_fraction,
 )
-from kwiken.reproduction._rows import Findings, Part, Plot, Series, gain, percent, row
+from kwiken.reproduction._rows import Findings, Part, Plot, Row, Series, gain, percent, row
 from kwiken.reproduction._trial import Sample, Trial
 
 REQUESTS = 6000
@@ -33,6 +34,9 @@ COST_SHARE = 0.32  # of each fan-out in the DAG's whole cost
 LOSS = 0.001
 LOSSES = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01)
 REISSUES = (0.01, 0.03, 0.1, 1.0)
+MOST_VARYING = 10  # stages that panel (c) looks at
+WORTH_COUNTING = 0.001  # of the budget
+PANEL_C = ("variance", "budget")
 
 
 Tune = Callable[..., Tuned]
@@ -114,38 +118,57 @@ def _shorten(large: Large, curves: Mapping[str, LossCurve], tune: Tune, loss: fl
     return replace(large, trial=replace(large.trial, train=train, test=test, copies=copies))
 
 
-def _reissued(large: Large, budget: float) -> float:
-    """p99 of the judged requests at a reissue budget."""
+def _with_curves(large: Large) -> Trial:
+    """The trial with curves of the fan-outs' latencies as they are now; the other stages keep theirs."""
     trial = large.trial
+    fan_outs = {name: reissue_curve(trial.train[name], policies=("single",)) for name in large.train}
+    return replace(trial, curves={**trial.curves, **fan_outs})
+
+
+def _reissued(trial: Trial, budget: float) -> float:
+    """p99 of the judged requests at a reissue budget."""
     if budget == 0:
         return float(np.percentile(trial.latency_ms(), 99))
-    trial = replace(
-        trial,
-        curves={name: reissue_curve(values, policies=("single",)) for name, values in trial.train.items()},
-    )
     return float(np.percentile(trial.play(sumvar(trial.curves, trial.costs, budget))[0], 99))
 
 
 def combined(seed: int) -> dict[str, list[float]]:
-    """p99 cuts: reissues only, loss only, both, both with the simple rule; and loss swept at 3% reissues."""
+    """p99 cuts: reissues only, loss only, both, both with the simple rule; and loss swept at 3% reissues.
+
+    Also shares of variance and of a 3% reissue budget of the ten stages that vary most, for panel (c).
+    """
     large = _large(np.random.default_rng([seed, 58]))
-    base = _reissued(large, 0.0)
+    alone = _with_curves(large)
+    base = _reissued(alone, 0.0)
     curves = {name: _loss_curve(responders, tune_stop_rule) for name, responders in large.train.items()}
     plain = {
         name: _loss_curve(responders, tune_wait_for_fraction) for name, responders in large.train.items()
     }
-    by_loss = {loss: _shorten(large, curves, tune_stop_rule, loss) for loss in LOSSES[1:]}
-    simple = _shorten(large, plain, tune_wait_for_fraction, LOSS)
+    by_loss = {loss: _with_curves(_shorten(large, curves, tune_stop_rule, loss)) for loss in LOSSES[1:]}
+    simple = _with_curves(_shorten(large, plain, tune_wait_for_fraction, LOSS))
 
-    def cuts(shortened: Large, budgets: tuple[float, ...]) -> list[float]:
+    def cuts(shortened: Trial, budgets: tuple[float, ...]) -> list[float]:
         return [gain(base, _reissued(shortened, budget)) for budget in budgets]
 
     return {
-        "reissues only": cuts(large, REISSUES),
+        "reissues only": cuts(alone, REISSUES),
         "loss only": [gain(base, _reissued(by_loss[loss], 0.0)) for loss in (LOSS, 0.01)],
         "both": cuts(by_loss[LOSS], REISSUES),
         "simple": cuts(simple, REISSUES),
         "by loss": [gain(base, _reissued(shortened, 0.03)) for shortened in by_loss.values()],
+        **_panel_c(by_loss[LOSS]),
+    }
+
+
+def _panel_c(trial: Trial) -> dict[str, list[float]]:
+    """Of the stages that vary most, and most first: share of the variance and of a 3% budget."""
+    fractions = sumvar(trial.curves, trial.costs, 0.03).fractions
+    variance = {name: float(curve.variance[0]) for name, curve in trial.curves.items()}
+    total = sum(variance.values())
+    most = sorted(variance, key=lambda name: -variance[name])[:MOST_VARYING]
+    return {
+        "variance": [variance[name] / total for name in most],
+        "budget": [trial.costs[name] * fractions[name] / 0.03 for name in most],
     }
 
 
@@ -163,7 +186,22 @@ def conclude_combined(results: list[dict[str, list[float]]]) -> Findings:
             rows.append(row("Figure 5.8", metric, percent(cut), source=source, note=note))
     for loss, cut in zip(("0.1%", "1%"), found["loss only"], strict=True):
         rows.append(row("Figure 5.8", f"p99 cut, {loss} loss, no reissues, %", percent(cut), note=note))
-    return Findings(tuple(rows), _panels(found))
+    return Findings((*rows, *_panel_c_rows(results)), _panels(found))
+
+
+def _panel_c_rows(results: list[dict[str, list[float]]]) -> tuple[Row, ...]:
+    given = float(np.mean([np.mean(np.array(result["budget"]) > WORTH_COUNTING) for result in results]))
+    told = "of the ten stages that vary most, at 0.1% loss and 3% reissues"
+    order = [float(spearmanr(result["variance"], result["budget"]).statistic) for result in results]
+    return (
+        row("Figure 5.8c", f"share that get budget, {told}, %", percent(given), source="many of them"),
+        row(
+            "Figure 5.8c",
+            f"rank correlation of variance and budget, {told}",
+            round(float(np.mean(order)), 3),
+            source="not in proportion to variance",
+        ),
+    )
 
 
 ARMS = {
@@ -183,10 +221,13 @@ def _panels(found: dict[str, list[float]]) -> tuple[Plot, ...]:
     left = tuple(Series(key, budgets, [percent(cut) for cut in found[key]]) for key in ARMS)
     losses = [100 * loss for loss in LOSSES[1:]]
     right = Series("3% reissues", losses, [percent(cut) for cut in found["by loss"]])
+    ranks = list(range(1, MOST_VARYING + 1))
+    stages = tuple(Series(f"share of {key}", ranks, [percent(v) for v in found[key]]) for key in PANEL_C)
     title = "p99 cut by reissue budget at a loss of 0.1%"
     return (
         Plot("Figure 5.8", title, "reissues, %", "p99 cut, %", left, log_x=True),
         Plot("Figure 5.8", "p99 cut by loss at 3% reissues", "loss, %", "p99 cut, %", (right,), log_x=True),
+        Plot("Figure 5.8", "the stages that vary most", "rank by variance", "share, %", stages),
     )
 
 

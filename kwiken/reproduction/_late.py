@@ -1,4 +1,4 @@
-"""Catch-up by threads and priority on a synthetic web search: Figure 5.7a."""
+"""A synthetic web search: its course, what makes it slow, and catch-up (Figures 2.1, 5.1, 5.7a)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kwiken._diagnosis import Blame, blame
 from kwiken._profile import Floats
 from kwiken.levers._catch_up import Threads, hurry, prioritise
 from kwiken.reproduction._rows import Findings, Part, Plot, Series, gain, percent, row
 
 REQUESTS = 100_000
+TIME_OUT_MS = {"lookup": 400.0, "snippets": 300.0}
 START_UP_MS = 10.0
 PROTECTED_MS = 6.0
+RECOVERED_MS = 60.0  # the least that the recovery of a lost packet takes
 AGES = (0.8, 1.0, 1.25, 1.5, 2.0)  # of the median latency
 
 
@@ -35,9 +38,9 @@ def draw(rng: np.random.Generator) -> WebSearch:
         return rng.lognormal(math.log(6), 0.5, REQUESTS) + recovery
 
     return WebSearch(
-        lookup=np.minimum(rng.lognormal(math.log(40), 0.8, REQUESTS), 400),
+        lookup=np.minimum(rng.lognormal(math.log(40), 0.8, REQUESTS), TIME_OUT_MS["lookup"]),
         first_transfer=transfer(0.02),
-        snippets=np.minimum(rng.lognormal(math.log(25), 0.5, REQUESTS), 300),
+        snippets=np.minimum(rng.lognormal(math.log(25), 0.5, REQUESTS), TIME_OUT_MS["snippets"]),
         last_transfer=transfer(0.01),
     )
 
@@ -110,6 +113,76 @@ def conclude(results: list[dict[str, list[tuple[float, float, float]]]]) -> Find
     return Findings(tuple(rows), (plot,))
 
 
-def part(seed: int) -> Part:
-    """Figure 5.7a."""
-    return Part("catch-up", ((measure, (seed,)),), conclude)
+def diagnose(seed: int) -> dict[str, Blame]:
+    """Blame of the parts of the search; a transfer that waits for a lost packet counts as timed out."""
+    search = draw(np.random.default_rng([seed, 51]))
+    transfers = search.first_transfer + search.last_transfer
+    spent = {
+        "start-up": np.full(REQUESTS, START_UP_MS),
+        "document look-up": search.lookup,
+        "snippets": search.snippets,
+        "network transfer": transfers,
+    }
+    out = {
+        "document look-up": search.lookup >= TIME_OUT_MS["lookup"],
+        "snippets": search.snippets >= TIME_OUT_MS["snippets"],
+        "network transfer": np.maximum(search.first_transfer, search.last_transfer) >= RECOVERED_MS,
+    }
+    return blame(spent, np.asarray(sum(spent.values())), timed_out=out)
+
+
+def conclude_blame(results: list[dict[str, Blame]]) -> Findings:
+    """Figure 5.1."""
+    rows = []
+    note = "synthetic chain; a stage is blamed for what is beyond its mean and two standard deviations"
+    for name, found in results[0].items():
+        blamed, out, typical = BLAMED.get(name, ("", "", ""))
+        lines = (
+            (f"slowest 5% of requests that {name} is blamed for, %", found.blamed, blamed),
+            (f"slowest 5% of requests in which {name} timed out, %", found.timed_out, out),
+            (f"share of the mean latency, {name}, %", found.mean_share, typical),
+        )
+        rows += [row("Figure 5.1", what, percent(ours), source=src, note=note) for what, ours, src in lines]
+    return Findings(tuple(rows))
+
+
+BLAMED = {
+    "document look-up": ("50.7", "18.7", ""),
+    "network transfer": ("33.5", "20.3", "12.1"),
+    "start-up": ("rarely", "", "sizeable"),
+}
+
+
+def course(seed: int) -> Plot:
+    """Figure 2.1: when the parts of the search end, in typical and in slow requests."""
+    search = draw(np.random.default_rng([seed, 21]))
+    parts = np.stack(
+        (
+            np.full(REQUESTS, START_UP_MS),
+            search.lookup,
+            search.first_transfer,
+            search.snippets,
+            search.last_transfer,
+        )
+    )
+    ends = np.cumsum(parts, axis=0)
+    low, high, slow = np.percentile(ends[-1], (45, 55, 95)).tolist()
+    groups = {
+        "typical": (ends[-1] >= low) & (ends[-1] <= high),
+        "slowest 5%": ends[-1] >= slow,
+    }
+    steps = list(range(len(parts) + 1))
+    series = tuple(
+        Series(name, [0.0, *ends[:, rows].mean(axis=1).tolist()], steps) for name, rows in groups.items()
+    )
+    parts_told = "start-up, look-up, transfer, snippets, transfer: how many ended"
+    return Plot("Figure 2.1", "course of a web search", "ms", parts_told, series)
+
+
+def parts(seed: int) -> tuple[Part, ...]:
+    """Figures 2.1, 5.1 and 5.7a."""
+    return (
+        Part("course", ((course, (seed,)),), lambda plots: Findings(plots=tuple(plots))),
+        Part("blame", ((diagnose, (seed,)),), conclude_blame),
+        Part("catch-up", ((measure, (seed,)),), conclude),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,6 +53,7 @@ class Plot:
     y_label: str
     series: tuple[Series, ...]
     log_x: bool = False
+    log_y: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,18 @@ def run(reproduction: Reproduction, spread: Spread = one_by_one) -> Findings:
         at += len(part.jobs)
         rows += found.rows
         plots += found.plots
+    rows.sort(key=lambda row: _place(row.figure))
+    plots.sort(key=lambda plot: _place(plot.figure))
     return Findings(tuple(rows), tuple(plots))
+
+
+KINDS = ("Figure", "Table", "Equation", "Section")
+
+
+def _place(figure: str) -> tuple[int, list[str]]:
+    """Where a figure stands: figures by number, then whatever else the source numbers, then the rest."""
+    kind, _, number = figure.partition(" ")
+    return (KINDS.index(kind) if kind in KINDS else len(KINDS), re.split(r"(?<=\d)(?=[a-z])|\.", number))
 
 
 def percent(share: float) -> float:

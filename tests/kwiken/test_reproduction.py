@@ -10,6 +10,7 @@ from kwiken import InputError
 from kwiken.reproduction import Findings, reproduction, run
 from kwiken.reproduction import _beyond as beyond
 from kwiken.reproduction import _combined as combined
+from kwiken.reproduction import _held_out as held_out
 from kwiken.reproduction import _incomplete as incomplete
 from kwiken.reproduction import _late as late
 from kwiken.reproduction import _reissues as reissues
@@ -33,6 +34,9 @@ def found() -> Findings:
         patch.setattr(search, "SEARCH_DAGS", 2)
         patch.setattr(search, "SEARCH_TRIES", 60)
         patch.setattr(late, "REQUESTS", 20_000)
+        patch.setattr(held_out, "EARLIER", 1200)
+        patch.setattr(held_out, "LATER", 2000)
+        patch.setattr(held_out, "CASES", (("C", 0.05, 9), ("C", 0.01, 15)))
         whole = reproduction("kwiken", seeds=1)
         few = [part for part in whole.parts if part.name != "stop rules"]
         return run(Reproduction(whole.name, whole.title, tuple(few)))
@@ -40,8 +44,11 @@ def found() -> Findings:
 
 def test_every_figure_with_data_has_rows_and_finite_values(found: Findings) -> None:
     figures = {row.figure for row in found.rows}
-    wanted = {"2.2", "2.3", "2.4", "5.3", "5.5", "5.5b", "5.7a", "5.7b", "5.8", "5.9"}
-    assert {f"Figure {number}" for number in wanted} | {"Table 5.2", "Section 5.6"} <= figures
+    wanted = {"2.2", "2.3", "2.4", "2.5", "5.1", "5.3", "5.5", "5.5b", "5.7a", "5.7b", "5.8", "5.8c", "5.9"}
+    assert {f"Figure {number}" for number in wanted} | {"Table 5.2", "Section 5.6", "Held out"} <= figures
+    drawn = {plot.figure for plot in found.plots}
+    drawable = ("2.1", "2.2", "2.3", "2.4", "2.5", "5.3", "5.4", "5.5a", "5.5b", "5.7a", "5.8", "5.9")
+    assert {f"Figure {number}" for number in drawable} <= drawn
     assert all(math.isfinite(row.ours) for row in found.rows)
     assert all(len(series.x) == len(series.y) > 0 for plot in found.plots for series in plot.series)
 
@@ -56,8 +63,10 @@ def test_sum_of_variances_beats_both_straw_men(found: Findings) -> None:
 
 def test_higher_percentiles_gain_more(found: Findings) -> None:
     cuts = [row.ours for row in found.rows if row.figure == "Figure 5.5b"]
+    *cuts, at_a_smaller_budget = cuts
     assert len(cuts) == 5
     assert cuts == sorted(cuts)
+    assert at_a_smaller_budget < cuts[0]
 
 
 def test_gain_falls_as_copies_hang_together_with_their_calls(found: Findings) -> None:
