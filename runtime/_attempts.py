@@ -15,7 +15,7 @@ from math import inf
 from typing import Any
 
 from otel import AttemptRecord, Outcome, StageRecord
-from runtime._errors import AllFailedError, DeadlineError, LostError, RefusedError, UnavailableError
+from runtime._errors import DeadlineError, LostError, RefusedError, UnavailableError, failed_call
 from runtime._flight import Attempt, Request, Shared
 from runtime._late import LateCall
 from runtime._ledger import CALL
@@ -140,15 +140,9 @@ class CallRun:
                 if node.idempotent
                 else inf
             )
-        late_at = inf
-        threads = 1
+        late_at, threads = inf, 1
         if node.late < inf and not request.control:
-            late_at = request.started + node.late
-            if now >= late_at:
-                self._late = late = LateCall(self._shared, request, node, now)
-                self._levels, threads = late.levels, late.threads
-            if not node.late_copies:
-                late_at = inf
+            late_at, threads = self._catch_up(now)
         self._race = race = Race(
             now,
             inf if request.control else node.after,
@@ -167,6 +161,15 @@ class CallRun:
         self._base = task.cancelling()
         self.timer = request.loop.call_later(race.due - now, self._on_timer)
         return race
+
+    def _catch_up(self, now: float) -> tuple[float, int]:
+        """When a late request's call gets its copy, and how many threads it gets if it starts late."""
+        node = self._node
+        late_at, threads = self._request.started + node.late, 1
+        if now >= late_at:
+            self._late = late = LateCall(self._shared, self._request, node, now)
+            self._levels, threads = late.levels, late.threads
+        return late_at if node.late_copies else inf, threads
 
     # Attempts.
 
@@ -398,22 +401,9 @@ class CallRun:
     def failure(self) -> Exception:
         """The error of a race that nobody won."""
         errors, self._errors = self._errors or [], None
-        name = self._node.name
         self._node.lane.failed += 1
-        if self._race.expired:
-            after = round((self._race.limit - self.first.started) * 1000)
-            expired = DeadlineError(f"stage {name!r}: no answer within {after} ms")
-            expired.__cause__ = errors[0] if errors else None
-            return expired
-        if all(isinstance(error, RefusedError) for error in errors):
-            unavailable = UnavailableError(
-                f"stage {name!r}: all {len(errors)} replicas tried refused the call"
-            )
-            unavailable.__cause__ = errors[0]
-            return unavailable
-        return (
-            errors[0] if len(errors) == 1 else AllFailedError(f"stage {name!r}: every attempt failed", errors)
-        )
+        allowed = self._race.limit - self.first.started
+        return failed_call(self._node.name, errors, expired_s=allowed if self._race.expired else None)
 
     # Notes.
 
@@ -421,16 +411,16 @@ class CallRun:
         notes, replica = self._request.notes, attempt.seat.replica
         assert notes is not None
         assert self._note is not None
-        attempt.note = note = notes.attempt(
+        attempt.note = notes.attempt(
             self._note,
             shard=self._shard,
             number=attempt.number,
             step=step,
             where=(replica.id, replica.node),
             now=attempt.started,
+            threads=attempt.threads,
+            catch_up=step == LATE or self._levels > 0 or attempt.threads > 1,
         )
-        note.threads = attempt.threads
-        note.catch_up = step == LATE or self._levels > 0 or attempt.threads > 1
 
     def _end_note(self, note: AttemptRecord, outcome: Outcome, now: float, **facts: Any) -> None:
         notes = self._request.notes

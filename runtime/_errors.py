@@ -57,3 +57,24 @@ class AllFailedError(ExceptionGroup[Exception], KwikenError):
     def derive(self, excs: Sequence[Exception], /) -> AllFailedError:  # type: ignore[override]  # no bases
         """Another group of the same kind, as `split` and `subgroup` need it."""
         return AllFailedError(self.message, excs)
+
+
+def failed_call(stage: str, errors: list[Exception], *, expired_s: float | None) -> Exception:
+    """The error of a call that nobody answered.
+
+    Args:
+        stage: whose call it was.
+        errors: of its attempts, in the order in which they ended.
+        expired_s: how long it was allowed to take, where that is why it ended; None where not.
+    """
+    if expired_s is not None:
+        expired = DeadlineError(f"stage {stage!r}: no answer within {round(expired_s * 1000)} ms")
+        expired.__cause__ = errors[0] if errors else None
+        return expired
+    if all(isinstance(error, RefusedError) for error in errors):
+        unavailable = UnavailableError(f"stage {stage!r}: all {len(errors)} replicas tried refused the call")
+        unavailable.__cause__ = errors[0]
+        return unavailable
+    if len(errors) == 1:
+        return errors[0]
+    return AllFailedError(f"stage {stage!r}: every attempt failed", errors)

@@ -67,6 +67,8 @@ class Notes:
         step: int | None,
         where: tuple[str, str],
         now: float,
+        threads: int = 1,
+        catch_up: bool = False,
     ) -> AttemptRecord:
         """Begin the note of an attempt.
 
@@ -77,11 +79,15 @@ class Notes:
             step: what the race asked for; None for the primary.
             where: id and node of the replica.
             now: the moment.
+            threads: that it may use.
+            catch_up: whether it was sent, or went ahead, because the request is late.
         """
         start = self.ns(now)
         record = AttemptRecord(
             new_id(self._rng, 64), shard, number, KINDS[step], *where, start, start, Outcome.CANCELLED
         )
+        record.threads = threads
+        record.catch_up = catch_up
         stage.attempts.append(record)
         return record
 
