@@ -47,8 +47,16 @@ MAX_TAIL: Final = 4000
     show_default=True,
     help="Seconds for what is in flight when told to stop.",
 )
+@click.option(
+    "--unresponsive-after",
+    "unresponsive_s",
+    type=NOT_NEGATIVE,
+    default=10.0,
+    show_default=True,
+    help="Seconds without a sign of life until a process is killed and replaced; 0: never.",
+)
 def command(*, target: str, state: str, plan: str | None, detach: bool, **settings: Any) -> None:
-    """Start the gateway and the replicas of MODULE:SERVICE as processes, and replace those that die.
+    """Start the gateway and the replicas of MODULE:SERVICE as processes, and replace those that die or hang.
 
     The gateway's address is printed on stdout once requests are served.
     """
@@ -100,6 +108,7 @@ async def _run(target: str, files: StateFiles, plan: str | None, settings: dict[
         otlp=settings["otlp"],
         plan=_path(plan),
         grace_s=settings["grace_s"],
+        unresponsive_s=settings["unresponsive_s"],
     )
     async with cluster:
         up = True
@@ -122,6 +131,7 @@ def _arguments(plan: str | None, settings: dict[str, Any]) -> list[str]:
         "--otlp": settings["otlp"],
         "--port": settings["port"],
         "--grace": settings["grace_s"],
+        "--unresponsive-after": settings["unresponsive_s"],
     }
     return [word for name, value in options.items() if value is not None for word in (name, str(value))]
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -37,27 +38,38 @@ class Child:
         self.url = url
 
     @classmethod
-    async def start(cls, spec: ReplicaSpec | GatewaySpec, *, name: str, start_s: float = START_S) -> Child:
+    async def start(
+        cls,
+        spec: ReplicaSpec | GatewaySpec,
+        *,
+        name: str,
+        env: Mapping[str, str] | None = None,
+        start_s: float = START_S,
+    ) -> Child:
         """Start a process and wait until it is ready. When this is cancelled, the process is ended.
 
         Args:
             spec: what it serves.
             name: of the process, for errors.
+            env: variables that it gets besides this process' own.
             start_s: seconds that it may take.
 
         Raises:
             ChildError: with the reason that it gave, if any.
         """
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "runtime._process",
-            msgspec.json.encode(spec).decode(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": _import_path()},
-            start_new_session=True,  # the terminal's Ctrl-C is for the supervisor, which stops all in order
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "runtime._process",
+                msgspec.json.encode(spec).decode(),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, **(env or {}), "PYTHONPATH": _import_path()},
+                start_new_session=True,  # the terminal's Ctrl-C is for the supervisor alone, which stops all
+            )
+        except OSError as error:  # no memory, no handles, no interpreter: it may pass
+            raise ChildError(f"{name}: cannot be started: {error.strerror or error}") from error
         try:
             url = await _report_of(process, name, start_s)
             identity = _identity_of(process, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import secrets
@@ -21,68 +22,29 @@ import msgspec
 from kwiken import InputError, KwikenError, Plan, Service
 from runtime._child import Child, ChildError
 from runtime._identity import Identity
+from runtime._keepers import Keepers
 from runtime._process import GatewaySpec, ReplicaSpec
-from runtime._state import VERSION, ClusterState, ProcessState, StateFiles
+from runtime._pulse import sign_of, until_silent
+from runtime._slot import Slot
+from runtime._state import VERSION, ClusterState, StateFiles
 from runtime._target import load_target
+from runtime._tasks import cancel_and_wait
 
 LOG = logging.getLogger("kwiken.cluster")
-FIRST_WAIT_S: Final = 0.1
-LONGEST_WAIT_S: Final = 10.0
-SETTLED_S: Final = 10.0
+LOOK_S: Final = 2.0
 RETELL_S: Final = 0.1
 READY_S: Final = 30.0
 ASK_S: Final = 5.0
 KILL_AFTER_S: Final = 3.0
 
 
-class Slot:
-    """A place for one process: the gateway's, or one replica's.
-
-    Attributes:
-        name: of the process.
-        stage: of a replica; None for the gateway.
-        child: the process that fills it now.
-        restarts: how often it was filled again.
-    """
-
-    def __init__(self, name: str, stage: str | None) -> None:
-        self.name = name
-        self.stage = stage
-        self.child: Child | None = None
-        self.restarts = 0
-        self._quick_ends = 0
-        self._since = 0.0
-
-    def fill(self, child: Child) -> None:
-        """A process is ready."""
-        self.child = child
-        self._since = time.monotonic()
-
-    def emptied(self) -> float:
-        """The process has ended; seconds to wait before the next, more each time that it ends soon."""
-        self.child = None
-        lasted = time.monotonic() - self._since
-        self._quick_ends = 0 if lasted >= SETTLED_S else self._quick_ends + 1
-        return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._quick_ends, 20))
-
-    def state(self) -> ProcessState | None:
-        """What is noted of the process; None while there is none."""
-        if self.child is None:
-            return None
-        return ProcessState(
-            identity=self.child.identity,
-            url=self.child.url,
-            restarts=self.restarts,
-            stage=self.stage,
-            replica=self.name if self.stage is not None else None,
-        )
-
-
 class Cluster:
     """A gateway and replicas as local processes; an asynchronous context manager, ready once entered.
 
-    A process that dies is replaced, with growing pauses where it dies again and again; the gateway hears at
-    once who is there. When this process ends in any way, the kernel ends the others.
+    A process that dies is replaced, with growing pauses where it dies again and again; one that has not
+    answered for too long is killed first. The gateway hears at once who is there. When this process ends in
+    any way, the kernel ends the others. Should what keeps the processes alive itself fail, the body of the
+    context is cancelled, everything is stopped, and the failure is raised.
 
     Args:
         target: `MODULE:SERVICE`, importable from here.
@@ -95,6 +57,8 @@ class Cluster:
         replicas: number by stage, where it is not to be the service's own.
         max_inflight: calls that a replica holds at once.
         grace_s: seconds that work in flight gets at the end.
+        unresponsive_s: a process that has not answered `/livez` for so long is ended and replaced, a replica
+            not before its stage's timeout has passed too; 0 for never.
 
     Raises:
         InputError: for a target that is no service, or one that is up already.
@@ -114,6 +78,7 @@ class Cluster:
         replicas: Mapping[str, int] | None = None,
         max_inflight: int = 64,
         grace_s: float = 10.0,
+        unresponsive_s: float = 10.0,
     ) -> None:
         self.target = target
         self.service: Service = load_target(target)
@@ -127,6 +92,7 @@ class Cluster:
         self._plan_file = str(plan) if plan is not None else None
         self._max_inflight = max_inflight
         self._grace_s = grace_s
+        self._unresponsive_s = unresponsive_s
         self._gateway = Slot("gateway", None)
         self._slots = [
             Slot(f"{stage}-{number}", stage) for stage, count in counts.items() for number in range(count)
@@ -135,7 +101,7 @@ class Cluster:
         self._files: StateFiles | None = None
         self._token = secrets.token_urlsafe(32)
         self._plan: Plan | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._unsaved = False
         self._changed = asyncio.Event()
         self._ready = False
         self._session: aiohttp.ClientSession | None = None
@@ -143,7 +109,8 @@ class Cluster:
     @property
     def gateway_url(self) -> str:
         """Where requests go."""
-        return f"http://{self._host}:{self._port}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
 
     @property
     def token(self) -> str:
@@ -169,25 +136,39 @@ class Cluster:
         files = StateFiles(self._folder or Path(tempfile.mkdtemp(prefix="kwiken-")), self.service.name)
         files.lock()
         self._files = files
+        self._supervisor = _this_process()
+        self._keepers = Keepers()
         try:
             files.write_token(self._token)
-            self._save()
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ASK_S))
+            files.write(self._state())
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=ASK_S),
+                connector=aiohttp.TCPConnector(
+                    limit=0
+                ),  # many that hang must not keep others from being asked
+            )
             await self._start_all()
-            self._tasks = [asyncio.create_task(self._keep(slot)) for slot in (self._gateway, *self._slots)]
-            self._tasks.append(asyncio.create_task(self._tell()))
+            for slot in (self._gateway, *self._slots):
+                self._keepers.add(self._keep(slot))
+            self._keepers.add(self._tell())
             self._changed.set()
             await self._until_ready()
         except BaseException:
             await self._stop_all(0.0)
+            self._keepers.check()
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop every process in good order."""
+        """Stop every process in good order.
+
+        Raises:
+            BaseException: what made a keeper fail, if that is why it ends.
+        """
         await self._stop_all(self._grace_s)
+        self._keepers.check()
 
     async def _start_all(self) -> None:
         slots = (self._gateway, *self._slots)
@@ -203,19 +184,18 @@ class Cluster:
 
     async def _start(self, slot: Slot) -> None:
         """Fill a slot with a fresh process."""
-        slot.fill(await Child.start(self._spec(slot), name=slot.name))
+        env = {"KWIKEN_TOKEN": self._token} if slot.stage is None else {}  # no file: it may be gone by then
+        slot.fill(await Child.start(self._spec(slot), name=slot.name, env=env))
         if slot.stage is None and slot.child is not None:
             self._port = int(slot.child.url.rpartition(":")[2])  # the next gateway takes the same
 
     def _spec(self, slot: Slot) -> ReplicaSpec | GatewaySpec:
         if slot.stage is None:
-            assert self._files is not None
             return GatewaySpec(
                 target=self.target,
                 host=self._host,
                 port=self._port,
                 plan=self._plan_file,
-                token_file=str(self._files.token),
                 traces=self._traces,
                 otlp=self._otlp,
                 grace_s=self._grace_s,
@@ -237,12 +217,36 @@ class Cluster:
             if slot.child is None:
                 await self._refill(slot)
                 self._changed.set()
-            assert slot.child is not None
-            code = await slot.child.wait()
+            code = await self._end_of(slot)
             wait_s = slot.emptied()
             self._changed.set()
             LOG.warning("%s ended with exit code %s; another follows in %g s", slot.name, code, wait_s)
             await asyncio.sleep(wait_s)
+
+    async def _end_of(self, slot: Slot) -> int:
+        """Wait for the end of a slot's process, and end it when it hangs; its exit code."""
+        child = slot.child
+        assert child is not None
+        assert self._session is not None
+        if not self._unresponsive_s:
+            return await child.wait()
+        timeout_s = self.service[slot.stage].timeout_ms / 1000 if slot.stage is not None else 0.0
+        end = asyncio.create_task(child.wait())
+        silence = asyncio.create_task(
+            until_silent(
+                functools.partial(sign_of, self._session, child.url),
+                silent_s=max(self._unresponsive_s, timeout_s),
+                closed_s=self._grace_s + KILL_AFTER_S,
+            )
+        )
+        try:
+            await asyncio.wait({end, silence}, return_when=asyncio.FIRST_COMPLETED)
+            if not end.done():
+                LOG.error("%s has hung for too long and is killed: %s", slot.name, silence.result().value)
+                child.kill()
+            return await end
+        finally:
+            await cancel_and_wait((end, silence))
 
     async def _refill(self, slot: Slot) -> None:
         while True:
@@ -260,8 +264,8 @@ class Cluster:
         """Tell the gateway and the state file who is there, whenever that changes."""
         told: Child | None = None
         while True:
-            await self._changed.wait()
-            self._changed.clear()
+            if not await self._has_changed():
+                continue
             self._save()
             gateway = self._gateway.child
             if gateway is None:
@@ -275,6 +279,18 @@ class Cluster:
                 LOG.warning("the gateway could not be told of the replicas: %s", error)
                 await asyncio.sleep(RETELL_S)
                 self._changed.set()
+
+    async def _has_changed(self) -> bool:
+        """Wait for a change, or until it is time to see whether what is noted is still there."""
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await self._changed.wait()
+        except TimeoutError:
+            if self._files is not None and not self._files.intact:
+                self._save()
+            return False
+        self._changed.clear()
+        return True
 
     def _addresses(self) -> dict[str, list[dict[str, str]]]:
         found: dict[str, list[dict[str, str]]] = {name: [] for name in self.service.stages}
@@ -327,14 +343,12 @@ class Cluster:
 
     def _state(self) -> ClusterState:
         assert self._files is not None
-        supervisor = Identity.of(os.getpid())
-        assert supervisor is not None
         states = [slot.state() for slot in self._slots]
         return ClusterState(
             version=VERSION,
             service=self.service.name,
             target=self.target,
-            supervisor=supervisor,
+            supervisor=self._supervisor,
             ready=self._ready,
             token_file=str(self._files.token),
             gateway=self._gateway.state(),
@@ -342,15 +356,21 @@ class Cluster:
         )
 
     def _save(self) -> None:
-        if self._files is not None:
+        """Note the state as well as can be: a full disk or a folder gone must not end what is served."""
+        assert self._files is not None
+        try:
+            self._files.restore(self._token)
             self._files.write(self._state())
+        except (OSError, InputError) as error:
+            if not self._unsaved:
+                LOG.warning("the state cannot be noted, so `down` and `status` do not see it: %s", error)
+            self._unsaved = True
+        else:
+            self._unsaved = False
 
     async def _stop_all(self, grace_s: float) -> None:
         """End the keepers, then the gateway, whose requests need the replicas, then those."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        await self._keepers.stop()
         try:
             for group in ([self._gateway], self._slots):
                 children = [slot.child for slot in group if slot.child is not None]
@@ -367,8 +387,17 @@ class Cluster:
     def _forget(self) -> None:
         if self._files is None:
             return
-        self._files.remove()
+        with contextlib.suppress(OSError):
+            if self._files.claimed:  # else the folder may be another cluster's by now
+                self._files.remove()
         self._files.unlock()
         if self._folder is None:
             shutil.rmtree(self._files.folder, ignore_errors=True)
         self._files = None
+
+
+def _this_process() -> Identity:
+    """Who supervises; looked up once, since it cannot be where handles or memory have run out."""
+    identity = Identity.of(os.getpid())
+    assert identity is not None
+    return identity

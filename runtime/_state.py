@@ -120,12 +120,48 @@ class StateFiles:
             self._lock.close()
             self._lock = None
 
+    @property
+    def claimed(self) -> bool:
+        """Whether this process has the claim, and the lock still stands in the folder for others to see."""
+        if self._lock is None:
+            return False
+        try:
+            there = self._lock_path.stat()
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(there, os.fstat(self._lock.fileno()))
+
+    @property
+    def intact(self) -> bool:
+        """Whether all that is noted is still there to be seen."""
+        try:
+            return self.claimed and self.state.exists() and self.token.exists()
+        except OSError:
+            return False
+
+    def restore(self, token: str) -> None:
+        """Make folder, claim and token again where somebody has removed them.
+
+        Raises:
+            InputError: the folder cannot be used, or another process has claimed the service meanwhile.
+            OSError: the token cannot be written.
+        """
+        if not self.claimed:
+            self.unlock()
+            self.lock()
+        if not self.token.exists():
+            self.write_token(token)
+
     def write_token(self, token: str) -> None:
         """Write the token so that only this user can read it."""
         self.token.unlink(missing_ok=True)
         handle = os.open(self.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(token + "\n")
+        try:
+            with os.fdopen(handle, "w", encoding="ascii") as file:
+                file.write(token + "\n")
+        except OSError:
+            self.token.unlink(missing_ok=True)
+            raise
 
     def write(self, state: ClusterState) -> None:
         """Replace the state as a whole."""

@@ -1,0 +1,206 @@
+"""What a cluster's supervisor outlives, what it replaces, and how it ends when it fails itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import pytest
+
+from kwiken import InputError, KwikenError
+from runtime._child import Child, ChildError
+from runtime._cluster import Cluster
+from runtime._identity import Identity
+from runtime._process import ReplicaSpec
+from runtime._state import StateFiles
+from tests.support.waiting import until
+
+POISON = "tests.support.services_poison:service"
+
+
+def of(count: int, **settings: object) -> Cluster:
+    return Cluster(POISON, replicas={"only": count}, grace_s=0.5, **settings)  # type: ignore[arg-type]
+
+
+def pids(cluster: Cluster) -> set[int]:
+    return {pid for pid, _ in cluster.replicas["only"]}
+
+
+async def ask(cluster: Cluster, text: str) -> int:
+    """Status of one request; 0 where nobody listens."""
+    with contextlib.suppress(aiohttp.ClientError):
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(cluster.gateway_url + "/v1/request", data=msgspec.json.encode(text)) as answer,
+        ):
+            return answer.status
+    return 0
+
+
+async def eventually(condition: Callable[[], Awaitable[object]]) -> None:
+    """Wait for a condition that takes asking."""
+    for _ in range(600):
+        if await condition():
+            return
+        await asyncio.sleep(0.05)
+    pytest.fail("did not happen in time")
+
+
+async def served(cluster: Cluster) -> None:
+    """Wait until a request is answered."""
+
+    async def answered() -> bool:
+        return await ask(cluster, "hi") == 200
+
+    await eventually(answered)
+
+
+async def known(cluster: Cluster) -> None:
+    """Wait until the gateway knows the replicas that run now."""
+
+    async def same() -> bool:
+        with contextlib.suppress(aiohttp.ClientError, KwikenError, TimeoutError):
+            seats = (await cluster.status())["runtime"]["stages"]["only"]["replicas"]
+            running = {url for _, url in cluster.replicas["only"]}
+            return bool(running) and {seat["address"] for seat in seats} == running
+        return False
+
+    await eventually(same)
+
+
+@pytest.mark.parametrize("way", ["spin", "stop"])
+async def test_replicas_that_hang_are_killed_and_replaced(way: str) -> None:
+    async with of(2, unresponsive_s=0.8) as cluster:
+        before = pids(cluster)
+        assert await ask(cluster, way) == 504  # the call and its retry took both
+        await until(lambda: len(pids(cluster)) == 2 and not pids(cluster) & before, within_s=30)
+        assert not any(Identity.of(pid) for pid in before)
+        await served(cluster)
+
+
+async def test_a_gateway_that_hangs_is_killed_and_replaced() -> None:
+    async with of(1, unresponsive_s=0.8) as cluster:
+        pid, url = cluster.gateway_pid, cluster.gateway_url
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        await until(lambda: cluster.gateway_pid not in {None, pid}, within_s=30)
+        await served(cluster)
+        assert cluster.gateway_url == url
+
+
+async def test_nobody_is_killed_where_that_is_turned_off() -> None:
+    async with of(1, unresponsive_s=0.0) as cluster:
+        (pid,) = pids(cluster)
+        os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(1.5)
+        assert pids(cluster) == {pid}
+        assert Identity.of(pid)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[StateFiles]:
+    found = StateFiles(tmp_path / "state", "poison")
+    yield found
+    found.unlock()
+
+
+async def test_a_state_folder_that_is_removed_is_made_again(files: StateFiles) -> None:
+    async with of(2, state=files.folder) as cluster:
+        shutil.rmtree(files.folder)
+        (dead, _), *_ = cluster.replicas["only"]
+        os.kill(dead, signal.SIGKILL)
+        await until(lambda: dead not in pids(cluster) and len(pids(cluster)) == 2, within_s=30)
+        await known(cluster)
+        gateway = cluster.gateway_pid
+        assert gateway is not None
+        shutil.rmtree(files.folder, ignore_errors=True)
+        os.kill(gateway, signal.SIGKILL)
+        await until(lambda: cluster.gateway_pid not in {None, gateway}, within_s=30)
+        await known(cluster)
+        await served(cluster)
+        await until(files.token.exists)
+        state = files.read()
+        assert state is not None
+        assert {child.identity.pid for child in state.replicas} == pids(cluster)
+        assert files.token.read_text().strip() == cluster.token
+        with pytest.raises(InputError, match="up already"):
+            files.lock()
+    assert files.read() is None
+
+
+async def test_a_state_folder_that_is_removed_comes_back_though_nothing_else_happens(
+    files: StateFiles,
+) -> None:
+    async with of(1, state=files.folder) as cluster:
+        shutil.rmtree(files.folder)
+        await until(files.token.exists)
+        state = files.read()
+        assert state is not None
+        assert state.ready
+        assert state.gateway is not None
+        assert state.gateway.identity.pid == cluster.gateway_pid
+
+
+async def test_a_cluster_without_a_state_folder_goes_on_and_touches_no_other_ones(files: StateFiles) -> None:
+    """Another process has claimed the folder meanwhile."""
+    async with of(2, state=files.folder) as cluster:
+        shutil.rmtree(files.folder)
+        files.lock()
+        files.state.write_text("another's")
+        (dead, _), *_ = cluster.replicas["only"]
+        os.kill(dead, signal.SIGKILL)
+        await until(lambda: dead not in pids(cluster) and len(pids(cluster)) == 2, within_s=30)
+        await known(cluster)
+        await served(cluster)
+        assert files.state.read_text() == "another's"
+    assert files.state.read_text() == "another's"
+
+
+async def test_a_defect_of_the_supervisor_ends_the_cluster_aloud(
+    files: StateFiles, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    before: set[int] = set()
+
+    def addresses() -> dict[str, list[dict[str, str]]]:
+        raise ZeroDivisionError("a defect")
+
+    async def serve() -> None:
+        async with of(2, state=files.folder) as cluster:
+            before.update(pids(cluster))
+            monkeypatch.setattr(cluster, "_addresses", addresses)
+            os.kill(min(before), signal.SIGKILL)
+            await asyncio.sleep(60)
+
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        await serve()
+    assert "ZeroDivisionError" in caplog.text
+    assert not any(Identity.of(pid) for pid in before)
+    assert files.read() is None
+
+
+async def test_a_process_that_cannot_be_started_for_now_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with of(2) as cluster:
+        start = asyncio.create_subprocess_exec
+        failures = iter([BlockingIOError(11, "Resource temporarily unavailable"), OSError(24, "No handles")])
+
+        async def scarce(*words: str, **settings: object) -> asyncio.subprocess.Process:
+            for error in failures:
+                raise error
+            return await start(*words, **settings)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", scarce)
+        with pytest.raises(ChildError, match="x: cannot be started: Resource temporarily unavailable"):
+            await Child.start(ReplicaSpec(target=POISON, stage="only"), name="x")
+        before = pids(cluster)
+        os.kill(min(before), signal.SIGKILL)
+        await until(lambda: len(pids(cluster)) == 2 and min(before) not in pids(cluster), within_s=30)
+        assert next(failures, None) is None
