@@ -1,0 +1,226 @@
+"""What the queueing simulator says of a running service, beside what is measured: p99 at three loads.
+
+One load is learned from, without a plan. From that profile a plan is made, and p99 predicted at each load
+without and with it. Then both run live, in turns, and p99 is read from the gateway's spans.
+
+Two services. `queued` has queues and nothing else, so it tests the simulator and the runtime's rules.
+`services.search` burns processors of a machine that all its processes share, and that is not simulated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks._harness import Row
+from kwiken import Budgets, Plan, Profile, make_plan
+from kwiken.queueing import Cancel, load_model, simulate_load
+from otel import fit_profile
+from runtime import Cluster
+
+BUDGET = 0.05
+TARGET_OFF = 10.0  # percent
+SETTLE_S = 1.0  # after a switch of plans
+FLUSH_S = 2.5  # the sink writes about once a second
+SIMULATED = 60_000
+CALIBRATIONS = 400
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A service and how it is loaded.
+
+    Attributes:
+        target: `MODULE:SERVICE`.
+        rate: requests a second that are learned from.
+        factors: loads, in that.
+        cancel: what becomes of a race's losers.
+        calibrated: whether stages answer how long they held their replica; else busy times are in the spans.
+        queries: whether the service asks for a file of queries.
+    """
+
+    target: str
+    rate: float
+    factors: tuple[float, ...]
+    cancel: Cancel
+    calibrated: bool = False
+    queries: bool = False
+
+
+CASES: Mapping[str, Case] = {
+    "queued": Case(
+        target="benchmarks._queued:queued",
+        rate=180.0,
+        factors=(0.5, 1.0, 1.4),
+        cancel="running",  # a sleep is stopped at once
+        calibrated=True,
+    ),
+    "search": Case(
+        target="services.search:search",
+        rate=40.0,
+        factors=(0.5, 1.0, 1.5),
+        cancel="queued",  # a processor's work is not
+        queries=True,
+    ),
+}
+
+
+def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
+    learn_s, block_s, blocks = (8.0, 4.0, 1) if quick else (120.0, 20.0, 6)
+    rows = []
+    for name, case in CASES.items():
+        rows += asyncio.run(_Trial(name, case, learn_s, block_s, blocks).rows())
+    return rows
+
+
+class _Trial:
+    """One service, live."""
+
+    def __init__(self, name: str, case: Case, learn_s: float, block_s: float, blocks: int) -> None:
+        self._name, self._case = name, case
+        self._learn_s, self._block_s, self._blocks = learn_s, block_s, blocks
+
+    async def rows(self) -> list[Row]:
+        with tempfile.TemporaryDirectory(prefix="kwiken-bench-") as scratch:
+            folder = Path(scratch)
+            self._traces = folder / "traces"
+            self._queries = await _queries(folder) if self._case.queries else None
+            async with Cluster(self._case.target, traces=self._traces) as cluster:
+                profile = await self._learn(cluster)
+                plan = make_plan(profile, budgets=Budgets(reissue=BUDGET), created="2026-01-01T00:00:00Z")
+                measured = {
+                    factor: await self._measure(cluster, plan, factor) for factor in self._case.factors
+                }
+        return self._compared(profile, plan, measured)
+
+    async def _learn(self, cluster: Cluster) -> Profile:
+        held = await _calibrate(cluster.gateway_url) if self._case.calibrated else {}
+        async with _load(cluster.gateway_url, self._case.rate, self._learn_s + 60, self._queries):
+            await asyncio.sleep(2 * SETTLE_S)
+            since = time.time()
+            await asyncio.sleep(self._learn_s)
+            until = time.time()
+        await asyncio.sleep(FLUSH_S)
+        profile = fit_profile([self._traces], since_s=since, until_s=until)
+        stages = tuple(
+            replace(
+                stage,
+                busy_ms=float(held[stage.name].mean()),
+                busy_variation=float(held[stage.name].std() / held[stage.name].mean()),
+            )
+            if stage.name in held
+            else stage
+            for stage in profile.stages
+        )
+        return replace(profile, stages=stages)
+
+    async def _measure(self, cluster: Cluster, plan: Plan, factor: float) -> dict[str, Floats]:
+        """Latencies by arm, the arms in turns."""
+        spans: list[tuple[str, float, float]] = []
+        longest = 2 * self._blocks * (self._block_s + SETTLE_S) + 60
+        async with _load(cluster.gateway_url, self._case.rate * factor, longest, self._queries):
+            for block in range(self._blocks):
+                order = (("before", None), ("after", plan))
+                for arm, chosen in order if block % 2 == 0 else order[::-1]:
+                    await cluster.put_plan(chosen)
+                    await asyncio.sleep(SETTLE_S)
+                    since = time.time()
+                    await asyncio.sleep(self._block_s)
+                    spans.append((arm, since, time.time()))
+        await cluster.put_plan(None)
+        await asyncio.sleep(FLUSH_S)
+        whole = fit_profile([self._traces], since_s=spans[0][1], until_s=spans[-1][2])
+        return {
+            arm: np.concatenate(
+                [
+                    whole.latency_ms[(whole.started_s >= since) & (whole.started_s < until)]
+                    for name, since, until in spans
+                    if name == arm
+                ]
+            )
+            for arm in ("before", "after")
+        }
+
+    def _compared(
+        self, profile: Profile, plan: Plan, measured: Mapping[float, Mapping[str, Floats]]
+    ) -> list[Row]:
+        model = load_model(profile, rate_per_s=self._case.rate, cancel=self._case.cancel)
+        rows = []
+        for factor, arms in measured.items():
+            said = simulate_load(model, plan, factor=factor, requests=SIMULATED)
+            busiest = max(stage.busy_at(factor) for stage in model.stages.values())
+            for arm, latency_ms in (("before", said.before_ms), ("after", said.after_ms)):
+                label = f"{self._name}, {factor:g} times the load ({busiest:.0%} busy), {arm}"
+                rows.append(_row(label, latency_ms, arms[arm]))
+        return rows
+
+
+def _row(label: str, said: Floats, measured: Floats) -> Row:
+    """How far p99 was off, percent; the spread is chance's share: of thirds of the measured requests."""
+    predicted, seen = (float(np.percentile(latency, 99)) for latency in (said, measured))
+    thirds = [float(np.percentile(part, 99)) for part in np.array_split(measured, 3)]
+    return Row(
+        name=f"p99 of {label}: predicted {predicted:.1f} ms, measured {seen:.1f} ms",
+        ours=abs(predicted / seen - 1) * 100,
+        target=TARGET_OFF,
+        unit="% off",
+        alternative=f"thirds of {len(measured)} requests: " + ", ".join(f"{third:.1f}" for third in thirds),
+    )
+
+
+async def _calibrate(url: str) -> dict[str, Floats]:
+    """By stage, how long calls held their replica, asked one after another."""
+    found: dict[str, list[float]] = {}
+    async with aiohttp.ClientSession() as session:
+        for _ in range(CALIBRATIONS):
+            async with session.post(f"{url}/v1/request", json={}) as response:
+                response.raise_for_status()
+                answer = msgspec.json.decode(await response.read())["answer"]
+            for name, value in answer.items():
+                found.setdefault(name.removesuffix("_ms"), []).append(value)
+    return {name: np.array(values) for name, values in found.items()}
+
+
+@contextlib.asynccontextmanager
+async def _load(url: str, rate: float, longest_s: float, queries: Path | None) -> AsyncIterator[None]:
+    """Open-loop load for as long as the context is open."""
+    options = ["--rate", str(rate), "--duration", str(longest_s)]
+    options += ["--queries", str(queries), "--zipf", "0"] if queries is not None else []
+    process = await _start("cli", "load", url, "--json", *options)
+    try:
+        yield
+        if process.returncode is not None:
+            raise RuntimeError(f"the load ended by itself, with exit code {process.returncode}")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
+
+
+async def _queries(folder: Path) -> Path:
+    path = folder / "queries.txt"
+    process = await _start("services.search", "queries", "-n", "4000", "-o", str(path))
+    if await process.wait():
+        raise RuntimeError("the search service gave no queries")
+    return path
+
+
+async def _start(module: str, *arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", module, *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
