@@ -140,8 +140,6 @@ _LAZY = {
 }
 
 __all__ = [
-    "ClassOutcome",
-    "Drift",
     "GRID",
     "OBJECTIVES",
     "OWN_TIME",
@@ -149,11 +147,13 @@ __all__ = [
     "Box",
     "Budgets",
     "CatchUpPolicy",
+    "ClassOutcome",
     "Correlation",
     "Costs",
     "Curve",
     "CurveBounds",
     "DefinitionError",
+    "Drift",
     "Expected",
     "Explanation",
     "HeldOut",
