@@ -22,6 +22,10 @@ def load_target(target: str) -> Service:
     module_name, colon, attribute = target.partition(":")
     if not (colon and module_name and attribute):
         raise InputError("must be MODULE:SERVICE, for example services.search:search", where=repr(target))
+    if not all(part.isidentifier() for part in module_name.split(".")) or module_name.endswith(".py"):
+        near = module_name.removesuffix(".py").strip("/").replace("/", ".")
+        hint = f"; try {near}:{attribute}" if all(part.isidentifier() for part in near.split(".")) else ""
+        raise InputError(f"{module_name!r} is not a module's name{hint}", where=repr(target))
     module = _import(module_name)
     value: Any = module
     for part in attribute.split("."):
