@@ -2,6 +2,36 @@
 
 from __future__ import annotations
 
-from cli._main import kwiken, main
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from cli._process import heed_signals, open_standard_files, unheed_signals
+
+if TYPE_CHECKING:
+    from cli._main import kwiken
 
 __all__ = ["kwiken", "main"]
+
+
+def main(args: Iterable[str] | None = None) -> NoReturn:
+    """Run the command line of this process, or the arguments given.
+
+    Nothing else is loaded before: Ctrl-C while the rest is imported must not print a traceback.
+    """
+    unheed_signals()
+    open_standard_files()
+    from cli._main import main as run
+
+    try:
+        heed_signals()
+        run(args)
+    finally:
+        unheed_signals()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "kwiken":
+        from cli._main import kwiken
+
+        return kwiken
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 
 import click
 
-from cli._output import printable
+from cli._output import note, printable
+from cli._process import Terminated, silence
 from kwiken import KwikenError
 
 # One line a verb, kept here so that `kwiken --help` imports none of them.
@@ -36,7 +37,9 @@ VERBS = {
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
+TERMINATED = 143
 MAX_LINE = 2000
+UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Verbs(click.Group):
@@ -84,31 +87,24 @@ def _guarded(group: Verbs, args: Sequence[str] | None) -> int:
         return _run(group, args)
     try:
         return _run(group, args)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except click.Abort:
-        return INTERRUPTED
+    except KeyboardInterrupt as error:
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+    except click.Abort as error:  # click's own word for an interrupt
+        return TERMINATED if isinstance(error.__cause__, Terminated) else INTERRUPTED
     except BrokenPipeError:
-        return _hang_up()
+        silence(sys.stdout)  # its reader has gone, which is no news
+        return FAILED
     except Exception as error:  # noqa: BLE001 - the outermost frame: nothing may leave it as a traceback
         message, code = explain(error)
-        click.echo(f"kwiken: {one_line(message)}", err=True)
+        note(f"kwiken: {one_line(message)}")
         return code
 
 
 def _run(group: Verbs, args: Sequence[str] | None) -> int:
     """Run click without its own error handling; `main` of the base class would print and exit."""
     result = click.Group.main(group, args, prog_name="kwiken", standalone_mode=False)
-    if sys.stdout is not None:  # None where the caller closed it
-        sys.stdout.flush()  # a closed pipe shows here rather than at interpreter exit
+    sys.stdout.flush()  # a closed pipe or a full disk shows here rather than at interpreter exit
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
-
-
-def _hang_up() -> int:
-    """The reader of stdout has gone: say nothing, and keep the interpreter from flushing into it again."""
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123 - a device, not a path
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
-    return FAILED
 
 
 def explain(error: BaseException) -> tuple[str, int]:
@@ -141,6 +137,8 @@ def explain_os(error: OSError) -> str:
     reason = error.strerror or str(error) or type(error).__name__
     if error.errno == errno.EADDRINUSE and "address" not in reason.lower():
         reason = f"address already in use: {reason}"
+    if error.filename is None and error.errno in UNWRITTEN:  # every file written to is named by who writes it
+        return f"standard output: {reason}"
     return f"{error.filename}: {reason}" if error.filename is not None else reason
 
 

@@ -55,6 +55,19 @@ class Real(click.FloatRange):
         return f"a finite number {' and '.join(bounds)}".strip()
 
 
+class Host(click.types.StringParamType):
+    """An address to listen on; the empty one, an unset variable say, would be every address there is."""
+
+    name = "host"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The address or host name; fails where there is none."""
+        text = str(value).strip()
+        if not text:
+            self.fail("is empty; give 127.0.0.1, or 0.0.0.0 for every address", param, ctx)
+        return text
+
+
 SHARE: Final = Real(0, 1)
 POSITIVE: Final = Real(0, above=True)
 NOT_NEGATIVE: Final = Real(0)
@@ -65,6 +78,14 @@ seed_option = click.option(
     default=0,
     show_default=True,
     help="Seed of everything that is drawn.",
+)
+host_option = click.option(
+    "--host",
+    type=Host(),
+    metavar="HOST",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
 

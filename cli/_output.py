@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from cli._process import silence
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -150,10 +152,18 @@ def print_table(
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     stream = sys.stdout if to_stdout else sys.stderr
-    console = Console(file=stream, width=None if stream.isatty() else 120, highlight=False)
+    shown = stream.isatty()
+    drawn = io.StringIO()  # rich ends the process where it writes into a closed pipe itself
+    console = Console(
+        file=drawn, width=Console(file=stream).width if shown else 120, force_terminal=shown, highlight=False
+    )
     if title:
         console.print(Text(title))
     console.print(table)
+    if to_stdout:
+        print(drawn.getvalue(), end="")
+    else:
+        _tell(drawn.getvalue())
 
 
 def printable(text: str) -> str:
@@ -162,8 +172,16 @@ def printable(text: str) -> str:
 
 
 def note(message: str) -> None:
-    """One line for the user on stderr."""
-    print(message, file=sys.stderr)
+    """A line or more for the user on stderr; where nobody can read it, that is no failure."""
+    _tell("\n".join(printable(line) for line in message.split("\n")) + "\n")
+
+
+def _tell(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        silence(sys.stderr)
 
 
 def note_written(out: str | None) -> None:

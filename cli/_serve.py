@@ -6,7 +6,7 @@ import os
 
 import click
 
-from cli._options import NOT_NEGATIVE, load_service
+from cli._options import NOT_NEGATIVE, host_option, load_service
 from cli._output import note
 from kwiken import InputError, Service
 
@@ -15,7 +15,7 @@ MAX_PORT = 65_535
 
 @click.command(short_help="Run a service's gateway.")
 @click.argument("target", metavar="MODULE:SERVICE")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@host_option
 @click.option(
     "--port", type=click.IntRange(0, MAX_PORT), default=8080, show_default=True, help="0: any that is free."
 )

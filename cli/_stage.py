@@ -6,7 +6,7 @@ import socket
 
 import click
 
-from cli._options import NOT_NEGATIVE, load_service
+from cli._options import NOT_NEGATIVE, host_option, load_service
 from cli._output import note
 
 MAX_PORT = 65_535
@@ -15,7 +15,7 @@ MAX_PORT = 65_535
 @click.command(short_help="Run one replica of one stage.")
 @click.argument("target", metavar="MODULE:SERVICE")
 @click.option("--stage", required=True, help="Name of the stage.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@host_option
 @click.option(
     "--port", type=click.IntRange(0, MAX_PORT), default=0, show_default=True, help="0: any that is free."
 )

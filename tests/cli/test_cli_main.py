@@ -56,7 +56,12 @@ class TestHelp:
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
         )
-        assert set(done.stdout.splitlines()[-1].split()) == {"LOADED", "cli._main", "cli._output"}
+        assert set(done.stdout.splitlines()[-1].split()) == {
+            "LOADED",
+            "cli._main",
+            "cli._output",
+            "cli._process",
+        }
 
     def test_version(self) -> None:
         result = run("--version")
@@ -216,7 +221,11 @@ class TestProcess:
 
     @pytest.mark.parametrize(
         ("redirect", "code", "stderr"),
-        [(">&-", 0, ""), (">/dev/full", 2, "kwiken: No space left on device\n"), ("</dev/null", 0, "")],
+        [
+            (">&-", 0, ""),
+            (">/dev/full", 2, "kwiken: standard output: No space left on device\n"),
+            ("</dev/null", 0, ""),
+        ],
     )
     def test_wherever_stdout_goes(self, redirect: str, code: int, stderr: str) -> None:
         line = f'"{sys.executable}" -m cli --help {redirect}'
