@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import urllib.request
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,9 +17,10 @@ from cli._output import note, print_json, print_table
 from kwiken import InputError
 
 if TYPE_CHECKING:
-    from runtime import ClusterState
+    from runtime import ClusterState, StateFiles
 
 ASK_S: Final = 5.0
+UNWELL: Final = 1
 COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
 
 
@@ -25,28 +28,50 @@ COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restart
 @click.argument("service", required=False)
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
 @json_option
-def command(*, service: str | None, state: str, as_json: bool) -> None:
-    """Show SERVICE, or every service that is up: processes, load, plan and spend."""
+def command(*, service: str | None, state: str, as_json: bool) -> int:
+    """Show SERVICE, or every service that is up: processes, load, plan and spend.
+
+    Exit code 1 when the supervisor of one has died, or its gateway does not answer.
+    """
     from runtime import StateFiles
 
     folder = Path(state)
     named = service.rpartition(":")[2] if service is not None else None
     files = [StateFiles(folder, named)] if named is not None else list(StateFiles.all(folder))
-    found = [read for each in files if (read := each.read()) is not None]
+    found, unreadable = _read(files)
+    if not found and unreadable:
+        raise unreadable[0]
     if not found:
         what = f"service {named!r} is not up" if named is not None else "no service is up"
         raise InputError(f"{what}; start one with: kwiken up MODULE:SERVICE", where=state)
-    clusters = [describe(each) for each in found]
+    clusters = [describe(each, read) for each, read in found]
     if as_json:
         print_json({"clusters": clusters})
-        return
-    for cluster in clusters:
-        _show(cluster)
+    else:
+        for cluster in clusters:
+            _show(cluster)
+    for error in unreadable:
+        note(f"kwiken: {error}")
+    sound = all(cluster["runtime"] is not None and cluster["supervisor"]["alive"] for cluster in clusters)
+    return 0 if sound and not unreadable else UNWELL
 
 
-def describe(state: ClusterState) -> dict[str, Any]:
+def _read(files: Iterable[StateFiles]) -> tuple[list[tuple[StateFiles, ClusterState]], list[InputError]]:
+    """The clusters' states, and what is wrong with those that cannot be read: one must not hide the rest."""
+    found, unreadable = [], []
+    for each in files:
+        try:
+            state = each.read()
+        except InputError as error:
+            unreadable.append(error)
+        else:
+            found += [(each, state)] if state is not None else []
+    return found, unreadable
+
+
+def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
     """A cluster: its processes, and its gateway's own figures, None where it does not answer."""
-    figures = _figures(state)
+    figures = _figures(files, state)
     seats = {
         seat["address"]: seat
         for stage in (figures or {}).get("stages", {}).values()
@@ -56,6 +81,7 @@ def describe(state: ClusterState) -> dict[str, Any]:
         "service": state.service,
         "target": state.target,
         "ready": state.ready,
+        "token_file": str(files.token),
         "supervisor": {"pid": state.supervisor.pid, "alive": state.supervisor.alive},
         "gateway": None
         if state.gateway is None
@@ -81,18 +107,30 @@ def describe(state: ClusterState) -> dict[str, Any]:
     }
 
 
-def _figures(state: ClusterState) -> dict[str, Any] | None:
-    if state.gateway is None:
+def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
+    """What the gateway says of itself.
+
+    A state folder may have come from anywhere, with a repository say. So the token goes only to a process
+    that runs and whose start time the state knows, and only this folder's own token is read.
+    """
+    if state.gateway is None or not state.gateway.identity.alive or files.token.is_symlink():
         return None
     with contextlib.suppress(OSError, ValueError):
-        token = Path(state.token_file).read_text(encoding="ascii").strip()
-        request = urllib.request.Request(  # noqa: S310 - a URL of our own state file
+        token = files.token.read_text(encoding="ascii").strip()
+        request = urllib.request.Request(  # noqa: S310 - http alone is opened
             f"{state.gateway.url}/v1/status", headers={"Authorization": f"Bearer {token}"}
         )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=ASK_S) as answer:
-            figures: dict[str, Any] = json.loads(answer.read())
-            return figures
+        opener = (
+            urllib.request.OpenerDirector()
+        )  # with handlers for http alone: no file, no proxy, no redirect
+        opener.add_handler(urllib.request.HTTPHandler())
+        opener.add_handler(urllib.request.HTTPErrorProcessor())
+        opener.add_handler(urllib.request.HTTPDefaultErrorHandler())
+        answer = opener.open(request, timeout=ASK_S)
+        if answer is not None:  # as for another scheme
+            with answer:
+                figures: dict[str, Any] = json.loads(answer.read())
+                return figures
     return None
 
 
@@ -113,9 +151,19 @@ def _show(cluster: dict[str, Any]) -> None:
     ]
     print_table(f"{cluster['service']} at {place}", COLUMNS, rows, to_stdout=True)
     if cluster["runtime"] is None:
-        note(f"{cluster['service']}: the gateway does not answer")
+        note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
     print(_spend(cluster["runtime"]))
+
+
+def _trouble(cluster: dict[str, Any]) -> str:
+    """Why there are no figures, and what to do."""
+    pid = cluster["supervisor"]["pid"]
+    if not cluster["supervisor"]["alive"]:
+        return f"its supervisor (pid {pid}) has died; start anew with kwiken up, or clear up with kwiken down"
+    if not os.access(cluster["token_file"], os.R_OK):
+        return "its token cannot be read, so its gateway tells nothing; another user may have started it"
+    return "the gateway does not answer"
 
 
 def _state(replica: dict[str, Any]) -> str:
@@ -135,6 +183,22 @@ def _spend(figures: dict[str, Any]) -> str:
     return (
         f"{plan}; reissue budget {ledger['fraction']:.2%}, spent {ledger['spent_share']:.2%}"
         + (f", worst 10 s {worst:.2%}" if worst is not None else "")
+        + "".join(f"; {lever}" for lever in _levers(figures))
         + f"; {figures['requests']} requests, {figures['failed']} failed, {figures['reissues']} reissues, "
         f"{figures['retries']} retries, {figures['shed']} turned away"
     )
+
+
+def _levers(figures: dict[str, Any]) -> Iterable[str]:
+    """What late requests and partial answers cost, where a plan has them or anything was spent."""
+    late, lost = figures["catch_up"], figures["utility"]
+    if late["fraction"] or late["spent"]:
+        yield (
+            f"catch-up budget {late['fraction']:.2%}, spent {late['spent_share']:.2%}, "
+            f"last 10 s {late['share_10s']:.2%} ({figures['late_reissues']} late reissues)"
+        )
+    if lost["fraction"] or lost["spent"]:
+        yield (
+            f"utility budget {lost['fraction']:.3%}, lost {lost['spent_share']:.3%}, "
+            f"last 10 s {lost['share_10s']:.3%} ({figures['partial']} partial answers)"
+        )

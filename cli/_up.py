@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,15 +11,12 @@ import click
 
 from cli._options import NOT_NEGATIVE, load_service
 from cli._output import note
-from kwiken import InputError, KwikenError, Service
+from kwiken import Service
 
 if TYPE_CHECKING:
-    from runtime import ClusterState, StateFiles
+    from runtime import StateFiles
 
 MAX_PORT: Final = 65_535
-DETACHED_S: Final = 240.0
-POLL_S: Final = 0.05
-MAX_TAIL: Final = 4000
 
 
 @click.command(short_help="Start a local cluster: a gateway and every stage's replicas.")
@@ -67,7 +61,9 @@ def command(*, target: str, state: str, plan: str | None, detach: bool, **settin
 
     files = StateFiles(Path(state), service.name)
     if detach:
-        print(_detached(files, [target, "--state", state, *_arguments(plan, settings)]))
+        from cli._detach import start_detached
+
+        print(start_detached(files, [target, "--state", state, *_arguments(plan, settings)]))
     else:
         try:
             asyncio.run(_run(target, files, plan, settings))
@@ -134,49 +130,3 @@ def _arguments(plan: str | None, settings: dict[str, Any]) -> list[str]:
         "--unresponsive-after": settings["unresponsive_s"],
     }
     return [word for name, value in options.items() if value is not None for word in (name, str(value))]
-
-
-def _detached(files: StateFiles, arguments: list[str]) -> str:
-    """Start a supervisor that stays when this process ends; the gateway's address.
-
-    Raises:
-        KwikenError: when it does not come up; with its own words.
-    """
-    try:
-        files.folder.mkdir(parents=True, exist_ok=True)
-        log = files.log.open("ab")
-    except OSError as error:
-        raise InputError(f"cannot be used: {error.strerror}", where=str(files.folder)) from error
-    with log:
-        start = log.tell()
-        process = subprocess.Popen(  # noqa: S603 - this very program, with the options that it was given
-            [sys.executable, "-m", "cli", "up", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    deadline = time.monotonic() + DETACHED_S
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise KwikenError(_last_words(files.log, start))
-        state = files.read()
-        if state is not None and state.ready and state.supervisor.pid == process.pid:
-            note(f"{state.service} is up with {len(state.replicas)} replicas; its log is {files.log}")
-            return _url(state)
-        time.sleep(POLL_S)
-    process.terminate()
-    raise KwikenError(f"{files.service} was not up within {DETACHED_S:g} s; its log is {files.log}")
-
-
-def _url(state: ClusterState) -> str:
-    assert state.gateway is not None
-    return state.gateway.url
-
-
-def _last_words(log: Path, start: int) -> str:
-    """Why the supervisor ended: the last line that it said."""
-    with log.open("rb") as file:
-        file.seek(start)
-        lines = file.read()[-MAX_TAIL:].decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("kwiken: ") if lines else f"it ended without a word; its log is {log}"
