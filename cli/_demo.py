@@ -17,7 +17,7 @@ from cli._output import note, print_json, print_table, progress
 if TYPE_CHECKING:
     from cli.reporting import DemoResult
 
-SECONDS, RATE = 72.0, 50.0
+SECONDS, RATE = 66.0, 50.0
 
 
 @click.command()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import gzip
+import os
+import shutil
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -12,6 +17,11 @@ from cli.reporting import LoadRow
 from kwiken import InputError
 
 TRACES = "traces"
+SPANS = (".jsonl", ".jsonl.part", ".jsonl.gz", ".jsonl.gz.new")
+PACKED = ".jsonl.gz"
+LEVEL = 1  # spans repeat themselves: little is gained by more, and it takes twice as long
+PACKERS = 2
+MARK = ".kwiken-demo"  # there from a demo's start, and held by it for as long as it runs
 OWN = ("profile.json", "plan.json", "plan-even.json", "demo.json", "load.jsonl", "report.html")
 
 
@@ -20,30 +30,45 @@ class Folder:
 
     Args:
         path: of the folder.
+        claim: number of the open file that says that it is in use; None where no demo runs.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, claim: int | None = None) -> None:
         self.path = path
+        self._claim = claim
 
     @classmethod
     def make(cls, path: Path) -> Folder:
         """The folder, made where it is missing; what an earlier demo left in it is removed, and nothing else.
 
         Raises:
-            InputError: when it cannot be made or written to; names it.
+            InputError: when it cannot be made or written to, or files of these names are there that no demo
+                wrote; names them.
         """
         try:
+            old = [path / name for name in OWN if (path / name).exists()]
+            old += [file for file in sorted((path / TRACES).glob("*")) if file.name.endswith(SPANS)]
+            if old and not ((path / MARK).exists() or (path / "demo.json").exists()):
+                raise InputError(
+                    f"holds {old[0].relative_to(path)}, which no demo wrote and this one would replace; "
+                    "give another folder",
+                    where=str(path),
+                )
             (path / TRACES).mkdir(parents=True, exist_ok=True)
-            for name in OWN:
-                (path / name).unlink(missing_ok=True)
-            for old in (path / TRACES).iterdir():
-                if old.name.endswith((".jsonl", ".jsonl.part")):
-                    old.unlink()
+            folder = cls(path, _claim(path / MARK))
+            for file in old:
+                file.unlink()
         except OSError as error:
             raise InputError(
                 f"cannot be written: {error.strerror}", where=str(error.filename or path)
             ) from error
-        return cls(path)
+        return folder
+
+    def release(self) -> None:
+        """Give the folder back."""
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
 
     @property
     def traces(self) -> Path:
@@ -63,6 +88,42 @@ class Folder:
         """
         write_text(str(self.path / name), text)
 
+    def pack_traces(self) -> None:
+        """Compress the spans, about twentyfold; `kwiken fit` and `kwiken report` read them as they are.
+
+        Raises:
+            InputError: when they cannot be written; names the file.
+        """
+        loose = [path for path in sorted(self.traces.iterdir()) if path.name.endswith((".jsonl", ".part"))]
+        with ThreadPoolExecutor(PACKERS) as packers:  # zlib works outside the interpreter's lock
+            for _ in packers.map(_pack, loose):
+                pass
+
     def write_rows(self, rows: Iterable[LoadRow]) -> None:
         """Write `load.jsonl`."""
         self.write("load.jsonl", "".join(msgspec.json.encode(row).decode() + "\n" for row in rows))
+
+
+def _claim(mark: Path) -> int:
+    """Claim the folder for this process; the kernel gives it back at the latest at its end."""
+    claim = os.open(mark, os.O_WRONLY | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(claim)
+        raise InputError("another demo writes there", where=str(mark.parent)) from None
+    return claim
+
+
+def _pack(path: Path) -> None:
+    """Replace a file of spans by its compressed form; the old one stays until the new one is whole."""
+    packed = path.with_name(path.name.removesuffix(".part").removesuffix(".jsonl") + PACKED)
+    fresh = packed.with_name(packed.name + ".new")
+    try:
+        with path.open("rb") as spans, gzip.open(fresh, "wb", compresslevel=LEVEL) as file:
+            shutil.copyfileobj(spans, file, 1 << 20)
+        fresh.replace(packed)
+        path.unlink()
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise InputError(f"cannot be written: {error.strerror}", where=str(fresh)) from error

@@ -93,7 +93,7 @@ class Load:
         assert self._output is not None
         if self._process.returncode is not None or self._output.done():
             _, said = await self._output
-            last = " ".join(said.decode(errors="replace").split())[-MOST_ERROR:]
+            last = _last_words(said)
             raise LoadError(f"the load ended too soon: {last or f'exit code {self._process.returncode}'}")
 
     async def stop(self) -> None:
@@ -114,7 +114,7 @@ class Load:
         try:
             msgspec.json.decode(said, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            last = " ".join(errors.decode(errors="replace").split())[-MOST_ERROR:]
+            last = _last_words(errors)
             raise LoadError(f"the load gave no report: {last or error}") from error
 
     async def __aexit__(
@@ -127,6 +127,11 @@ class Load:
             await self._process.wait()
         if self._output is not None:
             await asyncio.gather(self._output, return_exceptions=True)
+
+
+def _last_words(said: bytes) -> str:
+    """The end of what a process said on stderr, as part of a line."""
+    return " ".join(said.decode(errors="replace").split()).removeprefix("kwiken: ")[-MOST_ERROR:]
 
 
 async def write_queries(path: Path, seed: int) -> None:
@@ -164,7 +169,7 @@ async def write_queries(path: Path, seed: int) -> None:
                 process.kill()
             await process.wait()
     if process.returncode:
-        last = " ".join(said.decode(errors="replace").split())[-MOST_ERROR:]
+        last = _last_words(said)
         raise LoadError(f"no queries: {last or f'exit code {process.returncode}'}")
 
 

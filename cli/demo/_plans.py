@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cli.demo._settings import FEWEST
 from kwiken import Budgets, InputError, Plan, PlanStudy, Profile, study_plan
 from otel import fit_profile
 
-FEWEST = 50
 APPORTIONED, EVEN = "sumvar", "equal"
 
 

@@ -128,9 +128,16 @@ async def run_demo(settings: DemoSettings, watch: Watch) -> DemoResult:
     Raises:
         KwikenError: when a step fails; says which. Whatever was started has ended by then.
     """
+    folder = Folder.make(settings.out)
+    try:
+        return await _run_in(folder, settings, watch)
+    finally:
+        folder.release()
+
+
+async def _run_in(folder: Folder, settings: DemoSettings, watch: Watch) -> DemoResult:
     began = time.monotonic()
     timing = divide(settings.seconds)
-    folder = Folder.make(settings.out)
     with tempfile.TemporaryDirectory(prefix="kwiken-demo-") as scratch:
         queries, records = Path(scratch) / "queries.txt", Path(scratch) / "records.jsonl"
         watch.step("reading the library", 0)
@@ -148,9 +155,12 @@ async def run_demo(settings: DemoSettings, watch: Watch) -> DemoResult:
             evidence = await _under_load(settings, timing, cluster, load, watch, folder)
         watch.step("judging", 0)
         noted = read_records(records)
-    return await asyncio.to_thread(
+    result = await asyncio.to_thread(
         judge, evidence, noted, folder=folder, wall_s=lambda: time.monotonic() - began
     )
+    watch.step("packing the traces", 0)
+    await asyncio.to_thread(folder.pack_traces)
+    return result
 
 
 async def _under_load(

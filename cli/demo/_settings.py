@@ -11,6 +11,7 @@ from kwiken import InputError
 TARGET = "services.search:search"
 LEAST_SECONDS, MOST_SECONDS = 8.0, 3600.0
 MOST_RATE = 2000.0
+FEWEST = 50  # requests to learn from
 SETTLE_S, EDGE_S = 0.5, 0.05  # left out after and before a switch of plans
 WARM_S = 3.0
 LONGEST_LEARN_S = 60.0
@@ -39,6 +40,25 @@ class DemoSettings:
     seed: int
     calm: bool
     out: Path
+
+    def __post_init__(self) -> None:
+        """Refuse before anything is started what could only fail later.
+
+        Raises:
+            InputError: names the option.
+        """
+        if not 0 < self.rate <= MOST_RATE:
+            raise InputError(
+                f"must be above 0 and at most {MOST_RATE:g} requests a second, not {self.rate:g}",
+                where="--rate",
+            )
+        learned = self.rate * divide(self.seconds).learn_s
+        if learned < FEWEST:
+            raise InputError(
+                f"would learn from about {learned:.0f} requests, and {FEWEST} are needed; "
+                "raise --rate or --seconds",
+                where="demo",
+            )
 
 
 @dataclass(frozen=True)
