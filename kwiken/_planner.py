@@ -12,6 +12,7 @@ import msgspec
 from kwiken._aim import SPREADS
 from kwiken._costs import CostModel, costs
 from kwiken._curve import Curve
+from kwiken._curve_bounds import CurveBounds
 from kwiken._errors import InputError
 from kwiken._expect import expect
 from kwiken._objective import OBJECTIVES, Verdict
@@ -21,6 +22,7 @@ from kwiken._profile import Profile
 from kwiken._reissues import ReissueSettings, ReissueStudy, study_reissues
 from kwiken._simulate import Simulation
 from kwiken._sumvar import Allocation, sumvar
+from kwiken.learning import Drift, drift, drift_notes
 from kwiken.levers import (
     LateStudy,
     PartialSettings,
@@ -48,6 +50,8 @@ class PlanStudy:
         verdict: which objective was taken, and how those that were tried did on later requests.
         partial: what the utility budget buys: rules, curves of variance against loss, who may lose what.
         late: what the catch-up budget buys: from which age on requests are helped, and how.
+        bounds: by stage that reissue budget was meant for: how sure its curve is.
+        drift: stages that changed while they were traced.
     """
 
     plan: Plan
@@ -59,6 +63,8 @@ class PlanStudy:
     verdict: Verdict = field(default_factory=lambda: Verdict("variance", {}))
     partial: PartialStudy = field(default_factory=PartialStudy)
     late: LateStudy = field(default_factory=LateStudy)
+    bounds: Mapping[str, CurveBounds] = field(default_factory=dict)
+    drift: tuple[Drift, ...] = ()
 
 
 class PlanSettings(TypedDict, total=False):
@@ -151,6 +157,7 @@ def study_plan(
     simulation, expected = expect(
         profile, draft, window_s=window_s, seed=seed, copy_correlation=copy_correlation
     )
+    changed = drift(profile, after_ms={name: policy.after_ms for name, policy in reissues.policies.items()})
     return PlanStudy(
         plan=msgspec.structs.replace(draft, expected=expected),
         curves=reissues.curves,
@@ -162,10 +169,14 @@ def study_plan(
             *reissue_notes(profile, reissues.curves, reissues.margin, simulation.refused),
             *stopping.notes,
             *late.notes,
+            *reissues.notes,
+            *drift_notes(changed),
         ),
         verdict=reissues.verdict,
         partial=stopping,
         late=late,
+        bounds=reissues.bounds,
+        drift=changed,
     )
 
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from kwiken._aim import Aim
 from kwiken._curve import Curve
+from kwiken._curve_bounds import CurveBounds
 from kwiken._objective import Verdict, cross_validated
 from kwiken._plan import Costs
 from kwiken._profile import Profile
@@ -15,6 +16,7 @@ from kwiken._spend import within_budget
 from kwiken._stage import Reissue
 from kwiken._stage_curves import stage_curves
 from kwiken._sumvar import Allocation
+from kwiken.learning import caution_notes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,8 @@ class ReissueStudy:
         margin: share of the budget that was apportioned.
         verdict: which objective was taken.
         policies: by stage that gets any.
+        bounds: by stage that budget was meant for: how sure its curve is.
+        notes: what a reader should know, in words.
     """
 
     curves: Mapping[str, Curve]
@@ -44,6 +48,8 @@ class ReissueStudy:
     margin: float
     verdict: Verdict
     policies: Mapping[str, Reissue]
+    bounds: Mapping[str, CurveBounds]
+    notes: tuple[str, ...]
 
 
 def study_reissues(profile: Profile, shares: Costs, budget: float, settings: ReissueSettings) -> ReissueStudy:
@@ -70,4 +76,12 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         for name, share in spending.allocation.fractions.items()
     }
     policies = {name: policy for name, policy in found.items() if policy is not None}
-    return ReissueStudy(curves, spending.allocation, spending.margin, verdict, policies)
+    return ReissueStudy(
+        curves,
+        spending.allocation,
+        spending.margin,
+        verdict,
+        policies,
+        bounds=aim.caution.bounds,
+        notes=caution_notes(aim.caution.bounds),
+    )

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from kwiken.learning._caution import Caution
+from kwiken.learning._caution import Caution, caution_notes
 from kwiken.learning._classes import ClassOutcome, by_class
 from kwiken.learning._decay import decayed
-from kwiken.learning._drift import Drift, drift
+from kwiken.learning._drift import Drift, drift, drift_notes
 from kwiken.learning._guesses import guess_copies
 
-__all__ = ["Caution", "ClassOutcome", "Drift", "by_class", "decayed", "drift", "guess_copies"]
+__all__ = [
+    "Caution",
+    "ClassOutcome",
+    "Drift",
+    "by_class",
+    "caution_notes",
+    "decayed",
+    "drift",
+    "drift_notes",
+    "guess_copies",
+]

@@ -12,6 +12,9 @@ from kwiken._curve_bounds import CurveBounds, curve_bounds
 from kwiken._profile import Profile
 from kwiken._sumvar import Allocation, HulledCurve, sumvar
 
+DOUBT = 0.5  # certainty below which a reader should know of it
+SHOWN = 5
+
 
 class Caution:
     """Apportions by SumVar on timid curves; learns the bounds of those stages that would get anything.
@@ -43,10 +46,6 @@ class Caution:
                 return _on(found, self._curves, prices)
             self._look_at(fresh)
 
-    def unsure(self) -> list[str]:
-        """Stages whose copies would gain by their curve, but not beyond what chance can do."""
-        return [name for name, bounds in self.bounds.items() if not bounds.certainty > 0]
-
     def _look_at(self, names: Iterable[str]) -> None:
         some = {name: self._curves[name] for name in names}
         found = curve_bounds(self._profile, some, seed=self._seed)
@@ -75,3 +74,30 @@ def _slope(curve: Curve, fraction: float) -> float:
         return 0.0
     rise = curve.hull[at - 1] - curve.hull[at]
     return float(rise / (curve.fraction[at] - curve.fraction[at - 1]))
+
+
+def caution_notes(bounds: Mapping[str, CurveBounds]) -> tuple[str, ...]:
+    """What a reader should know of gains that are not sure, in words.
+
+    Args:
+        bounds: of the stages that were looked at.
+    """
+    unsure = [name for name, each in bounds.items() if not each.certainty > 0]
+    doubtful = [f"{name} {each.certainty:.0%}" for name, each in bounds.items() if 0 < each.certainty < DOUBT]
+    notes = []
+    if unsure:
+        notes.append(
+            f"chance may explain all that copies seem to gain at {_listed(unsure)}: none are sent there "
+            "until more requests tell"
+        )
+    if doubtful:
+        notes.append(
+            "the fewer slow requests were seen, the less their gain counts; sure of it is: "
+            + _listed(doubtful)
+        )
+    return tuple(notes)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

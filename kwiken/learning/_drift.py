@@ -19,6 +19,7 @@ LEVEL = 0.05  # chance of naming any stage though none changed
 BLOCKS = 10  # stretches of time in a half, whose spread tells chance: neighbours in time share their fate
 LEAST_CHANGE = 1.2  # factor from which a change matters
 FEWEST_LATE = 10
+SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -126,3 +127,14 @@ def _holm(tested: list[Drift]) -> list[Drift]:
         least = max(least, min(1.0, (len(tested) - rank) * each.p_value))
         found.append(Drift(each.stage, each.after_ms, each.earlier, each.later, least))
     return found
+
+
+def drift_notes(found: tuple[Drift, ...]) -> tuple[str, ...]:
+    """What a reader should know of stages that changed, in words."""
+    if not found:
+        return ()
+    told = "; ".join(each.words for each in found[:SHOWN])
+    more = f"; and {len(found) - SHOWN} more stages" if len(found) > SHOWN else ""
+    return (
+        f"the service changed while it was traced ({told}{more}): trace it again, or fit with --half-life",
+    )

@@ -11,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from kwiken import InputError, Profile, StageProfile, decayed, drift, profile_from_json, profile_to_json
+from kwiken import (
+    Budgets,
+    InputError,
+    Profile,
+    StageProfile,
+    decayed,
+    drift,
+    profile_from_json,
+    profile_to_json,
+    study_plan,
+)
 from kwiken._profile import Floats
 
 StageOf = Callable[..., StageProfile]
@@ -20,14 +30,15 @@ ProfileOf = Callable[..., Profile]
 
 def bursty(rng: np.random.Generator, requests: int) -> Floats:
     """Latencies of which neighbours in time share their fate."""
-    return np.exp(lfilter([np.sqrt(1 - 0.9**2)], [1, -0.9], rng.normal(size=requests)))
+    found: Floats = np.exp(lfilter([np.sqrt(1 - 0.9**2)], [1, -0.9], rng.normal(size=requests)))
+    return found
 
 
-def still(rng: np.random.Generator, requests: int) -> Floats:
+def steady(rng: np.random.Generator, requests: int) -> Floats:
     return rng.lognormal(0, 1, requests)
 
 
-@pytest.mark.parametrize("law", [still, bursty])
+@pytest.mark.parametrize("law", [steady, bursty])
 def test_what_did_not_change_is_seldom_named(
     law: Callable[..., Floats], stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
@@ -40,7 +51,7 @@ def test_what_did_not_change_is_seldom_named(
 
 def test_what_changed_is_named_with_both_shares(stage_of: StageOf, profile_of: ProfileOf) -> None:
     rng = np.random.default_rng(1)
-    calls = {f"s{i}": still(rng, 6000) for i in range(8)}
+    calls = {f"s{i}": steady(rng, 6000) for i in range(8)}
     calls["s3"][3000:] *= 1.5
     profile = profile_of(*(stage_of(name, each) for name, each in calls.items()))
     (found,) = drift(profile)
@@ -57,6 +68,20 @@ def test_what_changed_is_named_with_both_shares(stage_of: StageOf, profile_of: P
         started_s=profile.started_s[shuffled],
     )
     assert drift(turned) == drift(profile), "by time, whatever the order of the rows"
+
+
+def test_a_plan_says_so(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    rng = np.random.default_rng(1)
+    calls = steady(rng, 4000)
+    calls[2000:] *= 2
+    study = study_plan(
+        profile_of(stage_of("a", calls)), budgets=Budgets(reissue=0.02), created="2026-01-01T00:00:00Z"
+    )
+    (found,) = study.drift
+    policy = study.plan.stages["a"].reissue
+    assert policy is not None
+    assert found.after_ms == policy.after_ms
+    assert any(note.startswith("the service changed while it was traced (a: ") for note in study.notes)
 
 
 def test_a_plans_time_out_says_what_is_late(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -79,7 +104,7 @@ def test_a_small_change_is_not_worth_a_word(stage_of: StageOf, profile_of: Profi
 
 def test_calls_cut_before_they_were_late_tell_nothing(stage_of: StageOf, profile_of: ProfileOf) -> None:
     rng = np.random.default_rng(1)
-    calls = still(rng, 4000)
+    calls = steady(rng, 4000)
     cut = (np.arange(4000) >= 2000) & (rng.random(4000) < 0.5)
     calls[cut] = np.minimum(calls[cut], 0.01)
     assert drift(profile_of(stage_of("a", calls, censored=cut)), after_ms={"a": 3.0}) == ()
@@ -127,7 +152,7 @@ def test_no_decay_over_a_time_that_is_short_beside_the_half_life(
 
 def test_what_changed_is_forgotten(stage_of: StageOf, profile_of: ProfileOf) -> None:
     rng = np.random.default_rng(1)
-    calls = still(rng, 6000)
+    calls = steady(rng, 6000)
     calls[3000:] *= 1.5
     found = decayed(profile_of(stage_of("a", calls)), 3.0)
     assert np.median(found.stages[0].calls_ms) == pytest.approx(1.5, rel=0.15)
