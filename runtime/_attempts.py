@@ -11,6 +11,7 @@ Every further attempt has a task, owned by its `CallRun`, which waits for each o
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from math import inf
 from typing import Any
 
@@ -29,6 +30,7 @@ from runtime._transport import MAX_PRIORITY, Call, Reply
 LEAST_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # an ejected replica on trial has so many usual latencies to answer
 SHORTEST_TIMER_S = 0.0005
+HUNG = 0.5  # share of a stage's patience after which a call without an answer speaks against its replica
 
 
 async def call_stage(
@@ -90,6 +92,7 @@ class CallRun:
         "_request",
         "_shard",
         "_shared",
+        "_spared",
         "_task",
         "_waiter",
         "first",
@@ -122,6 +125,7 @@ class CallRun:
         self._interrupted = False  # whether that attempt was cancelled by us
         self._waiter: asyncio.Future[None] | None = None
         self._late: LateCall | None = None
+        self._spared = False  # whether it was kept from the last replica
         self._levels = 0  # of priority that its attempts gain
         self._coin: bool | None = None
         self._errors: list[Exception] | None = None
@@ -237,7 +241,7 @@ class CallRun:
         now = self._shared.now()
         lane = self._node.lane
         seat = lane.picker.pick_other(now, self._tried(), ejected=True)
-        if seat is None or (step == RETRY and not lane.retries.charge()):
+        if seat is None or (step == RETRY and (self._spares(seat, now) or not lane.retries.charge())):
             self._race.denied(step, now)
             return None
         threads = 1
@@ -302,6 +306,8 @@ class CallRun:
         if isinstance(error, RefusedError | LostError):
             how = REFUSED if isinstance(error, RefusedError) else LOST
             picker.failed(attempt.seat, attempt.ticket, now)
+            if how == LOST:
+                self._request.fell(self._node.name, attempt)
             if how == REFUSED and attempt.threads > 1 and self._late is not None:
                 self._late.refused()
         else:
@@ -317,6 +323,7 @@ class CallRun:
     def _drop(self, attempt: Attempt) -> None:
         """The attempt was cancelled."""
         now = self._shared.now()
+        self._suspect(attempt, now)
         attempt.open = False
         late = now - attempt.started >= self._node.patience
         self._node.lane.picker.dropped(attempt.seat, attempt.ticket, now, blame=late)
@@ -341,8 +348,11 @@ class CallRun:
         if step == COPY and not self._toss():
             self._race.denied(step, now)
             return
+        if step == RETRY:
+            for attempt in (self.first, *(self._more or ())):
+                self._suspect(attempt, now)
         seat = lane.picker.pick_other(now, self._tried(), ejected=step == RETRY)
-        if seat is None or not self._granted(step, now):
+        if seat is None or self._spares(seat, now) or not self._granted(step, now):
             self._race.denied(step, now, for_good=False)
             return
         if step == COPY:
@@ -355,6 +365,23 @@ class CallRun:
         if self.tasks is None:
             self.tasks = []
         self.tasks.append(self._request.loop.create_task(self._apart(attempt)))
+
+    def _spares(self, seat: Seat, now: float) -> bool:
+        """Whether to keep this call from a replica: it is the last that answers, and others fell with it."""
+        fallen = self._fallen()
+        if len(fallen) > 1:
+            self._spared = self._node.lane.picker.is_last(seat, fallen, now - self._node.patience)
+        return self._spared
+
+    def _fallen(self) -> Collection[Seat]:
+        """The stage's replicas that fell with this request."""
+        fallen = self._request.fallen
+        return () if fallen is None else fallen.get(self._node.name, ())
+
+    def _suspect(self, attempt: Attempt, now: float) -> None:
+        """Note that an attempt has waited for so long that its replica may hang."""
+        if attempt.open and now - attempt.started >= HUNG * self._node.patience:
+            self._request.fell(self._node.name, attempt)
 
     def _toss(self) -> bool:
         """The copy's coin; it falls once, however often a copy is denied afterwards."""
@@ -403,7 +430,13 @@ class CallRun:
         errors, self._errors = self._errors or [], None
         self._node.lane.failed += 1
         allowed = self._race.limit - self.first.started
-        return failed_call(self._node.name, errors, expired_s=allowed if self._race.expired else None)
+        return failed_call(
+            self._node.name,
+            errors,
+            expired_s=allowed if self._race.expired else None,
+            fallen=len(self._fallen()),
+            spared=self._spared,
+        )
 
     # Notes.
 

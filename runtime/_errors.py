@@ -59,22 +59,35 @@ class AllFailedError(ExceptionGroup[Exception], KwikenError):
         return AllFailedError(self.message, excs)
 
 
-def failed_call(stage: str, errors: list[Exception], *, expired_s: float | None) -> Exception:
+def failed_call(
+    stage: str, errors: list[Exception], *, expired_s: float | None, fallen: int = 0, spared: bool = False
+) -> Exception:
     """The error of a call that nobody answered.
 
     Args:
         stage: whose call it was.
         errors: of its attempts, in the order in which they ended.
         expired_s: how long it was allowed to take, where that is why it ended; None where not.
+        fallen: replicas that were lost, or hung, with this request.
+        spared: whether it was kept from the last one.
     """
+    clue = ""
+    if fallen > 1:
+        clue = f"; this request may fell what it touches: {fallen} replicas were lost or hung with it" + (
+            ", and it was kept from the last one" if spared else ""
+        )
     if expired_s is not None:
-        expired = DeadlineError(f"stage {stage!r}: no answer within {round(expired_s * 1000)} ms")
+        expired = DeadlineError(f"stage {stage!r}: no answer within {round(expired_s * 1000)} ms{clue}")
         expired.__cause__ = errors[0] if errors else None
         return expired
     if all(isinstance(error, RefusedError) for error in errors):
         unavailable = UnavailableError(f"stage {stage!r}: all {len(errors)} replicas tried refused the call")
         unavailable.__cause__ = errors[0]
         return unavailable
-    if len(errors) == 1:
-        return errors[0]
-    return AllFailedError(f"stage {stage!r}: every attempt failed", errors)
+    if len(errors) > 1:
+        return AllFailedError(f"stage {stage!r}: every attempt failed{clue}", errors)
+    if clue and isinstance(errors[0], LostError):
+        lost = LostError(f"{errors[0]}{clue}")
+        lost.__cause__ = errors[0]
+        return lost
+    return errors[0]

@@ -37,11 +37,16 @@ class Shared:
 
 
 class Request:
-    """One request in flight."""
+    """One request in flight.
+
+    Attributes:
+        fallen: by stage, replicas in good standing until they were lost, or hung, with it; None for none.
+    """
 
     __slots__ = (
         "control",
         "deadline",
+        "fallen",
         "loop",
         "lost_weight",
         "notes",
@@ -77,12 +82,20 @@ class Request:
         self.purse = Purse(program.purse)
         self.partial = False
         self.lost_weight = 0.0
+        self.fallen: dict[str, set[Seat]] | None = None
+
+    def fell(self, stage: str, attempt: Attempt) -> None:
+        """A replica was lost, or hung, with a call of this request; one that was out proves nothing."""
+        if attempt.sound:
+            if self.fallen is None:
+                self.fallen = {}
+            self.fallen.setdefault(stage, set()).add(attempt.seat)
 
 
 class Attempt:
     """One attempt under way."""
 
-    __slots__ = ("note", "number", "open", "seat", "started", "threads", "ticket")
+    __slots__ = ("note", "number", "open", "seat", "sound", "started", "threads", "ticket")
 
     def __init__(self, number: int, seat: Seat, started: float, threads: int = 1) -> None:
         self.number = number
@@ -90,5 +103,6 @@ class Attempt:
         self.seat = seat
         self.started = started
         self.ticket = seat.take(started)
+        self.sound = not seat.ejected
         self.note: AttemptRecord | None = None
         self.open = True

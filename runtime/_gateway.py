@@ -232,7 +232,7 @@ def failure_of(error: BaseException) -> web.Response:
     status = next((status for kind, status in _STATUS if isinstance(worst, kind)), 500)
     if status == 500 and not isinstance(worst, HandlerError):  # noqa: PLR2004
         return _failure(status, f"{type(worst).__name__}: {worst}")
-    message = "; ".join(str(leaf) for leaf in leaves) if status == 502 else str(worst)  # noqa: PLR2004
+    message = _said(error) if status == 502 else str(worst)  # noqa: PLR2004
     response = _failure(status, message)
     if status == 503:  # noqa: PLR2004
         wait_s = worst.retry_after_s if isinstance(worst, OverloadError) else RETRY_SOON_S
@@ -256,6 +256,13 @@ def _leaves(error: BaseException) -> list[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
     return [error]
+
+
+def _said(error: BaseException) -> str:
+    """All that an error says, what a group of errors says of them first."""
+    if isinstance(error, BaseExceptionGroup):
+        return f"{error.message}: {'; '.join(_said(inner) for inner in error.exceptions)}"
+    return str(error)
 
 
 def _worst(leaves: list[BaseException]) -> BaseException:

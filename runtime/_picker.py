@@ -9,7 +9,7 @@ are ejected for a while that doubles, then tried with one call (Envoy's outlier 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
 
 from runtime._transport import Replica, Reply
@@ -153,6 +153,19 @@ class Picker:
         enough = SAMPLE + len(tried)
         few = seats if len(seats) <= enough else self._rng.sample(seats, enough)
         return [seat for seat in few if seat not in tried]
+
+    def is_last(self, seat: Seat, besides: Collection[Seat], stuck: float) -> bool:
+        """Whether no other replica takes calls and answers them.
+
+        Args:
+            seat: which may be the last.
+            besides: seats known to be none that answer.
+            stuck: moment; one with a call from before it, still without an answer, answers none.
+        """
+        return not any(
+            other is not seat and other not in besides and next(iter(other.waiting.values()), stuck) >= stuck
+            for other in self._live
+        )
 
     def score(self, seat: Seat, now: float) -> float:
         """Expected wait, as far as it can be compared: lower is better."""
