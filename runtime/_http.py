@@ -50,7 +50,7 @@ class HttpTransport:
         clock: the executor's; deadlines are moments of it.
         max_body: bytes; a longer answer is an error.
         raw: leave answers as the MessagePack that came (`msgspec.Raw`), to be passed on unread. Stages whose
-            `utility` looks at answers are decoded all the same.
+            `utility` or `worth` looks at answers are decoded all the same.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class HttpTransport:
         self._codecs = {
             name: wire.Codec(service, name)
             for name, stage in service.stages.items()
-            if not raw or stage.utility is not None
+            if not raw or stage.utility is not None or stage.worth is not None
         }
         self._encoder = msgspec.msgpack.Encoder()
         self._places: dict[str, Place] = {}

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken import CatchUpPolicy, InputError, Service
+from kwiken import CatchUpPolicy, InputError, Partial, Service
 from runtime import Executor, HttpTransport, Replica, SystemClock
 from runtime._call_server import Request
 from runtime._errors import RefusedError
@@ -188,3 +188,35 @@ async def test_a_late_request_is_helped_from_end_to_end() -> None:
     assert 0.25 <= spent <= 0.25 + 2 * 0.25, "a copy, and at most twice the digest again"
     (look,) = [stage for stage in slow.record.stages if stage.name == "look"]
     assert {attempt.shard: attempt.worth for attempt in look.attempts} == {0: 0, 1: 0, 2: 0, 3: 1}
+
+
+async def test_answers_that_are_judged_are_read_and_others_passed_on() -> None:
+    target = Service("judging")
+
+    @target.stage(fanout=2, worth=lambda answer: list(answer.values))
+    async def part(number: int, *, shard: int) -> int:
+        return number + shard
+
+    @target.stage(after=[part])
+    async def whole(parts: Partial[int]) -> int:
+        return sum(parts.present)
+
+    async with (
+        serving(target, "part") as (_, (parts,)),
+        serving(target, "whole") as (_, (wholes,)),
+        HttpTransport(target, raw=True) as transport,
+    ):
+        executor = Executor(
+            target,
+            transport,
+            replicas={"part": [parts], "whole": [wholes]},
+            clock=SystemClock(),
+            rng=random.Random(1),
+        )
+        answer = await executor.run(3, note=True)
+    assert isinstance(answer.value, msgspec.Raw)
+    assert answer.record is not None
+    assert {a.shard: a.worth for a in answer.record.stages[0].attempts} == {
+        0: pytest.approx(3 / 7),
+        1: pytest.approx(4 / 7),
+    }

@@ -1,0 +1,29 @@
+"""What `kwiken status` says of the levers besides reissues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli._status import _spend
+
+
+def figures(**more: Any) -> dict[str, Any]:
+    account = {"fraction": 0.0, "spent": 0.0, "spent_share": 0.0, "share_10s": 0.0, "worst_10s": None}
+    plain = dict.fromkeys(
+        ("requests", "failed", "reissues", "retries", "shed", "late_reissues", "partial"), 0
+    )
+    return {"plan": None, "ledger": account, "catch_up": account, "utility": account} | plain | more
+
+
+def test_levers_that_nobody_uses_are_not_named() -> None:
+    said = _spend(figures())
+    assert "catch-up" not in said
+    assert "utility" not in said
+
+
+def test_levers_in_use_say_what_they_spent() -> None:
+    late = {"fraction": 0.01, "spent": 3.0, "spent_share": 0.004, "share_10s": 0.008}
+    lost = {"fraction": 0.001, "spent": 1.0, "spent_share": 0.0005, "share_10s": 0.0009}
+    said = _spend(figures(catch_up=late, utility=lost, late_reissues=7, partial=12))
+    assert "catch-up budget 1.00%, spent 0.40%, last 10 s 0.80% (7 late reissues)" in said
+    assert "utility budget 0.100%, lost 0.050%, last 10 s 0.090% (12 partial answers)" in said
