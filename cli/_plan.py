@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from cli._learned import gain_between, learned_summary, show_classes
 from cli._levers import lever_options, lever_summary, show_levers
 from cli._options import POSITIVE, SHARE, json_option, load_profile, out_option, seed_option
 from cli._output import MIB, note, note_written, print_json, print_table, progress, read_text, write_text
@@ -107,9 +108,14 @@ def command(
     if out is not None:
         write_text(out, study.plan.to_json() + "\n")
     if as_json and out != "-":
-        print_json(_summary(study) | lever_summary(study) | load_summary(settlement))
+        told = lever_summary(study) | load_summary(settlement) | learned_summary(study, learned)
+        print_json(_summary(study) | told)
     else:
-        _show(study, out)
+        _show(study)
+        show_classes(learned, study.plan)
+        for remark in study.notes:
+            note(f"note: {remark}")
+        note_written(out)
 
 
 def _cost(given: str | None) -> str | Mapping[str, float] | None:
@@ -147,6 +153,7 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
             "late_spent": study.simulation.stage_late.get(name, 0.0),
             "spent": study.simulation.stage_spent.get(name, 0.0),
             "gain_ms2": allocation.gains.get(name, 0.0),
+            "gain_between_ms2": gain_between(study, name),
             "marginal_ms2": allocation.marginal.get(name, 0.0),
         }
     return {
@@ -163,10 +170,10 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
     }
 
 
-def _show(study: PlanStudy, out: str | None) -> None:
+def _show(study: PlanStudy) -> None:
     """The plan for the eye, on stderr: stdout may carry the plan itself. Cuts are of the variance."""
     plan = study.plan
-    columns = ("stage", "cost", "reissued", "after ms", "spent", "cut ms²", "next 1%")
+    columns = ("stage", "cost", "reissued", "after ms", "spent", "cut ms²", "90% between", "next 1%")
     print_table(f"Plan for {plan.service} (costs: {plan.cost.model})", columns, _rows(study))
     if plan.expected is not None:
         before, after = plan.expected.before, plan.expected.after
@@ -174,9 +181,6 @@ def _show(study: PlanStudy, out: str | None) -> None:
         spent = plan.expected.spent.reissue
         note(f"\nextra requests: {spent:.2%} of cost expected, {plan.budgets.reissue:.2%} allowed")
     show_levers(study)
-    for remark in study.notes:
-        note(f"note: {remark}")
-    note_written(out)
 
 
 def _rows(study: PlanStudy) -> list[tuple[str, ...]]:
@@ -191,10 +195,15 @@ def _rows(study: PlanStudy) -> list[tuple[str, ...]]:
                 f"{facts['after_ms']:.2f}" if given else "-",
                 f"{facts['spent']:.2%}" if given else "-",
                 f"{facts['gain_ms2']:.2f}" if given else "-",
+                _between(facts["gain_between_ms2"]) if given else "-",
                 f"{facts['marginal_ms2'] / 100:.2f}",
             )
         )
     return rows
+
+
+def _between(ends: tuple[float, float] | None) -> str:
+    return f"{ends[0]:.2f} and {ends[1]:.2f}" if ends is not None else "-"
 
 
 def ladder_rows(before: Ladder, after: Ladder) -> list[tuple[str, ...]]:
