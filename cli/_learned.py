@@ -1,0 +1,94 @@
+"""What `fit` and `plan` say beyond latencies: what drifts, how sure gains are, and which requests pay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cli._output import note, print_table
+
+if TYPE_CHECKING:
+    from kwiken import ClassOutcome, Drift, Plan, PlanStudy, Profile
+
+
+def drift_summary(found: tuple[Drift, ...]) -> list[dict[str, Any]]:
+    """Stages that changed while they were traced, as JSON."""
+    return [
+        {
+            "stage": each.stage,
+            "after_ms": each.after_ms,
+            "late_earlier": each.earlier,
+            "late_later": each.later,
+            "p_value": each.p_value,
+        }
+        for each in found
+    ]
+
+
+def learned_summary(study: PlanStudy, profile: Profile) -> dict[str, Any]:
+    """How sure the curves are, what drifts, and what the plan does to each kind of requests, as JSON."""
+    return {
+        "curves": {
+            name: {
+                "certainty": bounds.certainty,
+                "fraction": bounds.fraction.tolist(),
+                "variance_ms2": study.curves[name].variance.tolist(),
+                "low_ms2": bounds.low.tolist(),
+                "high_ms2": bounds.high.tolist(),
+                "level": bounds.level,
+                "correlation": study.curves[name].correlation,
+            }
+            for name, bounds in study.bounds.items()
+        },
+        "drift": drift_summary(study.drift),
+        "classes": [_class(each) for each in outcomes(profile, study.plan)],
+    }
+
+
+def gain_between(study: PlanStudy, name: str) -> tuple[float, float] | None:
+    """Low and high of what a stage's copies gain, ms²; None where it gets none."""
+    bounds = study.bounds.get(name)
+    share = study.allocation.fractions.get(name, 0.0)
+    return bounds.gain_between(share) if bounds is not None and share > 0 else None
+
+
+def outcomes(profile: Profile, plan: Plan) -> tuple[ClassOutcome, ...]:
+    """What the plan does to each kind of requests; none where there is but one kind."""
+    from kwiken import by_class
+
+    return by_class(profile, plan) if profile.classes is not None else ()
+
+
+def _class(each: ClassOutcome) -> dict[str, Any]:
+    return {
+        "class": each.name,
+        "requests": each.requests,
+        "share": each.share,
+        "before": each.before,
+        "after": each.after,
+        "p99_cut": each.p99_cut,
+        "spent_share": each.spent,
+    }
+
+
+def show_classes(profile: Profile, plan: Plan) -> None:
+    """The same for the eye, on stderr; nothing where there is but one kind."""
+    rows = [
+        (
+            each.name,
+            f"{each.share:.1%}",
+            f"{each.before.p99_ms:.2f}",
+            f"{each.after.p99_ms:.2f}",
+            f"{-each.p99_cut:+.1%}",
+            f"{each.spent:.1%}",
+        )
+        for each in outcomes(profile, plan)
+    ]
+    if rows:
+        columns = ("requests", "share", "p99 before", "p99 after", "change", "of the spend")
+        print_table("\nBy kind of request, ms", columns, rows)
+
+
+def show_drift(found: tuple[Drift, ...]) -> None:
+    """A line for each stage that changed."""
+    for each in found:
+        note(f"changed while it was traced: {each.words}")
