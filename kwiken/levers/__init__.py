@@ -6,8 +6,10 @@ Pure: recorded latencies in, rules and policies out (Kwiken sections 5.3 to 5.5)
 from __future__ import annotations
 
 from kwiken.levers._catch_up import Threads, hurry, prioritise
+from kwiken.levers._compare_rules import RuleVerdict, compare_stop_rules
 from kwiken.levers._global_reissue import GlobalReissue, run_global_reissue, tune_global_reissue
 from kwiken.levers._late import LateStudy, study_catch_up
+from kwiken.levers._learned_wait import LearnedWait, tune_learned_wait
 from kwiken.levers._loss_curve import FanOut, LossCurve, loss_curve
 from kwiken.levers._partial import PartialSettings, PartialStudy, fan_outs, shortened, study_partial
 from kwiken.levers._responders import Responders
@@ -34,17 +36,20 @@ __all__ = [
     "FixedTimeout",
     "GlobalReissue",
     "LateStudy",
+    "LearnedWait",
     "LossCurve",
     "PartialSettings",
     "PartialStudy",
     "Responders",
     "Rule",
+    "RuleVerdict",
     "StopRule",
     "Threads",
     "TimeThenFraction",
     "Tuned",
     "WaitForFraction",
     "apply_rule",
+    "compare_stop_rules",
     "fan_outs",
     "hurry",
     "independent_costs",
@@ -59,6 +64,7 @@ __all__ = [
     "study_partial",
     "tune_fixed_timeout",
     "tune_global_reissue",
+    "tune_learned_wait",
     "tune_stop_rule",
     "tune_stop_rules",
     "tune_time_then_fraction",
