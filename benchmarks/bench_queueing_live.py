@@ -10,13 +10,14 @@ Two services. `queued` has queues and nothing else, so it tests the simulator an
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
+from typing import Self
 
 import aiohttp
 import msgspec
@@ -34,7 +35,6 @@ TARGET_OFF = 10.0  # percent
 SETTLE_S = 1.0  # after a switch of plans
 FLUSH_S = 2.5  # the sink writes about once a second
 SIMULATED = 60_000
-CALIBRATIONS = 400
 Floats = NDArray[np.float64]
 
 
@@ -47,15 +47,14 @@ class Case:
         rate: requests a second that are learned from.
         factors: loads, in that.
         cancel: what becomes of a race's losers.
-        calibrated: whether stages answer how long they held their replica; else busy times are in the spans.
-        queries: whether the service asks for a file of queries.
+        queries: whether the service asks for queries. The other answers how long its stages held their
+            replicas, which stands for the busy times in the spans.
     """
 
     target: str
     rate: float
     factors: tuple[float, ...]
     cancel: Cancel
-    calibrated: bool = False
     queries: bool = False
 
 
@@ -65,7 +64,6 @@ CASES: Mapping[str, Case] = {
         rate=180.0,
         factors=(0.5, 1.0, 1.4),
         cancel="running",  # a sleep is stopped at once
-        calibrated=True,
     ),
     "search": Case(
         target="services.search:search",
@@ -96,7 +94,7 @@ class _Trial:
         with tempfile.TemporaryDirectory(prefix="kwiken-bench-") as scratch:
             folder = Path(scratch)
             self._traces = folder / "traces"
-            self._queries = await _queries(folder) if self._case.queries else None
+            self._queries = await _queries(folder) if self._case.queries else ()
             async with Cluster(self._case.target, traces=self._traces) as cluster:
                 profile = await self._learn(cluster)
                 plan = make_plan(profile, budgets=Budgets(reissue=BUDGET), created="2026-01-01T00:00:00Z")
@@ -106,14 +104,17 @@ class _Trial:
         return self._compared(profile, plan, measured)
 
     async def _learn(self, cluster: Cluster) -> Profile:
-        held = await _calibrate(cluster.gateway_url) if self._case.calibrated else {}
-        async with _load(cluster.gateway_url, self._case.rate, self._learn_s + 60, self._queries):
+        async with _Load(cluster.gateway_url, self._case.rate, self._queries) as load:
             await asyncio.sleep(2 * SETTLE_S)
             since = time.time()
             await asyncio.sleep(self._learn_s)
             until = time.time()
         await asyncio.sleep(FLUSH_S)
         profile = fit_profile([self._traces], since_s=since, until_s=until)
+        held = {
+            name.removesuffix("_ms"): np.array([answer[name] for answer in load.answers])
+            for name in (load.answers[0] if load.answers else ())
+        }
         stages = tuple(
             replace(
                 stage,
@@ -129,8 +130,7 @@ class _Trial:
     async def _measure(self, cluster: Cluster, plan: Plan, factor: float) -> dict[str, Floats]:
         """Latencies by arm, the arms in turns."""
         spans: list[tuple[str, float, float]] = []
-        longest = 2 * self._blocks * (self._block_s + SETTLE_S) + 60
-        async with _load(cluster.gateway_url, self._case.rate * factor, longest, self._queries):
+        async with _Load(cluster.gateway_url, self._case.rate * factor, self._queries):
             for block in range(self._blocks):
                 order = (("before", None), ("after", plan))
                 for arm, chosen in order if block % 2 == 0 else order[::-1]:
@@ -180,47 +180,63 @@ def _row(label: str, said: Floats, measured: Floats) -> Row:
     )
 
 
-async def _calibrate(url: str) -> dict[str, Floats]:
-    """By stage, how long calls held their replica, asked one after another."""
-    found: dict[str, list[float]] = {}
-    async with aiohttp.ClientSession() as session:
-        for _ in range(CALIBRATIONS):
-            async with session.post(f"{url}/v1/request", json={}) as response:
-                response.raise_for_status()
-                answer = msgspec.json.decode(await response.read())["answer"]
-            for name, value in answer.items():
-                found.setdefault(name.removesuffix("_ms"), []).append(value)
-    return {name: np.array(values) for name, values in found.items()}
+class _Load:
+    """Open-loop Poisson load from this process for as long as the context is open; it keeps the answers.
+
+    Args:
+        url: of the gateway.
+        rate: requests a second.
+        queries: lines to draw from; none for empty requests.
+    """
+
+    def __init__(self, url: str, rate: float, queries: Sequence[str]) -> None:
+        self._url, self._rate, self._queries = f"{url}/v1/request", rate, queries
+        self._rng = np.random.default_rng()
+        self._calls: set[asyncio.Task[None]] = set()
+        self.answers: list[dict[str, float]] = []
+        self.failed = 0
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self._sender = asyncio.create_task(self._send())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._sender.cancel()
+        await asyncio.gather(self._sender, *self._calls, return_exceptions=True)
+        await self._session.close()
+        if self.failed:
+            raise RuntimeError(f"{self.failed} requests failed")
+
+    async def _send(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            due += self._rng.standard_exponential() / self._rate
+            if (left := due - loop.time()) > 0:
+                await asyncio.sleep(left)
+            call = asyncio.create_task(self._call())
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+
+    async def _call(self) -> None:
+        query = self._queries[int(self._rng.integers(len(self._queries)))] if self._queries else None
+        body = {} if query is None else {"query": query}
+        async with self._session.post(self._url, json=body) as response:
+            text = await response.read()
+        if response.status != HTTPStatus.OK:
+            self.failed += 1
+        elif query is None:
+            self.answers.append(msgspec.json.decode(text)["answer"])
 
 
-@contextlib.asynccontextmanager
-async def _load(url: str, rate: float, longest_s: float, queries: Path | None) -> AsyncIterator[None]:
-    """Open-loop load for as long as the context is open."""
-    options = ["--rate", str(rate), "--duration", str(longest_s)]
-    options += ["--queries", str(queries), "--zipf", "0"] if queries is not None else []
-    process = await _start("cli", "load", url, "--json", *options)
-    try:
-        yield
-        if process.returncode is not None:
-            raise RuntimeError(f"the load ended by itself, with exit code {process.returncode}")
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        await process.wait()
-
-
-async def _queries(folder: Path) -> Path:
+async def _queries(folder: Path) -> Sequence[str]:
     path = folder / "queries.txt"
-    process = await _start("services.search", "queries", "-n", "4000", "-o", str(path))
-    if await process.wait():
-        raise RuntimeError("the search service gave no queries")
-    return path
-
-
-async def _start(module: str, *arguments: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module, *arguments),
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "services.search", "queries", "-n", "4000", "-o", str(path)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
     )
+    if await process.wait():
+        raise RuntimeError("the search service gave no queries")
+    return path.read_text().splitlines()

@@ -26,7 +26,8 @@ from kwiken.queueing._law import Constant, Empirical, Law, LogNormal
 from kwiken.queueing._model import LEVELS, PILOT, LoadModel, StageModel, pilot, ranks, shuffle
 from kwiken.queueing._station import Background, Cancel, Dispatch, Station
 
-ROUNDS = 40  # of correcting the law of rests
+PASSES = 3  # of simulating waits: rests decide how calls find replicas, and waits what rests are
+ROUNDS = 20  # of correcting the law of rests, in each
 BODY = 0.95  # share of the latencies whose spread is taken for that of the work where none was measured
 MISFIT = 0.1  # relative error of a percentile that is worth a word
 CHECKED = (0.5, 0.9, 0.99)
@@ -203,12 +204,13 @@ def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, 
     law = Pool.of(calls)
     visits = float(rate * (~np.isnan(calls)).any(axis=1).mean())
     model = StageModel(station, 0.0, calls, calls, visits)
-    busy = pilot(model, factor=1.0, seed=seed)
     wanted = law.quantile(LEVELS)
     shuffled = shuffle(seed)
     rest = np.zeros(PILOT)
-    for _ in range(ROUNDS):
-        rest = np.sort(np.maximum(0.0, rest + wanted - np.sort(rest[shuffled] + busy)))
+    for _ in range(PASSES):
+        busy = pilot(model, rest[shuffled], factor=1.0, seed=seed) - rest[shuffled]
+        for _ in range(ROUNDS):
+            rest = np.sort(np.maximum(0.0, rest + wanted - np.sort(rest[shuffled] + busy)))
     explained = np.interp(ranks(law, calls), LEVELS, wanted - rest)
     rests = np.where(np.isnan(calls), np.nan, np.maximum(0.0, calls - explained))
     got = np.sort(rest[shuffled] + busy)

@@ -7,13 +7,15 @@ put right where a call is taken out (Kiefer and Wolfowitz 1955 for several worke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
 import numpy as np
 
 from kwiken._profile import Floats
 from kwiken.queueing._pauses import Clock
+
+Answered = Callable[[int, int, float], None]
 
 
 class FifoReplicas:
@@ -23,103 +25,120 @@ class FifoReplicas:
         clocks: one a replica; None where it never pauses.
         workers: calls that a replica serves at once.
         calls: number of primary calls, which are numbered from 0; copies get the numbers after.
+        answered: told of every call that its caller saw answered, once somebody looks: replica, call, moment.
     """
 
-    def __init__(self, clocks: Sequence[Clock | None], workers: int, calls: int) -> None:
+    def __init__(
+        self, clocks: Sequence[Clock | None], workers: int, calls: int, answered: Answered | None = None
+    ) -> None:
         self._clocks = clocks
         self._workers = workers
+        self._answered = answered
         self._free = [[0.0] * workers for _ in clocks]  # own time at which each worker is free, a heap
-        self._held: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (end, call), a heap
+        self._flight: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (answer, call), a heap
+        self._left: list[list[int]] = [[] for _ in clocks]  # calls that nobody waits for but go on
         self._start = [0.0] * calls  # own time
         self._own_end = [0.0] * calls
-        self._moment = [0.0] * calls  # when it arrived
+        self._rest = [0.0] * calls
+        self.came = [0.0] * calls
         self.end = [0.0] * calls
         self.replica = [0] * calls
         self.worked = [0.0] * len(clocks)  # work done and promised by replica
 
     def load(self, replica: int, now: float) -> int:
-        """Calls that it holds, waiting or in service."""
-        held = self._held[replica]
-        while held and held[0][0] <= now:
-            heappop(held)
-        return len(held)
+        """Calls that its caller waits for."""
+        flight = self._flight[replica]
+        if self._answered is None:
+            while flight and flight[0][0] <= now:
+                heappop(flight)
+        else:
+            while flight and flight[0][0] <= now:
+                moment, call = heappop(flight)
+                self._answered(replica, call, moment)
+        return len(flight)
 
-    def oldest(self, replica: int, now: float) -> float:
-        """When the oldest call that it holds arrived; `now` where it holds none."""
-        held = self._held[replica]
-        while held and held[0][0] <= now:
-            heappop(held)
-        if not held:
-            return now
-        if self._workers == 1:  # they end in the order in which they came
-            return self._moment[held[0][1]]
-        return min([self._moment[call] for _, call in held])
+    def oldest(self, replica: int) -> float:
+        """When the oldest call came that its caller waits for; there must be one, and `load` been asked."""
+        came = self.came
+        return min([came[call] for _, call in self._flight[replica]])
 
-    def place(self, call: int, replica: int, work: float, now: float) -> None:
+    def place(self, call: int, replica: int, work: float, rest: float, now: float) -> None:
         """A call arrives. A copy's number is the next one that was not used."""
         clock = self._clocks[replica]
         own_now = now if clock is None else clock.worked(now)
         free = self._free[replica]
-        start = max(free[0], own_now)
+        start = max(own_now, free[0])
         own_end = start + work
         heapreplace(free, own_end)
         end = own_end if clock is None else clock.moment(own_end)
-        held = self._held[replica]
-        while held and held[0][0] <= now:
-            heappop(held)
-        heappush(held, (end, call))
+        flight = self._flight[replica]
+        if flight and flight[0][0] <= now:
+            self.load(replica, now)
+        heappush(flight, (end + rest, call))
         self.worked[replica] += work
         if call == len(self.end):
-            for of_calls in (self._start, self._own_end, self._moment, self.end):
+            for of_calls in (self._start, self._own_end, self._rest, self.came, self.end):
                 of_calls.append(0.0)
             self.replica.append(0)
         self._start[call] = start
         self._own_end[call] = own_end
-        self._moment[call] = now
+        self._rest[call] = rest
+        self.came[call] = now
         self.end[call] = end
         self.replica[call] = replica
 
     def end_by(self, call: int, now: float) -> float:  # noqa: ARG002 - other disciplines need the moment
-        """When the call ends, as far as is known; final where that is not after `now`."""
+        """When the call's work ends, as far as is known; final where that is not after `now`."""
         return self.end[call]
 
     likely_end = end_by
+
+    def forget(self, call: int, now: float) -> None:
+        """Nobody waits for this call any more; what it does is another matter."""
+        replica = self.replica[call]
+        self.load(replica, now)
+        flight = [entry for entry in self._flight[replica] if entry[1] != call]
+        heapify(flight)
+        self._flight[replica] = flight
 
     def remove(self, call: int, now: float, *, running: bool) -> list[int] | None:
         """Take a call out that nobody waits for any more.
 
         Args:
-            call: its number; it has not ended.
+            call: its number; its work has not ended.
             now: the moment.
             running: whether it is stopped if it is in service; if not it is left to run.
 
         Returns:
             The calls that now end earlier; None where it was left to run.
         """
+        self.forget(call, now)
         replica = self.replica[call]
         clock = self._clocks[replica]
         own_now = now if clock is None else clock.worked(now)
-        start = self._start[call]
-        if start <= own_now and not running:
+        start, own_end = self._start, self._own_end
+        left = self._left[replica] = [other for other in self._left[replica] if own_end[other] > own_now]
+        if start[call] <= own_now and not running:
+            left.append(call)
             return None
-        self.load(replica, now)
-        others = [other for _, other in self._held[replica] if other != call]
-        self.worked[replica] -= self._own_end[call] - max(start, own_now)
-        serving = [other for other in others if self._start[other] <= own_now]
-        waiting = [other for other in others if self._start[other] > own_now]
-        waiting.sort(key=lambda other: (self._moment[other], other))
-        free = [self._own_end[other] for other in serving]
+        self.worked[replica] -= own_end[call] - max(start[call], own_now)
+        others = [other for _, other in self._flight[replica] if own_end[other] > own_now] + left
+        serving = [other for other in others if start[other] <= own_now]
+        waiting = [other for other in others if start[other] > own_now]
+        waiting.sort(key=lambda other: (self.came[other], other))
+        free = [own_end[other] for other in serving]
         free += [own_now] * (self._workers - len(free))
         heapify(free)
         self._free[replica] = free
         for other in waiting:
-            work = self._own_end[other] - self._start[other]
-            self._start[other] = start = max(free[0], own_now)
-            self._own_end[other] = own_end = start + work
-            heapreplace(free, own_end)
-            self.end[other] = own_end if clock is None else clock.moment(own_end)
-        self._held[replica] = [(self.end[other], other) for other in others]
-        heapify(self._held[replica])
+            work = own_end[other] - start[other]
+            start[other] = begins = max(free[0], own_now)
+            own_end[other] = ends = begins + work
+            heapreplace(free, ends)
+            self.end[other] = ends if clock is None else clock.moment(ends)
+        flight = [(self.end[other] + self._rest[other], other) for _, other in self._flight[replica]]
+        heapify(flight)
+        self._flight[replica] = flight
         return waiting
 
     def finish(self) -> None:

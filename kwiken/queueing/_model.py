@@ -64,7 +64,8 @@ class StageModel:
         if self.station.replicas is None or factor == 1.0:
             return latency_ms
         rest = _spread(self.rest_ms[~np.isnan(self.rest_ms)])
-        then, now = (np.sort(rest[shuffle(seed)] + pilot(self, factor=f, seed=seed)) for f in (1.0, factor))
+        mixed = rest[shuffle(seed)]
+        then, now = (np.sort(pilot(self, mixed, factor=f, seed=seed)) for f in (1.0, factor))
         law = Pool.of(self.calls_ms)
         measured = law.quantile(LEVELS)
         longer = np.sort(np.maximum(0.0, measured + now - then)) - measured  # no call passes another
@@ -133,8 +134,16 @@ class LoadModel:
             stage.check(factor)
 
 
-def pilot(model: StageModel, *, factor: float, seed: int) -> Floats:
-    """(PILOT,): work and wait at `factor` times the profile's rate; the same calls for every factor."""
+def pilot(model: StageModel, rest: Floats, *, factor: float, seed: int) -> Floats:
+    """(PILOT,): latencies at `factor` times the profile's rate; the same calls for every factor.
+
+    Args:
+        model: of the stage.
+        rest: (PILOT,) of each call. Callers cannot tell calls at rest from those that wait, so where replicas
+            are chosen by load it matters to waits.
+        factor: the load, in the profile's.
+        seed: of all draws.
+    """
     station = replace(model.station, rest=Constant(0.0), reissue=None, alike=0.0)
     draws, serving = np.random.default_rng([seed, PILOT]).spawn(2)
     widths = (~np.isnan(model.calls_ms)).sum(axis=1)
@@ -142,7 +151,7 @@ def pilot(model: StageModel, *, factor: float, seed: int) -> Floats:
     visits = draws.choice(widths, size=PILOT)
     arrival = np.cumsum(draws.standard_exponential(PILOT)) * (1e3 / (model.visits_per_s * factor))
     arrival = np.repeat(arrival, visits)[:PILOT]
-    calls = Calls(arrival, station.work.draw(draws, PILOT), np.zeros(PILOT), np.full(PILOT, -1))
+    calls = Calls(arrival, station.work.draw(draws, PILOT), rest, np.full(PILOT, -1))
     return serve(station, calls, serving).latency_ms
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from kwiken._errors import InputError
 from kwiken._profile import Floats
 from kwiken.queueing._account import Account
+from kwiken.queueing._estimates import Estimates
 from kwiken.queueing._fifo import FifoReplicas
 from kwiken.queueing._pauses import Clock
 from kwiken.queueing._sharing import SharingReplicas
@@ -38,24 +39,28 @@ class OverloadError(InputError):
 class Replicas(Protocol):
     """The replicas of a stage, whatever their discipline."""
 
+    came: list[float]
     end: list[float]
     replica: list[int]
     worked: list[float]
 
     def load(self, replica: int, now: float) -> int:
-        """Calls that it holds."""
+        """Calls that its caller waits for, in service, in the queue or at rest."""
 
-    def oldest(self, replica: int, now: float) -> float:
-        """When the oldest of them arrived."""
+    def oldest(self, replica: int) -> float:
+        """When the oldest of them came."""
 
-    def place(self, call: int, replica: int, work: float, now: float) -> None:
+    def place(self, call: int, replica: int, work: float, rest: float, now: float) -> None:
         """A call arrives."""
 
     def end_by(self, call: int, now: float) -> float:
-        """When a call ended; any moment after `now` where it has not."""
+        """When a call's work ended; any moment after `now` where it has not."""
 
     def likely_end(self, call: int, now: float) -> float:
         """When it ends if nothing else happens; or a moment before that, to look again."""
+
+    def forget(self, call: int, now: float) -> None:
+        """Its caller waits no more."""
 
     def remove(self, call: int, now: float, *, running: bool) -> list[int] | None:
         """Take out a call that goes on; those that now end earlier, or None where it was left to run."""
@@ -129,16 +134,18 @@ class QueueRace:
         rng: np.random.Generator,
     ) -> None:
         kind = FifoReplicas if station.discipline == "fifo" else SharingReplicas
-        self._replicas: Replicas = kind(clocks, station.workers, len(calls.arrival))
         self._count = len(clocks)
+        self._estimates = Estimates(self._count) if station.dispatch == "aged" else None
+        self._background = calls.pinned >= 0
+        learn = self._answered_by if self._estimates is not None else None
+        self._replicas: Replicas = kind(clocks, station.workers, len(calls.arrival), learn)
         self._name = station.name
         self._dispatch = station.dispatch
-        self._typical = station.work.mean_ms + station.rest.mean_ms
         self._cancel = station.cancel
         self._reissue = station.reissue if self._count > 1 else None
         self._given = calls
         self._arrival = calls.arrival.tolist()
-        self._rest = calls.rest.tolist()
+        self._rest: list[float] = calls.rest.tolist()
         self._copies = copies
         self._rng = rng
         self._places = _places(calls.pinned, self._count, station.dispatch, rng)
@@ -158,11 +165,12 @@ class QueueRace:
         """Serve all calls."""
         place, pick, until = self._replicas.place, self._pick, self._until
         due, events = self._due, self._events
-        work = self._given.work.tolist()
-        for call, (now, need, one, other) in enumerate(zip(self._arrival, work, *self._places, strict=True)):
+        given = self._given
+        each = zip(self._arrival, given.work.tolist(), given.rest.tolist(), *self._places, strict=True)
+        for call, (now, need, rest, one, other) in enumerate(each):
             if due[self._next] < now or (events and events[0][0] <= now):
                 until(now)
-            place(call, one if one == other else pick(one, other, now), need, now)
+            place(call, one if one == other else pick(one, other, now), need, rest, now)
         until(inf)
         self._replicas.finish()
         return self._served()
@@ -214,13 +222,10 @@ class QueueRace:
     def _pick(self, one: int, other: int, now: float) -> int:
         """Which replica takes a call."""
         if self._dispatch != "least":
-            score = self._score(one, now)
-            return one if not score or score <= self._score(other, now) else other
+            return one if self._score(one, now) <= self._score(other, now) else other
         best, least = one, self._replicas.load(one, now)
-        for replica in (
-            *range(one + 1, self._count),
-            *range(one),
-        ):  # from a random one, so that ties are fair
+        # from a random one, so that ties are fair
+        for replica in (*range(one + 1, self._count), *range(one)):
             if not least:
                 break
             load = self._replicas.load(replica, now)
@@ -231,10 +236,16 @@ class QueueRace:
     def _score(self, replica: int, now: float) -> float:
         """Lower is better."""
         load = self._replicas.load(replica, now)
-        if self._dispatch != "aged" or not load:
+        if self._estimates is None:
             return load
-        age = now - self._replicas.oldest(replica, now)
-        return load * max(1.0, age / self._typical) if self._typical > 0 else load
+        oldest = self._replicas.oldest(replica) if load else now
+        return self._estimates.score(replica, load, oldest, now)
+
+    def _answered_by(self, replica: int, call: int, moment: float) -> None:
+        """A replica's answer came; what background says, nobody hears."""
+        if call >= self._given.count or not self._background[call]:
+            assert self._estimates is not None
+            self._estimates.answered(replica, moment - self._replicas.came[call], moment)
 
     def _pick_other(self, call: int, now: float) -> int | None:
         """A replica without an attempt of this call; None where there is none."""
@@ -276,7 +287,7 @@ class QueueRace:
             )
         self._owner.append(call)
         self._rest.append(rest)
-        self._replicas.place(copy, seat, work, now)
+        self._replicas.place(copy, seat, work, rest, now)
         attempts.append(copy)
         for attempt in attempts if len(attempts) == 2 else (copy,):  # noqa: PLR2004 - with the first copy
             self._watch(attempt, now)
@@ -299,11 +310,17 @@ class QueueRace:
         self._answered[call] = now
         losers = self._attempts.pop(call)
         for loser in losers if self._cancel != "none" else ():
-            if loser != attempt and self._replicas.end_by(loser, now) > now:
+            if loser != attempt:
                 self._take_out(loser, now)
 
     def _take_out(self, attempt: int, now: float) -> None:
         """Nobody waits for this attempt any more."""
+        done = self._replicas.end_by(attempt, now) <= now
+        if self._estimates is not None and not (done and self._seen(attempt) <= now):
+            self._drop(attempt, now)
+        if done:
+            self._replicas.forget(attempt, now)
+            return
         moved = self._replicas.remove(attempt, now, running=self._cancel == "running")
         if moved is None:
             return
@@ -312,6 +329,17 @@ class QueueRace:
         for other in moved:
             if len(self._attempts.get(self._call_of(other), ())) > 1:
                 self._watch(other, now)
+
+    def _seen(self, attempt: int) -> float:
+        """When an attempt whose work has ended is answered."""
+        return self._replicas.end[attempt] + self._rest[attempt]
+
+    def _drop(self, attempt: int, now: float) -> None:
+        """The caller learns from an attempt that it gives up."""
+        assert self._estimates is not None
+        replica = self._replicas.replica[attempt]
+        self._replicas.load(replica, now)  # learn first what was answered before
+        self._estimates.dropped(replica, now - self._replicas.came[attempt], now)
 
     def _call_of(self, attempt: int) -> int:
         return attempt if attempt < self._given.count else self._owner[attempt - self._given.count]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
+from kwiken.queueing._fifo import Answered
 from kwiken.queueing._pauses import Clock
 
 
@@ -21,43 +22,57 @@ class SharingReplicas:
         clocks: one a replica; None where it never pauses.
         workers: cores of a replica; one call uses at most one of them.
         calls: number of primary calls, which are numbered from 0; copies get the numbers after.
+        answered: told of every call that its caller saw answered, once somebody looks: replica, call, moment.
     """
 
-    def __init__(self, clocks: Sequence[Clock | None], workers: int, calls: int) -> None:
+    def __init__(
+        self, clocks: Sequence[Clock | None], workers: int, calls: int, answered: Answered | None = None
+    ) -> None:
         self._clocks = clocks
         self._cores = workers
+        self._answered = answered
         self._heaps: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (attention at its end, call)
+        self._resting: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (answer, call), a heap
+        self._left: list[set[int]] = [set() for _ in clocks]  # calls that nobody waits for but go on
         self._given = [0.0] * len(clocks)  # attention so far
         self._until = [0.0] * len(clocks)  # own time up to which it is known
-        self._moment = [0.0] * calls  # when it arrived
         self._tag = [0.0] * calls  # attention at its end
+        self._rest = [0.0] * calls
+        self.came = [0.0] * calls
         self.end = [inf] * calls
         self.replica = [0] * calls
         self.worked = [0.0] * len(clocks)  # work done and promised by replica
 
     def load(self, replica: int, now: float) -> int:
-        """Calls that it holds."""
+        """Calls that its caller waits for."""
         self._advance(replica, now)
-        return len(self._heaps[replica])
+        resting = self._resting[replica]
+        while resting and resting[0][0] <= now:
+            moment, call = heappop(resting)
+            if self._answered is not None:
+                self._answered(replica, call, moment)
+        return len(self._heaps[replica]) - len(self._left[replica]) + len(resting)
 
-    def oldest(self, replica: int, now: float) -> float:
-        """When the oldest call that it holds arrived; `now` where it holds none."""
-        self._advance(replica, now)
-        return min((self._moment[call] for _, call in self._heaps[replica]), default=now)
+    def oldest(self, replica: int) -> float:
+        """When the oldest call came that its caller waits for; there must be one, and `load` been asked."""
+        left = self._left[replica]
+        serving = [self.came[call] for _, call in self._heaps[replica] if call not in left]
+        return min(serving + [self.came[call] for _, call in self._resting[replica]])
 
-    def place(self, call: int, replica: int, work: float, now: float) -> None:
+    def place(self, call: int, replica: int, work: float, rest: float, now: float) -> None:
         """A call arrives. A copy's number is the next one that was not used."""
         self._advance(replica, now)
         tag = self._given[replica] + work
         heappush(self._heaps[replica], (tag, call))
         self.worked[replica] += work
         if call == len(self.end):
-            self._moment.append(0.0)
-            self._tag.append(0.0)
+            for of_calls in (self._tag, self._rest, self.came):
+                of_calls.append(0.0)
             self.end.append(inf)
             self.replica.append(0)
-        self._moment[call] = now
+        self.came[call] = now
         self._tag[call] = tag
+        self._rest[call] = rest
         self.replica[call] = replica
 
     def end_by(self, call: int, now: float) -> float:
@@ -82,16 +97,28 @@ class SharingReplicas:
         clock = self._clocks[replica]
         return end if clock is None else clock.moment(end)
 
+    def forget(self, call: int, now: float) -> None:
+        """Nobody waits for this call any more; what it does is another matter."""
+        replica = self.replica[call]
+        self.load(replica, now)
+        if self.end[call] == inf:
+            self._left[replica].add(call)
+            return
+        resting = [entry for entry in self._resting[replica] if entry[1] != call]
+        heapify(resting)
+        self._resting[replica] = resting
+
     def remove(self, call: int, now: float, *, running: bool) -> list[int] | None:
         """Take a call out that nobody waits for, where `running` ones are stopped: all are in service.
 
         Returns:
             The calls that now end earlier; None where it was left to run.
         """
+        self.forget(call, now)
         if not running:
             return None
         replica = self.replica[call]
-        self._advance(replica, now)
+        self._left[replica].discard(call)
         heap = self._heaps[replica]
         self.worked[replica] -= max(0.0, self._tag[call] - self._given[replica])
         left = [entry for entry in heap if entry[1] != call]
@@ -124,6 +151,10 @@ class SharingReplicas:
                 break
             heappop(heap)
             given, until = tag, end
-            self.end[call] = end if clock is None else clock.moment(end)
+            self.end[call] = moment = end if clock is None else clock.moment(end)
+            if call in self._left[replica]:
+                self._left[replica].discard(call)
+            else:
+                heappush(self._resting[replica], (moment + self._rest[call], call))
         self._given[replica] = given
         self._until[replica] = own_now

@@ -84,8 +84,9 @@ class Station:
         workers: calls (`fifo`) or cores (`sharing`) that a replica has.
         discipline: `fifo`: in the order of arrival; `sharing`: all at once, equally (PS).
         dispatch: which replica takes a call: `random`; the less loaded of `two` random ones (Mitzenmacher
-            2001); `aged`, the same by calls times the larger of their usual time and the age of the oldest,
-            much as the runtime does; the `least` loaded of all. Load is the number of calls held.
+            2001); `aged`, the better of two random ones as the runtime's picker judges them: estimated
+            latency times load, where the age of the oldest call counts as latency; the `least` loaded of
+            all. Load is the number of calls without an answer: their caller does not know who rests.
         fanout: calls of one visit; the stage ends with the last.
         reissue: when copies go; each to a replica that has no attempt of that call yet (the least loaded,
             or a random one where dispatch is random). None for none.

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from kwiken import InputError, Reissue
+from kwiken.queueing._estimates import Estimates
 from kwiken.queueing._law import Constant, Exponential, LogNormal
 from kwiken.queueing._pauses import Clock, Pauses, clocks
 from kwiken.queueing._race import Calls, Copies, OverloadError, QueueRace, Served
@@ -30,6 +31,8 @@ class Attempt:
     came: float
     ended: float = inf
     gone: bool = False
+    dropped: bool = False
+    heard: bool = False
 
 
 class Slow:
@@ -50,6 +53,7 @@ class Slow:
         self.now = 0.0
         self.worked = [0.0] * len(clocks)
         self.denied = 0
+        self.estimates = Estimates(len(clocks))
         self.refused: dict[int, int] = {}
         self.level = station.earnings.burst if station.earnings else inf
 
@@ -129,7 +133,7 @@ class Slow:
         one, other = (places[call] for places in self.race._places)
         if self.station.dispatch == "least" and one != other:
             order = [*range(one, len(self.clocks)), *range(one)]
-            seat = min(order, key=lambda r: len(self.present(r)))
+            seat = min(order, key=lambda r: len(self.in_flight(r)))
         else:
             seat = min((one, other), key=self.score)
         if self.station.earnings and self.race._given.pinned[call] < 0 and not self.prompt_only:
@@ -152,14 +156,40 @@ class Slow:
         kept = earnings.burst * 0.5 ** (self.refused.get(call, 0) + 1)
         return max(1.0, min(1.0 + kept, earnings.burst))
 
+    def in_flight(self, replica: int) -> list[Attempt]:
+        """What the caller waits for there."""
+        return [
+            a
+            for a in self.attempts
+            if a.replica == replica and not a.dropped and not a.gone and a.ended + a.rest > self.now
+        ]
+
     def score(self, replica: int) -> float:
-        present = self.present(replica)
-        if self.station.dispatch != "aged" or not present:
-            return len(present)
-        typical = self.station.work.mean_ms + self.station.rest.mean_ms
-        return len(present) * max(1.0, (self.now - present[0].came) / typical)
+        self.hear(replica)
+        flight = self.in_flight(replica)
+        if self.station.dispatch != "aged":
+            return len(flight)
+        oldest = min((a.came for a in flight), default=self.now)
+        return self.estimates.score(replica, len(flight), oldest, self.now)
+
+    def hear(self, replica: int) -> None:
+        """A replica's answers count once somebody looks at it."""
+        for attempt in sorted(self.attempts, key=lambda a: a.ended + a.rest):
+            at = attempt.ended + attempt.rest
+            if (
+                attempt.replica != replica
+                or at > self.now
+                or attempt.dropped
+                or attempt.gone
+                or attempt.heard
+            ):
+                continue
+            attempt.heard = True
+            if self.race._given.pinned[attempt.call] < 0:
+                self.estimates.answered(replica, at - attempt.came, at)
 
     def add(self, call: int, replica: int, work: float, rest: float) -> None:
+        self.hear(replica)
         self.attempts.append(Attempt(call, replica, work, rest, self.now))
         self.of.setdefault(call, []).append(self.attempts[-1])
 
@@ -186,7 +216,12 @@ class Slow:
     def answered(self, call: int) -> None:
         self.answer[call] = self.now
         for other in self.of[call]:
-            if other.ended < inf or self.station.cancel == "none":
+            if other.ended + other.rest <= self.now or self.station.cancel == "none":
+                continue
+            self.hear(other.replica)
+            self.estimates.dropped(other.replica, self.now - other.came, self.now)
+            other.dropped = True
+            if other.ended < inf:
                 continue
             served = other in [a for a, _ in self.in_service(other.replica)]
             if self.station.cancel == "running" or not served:
