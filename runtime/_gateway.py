@@ -62,6 +62,7 @@ class Gateway:
         self._reader = wire.RequestReader(service)
         self._listener = Listener(self._answer, host=host, port=port, max_body=max_body)
         self._remote = remote
+        self._max_body = max_body
         self._started = time.monotonic()
         self._answered: Counter[int] = Counter()
         self._inflight = 0
@@ -128,6 +129,7 @@ class Gateway:
         """Run a route; whatever goes wrong is an answer with its reason."""
         self._inflight += 1
         try:
+            self._check_length(request.content_length or 0)
             if request.headers.get("Expect", "").lower() == "100-continue":
                 await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 request.writer.output_size = 0  # it is no part of the answer
@@ -145,6 +147,11 @@ class Gateway:
             if not self._inflight:
                 self._idle.set()
         return response
+
+    def _check_length(self, told: int) -> None:
+        """Refuse a body before it comes."""
+        if told > self._max_body:
+            raise web.HTTPRequestEntityTooLarge(self._max_body, told)
 
     async def _request(self, request: web.BaseRequest) -> web.Response:
         if self._closed:

@@ -7,14 +7,14 @@ cost more than the whole of what a call needs here.
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
 from kwiken import InputError
 from runtime._call_server import BACKLOG, KEEP_ALIVE_S, why_not
+from runtime._front import FrontServer, Patience
 from runtime._wire import MAX_BODY
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -30,14 +30,27 @@ class Listener:
         host: address to bind to.
         port: 0 for any that is free.
         max_body: bytes; a longer request body is answered with 413.
+        patience: with callers who keep it waiting.
+        most: callers at once; None for as many as files may be open, up to a bound.
     """
 
-    def __init__(self, handler: Handler, *, host: str, port: int, max_body: int = MAX_BODY) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        host: str,
+        port: int,
+        max_body: int = MAX_BODY,
+        patience: Patience = Patience(),  # noqa: B008 - a tuple
+        most: int | None = None,
+    ) -> None:
         self._handler = handler
         self._host = host
         self._port = port
         self._max_body = max_body
-        self._web: web.Server | None = None
+        self._patience = patience
+        self._most = most
+        self._web: FrontServer | None = None
         self._server: asyncio.Server | None = None
 
     @property
@@ -58,16 +71,15 @@ class Listener:
             InputError: when the address cannot be bound to.
         """
         loop = asyncio.get_running_loop()
-        self._web = web.Server(
+        self._web = web = FrontServer(
             self._handler,
-            request_factory=functools.partial(_request, loop=loop, max_body=self._max_body),
-            handler_cancellation=True,
-            access_log=None,
-            auto_decompress=False,  # a small body could unpack to a huge one
-            keepalive_timeout=KEEP_ALIVE_S,
+            patience=self._patience,
+            most=self._most,
+            max_body=self._max_body,
+            keep_alive_s=KEEP_ALIVE_S,
         )
         try:
-            self._server = await loop.create_server(self._web, self._host, self._port, backlog=BACKLOG)
+            self._server = await loop.create_server(web.connect, self._host, self._port, backlog=BACKLOG)
         except OSError as error:
             raise InputError(why_not(error), where=f"{self._host}:{self._port}") from error
         self._port = self._server.sockets[0].getsockname()[1]
@@ -83,16 +95,3 @@ class Listener:
         if self._web is not None:
             await self._web.shutdown(CUT_S)
             self._web = None
-
-
-def _request(
-    message: Any,
-    payload: Any,
-    protocol: Any,
-    writer: Any,
-    task: Any,
-    *,
-    loop: asyncio.AbstractEventLoop,
-    max_body: int,
-) -> web.BaseRequest:
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=max_body)

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -29,6 +30,7 @@ PR_SET_NAME: Final = 15
 BAD_INPUT: Final = 2
 MAX_THREADS: Final = 8
 MAX_LINE: Final = 1500
+MOST_FILES: Final = 65_536
 
 
 class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="replica"):
@@ -106,6 +108,7 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     Args:
         main: gets an event that is set when the process is told to stop (SIGTERM, SIGINT).
     """
+    _open_more_files()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_with_signals(main))
 
@@ -122,6 +125,15 @@ def run_server(spec: Spec, service: Service, announce: Announce) -> None:
         KwikenError: when it cannot be served as the specification says.
     """
     run(lambda stop: serve(spec, service, stop, announce))
+
+
+def _open_more_files() -> None:
+    """Raise the limit of open files, sockets that is: the usual 1,024 are few for a server."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -540,3 +540,15 @@ def test_bad_addresses(text: str) -> None:
 def test_addresses() -> None:
     assert split_address("http://[::1]:8080", where="x") == ("::1", 8080)
     assert split_address("http://lookup-1.search:80", where="x") == ("lookup-1.search", 80)
+
+
+@pytest.mark.parametrize("expect", ["", "Expect: 100-continue\r\n"])
+async def test_a_told_length_that_is_too_much_is_refused_before_the_body_comes(expect: str) -> None:
+    async with local() as front:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(front.gateway.url.rpartition(":")[2]))
+        writer.write(
+            f"POST /v1/request HTTP/1.1\r\nHost: x\r\n{expect}Content-Length: 99999999999999\r\n\r\n".encode()
+        )
+        async with asyncio.timeout(5):
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 413 ")
+        writer.close()
