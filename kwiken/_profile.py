@@ -42,6 +42,9 @@ class StageProfile:
             request: 1 for the shard with the top hit and 0 for the others, say. NaN where it is not known;
             None where it never is: then every shard is worth the same.
         threads: most threads that a call of a late request can use.
+        asked: (n, width): which of `replica_names` each primary call went to; -1 where it is not known. None
+            where the traces do not tell.
+        replica_names: of the replicas that took calls.
     """
 
     name: str
@@ -58,6 +61,8 @@ class StageProfile:
     guesses_ms: Floats | None = None
     worth: Floats | None = None
     threads: int = 1
+    asked: Ints | None = None
+    replica_names: tuple[str, ...] = ()
 
     @property
     def latency_ms(self) -> Floats:
@@ -134,6 +139,8 @@ class Profile:
                 total.update(to_microseconds(stage.guesses_ms).tobytes())
             if stage.worth is not None:
                 total.update(b"worth" + np.ascontiguousarray(np.round(stage.worth, WORTH_DIGITS)).tobytes())
+            if stage.asked is not None:
+                total.update(repr(stage.replica_names).encode() + np.ascontiguousarray(stage.asked).tobytes())
             if stage.threads > 1:
                 total.update(f"threads {stage.threads}".encode())
         total.update(to_microseconds(self.latency_ms).tobytes())

@@ -39,7 +39,8 @@ class _Stage(_Struct, frozen=True):
     In `calls_ms` null stands for no call, in `worth` for not known; `censored` has the numbers of requests.
 
     `pairs` holds calls and their copies: both latencies, and which was cut short (see `CUT_CODES`);
-    `guesses` late calls and what their copies would have taken.
+    `guesses` late calls and what their copies would have taken. `asked` holds a list a shard too: numbers of
+    `replica_names`, -1 for not known.
     """
 
     name: str
@@ -55,6 +56,8 @@ class _Stage(_Struct, frozen=True):
     guesses: list[tuple[float, float]] = []
     worth: list[list[float | None]] = []
     threads: int = 1
+    asked: list[list[int]] = []
+    replica_names: list[str] = []
 
 
 class _Profile(_Struct, frozen=True):
@@ -107,6 +110,8 @@ def _encode_stage(stage: StageProfile) -> _Stage:
         else [(a, b) for a, b in to_microseconds(stage.guesses_ms).tolist()],
         worth=_columns(np.round(stage.worth, WORTH_DIGITS)) if stage.worth is not None else [],
         threads=stage.threads,
+        asked=stage.asked.T.tolist() if stage.asked is not None else [],
+        replica_names=list(stage.replica_names),
     )
 
 
@@ -179,6 +184,8 @@ def _decode_stage(stage: _Stage, requests: int) -> StageProfile:
         pairs_cut=np.array([[pair[2] & 1, pair[2] & 2] for pair in stage.pairs]) > 0 if stage.pairs else None,
         worth=_array(stage.worth, requests) if stage.worth else None,
         threads=stage.threads,
+        asked=np.ascontiguousarray(np.array(stage.asked, dtype=np.int64).T) if stage.asked else None,
+        replica_names=tuple(stage.replica_names),
     )
 
 
@@ -206,6 +213,7 @@ def _check(document: _Profile, *, where: str) -> None:
             _cut_problems(stage),
             _pair_problems(stage),
             _worth_problems(stage, requests),
+            _replica_problems(stage, requests),
         ):
             raise InputError(f"stage {stage.name[:MAX_NAME]!r}: {problem}", where=where)
 
@@ -293,6 +301,19 @@ def _worth_problems(stage: _Stage, requests: int) -> Iterator[str]:
         for row, value in enumerate(column):
             if value is not None and not 0 <= value <= MAX_WORTH:
                 yield f"worth, shard {shard}, request {row}: must be from 0 to {MAX_WORTH:g}, not {value}"
+
+
+def _replica_problems(stage: _Stage, requests: int) -> Iterator[str]:
+    names = stage.replica_names
+    if len(names) > MAX_REPLICAS or any(not 0 < len(name) <= MAX_NAME for name in names):
+        yield f"replica_names must be at most {MAX_REPLICAS} names of 1 to {MAX_NAME} characters"
+    if stage.asked and len(stage.asked) != len(stage.calls_ms):
+        yield f"asked has {len(stage.asked)} shards, and calls_ms has {len(stage.calls_ms)}"
+    for shard, column in enumerate(stage.asked):
+        if len(column) != requests:
+            yield f"asked, shard {shard}: has {len(column)} requests, and the profile has {requests}"
+        if not all(-1 <= number < len(names) for number in column):
+            yield f"asked, shard {shard}: must be numbers of replica_names, from -1 to {len(names) - 1}"
 
 
 def _time_problems(values: Sequence[float | None], field: str) -> Iterator[str]:

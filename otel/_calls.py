@@ -34,6 +34,8 @@ class StageCalls:
         pairs_ms: (m, 2): of calls with a copy, both latencies; None where there were none.
         pairs_cut: (m, 2): which were cut short.
         guesses_ms: (m, 2): of late calls, their latency and what a copy would have taken; None if not known.
+        asked: (requests, width): which of `replica_names` each primary call went to, -1 for not known.
+        replica_names: of the replicas that took calls.
     """
 
     name: str
@@ -50,6 +52,8 @@ class StageCalls:
     guesses_ms: Floats | None = None
     worth: Floats | None = None
     threads: int = 1
+    asked: Ints | None = None
+    replica_names: tuple[str, ...] = ()
 
 
 def matrix(shape: tuple[int, int], rows: Ints, columns: Ints, values: Floats) -> Floats:
@@ -124,6 +128,8 @@ def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
         busy_variation=calls.busy_variation,
         replicas=calls.replicas,
         reissuable=calls.reissuable,
+        asked=calls.asked,
+        replica_names=calls.replica_names,
         pairs_ms=calls.pairs_ms,
         pairs_cut=calls.pairs_cut,
         guesses_ms=calls.guesses_ms,

@@ -6,6 +6,7 @@ rightly ends after its stage.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -142,6 +143,7 @@ class _Told:
         guesses_ms: (m, 2): of late calls, the primary's time and what a copy would have taken; None
             where the work is not known.
         worth: (k,): of the call's answer; NaN where not known.
+        replica: (k,): number of the text that names the replica asked first.
     """
 
     request: Ints
@@ -153,6 +155,7 @@ class _Told:
     pairs_cut: Bools
     guesses_ms: Floats | None = None
     worth: Floats | None = None
+    replica: Ints | None = None
 
 
 def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: int) -> StageCalls:
@@ -164,7 +167,7 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
     busy = visits.attempt_notes["busy_ms"][at]
     # With more threads a call burns more than its work.
     busy = busy[~np.isnan(busy) & (visits.attempt_notes["threads"][at] == 1)]
-    replicas = set(visits.attempt_notes["replica"][at].tolist()) - {NO_TEXT}
+    replicas = sorted(set(visits.attempt_notes["replica"][at].tolist()) - {NO_TEXT})
     width = int(max(notes["fanout"].max(), told.shard.max(initial=-1) + 1))
     calls_ms = np.full((requests, width), np.nan)
     censored = np.zeros((requests, width), np.bool_)
@@ -185,6 +188,8 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
         busy_ms=float(busy.mean()) if len(busy) else None,
         busy_variation=float(busy.std() / busy.mean()) if busy.any() else None,
         replicas=len(replicas) or None,
+        asked=_asked(told, replicas, (requests, width)),
+        replica_names=tuple(forest.names.texts[code] for code in replicas),
         reissuable=not (notes["marks"] & c.NOT_IDEMPOTENT).any(),
         pairs_ms=told.pairs_ns / NS_PER_MS if len(told.pairs_ns) else None,
         pairs_cut=told.pairs_cut if len(told.pairs_ns) else None,
@@ -192,6 +197,16 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
         worth=_worth(told, requests, width),
         threads=int(notes["threads"].max(initial=1)),
     )
+
+
+def _asked(told: _Told, replicas: Sequence[int], shape: tuple[int, int]) -> Ints | None:
+    """(requests, width): place among the replicas of the one that each call went to first; None for none."""
+    if told.replica is None or not len(replicas):
+        return None
+    known = np.isin(told.replica, replicas)
+    asked = np.full(shape, -1, np.int64)
+    asked[told.request[known], told.shard[known]] = np.searchsorted(replicas, told.replica[known])
+    return asked
 
 
 def _worth(told: _Told, requests: int, width: int) -> Floats | None:
@@ -253,6 +268,7 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
         cut,
         _guesses(notes, start, end, primary),
         np.fmax.reduceat(notes["worth"], groups),
+        notes["replica"][np.where(primary >= 0, primary, groups)].astype(np.int64),
     )
 
 

@@ -36,6 +36,8 @@ def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
             replicas=3,
             worth=worth,
             threads=3,
+            asked=rng.integers(-1, 2, (50, 3)),
+            replica_names=("wide/0", "wide/1"),
         ),
         stage_of("last", rng.exponential(1, 50), after=("wide",)),
         counts={"traces": 50, "spans with errors": 2},
@@ -64,6 +66,10 @@ def test_round_trip_keeps_everything_to_the_microsecond(profile: Profile) -> Non
         if mine.worth is not None and theirs.worth is not None:
             assert np.allclose(mine.worth, theirs.worth, equal_nan=True)
         assert mine.threads == theirs.threads
+        assert mine.replica_names == theirs.replica_names
+        assert (mine.asked is None) == (theirs.asked is None)
+        if mine.asked is not None and theirs.asked is not None:
+            assert np.array_equal(mine.asked, theirs.asked)
 
 
 def test_profiles_of_before_worth_and_threads_are_still_read(document: dict[str, Any]) -> None:
@@ -150,6 +156,12 @@ BROKEN = [
     (set_at("stages", 1, "busy_ms", to=-1), "stage 'wide': busy_ms"),
     (set_at("stages", 1, "busy_variation", to=-0.1), "stage 'wide': busy_variation"),
     (set_at("stages", 1, "replicas", to=0), "stage 'wide': replicas must be from 1"),
+    (
+        set_at("stages", 1, "asked", 0, 4, to=2),
+        "stage 'wide': asked, shard 0: must be numbers of replica_names",
+    ),
+    (set_at("stages", 1, "asked", to=[[0]]), "stage 'wide': asked has 1 shards"),
+    (set_at("stages", 1, "replica_names", 0, to=""), "stage 'wide': replica_names"),
     (set_at("stages", 1, "replicas", to=2.5), "replicas"),
     (set_at("stages", 1, "threads", to=0), "stage 'wide': threads must be from 1"),
     (set_at("stages", 1, "threads", to=10**6), "stage 'wide': threads must be from 1"),

@@ -64,6 +64,9 @@ def test_the_dag_is_the_one_defined_and_rows_replay(seed: int, stages: int) -> N
         assert stage.busy_variation == pytest.approx(np.std(took) / np.mean(took))
         seen = {a.replica for r in requests for a in r.stages[number].attempts}
         assert stage.replicas == len(seen)
+        assert stage.asked is not None
+        named = [[stage.replica_names[place] for place in row] for row in stage.asked.tolist()]
+        assert named == [[a.replica for a in r.stages[number].attempts] for r in requests]
         assert stage.match.service == f"shop-s{number}"
         assert (stage.match.operation, stage.match.occurrence, stage.reissuable) == (f"s{number}", 1, True)
     np.testing.assert_allclose(own.latency_ms, 1.5, atol=1e-6)
