@@ -7,7 +7,7 @@ put right where a call is taken out (Kiefer and Wolfowitz 1955 for several worke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from kwiken._profile import Floats
 from kwiken.queueing._pauses import Clock
 
-Answered = Callable[[int, int, float], None]
+Answered = Callable[[int, float, float], None]
 
 
 class FifoReplicas:
@@ -25,15 +25,23 @@ class FifoReplicas:
         clocks: one a replica; None where it never pauses.
         workers: calls that a replica serves at once.
         calls: number of primary calls, which are numbered from 0; copies get the numbers after.
-        answered: told of every call that its caller saw answered, once somebody looks: replica, call, moment.
+        answered: told of every call that its caller saw answered, once somebody looks: replica, how long it
+            took, moment.
+        unheard: calls that are somebody else's, so that the caller hears nothing of their end.
     """
 
     def __init__(
-        self, clocks: Sequence[Clock | None], workers: int, calls: int, answered: Answered | None = None
+        self,
+        clocks: Sequence[Clock | None],
+        workers: int,
+        calls: int,
+        *,
+        answered: Answered | None = None,
+        unheard: Container[int] = (),
     ) -> None:
         self._clocks = clocks
         self._workers = workers
-        self._answered = answered
+        self._answered, self._unheard = answered, unheard
         self._free = [[0.0] * workers for _ in clocks]  # own time at which each worker is free, a heap
         self._flight: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (answer, call), a heap
         self._left: list[list[int]] = [[] for _ in clocks]  # calls that nobody waits for but go on
@@ -54,13 +62,14 @@ class FifoReplicas:
         else:
             while flight and flight[0][0] <= now:
                 moment, call = heappop(flight)
-                self._answered(replica, call, moment)
+                if call not in self._unheard:
+                    self._answered(replica, moment - self.came[call], moment)
         return len(flight)
 
     def oldest(self, replica: int) -> float:
         """When the oldest call came that its caller waits for; there must be one, and `load` been asked."""
-        came = self.came
-        return min([came[call] for _, call in self._flight[replica]])
+        flight, came = self._flight[replica], self.came
+        return came[flight[0][1]] if len(flight) == 1 else min([came[call] for _, call in flight])
 
     def place(self, call: int, replica: int, work: float, rest: float, now: float) -> None:
         """A call arrives. A copy's number is the next one that was not used."""

@@ -136,9 +136,13 @@ class QueueRace:
         kind = FifoReplicas if station.discipline == "fifo" else SharingReplicas
         self._count = len(clocks)
         self._estimates = Estimates(self._count) if station.dispatch == "aged" else None
-        self._background = calls.pinned >= 0
-        learn = self._answered_by if self._estimates is not None else None
-        self._replicas: Replicas = kind(clocks, station.workers, len(calls.arrival), learn)
+        self._replicas: Replicas = kind(
+            clocks,
+            station.workers,
+            len(calls.arrival),
+            answered=self._estimates.answered if self._estimates is not None else None,
+            unheard=frozenset(np.flatnonzero(calls.pinned >= 0).tolist()),
+        )
         self._name = station.name
         self._dispatch = station.dispatch
         self._cancel = station.cancel
@@ -240,12 +244,6 @@ class QueueRace:
             return load
         oldest = self._replicas.oldest(replica) if load else now
         return self._estimates.score(replica, load, oldest, now)
-
-    def _answered_by(self, replica: int, call: int, moment: float) -> None:
-        """A replica's answer came; what background says, nobody hears."""
-        if call >= self._given.count or not self._background[call]:
-            assert self._estimates is not None
-            self._estimates.answered(replica, moment - self._replicas.came[call], moment)
 
     def _pick_other(self, call: int, now: float) -> int | None:
         """A replica without an attempt of this call; None where there is none."""

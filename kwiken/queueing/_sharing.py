@@ -7,7 +7,7 @@ its work since it came. It grows by `min(1, cores / calls)` a millisecond; a hea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
@@ -22,15 +22,23 @@ class SharingReplicas:
         clocks: one a replica; None where it never pauses.
         workers: cores of a replica; one call uses at most one of them.
         calls: number of primary calls, which are numbered from 0; copies get the numbers after.
-        answered: told of every call that its caller saw answered, once somebody looks: replica, call, moment.
+        answered: told of every call that its caller saw answered, once somebody looks: replica, how long it
+            took, moment.
+        unheard: calls that are somebody else's, so that the caller hears nothing of their end.
     """
 
     def __init__(
-        self, clocks: Sequence[Clock | None], workers: int, calls: int, answered: Answered | None = None
+        self,
+        clocks: Sequence[Clock | None],
+        workers: int,
+        calls: int,
+        *,
+        answered: Answered | None = None,
+        unheard: Container[int] = (),
     ) -> None:
         self._clocks = clocks
         self._cores = workers
-        self._answered = answered
+        self._answered, self._unheard = answered, unheard
         self._heaps: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (attention at its end, call)
         self._resting: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (answer, call), a heap
         self._left: list[set[int]] = [set() for _ in clocks]  # calls that nobody waits for but go on
@@ -49,8 +57,8 @@ class SharingReplicas:
         resting = self._resting[replica]
         while resting and resting[0][0] <= now:
             moment, call = heappop(resting)
-            if self._answered is not None:
-                self._answered(replica, call, moment)
+            if self._answered is not None and call not in self._unheard:
+                self._answered(replica, moment - self.came[call], moment)
         return len(self._heaps[replica]) - len(self._left[replica]) + len(resting)
 
     def oldest(self, replica: int) -> float:

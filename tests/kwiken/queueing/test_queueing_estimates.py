@@ -1,0 +1,47 @@
+"""The simulator's judgement of replicas is the runtime's."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kwiken.queueing._estimates import Estimates
+from runtime import Replica, Reply
+from runtime._picker import Picker
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_scores_are_those_of_the_picker(seed: int) -> None:
+    """Random calls, answers and calls given up: after each, every replica's score is the same."""
+    rng = random.Random(seed)
+    names = [Replica(id=str(i), node="n", address="") for i in range(3)]
+    picker = Picker(names, rng)
+    seats = list(picker.seats)
+    ours = Estimates(3)
+    flight: list[tuple[int, int, float]] = []
+    now_ms, compared = 0.0, 0
+    for _ in range(400):
+        now_ms += rng.expovariate(1 / rng.choice([5.0, 5.0, 5.0, 3000.0]))
+        now = now_ms / 1e3
+        if not flight or rng.random() < 0.5:
+            i = rng.randrange(3)
+            flight.append((i, seats[i].take(now), now_ms))
+        else:
+            i, ticket, sent = flight.pop(rng.randrange(len(flight)))
+            if rng.random() < 0.8:
+                picker.answered(seats[i], ticket, now, Reply(value=None))
+                ours.answered(i, now_ms - sent, now_ms)
+            else:
+                picker.dropped(seats[i], ticket, now, blame=False)
+                ours.dropped(i, now_ms - sent, now_ms)
+        if any(seat.ejected for seat in seats):
+            break  # that part of the picker is not simulated
+        for i, seat in enumerate(seats):
+            mine = [sent for j, _, sent in flight if j == i]
+            # Where nothing is known at all both take 1, of their own units.
+            if picker.typical:
+                score = ours.score(i, len(mine), min(mine, default=now_ms), now_ms)
+                assert score / 1e3 == pytest.approx(picker.score(seat, now))
+                compared += 1
+    assert compared > 60
