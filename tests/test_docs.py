@@ -1,0 +1,91 @@
+"""The documents: links lead somewhere, files that are named exist, commands are what the command line takes."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from cli import kwiken
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+SOON = {ROOT / "docs" / "benchmarks.md"}  # linked to, and written once its figures are measured
+ROOMS = "kwiken|otel|runtime|services|loadtest|cli|tests|benchmarks|docs"
+WORDS = re.compile(r"\[[^\]]*\]\((?P<to>[^)\s]+)\)")
+NAMED = re.compile(rf"`((?:{ROOMS})/[\w./-]+\.\w+)`")
+BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """What a heading is linked by."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+def commands() -> list[tuple[str, str]]:
+    """Every `kwiken` and `python -m` in a fenced block: page and command, without remark and redirection."""
+    found = []
+    for page in PAGES:
+        for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+            for line in block.splitlines():
+                plain = line.removeprefix("$ ").partition("  #")[0]
+                for part in re.split(r"\s(?:&&|\||&)(?:\s|$)", plain):
+                    words = part.strip()
+                    if words.startswith(("kwiken ", "python -m ")):
+                        found.append((name_of(page), words))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    for match in WORDS.finditer(page.read_text(encoding="utf-8")):
+        to, _, anchor = match["to"].partition("#")
+        if to.startswith(("http://", "https://")):
+            continue
+        target = (page.parent / to).resolve() if to else page
+        assert target.is_relative_to(ROOT), match["to"]
+        assert target.exists() or target in SOON, match["to"]
+        assert not anchor or anchor in anchors(target), match["to"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_that_are_named_exist(page: Path) -> None:
+    for path in NAMED.findall(page.read_text(encoding="utf-8")):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize(("page", "line"), commands())
+def test_commands_are_taken(page: str, line: str) -> None:
+    del page
+    first, *rest = shlex.split(line)
+    if first == "python":
+        assert importlib.util.find_spec(rest[1]) is not None
+        return
+    group = click.Context(kwiken)
+    command = kwiken.get_command(group, rest[0])
+    assert command is not None, f"no verb {rest[0]}"
+    command.make_context(rest[0], rest[1:], parent=group)
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    seen: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or page.suffix != ".md" or not page.exists():
+            continue
+        seen.add(page)
+        links = [match["to"].partition("#")[0] for match in WORDS.finditer(page.read_text(encoding="utf-8"))]
+        for link in links:
+            target = (page.parent / link).resolve()
+            waiting += sorted(target.glob("*.md")) if target.is_dir() else [target]
+    assert set(PAGES) - seen == set()
