@@ -9,8 +9,9 @@ READY := $(VENV)/.ready
 setup: $(READY)
 
 $(READY): pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit("kwiken needs Python 3.11 or later; this is " + sys.version.split()[0] + ": make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }
-	@$(BIN)/uv sync --frozen --quiet
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet
 	@touch $@
 
 demo: $(READY)
