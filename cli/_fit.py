@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cli._options import json_option, out_option
+from cli._learned import drift_summary, show_drift
+from cli._options import DURATION, json_option, out_option
 from cli._output import note, note_written, print_json, print_table, printable, progress, write_text
 from kwiken import InputError
 
@@ -42,6 +43,18 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
     help="Levels of calls that become stages; above 1, what is inside of a call does too.",
 )
 @click.option("--all", "every", is_flag=True, help="A profile for each root operation; -o is then a folder.")
+@click.option(
+    "--kind-by",
+    metavar="ATTRIBUTE|root",
+    help="Tell kinds of requests apart by this attribute of their spans, or by root operation.",
+)
+@click.option(
+    "--half-life",
+    "half_life_s",
+    type=DURATION,
+    metavar="TIME",
+    help="A request so long before the last one counts half, as in 90s, 30m, 1h or 2d.  [default: all alike]",
+)
 @click.option("--mermaid", is_flag=True, help="Print the DAG as a Mermaid drawing on stdout.")
 @json_option
 def command(
@@ -62,12 +75,13 @@ def command(
     if as_json:
         print_json(_summaries(fits, files, every=every))
         return
+    from kwiken import drift, to_mermaid
+
     for profile in fits.profiles:
         if mermaid:
-            from kwiken import to_mermaid
-
             print(to_mermaid(boxes(profile)), end="")
         _show(profile)
+        show_drift(drift(profile))
     _show_roots(fits, every=every)
     for file in files:
         note_written(file)
@@ -146,7 +160,7 @@ def _show_roots(fits: Fits, *, every: bool) -> None:
 
 def summary(profile: Profile) -> dict[str, Any]:
     """What was learned, without the samples; times are milliseconds."""
-    from kwiken import ladder
+    from kwiken import drift, ladder
 
     return {
         "service": profile.service,
@@ -155,7 +169,16 @@ def summary(profile: Profile) -> dict[str, Any]:
         "latency": ladder(profile.latency_ms) if profile.requests else None,
         "stages": [_facts(stage) for stage in profile.stages],
         "counts": dict(profile.counts),
+        "kinds": _kinds(profile),
+        "drift": drift_summary(drift(profile)),
     }
+
+
+def _kinds(profile: Profile) -> dict[str, int]:
+    """How many requests there are of each kind; none where they are of one."""
+    if profile.classes is None:
+        return {}
+    return {name: int((profile.classes == i).sum()) for i, name in enumerate(profile.class_names)}
 
 
 def _facts(stage: StageProfile) -> dict[str, Any]:
@@ -217,6 +240,9 @@ def _show(profile: Profile) -> None:
         names = [name.removesuffix("_ms").replace("p999", "p99.9") for name in steps.__struct_fields__]
         note("")
         print_table("Latency of whole requests, ms", names, [values])
+    kinds = [f"{printable(name)} {count}" for name, count in _kinds(profile).items()]
+    if kinds:
+        note(f"\nkinds of requests: {', '.join(kinds)}")
     counted = ", ".join(
         f"{name.replace('_', ' ')} {count}" for name, count in profile.counts.items() if count
     )

@@ -23,7 +23,8 @@ MAX_NOTES: Final = 1_000_000
 MAX_NAME: Final = 500
 MAX_NS: Final = (1 << 62) - 1  # the year 2116; sums and differences of such times still fit
 
-# One span. `op` numbers service and operation; `own` is the row of the notes of our own spans, -1 for none.
+# One span. `op` numbers service and operation; `own` is the row of the notes of our own spans, -1 for none;
+# `kind` numbers the value of the attribute that tells kinds of requests apart, -1 where there is none.
 SPAN: Final = np.dtype(
     [
         ("hi", "u8"),
@@ -34,6 +35,7 @@ SPAN: Final = np.dtype(
         ("end", "i8"),
         ("op", "i4"),
         ("own", "i4"),
+        ("kind", "i4"),
         ("flags", "u1"),
     ]
 )
@@ -75,6 +77,9 @@ CATCH_UP: Final = 8
 LINK: Final = np.dtype([("own", "i4"), ("span", "u8")])
 
 NO_TEXT: Final = -1
+NO_KIND: Final = -1
+OTHER: Final = "(other)"
+MAX_KINDS: Final = 1000  # values that are told apart; what comes then is `OTHER`
 
 
 @dataclass(slots=True)
@@ -88,6 +93,8 @@ class Names:
     operations: list[tuple[str, str]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    _by_kind: dict[str, int] = field(default_factory=dict)
     _by_service: dict[str, dict[str, int]] = field(default_factory=dict)
     _by_text: dict[str, int] = field(default_factory=dict)
     _by_note: dict[Note, int] = field(default_factory=dict)
@@ -136,6 +143,17 @@ class Names:
             self.texts.append(text[:MAX_NAME])
         return number
 
+    def kind(self, value: str) -> int:
+        """The number of a kind of requests; of another one, once there are too many."""
+        value = value[:MAX_NAME] or "(empty)"
+        number = self._by_kind.get(value)
+        if number is None:
+            if len(self.kinds) >= MAX_KINDS - 1 and value != OTHER:
+                return self.kind(OTHER)
+            number = self._by_kind[value] = len(self.kinds)
+            self.kinds.append(value)
+        return number
+
     def note(self, note: Note) -> int:
         """The number of a note."""
         number = self._by_note.get(note)
@@ -165,6 +183,7 @@ class Batch:
     ends: list[int] = field(default_factory=list)
     ops: list[int] = field(default_factory=list)
     own: list[int] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
     flags: list[int] = field(default_factory=list)
     notes: list[int] = field(default_factory=list)
     busy_ms: list[float] = field(default_factory=list)
@@ -186,6 +205,7 @@ class Batch:
         rows["parent"] = span_numbers(self.parent_ids)
         rows["start"], rows["end"] = _times(self.starts), _times(self.ends)
         rows["op"], rows["own"], rows["flags"] = self.ops, self.own, self.flags
+        rows["kind"] = self.kinds or NO_KIND
         negative = rows["end"] < rows["start"]
         rows["flags"][negative] |= NEGATIVE
         rows["end"][negative] = rows["start"][negative]

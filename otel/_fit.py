@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from kwiken import InputError, Profile
+from kwiken import InputError, Profile, decayed
 from otel._fit_foreign import fit_foreign
 from otel._fit_own import fit_own
 from otel._forest import Forest, grow
 from otel._formats import FileReader
 from otel._inputs import find_files
 from otel._jaeger_api import JaegerQuery, fetched
+from otel._kinds import BY_ROOT, with_kinds
 from otel._requests import Candidates, candidates, label, requests_of
 from otel._store import MAX_SPANS, SpanStore
 
@@ -24,7 +25,11 @@ _SHOWN: Final = 8
 
 
 def read_forest(
-    paths: Iterable[str | Path], *, on_progress: Progress | None = None, max_spans: int = MAX_SPANS
+    paths: Iterable[str | Path],
+    *,
+    on_progress: Progress | None = None,
+    max_spans: int = MAX_SPANS,
+    kind_by: str | None = None,
 ) -> Forest:
     """Read traces into cleaned trees; arguments and errors as `fit_profile`."""
     given = [str(path) for path in paths]
@@ -32,7 +37,7 @@ def read_forest(
         raise InputError("give at least one file, folder or jaeger:// address of traces")
     queries = [JaegerQuery.parse(path) for path in given if path.startswith("jaeger:")]
     files = find_files(path for path in given if not path.startswith("jaeger:"))
-    store = SpanStore(max_spans=max_spans)
+    store = SpanStore(max_spans=max_spans, kind_by=kind_by)
     reader = FileReader(store)
     total, done = sum(file.size for file in files), 0
     tell = on_progress if on_progress is not None else _quiet
@@ -79,6 +84,8 @@ def fit_profile(
     root: str | None = None,
     service: str | None = None,
     depth: int = 1,
+    kind_by: str | None = None,
+    half_life_s: float | None = None,
     since_s: float | None = None,
     until_s: float | None = None,
     on_progress: Progress | None = None,
@@ -94,6 +101,10 @@ def fit_profile(
         service: whose requests; None for any.
         depth: how many levels of calls become stages; 1 for the direct calls of a request. Our own runtime's
             traces state their stages, so it changes nothing there.
+        kind_by: attribute whose values tell kinds of requests apart, on a request's own span or else on the
+            first one below it that has it; `root` for the root operation, all of one service together. None
+            for requests of one kind.
+        half_life_s: a request so many seconds before the last one counts half; None for all alike.
         since_s: seconds since 1970 from which requests count; None for all.
         until_s: seconds since 1970 before which they count; None for all.
         on_progress: called with how many bytes of how many are read.
@@ -112,6 +123,8 @@ def fit_profile(
         root=root,
         service=service,
         depth=depth,
+        kind_by=kind_by,
+        half_life_s=half_life_s,
         since_s=since_s,
         until_s=until_s,
         on_progress=on_progress,
@@ -126,6 +139,8 @@ def fit_profiles(
     root: str | None = None,
     service: str | None = None,
     depth: int = 1,
+    kind_by: str | None = None,
+    half_life_s: float | None = None,
     since_s: float | None = None,
     until_s: float | None = None,
     on_progress: Progress | None = None,
@@ -139,6 +154,8 @@ def fit_profiles(
         root: as `fit_profile`.
         service: as `fit_profile`.
         depth: as `fit_profile`.
+        kind_by: as `fit_profile`.
+        half_life_s: as `fit_profile`.
         since_s: as `fit_profile`.
         until_s: as `fit_profile`.
         on_progress: as `fit_profile`.
@@ -147,18 +164,18 @@ def fit_profiles(
     Raises:
         InputError: as `fit_profile`; with `every`, only where nothing could be learned of any of them.
     """
-    forest = read_forest(paths, on_progress=on_progress, max_spans=max_spans)
+    asked = kind_by if kind_by != BY_ROOT else None
+    forest = read_forest(paths, on_progress=on_progress, max_spans=max_spans, kind_by=asked)
     found = candidates(forest, root=root, service=service)
-    learn = partial(_learn, forest, found, depth=depth, since_s=since_s, until_s=until_s)
+    wishes = _Wishes(depth, kind_by, half_life_s, since_s, until_s)
     roots = {label(forest, op): count for op, count in found.frequency.items()}
-    first, *others = found.frequency
     if not every:
-        return Fits((learn(first),), roots, {})
+        return Fits((_learn(forest, found, next(iter(found.frequency)), wishes),), roots, {})
     profiles: list[Profile] = []
     left_out: dict[str, str] = {}
-    for op in (first, *others):
+    for op in found.frequency:
         try:
-            profiles.append(learn(op))
+            profiles.append(_learn(forest, found, op, wishes))
         except InputError as error:
             left_out[label(forest, op)] = str(error)
     if not profiles:
@@ -166,10 +183,22 @@ def fit_profiles(
     return Fits(tuple(profiles), roots, left_out)
 
 
-def _learn(
-    forest: Forest, found: Candidates, op: int, *, depth: int, since_s: float | None, until_s: float | None
-) -> Profile:
+class _Wishes(NamedTuple):
+    """What is asked of a fit; see `fit_profile`."""
+
+    depth: int
+    kind_by: str | None
+    half_life_s: float | None
+    since_s: float | None
+    until_s: float | None
+
+
+def _learn(forest: Forest, found: Candidates, op: int, wishes: _Wishes) -> Profile:
     """The profile of one root operation, with counts of its own."""
     part = replace(forest, counts=Counter(forest.counts))
-    requests = requests_of(part, found, op, since_s=since_s, until_s=until_s)
-    return fit_own(part, requests) if requests.own else fit_foreign(part, requests, depth=depth)
+    together = wishes.kind_by == BY_ROOT
+    requests = requests_of(part, found, op, since_s=wishes.since_s, until_s=wishes.until_s, together=together)
+    profile = fit_own(part, requests) if requests.own else fit_foreign(part, requests, depth=wishes.depth)
+    if wishes.kind_by is not None:
+        profile = with_kinds(profile, part, requests, wishes.kind_by)
+    return profile if wishes.half_life_s is None else decayed(profile, wishes.half_life_s)

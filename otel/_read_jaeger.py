@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from otel._columns import ERROR, FOLLOWS, Batch
+from otel._columns import ERROR, FOLLOWS, NO_KIND, Batch
 from otel._own_notes import MARK, busy_ms, own_note, worth
 from otel._store import SpanStore
 
@@ -58,6 +58,7 @@ class JaegerReader:
         self._store = store
         self._trace = msgspec.json.Decoder(_Trace)
         self._tags = msgspec.json.Decoder(list[_Tag])
+        self._kind_mark = f'"{store.kind_by}"'.encode() if store.kind_by is not None else None
 
     def trace(self, data: bytes | memoryview | msgspec.Raw) -> None:
         """Take one trace.
@@ -98,6 +99,15 @@ class JaegerReader:
                 flags |= ERROR
             batch.flags.append(flags)
             batch.own.append(self._note(batch, span, tags) if MARK in tags else -1)
+        if self._kind_mark is not None:
+            batch.kinds += [self._kind(self._kind_mark, bytes(span.tags)) for span in spans]
+
+    def _kind(self, mark: bytes, tags: bytes) -> int:
+        """The number of the kind of requests that a span tells of."""
+        if mark not in tags:
+            return NO_KIND
+        values = [tag.value for tag in self._tags.decode(tags) if tag.key == self._store.kind_by]
+        return self._store.names.kind(str(values[0])) if values else NO_KIND
 
     def _failed(self, tags: bytes) -> bool:
         return any(tag.key == "error" and tag.value not in _NO for tag in self._tags.decode(tags))

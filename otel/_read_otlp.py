@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from otel._columns import ERROR, Batch
+from otel._columns import ERROR, NO_KIND, Batch
 from otel._own_notes import MARK, busy_ms, own_note, worth
 from otel._store import SpanStore
 
@@ -87,6 +87,7 @@ class OtlpReader:
         self._attributes = msgspec.json.Decoder(list[_Attribute])
         self._services: dict[bytes, str] = {}
         self._notes: dict[bytes, tuple[int, float, float]] = {}
+        self._kind_mark = f'"{store.kind_by}"'.encode() if store.kind_by is not None else None
 
     def line(self, data: bytes | memoryview) -> None:
         """Take one whole `TracesData`.
@@ -142,6 +143,13 @@ class OtlpReader:
             batch.flags.append(ERROR if failed else 0)
             raw = bytes(span.attributes)
             batch.own.append(self._note(batch, span, raw) if MARK in raw else -1)
+        if self._kind_mark is not None:
+            batch.kinds += [self._kind(self._kind_mark, bytes(span.attributes)) for span in spans]
+
+    def _kind(self, mark: bytes, raw: bytes) -> int:
+        """The number of the kind of requests that a span tells of."""
+        value = self._plain(raw).get(self._store.kind_by or "") if mark in raw else None
+        return NO_KIND if value is None else self._store.names.kind(str(value))
 
     def _note(self, batch: Batch, span: _Span, raw: bytes) -> int:
         """The place of the span's own notes; -1 for a span that only looked like ours.

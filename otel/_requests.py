@@ -95,6 +95,7 @@ def requests_of(
     *,
     since_s: float | None = None,
     until_s: float | None = None,
+    together: bool = False,
 ) -> Requests:
     """The requests of one operation; what is left out is added to the forest's counts.
 
@@ -104,13 +105,19 @@ def requests_of(
         op: their operation.
         since_s: seconds since 1970 from which requests count.
         until_s: seconds since 1970 before which they count.
+        together: take those of all other operations of its service too.
 
     Raises:
         InputError: none is left.
     """
-    forest.counts["requests_of_other_roots"] = len(found.rows) - found.frequency[op]
-    rows = found.rows[forest.spans["op"][found.rows] == op]
+    kind = forest.spans["op"][found.rows]
+    rows = found.rows[kind == op]
     own = bool(np.isin(rows, found.own).any())
+    if together and not own:
+        service, _ = forest.names.operations[op]
+        ops = [each for each in found.frequency if forest.names.operations[each][0] == service]
+        rows = found.rows[np.isin(kind, ops) & ~np.isin(found.rows, found.own)]
+    forest.counts["requests_of_other_roots"] = len(found.rows) - len(rows)
     rows = _usable(forest, _in_time(forest, rows, since_s, until_s))
     return Requests(rows[np.argsort(forest.start[rows], kind="stable")], op, own)
 

@@ -36,10 +36,12 @@ class SpanStore:
 
     Args:
         max_spans: the most spans held.
+        kind_by: attribute that tells kinds of requests apart; None for none.
     """
 
-    def __init__(self, *, max_spans: int = MAX_SPANS) -> None:
+    def __init__(self, *, max_spans: int = MAX_SPANS, kind_by: str | None = None) -> None:
         self.names = Names()
+        self.kind_by = kind_by
         self.read = 0
         self.sampled_out = 0
         self._max_spans = max_spans

@@ -102,6 +102,44 @@ class TestFit:
         assert [profile_from_json(file.read_text()).requests for file in files] == [40, 5]
         assert "left out" not in run("fit", str(path), "--all").stderr
 
+    def test_kinds_and_drift_are_told(self, tmp_path: Path) -> None:
+        found = []
+        for n in range(400):
+            at, slow = n * 100_000, 5_000 if n >= 200 and n % 5 == 0 else 0
+            root = span(1, 0, at, 9_000 + slow, "buy")
+            root["tags"].append({"key": "tenant", "type": "string", "value": "gold" if n % 4 == 0 else "tin"})
+            calls = [span(2, 1, at, 4_000 + slow + n % 97, "pay"), span(3, 1, at + 4_200 + slow, 900, "mail")]
+            found += jaeger(root, *calls, trace=f"{n + 1:x}")["data"]
+        path, profile = tmp_path / "a.json", str(tmp_path / "profile.json")
+        path.write_text(json.dumps({"data": found}))
+        data = data_of("fit", str(path), "--kind-by", "tenant", "-o", profile)
+        assert data["kinds"] == {"tin": 300, "gold": 100}
+        (changed,) = data["drift"]
+        assert changed["stage"] == "shop:pay"
+        assert changed["late_later"] > changed["late_earlier"]
+        shown = run("fit", str(path), "--kind-by", "tenant").stderr
+        assert "kinds of requests: tin 300, gold 100" in shown
+        assert "changed while it was traced: shop:pay: " in shown
+        recent = data_of("fit", str(path), "--half-life", "5s")
+        assert recent["requests"] + recent["counts"]["requests_decayed"] == 400
+        planned = data_of("plan", profile, "--reissue", "0.1", "--cost", "calls")
+        assert [each["class"] for each in planned["classes"]] == ["tin", "gold"]
+        assert sum(each["spent_share"] for each in planned["classes"]) == pytest.approx(1)
+        assert planned["drift"][0]["stage"] == "shop:pay"
+        curve = planned["curves"]["shop:pay"]
+        assert 0 <= curve["certainty"] <= 1
+        assert all(
+            low <= value <= high
+            for low, value, high in zip(
+                curve["low_ms2"], curve["variance_ms2"], curve["high_ms2"], strict=True
+            )
+        )
+        low, high = planned["stages"]["shop:pay"]["gain_between_ms2"]
+        assert low <= planned["stages"]["shop:pay"]["gain_ms2"] <= high
+        told = run("plan", profile, "--reissue", "0.1", "--cost", "calls").stderr
+        assert "By kind of request" in told
+        assert "note: the service changed while it was traced (shop:pay: " in told
+
     def test_depth_splits_a_stage(self, tmp_path: Path) -> None:
         found = []
         for n in range(40):
@@ -218,6 +256,8 @@ class TestBadTraces:
             (["--mermaid", "--json"], "choose one"),
             (["--since", "1"], "No such option"),
             (["--depth", "0"], "0 is not in the range"),
+            (["--half-life", "soon"], "'soon' is no time; write 90s, 30m, 1h or 2d"),
+            (["--half-life", "0s"], "'0s' is no time"),
             (["--all", "-o", "-"], "-o must be a folder"),
             (["--all", "-o", "/dev/null/x"], "/dev/null/x: "),
         ],

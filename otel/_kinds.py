@@ -1,0 +1,60 @@
+"""Kinds of requests: told by an attribute of their spans, or by their root operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from kwiken import Profile
+from otel._columns import NO_KIND, OTHER, Ints
+from otel._forest import Forest
+from otel._requests import Requests, label
+
+BY_ROOT: Final = "root"  # what is asked for instead of an attribute's name
+UNTOLD: Final = "(none)"
+MOST: Final = 20  # kinds with a name of their own; a p99 of each needs requests
+
+
+def with_kinds(profile: Profile, forest: Forest, requests: Requests, kind_by: str) -> Profile:
+    """The profile with the kind of each request.
+
+    Args:
+        profile: of the requests, in their order.
+        forest: where their spans are.
+        requests: of the profile.
+        kind_by: the attribute that was read, or `BY_ROOT`.
+    """
+    if kind_by == BY_ROOT:
+        numbers = forest.spans["op"][requests.rows].astype(np.int64)
+        kinds, names = _named(numbers, [label(forest, op) for op in range(len(forest.names.operations))])
+    else:
+        kinds, names = _named(_told(forest, requests.rows), forest.names.kinds)
+    return replace(profile, classes=kinds, class_names=names)
+
+
+def _told(forest: Forest, rows: Ints) -> Ints:
+    """(n,): what the request's span says, or else the first one below it that says anything."""
+    owner = np.full(len(forest), -1, np.int64)
+    owner[rows] = np.arange(len(rows))
+    owner = forest.inherited(owner)
+    kind = forest.spans["kind"]
+    telling = np.flatnonzero((kind != NO_KIND) & (owner >= 0))
+    order = telling[np.lexsort((forest.start[telling], forest.depth[telling], owner[telling]))]
+    told = np.full(len(rows), NO_KIND, np.int64)
+    told[owner[order[::-1]]] = kind[order[::-1]]  # the first is written last, and stays
+    return told
+
+
+def _named(numbers: Ints, names: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
+    """Kinds from 0, most frequent first, the rare ones as one, and their names."""
+    found, place, count = np.unique(numbers, return_inverse=True, return_counts=True)
+    given = [UNTOLD if number == NO_KIND else names[number] for number in found.tolist()]
+    order = sorted(range(len(found)), key=lambda i: (-count[i], given[i]))
+    own = [i for i in order if given[i] != OTHER][:MOST]
+    rank = np.full(len(found), len(own), np.int64)
+    rank[own] = np.arange(len(own))
+    rest = (OTHER,) if len(own) < len(found) else ()
+    return rank[place], (*(given[i] for i in own), *rest)
