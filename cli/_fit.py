@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cli._learned import drift_summary, show_drift
-from cli._options import DURATION, json_option, out_option
+from cli._options import json_option, out_option, seconds_of
 from cli._output import note, note_written, print_json, print_table, printable, progress, write_text
 from kwiken import InputError
 
@@ -51,7 +51,7 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 @click.option(
     "--half-life",
     "half_life_s",
-    type=DURATION,
+    callback=seconds_of,
     metavar="TIME",
     help="A request so long before the last one counts half, as in 90s, 30m, 1h or 2d.  [default: all alike]",
 )

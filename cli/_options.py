@@ -69,25 +69,21 @@ class Host(click.types.StringParamType):
         return text
 
 
-class Duration(click.ParamType):
-    """A time such as 90s, 30m, 1h or 2d, in seconds."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds; fails with an example."""
-        if isinstance(value, float):
-            return value
-        found = _DURATION.fullmatch(str(value))
-        seconds = float(found.group(1)) * _SECONDS[found.group(2)] if found is not None else 0.0
-        if not 0 < seconds < math.inf:
-            self.fail(f"{value!r} is no time; write 90s, 30m, 1h or 2d", param, ctx)
-        return seconds
-
-
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])", re.ASCII)
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-DURATION: Final = Duration()
+
+
+def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Callback of an option that takes a time such as 90s, 30m, 1h or 2d; in seconds."""
+    if value is None:
+        return None
+    found = _DURATION.fullmatch(value)
+    seconds = float(found.group(1)) * _SECONDS[found.group(2)] if found is not None else 0.0
+    if not seconds > 0:
+        raise click.BadParameter(f"{value!r} is no time; write 90s, 30m, 1h or 2d", ctx, param)
+    return seconds
+
+
 SHARE: Final = Real(0, 1)
 POSITIVE: Final = Real(0, above=True)
 NOT_NEGATIVE: Final = Real(0)
