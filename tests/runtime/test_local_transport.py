@@ -108,3 +108,24 @@ async def test_setup_runs_once_a_stage() -> None:
 def test_stage_without_a_handler_is_refused() -> None:
     with pytest.raises(DefinitionError, match="'a'"):
         LocalTransport(Service.of("x", [Stage(name="a")]))
+
+
+@pytest.mark.parametrize("fanout", [1, 2])
+async def test_threads_are_told_and_their_work_is_not_taken_for_the_time_that_passed(fanout: int) -> None:
+    service = Service("threads")
+
+    async def sharded(word: str, *, shard: int, threads: int) -> str:
+        return f"{word} {shard} {threads}"
+
+    async def plain(word: str, *, threads: int) -> str:
+        return f"{word} 0 {threads}"
+
+    service.add(Stage(name="s", handler=sharded if fanout > 1 else plain, fanout=fanout, threads=4))
+    transport = LocalTransport(service)
+    one, three = [
+        await transport.call(HERE, Call("s", ("x",), 0, 0, float("inf"), 0, 0, 0, threads))
+        for threads in (1, 3)
+    ]
+    assert (one.value, three.value) == ("x 0 1", "x 0 3")
+    assert one.busy_ms is not None
+    assert three.busy_ms is None
