@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ from cli._options import SHARE, json_option, load_plan, load_profile, seed_optio
 from cli._output import print_json, print_table, printable, progress
 
 if TYPE_CHECKING:
-    from kwiken import Explanation, HeldOut, Ladder
+    from kwiken import Explanation, Heat, HeldOut, Ladder, StageStory
 
 MOST_PATHS = 5
 
@@ -92,6 +93,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
         "p99/p50",
         "cost",
         f"p99 cut by {story.budget:.0%}",
+        "variance cut",
     )
     rows = []
     for stage in story.stages:
@@ -104,6 +106,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
             f"{stage.tail_ratio:.1f}",
             f"{stage.cost:.1%}",
             alone,
+            _variance_cut(stage),
         ]
         rows.append([*row, f"{stage.planned:.2%}"] if planned else row)
     title = f"{story.service}: {story.requests} requests, p99 is {story.tail_ratio:.1f} times the median"
@@ -114,3 +117,43 @@ def _show(story: Explanation, *, planned: bool) -> None:
         print(f"  {path.share:6.1%}  {printable(' -> '.join(path.stages))}")
     if len(story.paths) > MOST_PATHS:
         print(f"          and {len(story.paths) - MOST_PATHS} more")
+    for line in _heat_lines(story.heat):
+        print(line)
+
+
+def _variance_cut(stage: StageStory) -> str:
+    """The share of the stage's own variance that goes, and how sure that is."""
+    if not stage.alone_fraction:
+        return "-"
+    return f"{stage.variance_cut:.0%} ({stage.variance_cut_low:.0%} to {stage.variance_cut_high:.0%})"
+
+
+SHADES = ((2.0, "."), (4.0, "-"), (8.0, "+"), (16.0, "*"))  # times the stage's median, and the sign below it
+HOTTEST, EMPTY = "#", " "
+MOST_ROWS = 40
+
+
+def _heat_lines(maps: tuple[Heat, ...]) -> Iterator[str]:
+    """Every replica a row, every stretch of time a sign: how slow its slowest calls were."""
+    if not maps:
+        return
+    length = (maps[0].edges_s[-1] - maps[0].edges_s[0]) / (len(maps[0].edges_s) - 1)
+    legend = ", ".join(f"{sign} below {limit:g}" for limit, sign in SHADES)
+    yield f"\nlatency by replica and time, {length:.3g} s a column: p95 over the stage's median"
+    yield f"({legend}, {HOTTEST} above)"
+    rows = [
+        (f"{heat.stage} {name}" if heat.stage not in name else name, heat.typical_ms, row)
+        for heat in maps
+        for name, row in zip(heat.replicas, heat.slow_ms, strict=True)
+    ]
+    width = max(len(printable(name)) for name, _, _ in rows[:MOST_ROWS])
+    for name, typical, row in rows[:MOST_ROWS]:
+        yield f"  {printable(name):{width}}  |{''.join(_shade(value, typical) for value in row)}|"
+    if len(rows) > MOST_ROWS:
+        yield f"  and {len(rows) - MOST_ROWS} replicas more; --json has all"
+
+
+def _shade(value: float | None, typical: float) -> str:
+    if value is None or typical <= 0:
+        return EMPTY
+    return next((sign for limit, sign in SHADES if value < limit * typical), HOTTEST)

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from kwiken._draw import Box, boxes_of, to_dot, to_mermaid
     from kwiken._explain import Explanation, PathStory, StageStory, explain
     from kwiken._handler import Signature
+    from kwiken._heat import Heat, heat_maps
     from kwiken._held_out import HeldOut, HeldOutArm, held_out
     from kwiken._histogram import Histogram
     from kwiken._histogram_math import add_array, convolve, law_of_requests, slowest_of
     from kwiken._hull import lower_hull
     from kwiken._objective import OBJECTIVES, Verdict
+    from kwiken._once import kept_single
     from kwiken._plan import (
         Budgets,
         CatchUpPolicy,
@@ -71,6 +73,7 @@ _LAZY = {
     "Expected": "kwiken._plan",
     "Explanation": "kwiken._explain",
     "GRID": "kwiken._curve",
+    "Heat": "kwiken._heat",
     "HeldOut": "kwiken._held_out",
     "HeldOutArm": "kwiken._held_out",
     "Histogram": "kwiken._histogram",
@@ -109,8 +112,10 @@ _LAZY = {
     "explain": "kwiken._explain",
     "guess_copies": "kwiken.learning",
     "finish_times": "kwiken._dag",
+    "heat_maps": "kwiken._heat",
     "held_out": "kwiken._held_out",
     "kaplan_meier": "kwiken._pool",
+    "kept_single": "kwiken._once",
     "ladder": "kwiken._simulate",
     "law_of_requests": "kwiken._histogram_math",
     "lower_hull": "kwiken._hull",
@@ -156,6 +161,7 @@ __all__ = [
     "Drift",
     "Expected",
     "Explanation",
+    "Heat",
     "HeldOut",
     "HeldOutArm",
     "Histogram",
@@ -198,8 +204,10 @@ __all__ = [
     "explain",
     "finish_times",
     "guess_copies",
+    "heat_maps",
     "held_out",
     "kaplan_meier",
+    "kept_single",
     "ladder",
     "law_of_requests",
     "lower_hull",

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
+from kwiken._arena import ROWS, Arena
 from kwiken._costs import cost_of_one_call, costs
 from kwiken._curve import Curve
+from kwiken._curve_bounds import CurveBounds, curve_bounds
 from kwiken._dag import critical_path
 from kwiken._diagnosis import Blame, Characterisation, blame, characterise
 from kwiken._errors import InputError
-from kwiken._plan import VERSION, Budgets, Costs, Plan, StagePlan
+from kwiken._heat import Heat, heat_maps
+from kwiken._plan import Costs, Plan
 from kwiken._profile import Floats, Profile
-from kwiken._simulate import simulate
 from kwiken._stage_curves import stage_curves
 
 WHAT_IF = 0.05
-REQUESTS = 20_000
 
 
 class StageStory(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,9 @@ class StageStory(msgspec.Struct, frozen=True, kw_only=True):
         cost: its share of the cost of a request.
         alone: by how much p99 would fall if the whole budget went to this stage, a fraction.
         alone_fraction: share of its calls that this would reissue.
+        variance_cut: share of its own variance that this would take away.
+        variance_cut_low: low end of a 90% interval of that.
+        variance_cut_high: high end.
         planned: share of its calls that the plan reissues; 0 without a plan.
     """
 
@@ -46,6 +51,9 @@ class StageStory(msgspec.Struct, frozen=True, kw_only=True):
     cost: float
     alone: float
     alone_fraction: float
+    variance_cut: float = 0.0
+    variance_cut_low: float = 0.0
+    variance_cut_high: float = 0.0
     planned: float = 0.0
 
 
@@ -68,6 +76,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         stages: parents before children.
         paths: the most frequent critical paths that cover 90% of the requests.
         effective_per_path: mean number of effective stages on a path.
+        heat: latency by replica and time, a map a stage.
     """
 
     service: str
@@ -77,6 +86,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     stages: tuple[StageStory, ...]
     paths: tuple[PathStory, ...]
     effective_per_path: float
+    heat: tuple[Heat, ...] = ()
 
 
 def explain(
@@ -117,6 +127,7 @@ def explain(
             PathStory(stages=path.stages, share=path.share, effective=path.effective) for path in shape.paths
         ),
         effective_per_path=shape.effective_per_path,
+        heat=heat_maps(profile),
     )
 
 
@@ -144,14 +155,14 @@ class _Stories:
         shape: Characterisation,
         blamed: Mapping[str, Blame],
         shares: Costs,
-        alone: Mapping[str, tuple[float, float]],
+        alone: Mapping[str, WhatIf],
         planned: Mapping[str, float],
     ) -> None:
         self._shape, self._blamed, self._shares = shape, blamed, shares
         self._alone, self._planned = alone, planned
 
     def of(self, name: str, critical: float) -> StageStory:
-        cut, fraction = self._alone.get(name, (0.0, 0.0))
+        alone = self._alone.get(name, NOTHING)
         return StageStory(
             name=name,
             mean_share=self._blamed[name].mean_share,
@@ -160,38 +171,64 @@ class _Stories:
             effective=name in self._shape.effective,
             tail_ratio=self._shape.stage_tail_ratio[name],
             cost=self._shares.stages.get(name, 0.0),
-            alone=cut,
-            alone_fraction=fraction,
+            alone=alone.cut,
+            alone_fraction=alone.fraction,
+            variance_cut=alone.variance[1],
+            variance_cut_low=alone.variance[0],
+            variance_cut_high=alone.variance[2],
             planned=self._planned.get(name, 0.0),
         )
 
 
-def _alone(profile: Profile, shares: Costs, budget: float, seed: int) -> dict[str, tuple[float, float]]:
-    """By stage: the p99 cut that the whole budget would buy there, and the share of its calls reissued."""
+@dataclass(frozen=True)
+class WhatIf:
+    """What a budget buys at one stage alone.
+
+    Attributes:
+        cut: by which share p99 of the whole falls.
+        fraction: share of the stage's calls reissued.
+        variance: share of the stage's variance that goes: low, found, high.
+    """
+
+    cut: float
+    fraction: float
+    variance: tuple[float, float, float]
+
+
+NOTHING = WhatIf(0.0, 0.0, (0.0, 0.0, 0.0))
+
+
+def _alone(profile: Profile, shares: Costs, budget: float, seed: int) -> dict[str, WhatIf]:
+    """By stage that may be reissued: what the whole budget buys there, on common random numbers."""
+    curves = stage_curves(profile, seed=seed)
+    bounds = curve_bounds(profile, curves, seed=seed)
+    rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
+    arena = Arena(profile, curves, rows, seed=seed)
+    base = _p99(arena.settle({}))
     found = {}
-    base = _p99(simulate(profile, None, requests=REQUESTS, seed=seed).before_ms)
-    for name, curve in stage_curves(profile, seed=seed).items():
+    for name, curve in curves.items():
         price = cost_of_one_call(profile, shares, name) * profile.stage(name).calls_per_request
         if price <= 0:
             continue
-        trial = _only(profile, shares, name, curve, min(1.0, budget / price))
-        reissue = trial.stages[name].reissue
-        after = simulate(profile, trial, requests=REQUESTS, seed=seed).after_ms
-        found[name] = (1 - _p99(after) / base if base > 0 else 0.0, reissue.fraction if reissue else 0.0)
+        fraction = min(1.0, budget / price)
+        policy = curve.policy(fraction)
+        after = _p99(arena.changed({name: (fraction, curve.coin_at(fraction))}))
+        found[name] = WhatIf(
+            1 - after / base if base > 0 else 0.0,
+            policy.fraction if policy is not None else 0.0,
+            _variance_cut(curve, bounds[name], fraction),
+        )
     return found
 
 
-def _only(profile: Profile, shares: Costs, name: str, curve: Curve, fraction: float) -> Plan:
-    """A plan that reissues at one stage only."""
-    return Plan(
-        version=VERSION,
-        service=profile.service,
-        created="",
-        profile=profile.digest,
-        budgets=Budgets(reissue=1.0),
-        cost=shares,
-        stages={name: StagePlan(reissue=curve.policy(fraction))},
-    )
+def _variance_cut(curve: Curve, bounds: CurveBounds, fraction: float) -> tuple[float, float, float]:
+    """Low, found and high share of a stage's variance that reissuing that share of its calls takes away."""
+    whole = float(curve.variance[0])
+    if whole <= 0:
+        return 0.0, 0.0, 0.0
+    gain = float(np.interp(fraction, bounds.fraction, bounds.gain))
+    low, high = bounds.gain_between(fraction)
+    return min(1.0, low / whole), max(0.0, gain / whole), min(1.0, high / whole)
 
 
 def _p99(latency_ms: Floats) -> float:

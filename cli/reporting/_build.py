@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cli.reporting import _sections
+from cli.reporting._diagnosis import diagnosis
 from cli.reporting._page import Page
 from cli.reporting._result import DemoResult
 from cli.reporting._summary import cards, summary
@@ -13,6 +14,7 @@ SECTIONS = (
     _sections.budget,
     _sections.spending,
     _sections.timelines,
+    diagnosis,
     _sections.curves,
     _sections.disturbance,
     _sections.method,

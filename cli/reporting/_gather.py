@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cli._output import read_text
-from cli.reporting._curves import CurveView
 from cli.reporting._find import JAEGER, MOST_BYTES, Found
 from cli.reporting._gantt import Request
 from cli.reporting._own_traces import read_requests, trace_files
@@ -16,10 +15,22 @@ from cli.reporting._requests import pauses_of, pick_requests
 from cli.reporting._result import DemoResult, read_result
 from cli.reporting._rows import Loads, read_rows
 from cli.reporting._views import Material, curve_views
-from kwiken import Budgets, InputError, Plan, PlanStudy, Profile, profile_from_json, stage_curves, study_plan
+from kwiken import (
+    Budgets,
+    Explanation,
+    InputError,
+    Plan,
+    PlanStudy,
+    Profile,
+    explain,
+    profile_from_json,
+    stage_curves,
+    study_plan,
+)
 from otel import RequestRecord, fit_profile
 
 FEWEST_TO_PLAN = 10
+DEFAULT_BUDGET = 0.05
 Tell = Callable[[int, int], None]
 
 
@@ -74,14 +85,17 @@ def gather(found: Found, wishes: Wishes, *, tell: Tell | None = None) -> Materia
         curves=curve_views(stage_curves(profile, seed=wishes.seed), plan, even)
         if profile is not None
         else (),
+        story=_story(profile, plan, wishes),
         notes=tuple(notes),
     )
 
 
-def _curves(
-    profile: Profile | None, plan: Plan | None, even: Plan | None, *, seed: int
-) -> tuple[CurveView, ...]:
-    return curve_views(stage_curves(profile, seed=seed), plan, even) if profile is not None else ()
+def _story(profile: Profile | None, plan: Plan | None, wishes: Wishes) -> Explanation | None:
+    """Why slow requests are slow, with the plan's budget (else the wished one) tried at each stage alone."""
+    if profile is None or not profile.requests:
+        return None
+    budget = plan.budgets.reissue if plan is not None else 0.0
+    return explain(profile, plan, budget=budget or wishes.reissue or DEFAULT_BUDGET, seed=wishes.seed)
 
 
 def _text(path: Path) -> str:

@@ -12,7 +12,7 @@ from cli.reporting._dag import Box
 from cli.reporting._gantt import Request
 from cli.reporting._result import DemoResult
 from cli.reporting._stats import Floats
-from kwiken import Curve, Plan, Profile, critical_path
+from kwiken import Curve, Explanation, Plan, Profile, critical_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,7 @@ class Material:
         arms: measured latencies by arm, milliseconds.
         requests: requests to draw, by their role: `before`, `after` or another.
         curves: one a stage.
+        story: why slow requests are slow.
         notes: what was read, for the foot of the page.
     """
 
@@ -37,6 +38,7 @@ class Material:
     arms: Mapping[str, Floats] = field(default_factory=dict)
     requests: tuple[Request, ...] = ()
     curves: tuple[CurveView, ...] = ()
+    story: Explanation | None = None
     notes: tuple[str, ...] = ()
 
     @property
