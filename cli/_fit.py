@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -55,10 +56,24 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
     metavar="TIME",
     help="A request so long before the last one counts half, as in 90s, 30m, 1h or 2d.  [default: all alike]",
 )
+@click.option(
+    "--once",
+    multiple=True,
+    metavar="STAGE",
+    help="A stage that must not run twice, such as a write: it gets no copies. A name, or a pattern such as "
+    "'*:write_*'; may be given again.",
+)
 @click.option("--mermaid", is_flag=True, help="Print the DAG as a Mermaid drawing on stdout.")
 @json_option
 def command(
-    *, traces: tuple[str, ...], out: str | None, every: bool, mermaid: bool, as_json: bool, **settings: Any
+    *,
+    traces: tuple[str, ...],
+    out: str | None,
+    every: bool,
+    once: tuple[str, ...],
+    mermaid: bool,
+    as_json: bool,
+    **settings: Any,
 ) -> None:
     """Learn a service from TRACES: files or folders of Jaeger JSON or OTLP JSON lines, or a Jaeger.
 
@@ -70,13 +85,14 @@ def command(
         raise click.UsageError("-o -, --mermaid and --json all want stdout; choose one")
     if every and out == "-":
         raise click.UsageError("--all writes several profiles, so -o must be a folder")
+    from kwiken import drift, kept_single, to_mermaid
+
     fits = _learn(traces, every=every, **settings)
+    fits = replace(fits, profiles=kept_single(fits.profiles, once))
     files = _write(fits, out, every=every)
     if as_json:
         print_json(_summaries(fits, files, every=every))
         return
-    from kwiken import drift, to_mermaid
-
     for profile in fits.profiles:
         if mermaid:
             print(to_mermaid(boxes(profile)), end="")

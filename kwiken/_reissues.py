@@ -10,6 +10,7 @@ from kwiken._aim import Aim
 from kwiken._curve import Curve
 from kwiken._curve_bounds import CurveBounds
 from kwiken._objective import Verdict, cross_validated
+from kwiken._once import once_notes
 from kwiken._plan import Costs
 from kwiken._profile import Profile
 from kwiken._spend import within_budget
@@ -83,5 +84,5 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         verdict,
         policies,
         bounds=aim.caution.bounds,
-        notes=caution_notes(aim.caution.bounds),
+        notes=(*caution_notes(aim.caution.bounds), *once_notes(profile, policies)),
     )

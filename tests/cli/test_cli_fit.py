@@ -177,6 +177,22 @@ class TestFit:
         simulated = data_of("simulate", profile, "--plan", plan)
         assert simulated["spent"]["reissue"] <= 0.05
 
+    @pytest.mark.skipif(not SOCIAL.exists(), reason="the social network's trace is not beside the repository")
+    def test_writes_that_must_not_run_twice(self, tmp_path: Path) -> None:
+        profile, plan = str(tmp_path / "profile.json"), str(tmp_path / "plan.json")
+        given = ("--once", "*:store_*", "--once", "*:write_*")
+        stages = {
+            s["name"]: s["reissuable"] for s in data_of("fit", str(SOCIAL), "-o", profile, *given)["stages"]
+        }
+        assert not any(may for name, may in stages.items() if ":store_" in name or ":write_" in name)
+        assert any(stages.values())
+        assert run("plan", profile, "-o", plan).exit_code == 0
+        copied = {name for name, s in json.loads(Path(plan).read_text())["stages"].items() if "reissue" in s}
+        assert copied <= {name for name, may in stages.items() if may}
+
+    def test_a_stage_to_keep_single_is_there(self, traces: str) -> None:
+        refused(run("fit", traces, "--once", "nobody"), "no stage is named 'nobody'; there are: ")
+
 
 ROOT = span(1, 0, 0, 5_000, "buy")
 BAD: list[tuple[str, bytes, str]] = [
