@@ -63,7 +63,7 @@ def _loaded_document(
             for name, stage in result.stages.items()
         },
         "reissue_hurts_above_load": whole,
-        "notes": result.model.notes,
+        "notes": result.notes,
         "requests": requests,
         "seed": seed,
     }
@@ -90,7 +90,7 @@ def _show_loaded(
     else:
         print(f"\nextra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
         print(_verdict(result, plan, whole))
-    for remark in result.model.notes:
+    for remark in result.notes:
         note(f"note: {remark}")
 
 

@@ -57,6 +57,7 @@ class LoadSimulation:
         after_ms: (n,) with it: the same requests at the same moments.
         stages: by name.
         model: what was simulated.
+        notes: what a reader should know, in words.
     """
 
     factor: float
@@ -65,6 +66,7 @@ class LoadSimulation:
     after_ms: Floats
     stages: Mapping[str, LoadedStage]
     model: LoadModel
+    notes: tuple[str, ...] = ()
 
     @property
     def before(self) -> Ladder:
@@ -125,7 +127,22 @@ def simulate_load(
         after_ms=after.latency_ms,
         stages=_stages(model, plan, alone, after),
         model=model,
+        notes=(*model.notes, *_notes(plan)),
     )
+
+
+def _notes(plan: Plan | None) -> list[str]:
+    """What of a plan is left out."""
+    others = [
+        name
+        for name, entry in (plan.stages.items() if plan is not None else ())
+        if entry.partial is not None or entry.catch_up is not None
+    ]
+    if not others:
+        return []
+    return [
+        f"only reissues go through queues; partial answers and catch-up are left out: {', '.join(others)}"
+    ]
 
 
 def policies_of(model: LoadModel, plan: Plan | None) -> dict[str, Reissue]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
-from kwiken import Budgets, InputError, Plan, Profile, Reissue, StagePlan, make_plan
+from kwiken import Budgets, CatchUpPolicy, InputError, Plan, Profile, Reissue, StagePlan, make_plan
 from kwiken.queueing import LoadModel, load_model, simulate_load
 from kwiken.queueing._loaded import BURST, SLACK, reissuing
 from tests.support.queue_profiles import CHAIN, queue_profile, rate_of
@@ -57,11 +58,16 @@ class TestSpend:
         assert (one.after_ms != other.after_ms).any()
 
     def test_a_plan_without_policies_changes_nothing(self, model: LoadModel, plan: Plan) -> None:
-        from msgspec.structs import replace
-
-        idle = replace(plan, stages={"rank": StagePlan()})
+        idle = msgspec.structs.replace(plan, stages={"rank": StagePlan()})
         found = simulate_load(model, idle, requests=2000)
         np.testing.assert_array_equal(found.before_ms, found.after_ms)
+
+    def test_what_is_left_out_is_said(self, model: LoadModel, plan: Plan) -> None:
+        late = StagePlan(catch_up=CatchUpPolicy(after_ms=50.0))
+        more = msgspec.structs.replace(plan, stages={**plan.stages, "fetch": late})
+        notes = simulate_load(model, more, requests=500).notes
+        assert any("catch-up are left out: fetch" in note for note in notes)
+        assert not any("left out" in note for note in simulate_load(model, plan, requests=500).notes)
 
 
 class TestAccounts:
@@ -104,8 +110,6 @@ class TestBadInput:
             simulate_load(model, requests=0)
 
     def test_a_plan_for_another_service(self, model: LoadModel, plan: Plan) -> None:
-        from msgspec.structs import replace
-
-        strange = replace(plan, stages={"x": StagePlan()})
+        strange = msgspec.structs.replace(plan, stages={"x": StagePlan()})
         with pytest.raises(InputError, match="stage 'x' is not in the profile; it has: fetch, rank"):
             simulate_load(model, strange)
