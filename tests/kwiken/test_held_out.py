@@ -40,15 +40,16 @@ def test_a_judgement_repeats_for_a_seed(profile: Profile) -> None:
     assert held_out(profile, objective="variance") == held_out(profile, objective="variance")
 
 
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [({"learned": 0.0}, "learned"), ({"learned": 1.0}, "learned"), ({"budget": 0.0}, "budget")],
-)
-def test_what_cannot_be_split_or_spent_is_refused(
-    profile: Profile, settings: dict[str, float], named: str
-) -> None:
-    with pytest.raises(InputError, match=named):
-        held_out(profile, **settings)  # type: ignore[arg-type] - a test's parameters
+@pytest.mark.parametrize("learned", [0.0, 1.0, float("nan")])
+def test_a_split_needs_two_parts(profile: Profile, learned: float) -> None:
+    with pytest.raises(InputError, match="learned"):
+        held_out(profile, learned=learned)
+
+
+@pytest.mark.parametrize("budget", [0.0, 1.5, float("nan")])
+def test_a_budget_must_be_a_share(profile: Profile, budget: float) -> None:
+    with pytest.raises(InputError, match="budget"):
+        held_out(profile, budget=budget)
 
 
 def test_a_profile_too_small_to_split_is_refused() -> None:
