@@ -128,6 +128,8 @@ class Account:
     def earn_prompt(self, work: int, now: float) -> None:
         """Note a success that came in time: it fills the bucket, and redeems as much that was pledged."""
         self.earn(work, now)
+        if not self._pledged:
+            return
         redeemed = min(self._pledged, work * self._ppm, self._full - self._level)
         self._pledged -= redeemed
         self._level += redeemed
