@@ -15,7 +15,9 @@ from kwiken._profile import Floats
 
 Ints = NDArray[np.int64]
 
-LATE = 0.1  # share of the calls, the slowest: copies go to late ones only
+LATE = 0.1  # share of the calls, the slowest, that are late at most,
+TELLING_SHARE = 0.9  # or so few as hold this share of the squares above the median: what copies are sent for,
+FEWEST_LATE = 10  # but so many
 MOST_GUESSES = 1000
 FEWEST_CALLS = 100
 LEAST = 1e-3  # of the usual work: what is taken for none
@@ -44,12 +46,26 @@ def guess_copies(latency_ms: Floats, busy_ms: Floats, replica: Ints, started: Fl
     busy = np.minimum(busy_ms[order], latency)
     if np.median(busy) < TELLING * np.median(latency):
         return None
-    late = np.flatnonzero(latency >= np.quantile(latency, 1 - LATE))
-    late = late[:: -(-len(late) // MOST_GUESSES)]
+    late = _late(latency)
     other = _next_elsewhere(replica)[late]
     pace = _pace(busy, replica)
     work = busy[late] * pace[other] / pace[late]
     return np.column_stack((latency[late], work + latency[other] - busy[other]))
+
+
+def _late(latency: Floats) -> Ints:
+    """(m,): places, ascending, of the calls that make the stage vary.
+
+    Less late calls may be so for other reasons: by size in most of the slowest tenth, and by replicas' pauses
+    in the last hundredth. The choice looks at the calls' latency alone, so it does not bias what is learned
+    of the copies.
+    """
+    slowest = np.argsort(-latency, kind="stable")
+    over = np.maximum(0.0, latency[slowest] - np.median(latency)) ** 2
+    enough = int(np.searchsorted(np.cumsum(over), TELLING_SHARE * over.sum())) + 1
+    number = max(FEWEST_LATE, min(enough, int(LATE * len(latency))))
+    places = np.sort(slowest[:number])
+    return np.asarray(places[:: -(-number // MOST_GUESSES)])
 
 
 def _next_elsewhere(replica: Ints) -> Ints:

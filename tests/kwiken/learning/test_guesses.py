@@ -106,7 +106,8 @@ def test_the_correlation_is_that_of_copies_really_sent(
     assert low <= true.rho <= high
     assert found.rho == pytest.approx(true.rho, abs=0.1), "shrunk a little"
     assert found.low - 0.05 <= true.rho <= found.high + 0.05
-    assert (found.pairs, found.guesses) == (0, 600)
+    assert found.pairs == 0
+    assert 10 <= found.guesses <= 1000
 
 
 def test_the_copy_goes_to_a_replica_of_other_speed() -> None:
@@ -188,3 +189,4 @@ def test_a_guess_is_the_work_and_a_wait(seed: int, calls: int, replicas: int) ->
     assert np.isfinite(found).all()
     assert (found >= 0).all()
     assert found[:, 0].min() >= np.nanquantile(latency, 0.85)
+    assert 10 <= len(found) <= calls // 10 + 1
