@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from cli._counts import by_every_count
 from cli._learned import gain_between, learned_summary, show_classes
 from cli._levers import lever_options, lever_summary, show_levers
 from cli._options import POSITIVE, SHARE, json_option, load_profile, out_option, seed_option
@@ -89,7 +90,7 @@ def command(
 
     Without -o the plan is shown and not kept.
     """
-    from kwiken import Budgets, study_plan
+    from kwiken import Budgets, spent_by_model, study_plan
 
     learned = load_profile(profile)
     study_of = functools.partial(
@@ -105,13 +106,15 @@ def command(
     )
     with progress("planning"):
         study, settlement = settled(learned, study_of, seed=seed, **load)
+    by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
     if out is not None:
         write_text(out, study.plan.to_json() + "\n")
     if as_json and out != "-":
         told = lever_summary(study) | load_summary(settlement) | learned_summary(study, learned)
-        print_json(_summary(study) | told)
+        print_json(_summary(study) | {"spent_by_model": by_model} | told)
     else:
         _show(study)
+        note(f"copies by every count: {by_every_count(by_model)}")
         show_classes(learned, study.plan)
         for remark in study.notes:
             note(f"note: {remark}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli._counts import by_every_count
 from cli._loaded import simulate_loaded
 from cli._options import POSITIVE, json_option, load_plan, load_profile, seed_option
 from cli._output import note, print_json, print_table, progress
@@ -63,14 +64,17 @@ def command(
         simulate_loaded(learned, plan, load=load, requests=requests, seed=seed, as_json=as_json, **queues)
         return
     _refuse_idle(queues)
-    from kwiken import simulate
+    from kwiken import simulate, spent_by_model
 
     with progress("simulating"):
         result = simulate(learned, plan, requests=requests, seed=seed, independent=independent)
+    by_model = spent_by_model(learned, plan.cost, result.stage_spent) if plan is not None else {}
     if as_json:
-        print_json(_document(result, requests, seed))
+        print_json(_document(result, requests, seed) | {"spent_by_model": by_model})
     else:
         _show(result, learned, plan)
+        if plan is not None:
+            print(f"copies by every count: {by_every_count(by_model)}")
 
 
 def _refuse_idle(queues: Mapping[str, Any]) -> None:

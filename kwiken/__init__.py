@@ -53,10 +53,11 @@ if TYPE_CHECKING:
     from kwiken._profile import OWN_TIME, Profile, StageProfile
     from kwiken._profile_codec import profile_from_json, profile_to_json
     from kwiken._simulate import Simulation, ladder, simulate
+    from kwiken._spent import spent_by_model
     from kwiken._stage_curves import stage_curves
     from kwiken._sumvar import Allocation, equal_budget, sumvar, uniform_fraction
     from kwiken._text import parse_json
-    from kwiken.learning import ClassOutcome, Drift, by_class, decayed, drift, guess_copies
+    from kwiken.learning import ClassOutcome, Drift, by_class, decayed, drift, guess_by_kind, guess_copies
 
 # Whatever needs NumPy loads on first use: a stage's replica needs none of it and starts sooner.
 _LAZY = {
@@ -110,6 +111,7 @@ _LAZY = {
     "end_to_end": "kwiken._dag",
     "equal_budget": "kwiken._sumvar",
     "explain": "kwiken._explain",
+    "guess_by_kind": "kwiken.learning",
     "guess_copies": "kwiken.learning",
     "finish_times": "kwiken._dag",
     "heat_maps": "kwiken._heat",
@@ -136,6 +138,7 @@ _LAZY = {
     "service_to_yaml": "kwiken._codec",
     "simulate": "kwiken._simulate",
     "slowest_of": "kwiken._histogram_math",
+    "spent_by_model": "kwiken._spent",
     "stage_curves": "kwiken._stage_curves",
     "study_plan": "kwiken._planner",
     "sumvar": "kwiken._sumvar",
@@ -203,6 +206,7 @@ __all__ = [
     "equal_budget",
     "explain",
     "finish_times",
+    "guess_by_kind",
     "guess_copies",
     "heat_maps",
     "held_out",
@@ -228,6 +232,7 @@ __all__ = [
     "service_to_yaml",
     "simulate",
     "slowest_of",
+    "spent_by_model",
     "stage_curves",
     "study_plan",
     "sumvar",

@@ -6,13 +6,14 @@ from cli.reporting import _sections
 from cli.reporting._diagnosis import diagnosis
 from cli.reporting._page import Page
 from cli.reporting._result import DemoResult
+from cli.reporting._spending import spending
 from cli.reporting._summary import cards, summary
 from cli.reporting._views import Material
 
 SECTIONS = (
     _sections.latency,
     _sections.budget,
-    _sections.spending,
+    spending,
     _sections.timelines,
     diagnosis,
     _sections.curves,

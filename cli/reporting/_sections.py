@@ -11,7 +11,6 @@ from cli.reporting._result import DemoResult
 from cli.reporting._stats import MIN_BEYOND, NAMES, PERCENTILES, ladder_of, rungs
 from cli.reporting._views import Material, boxes, critical_shares, most_telling, variance_shares
 from cli.reporting._words import between, change, count, ms, percent
-from kwiken import Plan
 
 LABELS = {
     "before": "before",
@@ -71,8 +70,9 @@ def _doubts(material: Material) -> tuple[str, ...]:
     ]
     if not thin:
         return ()
-    words = f"{' and '.join(thin)} rest on fewer than {MIN_BEYOND} requests an arm; read them as hints."
-    return (words,)
+    one = len(thin) == 1
+    verb, them = ("rests", "it as a hint") if one else ("rest", "them as hints")
+    return (f"{' and '.join(thin)} {verb} on fewer than {MIN_BEYOND} requests an arm; read {them}.",)
 
 
 def _ladder_table(material: Material) -> Table:
@@ -223,43 +223,6 @@ def _rescue(request: Request) -> str:
                 spared = f" The replica first asked stood still for another {ms(left)}." if left > 0 else ""
                 return f" A copy of {track.name}, sent at {ms(copy.start)}, answered first.{spared}"
     return ""
-
-
-def spending(material: Material) -> Section | None:
-    """Planned beside spent."""
-    if material.result is None:
-        return _planned_only(material.plan) if material.plan is not None else None
-    result = material.result
-    limit = result.budgets.get("reissue", 0.0)
-    rows = (
-        ("budget", percent(limit), percent(limit)),
-        ("expected", percent(result.expectation.spent), "\N{EN DASH}"),
-        ("spent", percent(result.spent.reissue), percent(result.spent_even.reissue)),
-        ("worst 10 s", percent(result.spent.reissue_worst_10s), percent(result.spent_even.reissue_worst_10s)),
-        ("primary calls", f"{result.spent.calls:,}", f"{result.spent_even.calls:,}"),
-        ("copies", f"{result.spent.copies:,}", f"{result.spent_even.copies:,}"),
-        ("retries", f"{result.spent.retries:,}", f"{result.spent_even.retries:,}"),
-    )
-    words = (
-        "Extra work as a share of the primary work, weighed by what a call of each stage costs; counted from "
-        "the traces. The worst 10 s is the highest over any 10 s of an arm's own time, settling included."
-    )
-    table = Table(head=("", "with the plan", "spread evenly"), body=rows, strong=("spent",))
-    return Section(id="spend", title="What it cost", words=(words,), rows=(Row((table,)),))
-
-
-def _planned_only(plan: Plan) -> Section:
-    expected = plan.expected
-    spent = expected.spent.reissue if expected is not None else None
-    names = (("reissues", "reissue"), ("lost answer quality", "utility_loss"), ("catching up", "catch_up"))
-    rows = tuple(
-        (label, percent(getattr(plan.budgets, key)), percent(spent) if key == "reissue" else "\N{EN DASH}")
-        for label, key in names
-        if key == "reissue" or getattr(plan.budgets, key) > 0
-    )
-    words = (f"Shares of the service's work, by the cost model {plan.cost.model!r}.",)
-    table = Table(head=("budget", "may spend", "expected to spend"), body=rows)
-    return Section(id="spend", title="What it will cost", words=words, rows=(Row((table,)),))
 
 
 def disturbance(material: Material) -> Section | None:
