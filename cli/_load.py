@@ -35,7 +35,9 @@ _UNTRUSTED = 0.01
     "--queries", metavar="FILE", help="One query a line, the most popular first; .jsonl: JSON bodies."
 )
 @click.option(
-    "--body", metavar="JSON", help='Body; with --queries {query} marks its place.  [{"query": "{query}"}]'
+    "--body",
+    metavar="JSON",
+    help='Body; with --queries {query} marks its place.  [default: {"query": "{query}"}, without queries {}]',
 )
 @click.option("--zipf", type=float, default=1.0, show_default=True, help="Line k is drawn like 1/k^ZIPF.")
 @click.option("--path", default="/v1/request", show_default=True, help="What is asked for.")
@@ -64,7 +66,8 @@ _UNTRUSTED = 0.01
 def command(*, as_json: bool, **options: Any) -> int:
     """Send open-loop load to URL and report latency from each request's intended start.
 
-    Requests start when they are due, answered or not: a stall shows in every request that was due during it.
+    URL is a gateway's, http://127.0.0.1:8080 say. Requests start when they are due, answered or not: a stall
+    shows in every request that was due during it.
     """
     from loadtest import LoadSettings, run_load
 
@@ -122,11 +125,16 @@ def _verdict(result: LoadResult) -> int:
         raise InputError(f"is not whole: {result.records_failure}", where=result.ready.settings.records)
     if result.interrupted is not None:
         return 128 + result.interrupted
+    if not (requests["intended"] or result.answered):
+        raise InputError("drew no request in so short a time; raise --rate or --duration", where="load")
     if not result.answered:
         reasons = ", ".join(f"{error} ({count})" for error, count in result.report.errors.items())
         raise InputError(
             f"answered none of {requests['intended']} requests: {reasons}", where=result.ready.target.url
         )
+    if requests["intended"] and not requests["ok"]:
+        reasons = ", ".join(f"{error} ({count})" for error, count in result.report.errors.items())
+        note(f"kwiken: not one of {requests['intended']} requests succeeded: {reasons}")
     if requests["late"] > _UNTRUSTED * requests["intended"]:
         note(
             f"kwiken: the generator was late for {requests['late']} of {requests['intended']} requests "

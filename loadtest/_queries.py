@@ -59,6 +59,8 @@ def parse_queries(path: str | None, *, body: str | None, zipf: float = 1.0) -> Q
         InputError: names the file and line, or the option.
     """
     if path is None:
+        if body is not None and MARK in body:
+            raise InputError(f"holds {MARK}, and there is no file of queries to fill it from", where="body")
         return Queries((msgspec.json.encode(_json("{}" if body is None else body, "body")),), zipf=zipf)
     lines = read_lines(path)
     if not lines:

@@ -33,6 +33,19 @@ def refusal(ran: Ran) -> str:
     return ran.err
 
 
+def test_a_run_in_which_all_fail_says_so(serve: Serve, load: Load) -> None:
+    """A path with a slip in it, say: failures are data, but nobody should have to find them in a table."""
+    ran = load(serve("--statuses", "404"), "--rate", "50", "--duration", "0.4", "--arrivals", "constant")
+    assert ran.code == 0
+    assert ran.err == "kwiken: not one of 20 requests succeeded: HTTP 404 (20)\n"
+
+
+def test_a_run_too_short_for_one_request(serve: Serve, load: Load) -> None:
+    ran = load(serve(), "--rate", "0.001", "--duration", "0.01", "--seed", "1")
+    assert ran.code == 2
+    assert ran.err == "kwiken: load: drew no request in so short a time; raise --rate or --duration\n"
+
+
 def test_a_table_for_people(serve: Serve, load: Load) -> None:
     ran = load(serve("--delay-ms", "5"), "--rate", "100", "--duration", "0.4")
     assert ran.code == 0, ran.err

@@ -101,3 +101,8 @@ def test_exponents_out_of_range(zipf: float) -> None:
 def test_no_bodies() -> None:
     with pytest.raises(InputError, match="no query"):
         Queries(())
+
+
+def test_a_place_for_queries_needs_queries() -> None:
+    with pytest.raises(InputError, match=r"body: holds \{query\}, and there is no file of queries"):
+        parse_queries(None, body='{"query": "{query}"}')
