@@ -21,7 +21,13 @@ SECONDS, RATE = 66.0, 50.0
 
 
 @click.command()
-@click.option("--seconds", type=POSITIVE, default=SECONDS, show_default=True, help="Seconds of load.")
+@click.option(
+    "--seconds",
+    type=POSITIVE,
+    default=SECONDS,
+    show_default=True,
+    help="Seconds of load; starting and judging come on top.",
+)
 @click.option("--rate", type=POSITIVE, default=RATE, show_default=True, help="Requests per second.")
 @click.option("--budget", type=SHARE, default=0.05, show_default=True, help="Extra work allowed, as a share.")
 @click.option(
@@ -35,7 +41,8 @@ def command(
 ) -> None:
     """Start a search service as local processes, load it, learn, plan, apply the plan, and compare.
 
-    One replica of each stage is paused in bursts, so that there is a tail to cut; --calm turns that off.
+    A replica of each stage, any of them, is paused in bursts, so that there is a tail to cut; --calm turns
+    that off. The folder holds up to 100 MB while it runs, and some 10 MB afterwards.
     """
     from cli.demo import DemoSettings, TerminalWatch, divide, run_demo
 

@@ -58,6 +58,9 @@ def command(
 ) -> None:
     """Run the gateway of MODULE:SERVICE until told to stop.
 
+    MODULE:SERVICE is where the service is defined, services.search:search say; the current folder is looked
+    in first.
+
     Requests go to POST /v1/request as JSON; /livez, /readyz and, for the service's page, / are there too.
     """
     service = load_service(target)

@@ -49,7 +49,10 @@ def command(
     max_inflight: int,
     grace_s: float,
 ) -> None:
-    """Run one replica of a stage of MODULE:SERVICE until told to stop."""
+    """Run one replica of a stage of MODULE:SERVICE until told to stop.
+
+    Say where it is to its gateway: kwiken serve --replica STAGE=HOST:PORT.
+    """
     service = load_service(target)
     name = service[stage].name
     from runtime import ReplicaSpec, run_server

@@ -52,7 +52,8 @@ MAX_PORT: Final = 65_535
 def command(*, target: str, state: str, plan: str | None, detach: bool, **settings: Any) -> None:
     """Start the gateway and the replicas of MODULE:SERVICE as processes, and replace those that die or hang.
 
-    The gateway's address is printed on stdout once requests are served.
+    MODULE:SERVICE is where the service is defined, services.search:search say; the current folder is looked
+    in first. The gateway's address is printed on stdout once requests are served.
     """
     service = load_service(target)
     if plan is not None:
