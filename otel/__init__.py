@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from otel._fit import Fits, fit_profile, fit_profiles
     from otel._observer import RequestSpans, ServerSpans, make_observer
     from otel._pipeline import SpanCounts
+    from otel._read_requests import read_requests
     from otel._sink import OtlpLinesExporter
     from otel._traces import OwnMarks, Trace, Traces, TraceSpan, read_traces
 
@@ -35,6 +36,7 @@ _LAZY = {
     "fit_profile": "otel._fit",
     "fit_profiles": "otel._fit",
     "otlp_lines": "otel._convert",
+    "read_requests": "otel._read_requests",
     "read_traces": "otel._traces",
     "readable_spans": "otel._convert",
     "make_observer": "otel._observer",
@@ -63,6 +65,7 @@ __all__ = [
     "fit_profiles",
     "make_observer",
     "otlp_lines",
+    "read_requests",
     "read_traces",
     "readable_spans",
 ]

@@ -36,11 +36,10 @@ from cli.reporting import (
     ms,
     pauses_of,
     pick_requests,
-    read_requests,
     render,
-    trace_files,
 )
 from kwiken import KwikenError, Plan, cost_of_one_call, profile_to_json
+from otel import read_requests
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def judge(
     whole = Schedule(evidence.trial.blocks, 0.0)
     spenders, _ = assign(noted, whole)
     wanted = {int(row.trace_id, 16) for data in spenders.values() for row in data.sent}
-    requests = list(read_requests(trace_files(folder.traces), wanted=wanted.__contains__))
+    requests = list(read_requests([folder.traces], wanted=wanted.__contains__))
     for group in (arms, spenders):
         attach(group, requests)
     ledger = _ledger(evidence.learned, spenders, whole)

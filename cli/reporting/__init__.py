@@ -7,7 +7,6 @@ from cli.reporting._curves import CurveView
 from cli.reporting._find import find
 from cli.reporting._gantt import Bar, Request, Track
 from cli.reporting._gather import Wishes, gather
-from cli.reporting._own_traces import read_requests, trace_files
 from cli.reporting._page import render
 from cli.reporting._requests import pauses_of, pick_requests
 from cli.reporting._result import (
@@ -62,9 +61,7 @@ __all__ = [
     "pauses_of",
     "percent",
     "pick_requests",
-    "read_requests",
     "read_result",
     "render",
     "rungs",
-    "trace_files",
 ]

@@ -10,7 +10,6 @@ from pathlib import Path
 from cli._output import read_text
 from cli.reporting._find import JAEGER, MOST_BYTES, Found
 from cli.reporting._gantt import Request
-from cli.reporting._own_traces import read_requests, trace_files
 from cli.reporting._requests import pauses_of, pick_requests
 from cli.reporting._result import DemoResult, read_result
 from cli.reporting._rows import Loads, read_rows
@@ -27,7 +26,7 @@ from kwiken import (
     stage_curves,
     study_plan,
 )
-from otel import RequestRecord, fit_profile
+from otel import RequestRecord, fit_profile, read_requests
 
 FEWEST_TO_PLAN = 10
 DEFAULT_BUDGET = 0.05
@@ -81,7 +80,7 @@ def gather(found: Found, wishes: Wishes, *, tell: Tell | None = None) -> Materia
         even=even,
         result=result,
         arms=loads.latencies(),
-        requests=_requests(found, loads, result),
+        requests=_requests(found, loads, result) if profile is not None and _ours(profile) else (),
         curves=curve_views(stage_curves(profile, seed=wishes.seed), plan, even)
         if profile is not None
         else (),
@@ -147,11 +146,15 @@ def _check(profile: Profile | None, plan: Plan | None, even: Plan | None, result
         raise InputError(f"these are about different services: {said}")
 
 
+def _ours(profile: Profile) -> bool:
+    """Whether it was learned from our own runtime's traces; others hold no request that could be drawn."""
+    stages = [stage for stage in profile.stages if not stage.own_time]
+    return all(stage.match.service == f"{profile.service}-{stage.name}" for stage in stages)
+
+
 def _requests(found: Found, loads: Loads, result: DemoResult | None) -> tuple[Request, ...]:
     """Requests to draw, where our own gateway's traces are at hand."""
-    files = [
-        file for name in found.traces if not name.startswith(JAEGER) for file in _trace_files(Path(name))
-    ]
+    files = [name for name in found.traces if not name.startswith(JAEGER)]
     if not files:
         return ()
     wanted = loads.traces.__contains__ if loads.traces else None
@@ -159,10 +162,6 @@ def _requests(found: Found, loads: Loads, result: DemoResult | None) -> tuple[Re
     for record in read_requests(files, wanted=wanted):
         by_arm.setdefault(_arm(record, loads.traces), []).append(record)
     return pick_requests(by_arm, pauses_of(result) if result is not None else None)
-
-
-def _trace_files(path: Path) -> list[Path]:
-    return trace_files(path) if path.is_dir() else [path]
 
 
 def _arm(record: RequestRecord, known: Mapping[int, str]) -> str:

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from cli.reporting import LoadRow, Wishes, find, gather, pick_requests, read_requests, trace_files
+from cli.reporting import LoadRow, Wishes, find, gather, pick_requests
 from cli.reporting._find import kind_of
 from cli.reporting._requests import (
     critical_stages,
@@ -20,7 +20,7 @@ from cli.reporting._requests import (
     spared_ns,
 )
 from kwiken import Budgets, make_plan, profile_to_json
-from otel import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord, make_observer
+from otel import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
 from tests.support.commands import refused, run
 from tests.support.profiles import small_profile
 from tests.support.traces import many
@@ -142,41 +142,6 @@ def test_requests_are_drawn_in_milliseconds_from_their_start() -> None:
     assert (copy.kind, copy.start, copy.end, copy.critical) == ("reissue", 5, 8, True)
     before, after = pick_requests({"before": [plain(1, 50)], "after": [rescued(2)]})
     assert (before.arm, after.arm) == ("before", "after")
-
-
-@pytest.fixture
-def traces(tmp_path: Path) -> Path:
-    observer = make_observer("shop", traces=tmp_path / "traces")
-    for number in range(1, 41):
-        record = rescued(number) if number % 2 else plain(number, 5 + number)
-        observer.request_finished(record)
-    assert observer.flush()
-    observer.close()
-    return tmp_path / "traces"
-
-
-def test_what_the_gateway_noted_is_read_back(traces: Path) -> None:
-    records = {record.trace_id: record for record in read_requests(trace_files(traces))}
-    assert sorted(records) == list(range(1, 41))
-    assert records[1].plan == "p1"
-    assert records[2].plan is None
-    for number in (1, 2):
-        back, given = records[number], rescued(number) if number % 2 else plain(number, 7)
-        assert [s.name for s in back.stages] == [s.name for s in given.stages]
-        assert [s.after for s in back.stages] == [s.after for s in given.stages]
-        for ours, theirs in zip(back.stages, given.stages, strict=True):
-            assert (ours.start_ns, ours.end_ns) == (theirs.start_ns, theirs.end_ns)
-            kept = [(a.kind, a.outcome, a.replica, a.start_ns) for a in theirs.attempts]
-            assert [(a.kind, a.outcome, a.replica, a.start_ns) for a in ours.attempts] == kept
-
-
-def test_only_what_is_wanted_is_read_and_damage_is_passed_over(traces: Path) -> None:
-    file = trace_files(traces)[0]
-    file.write_bytes(
-        b'{"torn": "kw.attempt.kind"\n' + file.read_bytes() + b'{"resourceSpans":[{"scopeSp "kw.attempt.kind"'
-    )
-    assert [r.trace_id for r in read_requests([file], wanted={3, 4}.__contains__)] == [3, 4]
-    assert len(list(read_requests([file], most=5))) == 5
 
 
 Make = Callable[[str], Path]
