@@ -40,7 +40,11 @@ _DEFAULTS: Final = {field.name: field.default for field in dataclasses.fields(St
 
 
 def service_to_dict(service: Service) -> dict[str, Any]:
-    """The service as plain values: strings, numbers, booleans, lists and dicts."""
+    """The service as plain values: strings, numbers, booleans, lists and dicts.
+
+    Args:
+        service: to write.
+    """
     return {
         "version": VERSION,
         "service": service.name,
@@ -104,24 +108,42 @@ def _listed(names: set[str]) -> str:
 
 
 def service_to_json(service: Service) -> str:
-    """The service as JSON, readable by `service_from_json`."""
+    """The service as JSON, readable by `service_from_json`.
+
+    Args:
+        service: to write.
+    """
     return msgspec.json.format(msgspec.json.encode(service_to_dict(service)), indent=1).decode() + "\n"
 
 
 def service_from_json(text: str | bytes, *, where: str = "service") -> Service:
-    """Read a service from JSON; errors as `service_from_dict`, and broken JSON names the line."""
+    """Read a service from JSON; errors as `service_from_dict`, and broken JSON names the line.
+
+    Args:
+        text: JSON.
+        where: named in errors, a file's path say.
+    """
     return service_from_dict(parse_json(text, where=where), where=where)
 
 
 def service_to_yaml(service: Service) -> str:
-    """The service as YAML, readable by `service_from_yaml`."""
+    """The service as YAML, readable by `service_from_yaml`.
+
+    Args:
+        service: to write.
+    """
     import yaml
 
     return yaml.safe_dump(service_to_dict(service), sort_keys=False, allow_unicode=True)
 
 
 def service_from_yaml(text: str | bytes, *, where: str = "service") -> Service:
-    """Read a service from YAML; errors as `service_from_dict`, and broken YAML names the line."""
+    """Read a service from YAML; errors as `service_from_dict`, and broken YAML names the line.
+
+    Args:
+        text: YAML.
+        where: named in errors, a file's path say.
+    """
     from kwiken._yaml import parse_yaml
 
     return service_from_dict(parse_yaml(to_str(text, where=where), where=where), where=where)
@@ -132,6 +154,9 @@ def service_to_graph(service: Service) -> Any:
 
     Nodes carry the settings that differ from their defaults; an edge carries `position`, the place of the
     parent among the child's parameters; the graph carries `version` and `service`.
+
+    Args:
+        service: to write.
     """
     import networkx as nx
 

@@ -49,7 +49,11 @@ def costs(profile: Profile, model: CostModel | None = None) -> Costs:
 
 
 def default_model(profile: Profile) -> str:
-    """`busy` where every reissuable stage has a measured busy time, else `typical`."""
+    """`busy` where every reissuable stage has a measured busy time, else `typical`.
+
+    Args:
+        profile: what was learned.
+    """
     reissuable = [stage for stage in profile.stages if stage.reissuable and stage.visited.any()]
     measured = bool(reissuable) and all(stage.busy_ms is not None for stage in reissuable)
     return "busy" if measured else "typical"
@@ -57,6 +61,11 @@ def default_model(profile: Profile) -> str:
 
 def cost_of_one_call(profile: Profile, shares: Costs, stage: str) -> float:
     """What a reissue of one call of that stage costs, as a share of an average request's cost.
+
+    Args:
+        profile: what was learned.
+        shares: what stages cost.
+        stage: its name.
 
     Raises:
         KeyError: when the profile has no such stage.

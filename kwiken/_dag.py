@@ -26,6 +26,9 @@ class Node(Protocol):
 def parents_first(stages: Sequence[Node]) -> list[int]:
     """Places of the stages in an order that has parents before children, otherwise as given.
 
+    Args:
+        stages: in any order.
+
     Raises:
         InputError: for a name that stands twice, an unknown parent, or a cycle; names the stage.
     """
@@ -82,7 +85,11 @@ def start_times(stage: Node, ends: Mapping[str, Floats]) -> Floats | None:
 
 
 def end_to_end(stages: Sequence[Node], latency_ms: Mapping[str, Floats]) -> Floats:
-    """(n,): latency of whole requests, the longest path's; milliseconds. Arguments as `finish_times`.
+    """(n,): latency of whole requests, the longest path's; milliseconds.
+
+    Args:
+        stages: parents before children.
+        latency_ms: by stage: (n,) milliseconds.
 
     Raises:
         InputError: when there is no stage.
@@ -99,7 +106,11 @@ def critical_path(stages: Sequence[Node], latency_ms: Mapping[str, Floats]) -> B
     """Which stages each request waited for.
 
     Traced back from the last finisher through the latest-finishing parent; of equals, the first.
-    Arguments as `finish_times`.
+   
+
+    Args:
+        stages: parents before children.
+        latency_ms: by stage: (n,) milliseconds.
 
     Returns:
         (stages, n): True where the stage is on the request's critical path.

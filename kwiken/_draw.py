@@ -87,7 +87,11 @@ def _mermaid(text: str) -> str:
 
 
 def to_dot(drawing: Service | Sequence[Box]) -> str:
-    """A Graphviz digraph, from left to right; takes what `to_mermaid` takes."""
+    """A Graphviz digraph, from left to right; takes what `to_mermaid` takes.
+
+    Args:
+        drawing: boxes and edges.
+    """
     boxes = boxes_of(drawing) if isinstance(drawing, Service) else drawing
     names = {box.name: f"s{number}" for number, box in enumerate(boxes)}
     lines = ["digraph service {", "  rankdir=LR;", "  node [shape=box, fontname=sans];"]

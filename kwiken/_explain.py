@@ -58,7 +58,13 @@ class StageStory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PathStory(msgspec.Struct, frozen=True, kw_only=True):
-    """A frequent critical path: its stages, how many requests it rules, and which stages make it long."""
+    """A frequent critical path: its stages, how many requests it rules, and which stages make it long.
+
+    Attributes:
+        stages: names from first to last.
+        share: of the requests that waited for these.
+        effective: the fewest of them that make up more than 90% of those requests' latency.
+    """
 
     stages: tuple[str, ...]
     share: float

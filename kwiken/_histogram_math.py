@@ -34,6 +34,10 @@ _INNER_VALUES = np.asarray(VALUES[1:-1])
 def add_array(histogram: Histogram, latencies_ms: Floats) -> None:
     """Add latencies of any shape; NaN stands for no call.
 
+    Args:
+        histogram: what was counted so far.
+        latencies_ms: (n,) milliseconds, finite and not negative.
+
     Raises:
         InputError: for one that is negative.
     """
@@ -54,6 +58,10 @@ def convolve(first: Histogram, second: Histogram) -> Histogram:
 
     Each pair of buckets gives its mass to the two values around its sum, so that the mean is kept exactly
     (except beyond the end of the grid).
+
+    Args:
+        first: law of one latency.
+        second: law of another, independent of it.
 
     Raises:
         InputError: when one is empty.

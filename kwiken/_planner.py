@@ -16,20 +16,21 @@ from kwiken._curve_bounds import CurveBounds
 from kwiken._errors import InputError
 from kwiken._expect import expect
 from kwiken._objective import OBJECTIVES, Verdict
-from kwiken._plan import VERSION, Budgets, Plan, StagePlan
+from kwiken._plan import Budgets, Plan, StagePlan
 from kwiken._plan_notes import reissue_notes, verdict_notes
 from kwiken._profile import Profile
-from kwiken._reissues import ReissueSettings, ReissueStudy, study_reissues
+from kwiken._reissues import ReissueSettings, ReissueStudy
 from kwiken._simulate import Simulation
 from kwiken._sumvar import Allocation, sumvar
 from kwiken.learning import Drift, drift, drift_notes
 from kwiken.levers import (
+    WAYS,
     LateStudy,
+    LeverPlanner,
+    LeverVerdict,
     PartialSettings,
     PartialStudy,
-    shortened,
     study_catch_up,
-    study_partial,
 )
 
 FEWEST_REQUESTS = 10  # below, no quantile means anything
@@ -50,6 +51,7 @@ class PlanStudy:
         verdict: which objective was taken, and how those that were tried did on later requests.
         partial: what the utility budget buys: rules, curves of variance against loss, who may lose what.
         late: what the catch-up budget buys: from which age on requests are helped, and how.
+        levers: whether copies and partial answers were planned together, and how both ways did.
         bounds: by stage that reissue budget was meant for: how sure its curve is.
         drift: stages that changed while they were traced.
     """
@@ -63,6 +65,7 @@ class PlanStudy:
     verdict: Verdict = field(default_factory=lambda: Verdict("variance", {}))
     partial: PartialStudy = field(default_factory=PartialStudy)
     late: LateStudy = field(default_factory=LateStudy)
+    levers: LeverVerdict = field(default_factory=LeverVerdict)
     bounds: Mapping[str, CurveBounds] = field(default_factory=dict)
     drift: tuple[Drift, ...] = ()
 
@@ -80,10 +83,15 @@ class PlanSettings(TypedDict, total=False):
     copy_correlation: float | None
     partial: Collection[str] | None
     utility_weights: Mapping[str, float] | None
+    levers: str
 
 
 def make_plan(profile: Profile, **settings: Unpack[PlanSettings]) -> Plan:
-    """The plan for a profile; see `study_plan` for the settings, errors and the reasons."""
+    """The plan for a profile; see `study_plan` for the settings, errors and the reasons.
+
+    Args:
+        profile: what was learned.
+    """
     return study_plan(profile, **settings).plan
 
 
@@ -100,6 +108,7 @@ def study_plan(
     copy_correlation: float | None = None,
     partial: Collection[str] | None = None,
     utility_weights: Mapping[str, float] | None = None,
+    levers: str = "auto",
 ) -> PlanStudy:
     """Make a plan and keep what led to it.
 
@@ -122,6 +131,9 @@ def study_plan(
             budget.
         utility_weights: by stage: its relative part in the utility of the whole answer, where parts count on
             their own; by default an answer needs every stage's part.
+        levers: how copies and partial answers are planned: `separate`, one after the other; `joint`, by one
+            price for each budget; `auto`, together only where that does better on requests later than those
+            planned on.
 
     Returns:
         The study. Budgets are met on later requests than those that time-outs and stop rules were learned
@@ -132,26 +144,18 @@ def study_plan(
             too few requests.
     """
     _check(profile, objective, spread, window_s)
+    if levers not in WAYS:
+        raise InputError(f"must be one of {', '.join(WAYS)}, not {levers!r}", where="levers")
     shares = costs(profile, cost)
     settings = ReissueSettings(
         objective=objective, spread=spread, seed=seed, copy_correlation=copy_correlation
     )
-    stopping = study_partial(
-        profile,
-        budgets.utility_loss,
-        PartialSettings(stages=partial, weights=utility_weights, seed=seed),
+    planner = LeverPlanner(
+        shares, budgets, settings, PartialSettings(stages=partial, weights=utility_weights, seed=seed)
     )
-    calls = shortened(profile, stopping.policies, seed=seed)
-    reissues = study_reissues(calls, shares, budgets.reissue, settings)
-    draft = Plan(
-        version=VERSION,
-        service=profile.service,
-        created=created,
-        profile=profile.digest,
-        budgets=budgets,
-        cost=shares,
-        stages=_policies(profile, reissues, stopping),
-    )
+    found = planner.plan(profile, levers)
+    stopping, reissues = found.partial, found.reissues
+    draft = planner.draft(profile, found, created)
     late = _catch_up(profile, draft, reissues, seed=seed, copy_correlation=copy_correlation)
     draft = msgspec.structs.replace(draft, stages=_helping(draft.stages, late))
     simulation, expected = expect(
@@ -168,6 +172,7 @@ def study_plan(
             *verdict_notes(reissues.verdict),
             *reissue_notes(profile, reissues.curves, reissues.margin, simulation.refused),
             *stopping.notes,
+            *found.verdict.notes,
             *late.notes,
             *reissues.notes,
             *drift_notes(changed),
@@ -175,6 +180,7 @@ def study_plan(
         verdict=reissues.verdict,
         partial=stopping,
         late=late,
+        levers=found.verdict,
         bounds=reissues.bounds,
         drift=changed,
     )
@@ -195,19 +201,6 @@ def _check(profile: Profile, objective: str, spread: str, window_s: float | None
             "trace the service for longer",
             where="profile",
         )
-
-
-def _policies(profile: Profile, reissues: ReissueStudy, stopping: PartialStudy) -> dict[str, StagePlan]:
-    """Policies by stage; a request's own time is no stage that anyone could act on."""
-    return {
-        stage.name: StagePlan(
-            match=stage.match,
-            reissue=reissues.policies.get(stage.name),
-            partial=stopping.policies.get(stage.name),
-        )
-        for stage in profile.stages
-        if not stage.own_time
-    }
 
 
 def _catch_up(

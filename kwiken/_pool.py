@@ -161,7 +161,11 @@ def kaplan_meier(latencies: Floats, censored: Bools) -> Pool:
 
 
 def pool(stage: StageProfile) -> Pool:
-    """The pool of single calls of a stage, over all its shards; empty where it was never called."""
+    """The pool of single calls of a stage, over all its shards; empty where it was never called.
+
+    Args:
+        stage: what was learned of it.
+    """
     if not stage.censored.any():
         return Pool.of(stage.calls_ms)
     there = ~np.isnan(stage.calls_ms)

@@ -97,6 +97,11 @@ def population(
 
     The number of stages follows the published quantiles (median 14, p90 81); layers, in-degrees and
     aggregators follow the published summary of their shapes.
+
+    Args:
+        calibration: what sets this population apart, one of `POPULATIONS` say.
+        rng: of the draws.
+        dags: how many; sizes are quantiles of the published law.
     """
     sizes = [_size((i + 0.5) / dags) for i in range(dags)]
     return [_dag(size, calibration, rng) for size in sizes]

@@ -74,6 +74,9 @@ class _Profile(_Struct, frozen=True):
 def profile_to_json(profile: Profile) -> str:
     """The profile as JSON, readable by `profile_from_json`; times rounded to a microsecond.
 
+    Args:
+        profile: to write.
+
     Raises:
         InputError: for a profile that could not be read back; names stage and field.
     """

@@ -23,6 +23,9 @@ PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 def ladder(latency_ms: Floats) -> Ladder:
     """Percentiles of latencies, milliseconds.
 
+    Args:
+        latency_ms: (n,) latencies of requests, milliseconds.
+
     Raises:
         InputError: when there are none.
     """

@@ -103,6 +103,11 @@ def sumvar(
 def equal_budget(curves: Mapping[str, HulledCurve], costs: Mapping[str, float], budget: float) -> Allocation:
     """The same amount of budget to every stage; what a stage cannot use goes to the others.
 
+    Args:
+        curves: by stage.
+        costs: by stage: what giving it all of its resource costs; above 0.
+        budget: the most that may be spent.
+
     Raises:
         InputError: as `sumvar`.
     """
@@ -121,6 +126,11 @@ def uniform_fraction(
     curves: Mapping[str, HulledCurve], costs: Mapping[str, float], budget: float
 ) -> Allocation:
     """The same fraction at every stage, such that the budget is spent.
+
+    Args:
+        curves: by stage.
+        costs: by stage: what giving it all of its resource costs; above 0.
+        budget: the most that may be spent.
 
     Raises:
         InputError: as `sumvar`.

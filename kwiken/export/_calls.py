@@ -155,6 +155,11 @@ def _target(value: Any, where: str) -> Target:
 def check_known(targets: Mapping[str, Target], stages: Mapping[str, Any], *, where: str) -> None:
     """Refuse a map that names a stage which the plan does not have: it is most likely a typo.
 
+    Args:
+        targets: by stage: where it is reached.
+        stages: names that there are.
+        where: named in errors, a file's path say.
+
     Raises:
         InputError: names the stage and some that are known.
     """

@@ -58,6 +58,10 @@ def most_exact(hedge: Hedge) -> tuple[int, int, bool]:
 def envoy_bootstrap(plan: Plan, targets: Mapping[str, Target]) -> Exported:
     """A whole Envoy bootstrap in YAML: one listener, a route for each call that the plan reissues.
 
+    Args:
+        plan: whose reissues to write.
+        targets: where each stage is reached.
+
     Raises:
         InputError: when a reissued stage's host or path is not known; names the stage.
     """

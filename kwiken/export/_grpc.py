@@ -23,6 +23,10 @@ def grpc_config(plan: Plan, targets: Mapping[str, Target]) -> Exported:
 
     `hedgingDelay` is the age at which the plan sends a copy, `maxAttempts` the copies and the call itself.
 
+    Args:
+        plan: whose reissues to write.
+        targets: where each stage is reached.
+
     Raises:
         InputError: when a reissued stage's gRPC method is not known; names the stage.
     """

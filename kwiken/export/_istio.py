@@ -46,6 +46,10 @@ Document = tuple[Sequence[str], dict[str, Any]]
 def istio_documents(plan: Plan, targets: Mapping[str, Target]) -> Exported:
     """Istio resources in YAML, three a host.
 
+    Args:
+        plan: whose reissues to write.
+        targets: where each stage is reached.
+
     Raises:
         InputError: when a reissued stage's host or path is not known, or no host of a mesh; names the stage.
     """

@@ -130,7 +130,11 @@ def _holm(tested: list[Drift]) -> list[Drift]:
 
 
 def drift_notes(found: tuple[Drift, ...]) -> tuple[str, ...]:
-    """What a reader should know of stages that changed, in words."""
+    """What a reader should know of stages that changed, in words.
+
+    Args:
+        found: stages that changed while they were traced.
+    """
     if not found:
         return ()
     told = "; ".join(each.words for each in found[:SHOWN])

@@ -41,7 +41,11 @@ class StopRule:
 
 @dataclass(frozen=True)
 class WaitForFraction:
-    """Stop when a share of the responders answered."""
+    """Stop when a share of the responders answered.
+
+    Attributes:
+        share: of the responders, from 0 to 1.
+    """
 
     share: float
 
@@ -52,7 +56,11 @@ class WaitForFraction:
 
 @dataclass(frozen=True)
 class FixedTimeout:
-    """Stop at one age, however many answered."""
+    """Stop at one age, however many answered.
+
+    Attributes:
+        cutoff_ms: age of the stage, milliseconds.
+    """
 
     cutoff_ms: float
 
@@ -63,7 +71,12 @@ class FixedTimeout:
 
 @dataclass(frozen=True)
 class TimeThenFraction:
-    """Stop when an age was reached and a share of the responders answered: both must hold."""
+    """Stop when an age was reached and a share of the responders answered: both must hold.
+
+    Attributes:
+        cutoff_ms: age of the stage that must be reached, milliseconds.
+        share: of the responders that must have answered, from 0 to 1.
+    """
 
     cutoff_ms: float
     share: float
@@ -75,6 +88,11 @@ class TimeThenFraction:
 
 
 def apply_rule(rule: Rule, responders: Responders) -> tuple[Floats, Floats]:
-    """(q,) latency in ms and (q,) utility lost, of queries under a rule."""
+    """(q,) latency in ms and (q,) utility lost, of queries under a rule.
+
+    Args:
+        rule: when a query stops.
+        responders: q recorded queries.
+    """
     latency = np.clip(rule.stop_ms(responders), responders.first_ms, responders.last_ms)
     return latency, responders.loss(latency)

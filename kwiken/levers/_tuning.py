@@ -76,18 +76,28 @@ def tune_stop_rule(responders: Responders, *, loss: float) -> Tuned:
 
 
 def tune_stop_rules(responders: Responders, losses: Sequence[float]) -> list[Tuned]:
-    """The dynamic rules of least variance within several loss budgets; see `tune_stop_rule`."""
+    """The dynamic rules of least variance within several loss budgets; see `tune_stop_rule`.
+
+    Args:
+        responders: recorded queries.
+        losses: mean utilities that may be lost, each from 0 to 1.
+    """
     for loss in losses:
         check_loss(loss)
     solver = Solver(responders, max(losses, default=0.0))
-    best = [judge_rule(StopRule(solver.cutoff_ms(loss), math.inf, 1.0), responders) for loss in losses]
+    first, last = responders.first_ms, responders.last_ms
+    best = [StopRule(solver.cutoff_ms(loss), math.inf, 1.0) for loss in losses]
+    least = [float(np.clip(rule.cutoff_ms, first, last).var()) for rule in best]
     for progress in progress_grid(responders, losses):
         reached = responders.order_statistic(responders.rank_at(progress))
         since = solver.latency_ms - reached[solver.query]
         for at, wait, cutoff in solver.pairs(since, losses):
             rule = StopRule(cutoff, max(0.0, wait) + SLACK_MS, progress)
-            best[at] = min(best[at], judge_rule(rule, responders), key=_variance)
-    return best
+            stop = np.minimum(cutoff, reached + rule.wait_ms)
+            variance = float(np.clip(stop, first, last).var())
+            if variance < least[at]:
+                best[at], least[at] = rule, variance
+    return [judge_rule(rule, responders) for rule in best]
 
 
 def progress_grid(responders: Responders, losses: Sequence[float]) -> list[float]:
@@ -100,13 +110,23 @@ def progress_grid(responders: Responders, losses: Sequence[float]) -> list[float
 
 
 def tune_wait_for_fraction(responders: Responders, *, loss: float) -> Tuned:
-    """Wait for a share `1 - loss` of the responders, as the source sets it; there is nothing to solve."""
+    """Wait for a share `1 - loss` of the responders, as the source sets it; there is nothing to solve.
+
+    Args:
+        responders: recorded queries.
+        loss: mean utility that may be lost, from 0 to 1.
+    """
     check_loss(loss)
     return judge_rule(WaitForFraction(1.0 - loss), responders)
 
 
 def tune_fixed_timeout(responders: Responders, *, loss: float) -> Tuned:
-    """The shortest fixed time-out within the loss budget."""
+    """The shortest fixed time-out within the loss budget.
+
+    Args:
+        responders: recorded queries.
+        loss: mean utility that may be lost, from 0 to 1.
+    """
     check_loss(loss)
     return judge_rule(FixedTimeout(Solver(responders, loss).cutoff_ms(loss)), responders)
 
@@ -114,7 +134,13 @@ def tune_fixed_timeout(responders: Responders, *, loss: float) -> Tuned:
 def tune_time_then_fraction(
     responders: Responders, *, loss: float, shares: tuple[float, ...] = PROGRESS
 ) -> Tuned:
-    """The share and time-out of least variance within the loss budget."""
+    """The share and time-out of least variance within the loss budget.
+
+    Args:
+        responders: recorded queries.
+        loss: mean utility that may be lost, from 0 to 1.
+        shares: of responders to try, from 0 to 1.
+    """
     check_loss(loss)
     weights = responders.weights
     tuned = []

@@ -10,12 +10,21 @@ from kwiken._errors import InputError
 
 
 def sequential_loss(losses: Mapping[str, float]) -> float:
-    """Loss of an answer that is useful only where every stage's part is complete: `1 - prod(1 - r)`."""
+    """Loss of an answer that is useful only where every stage's part is complete: `1 - prod(1 - r)`.
+
+    Args:
+        losses: by stage: share of its utility that is lost.
+    """
     return float(1.0 - np.prod([1.0 - loss for loss in _checked(losses).values()]))
 
 
 def independent_loss(losses: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """Loss of an answer whose parts count on their own, by weight (images, videos and the like)."""
+    """Loss of an answer whose parts count on their own, by weight (images, videos and the like).
+
+    Args:
+        losses: by stage: share of its utility that is lost.
+        weights: by stage: relative part in the utility of the whole; above 0.
+    """
     costs = independent_costs({name: weights[name] for name in _checked(losses)})
     return sum(costs[name] * loss for name, loss in losses.items())
 
@@ -24,12 +33,18 @@ def sequential_costs(stages: Mapping[str, float]) -> dict[str, float]:
     """Cost of a unit of loss at each stage, where every part is needed: 1 each, and not normalised.
 
     The sum of losses bounds the loss of the whole from above, so a budget on it is safe.
+
+    Args:
+        stages: by name; the values do not matter.
     """
     return dict.fromkeys(stages, 1.0)
 
 
 def independent_costs(weights: Mapping[str, float]) -> dict[str, float]:
     """Cost of a unit of loss at each stage, where parts count by weight: shares of the weights.
+
+    Args:
+        weights: by stage: relative part in the utility of the whole; above 0.
 
     Raises:
         InputError: for a weight that is not a finite number above 0.

@@ -32,12 +32,25 @@ def erlang_c(servers: int, utilisation: float) -> float:
 
 
 def mmk_mean_wait_ms(servers: int, utilisation: float, mean_ms: float) -> float:
-    """Mean wait of M/M/k, milliseconds; arguments as `erlang_c`, and the mean work."""
+    """Mean wait of M/M/k, milliseconds; arguments as `erlang_c`, and the mean work.
+
+    Args:
+        servers: how many.
+        utilisation: share of the time that each works, from 0 to below 1.
+        mean_ms: mean work, milliseconds.
+    """
     return erlang_c(servers, utilisation) * mean_ms / (servers * (1 - utilisation))
 
 
 def mmk_latency_beyond(servers: int, utilisation: float, mean_ms: float, age_ms: float) -> float:
-    """Probability that a call of M/M/k takes longer than `age_ms`, wait and work together."""
+    """Probability that a call of M/M/k takes longer than `age_ms`, wait and work together.
+
+    Args:
+        servers: how many.
+        utilisation: share of the time that each works, from 0 to below 1.
+        mean_ms: mean work, milliseconds.
+        age_ms: latency in question, milliseconds.
+    """
     waits = erlang_c(servers, utilisation)
     serve, drain = 1 / mean_ms, servers * (1 - utilisation) / mean_ms
     slow = math.exp(-serve * age_ms)
@@ -47,7 +60,12 @@ def mmk_latency_beyond(servers: int, utilisation: float, mean_ms: float, age_ms:
 
 
 def mg1_mean_wait_ms(utilisation: float, work: Law) -> float:
-    """Mean wait of M/G/1 in the order of arrival, milliseconds (Pollaczek 1930, Khinchine 1932)."""
+    """Mean wait of M/G/1 in the order of arrival, milliseconds (Pollaczek 1930, Khinchine 1932).
+
+    Args:
+        utilisation: share of the time that the server works, from 0 to below 1.
+        work: law of the work, milliseconds.
+    """
     _check(utilisation)
     if not work.mean_ms > 0:
         return 0.0
@@ -55,7 +73,12 @@ def mg1_mean_wait_ms(utilisation: float, work: Law) -> float:
 
 
 def sharing_mean_ms(utilisation: float, work_ms: float) -> float:
-    """Mean latency of a call of that work under M/G/1 processor sharing, whatever the law of work."""
+    """Mean latency of a call of that work under M/G/1 processor sharing, whatever the law of work.
+
+    Args:
+        utilisation: share of the time that the server works, from 0 to below 1.
+        work_ms: work of a call if it were alone, milliseconds.
+    """
     _check(utilisation)
     return work_ms / (1 - utilisation)
 

@@ -9,7 +9,7 @@ copies, few and cancelled, it lies far higher. Every stage and policy has its ow
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,6 +28,9 @@ BUSIEST: Final = 0.95  # share of the servers' time up to which is looked
 IDLEST: Final = 0.05  # and from which on
 STEPS: Final = 6  # of bisection: the threshold is found to within a 64th of what is between
 CALLS: Final = 60_000  # of one stage, in one look: p99 rests on 600 of them
+ALL_CALLS: Final = 600_000  # of all stages that are looked at in turn ...
+FEWEST_CALLS: Final = 10_000  # ... but of each at least so many
+QUIET: Final = 0.1  # share of the replicas' time below which queues do not matter to a copy
 REQUESTS: Final = 10_000  # whole requests in one look
 MOST_CALLS: Final = 600_000  # of all stages, in one look at whole requests
 NOISE: Final = 0.01  # relative rise of p99 that chance might make
@@ -85,7 +88,9 @@ def _tail(latency_ms: Floats) -> tuple[float, float]:
     return p99, float(latency_ms[latency_ms >= p99].mean())
 
 
-def look(model: StageModel, policy: Reissue, *, factor: float, seed: int = 0) -> Look:
+def look(
+    model: StageModel, policy: Reissue, *, factor: float, seed: int = 0, calls: int | None = None
+) -> Look:
     """Try a policy at its stage alone, at `factor` times the profile's load.
 
     Visits are Poisson; both arms share all that the policy does not change.
@@ -95,10 +100,11 @@ def look(model: StageModel, policy: Reissue, *, factor: float, seed: int = 0) ->
         policy: its reissues.
         factor: the load, in the profile's.
         seed: of all draws.
+        calls: how many to try it on; by default `CALLS`.
     """
     rows = np.flatnonzero(~np.isnan(model.rest_ms).all(axis=1))
     width = float((~np.isnan(model.rest_ms[rows])).sum(axis=1).mean())
-    visits = max(1000, int(CALLS / width))
+    visits = max(1000, int((calls or CALLS) / width))
     arriving, choosing, working = np.random.default_rng([seed, 2]).spawn(3)
     arrivals = poisson_arrivals(model.visits_per_s * factor, visits, arriving)
     primaries = model.primaries(rows[choosing.integers(len(rows), size=visits)], working)
@@ -121,7 +127,9 @@ def look(model: StageModel, policy: Reissue, *, factor: float, seed: int = 0) ->
         return Look(alone, None, math.inf)
 
 
-def guard(model: StageModel, policy: Reissue, *, factor: float = 1.0, seed: int = 0) -> Guard:
+def guard(
+    model: StageModel, policy: Reissue, *, factor: float = 1.0, seed: int = 0, calls: int | None = None
+) -> Guard:
     """From where on a policy hurts its stage.
 
     Args:
@@ -129,17 +137,61 @@ def guard(model: StageModel, policy: Reissue, *, factor: float = 1.0, seed: int 
         policy: its reissues.
         factor: the load at which its utilisation is told, in the profile's.
         seed: of all draws.
+        calls: as `look` takes it.
     """
     above = _first_bad(
-        lambda used: look(model, policy, factor=model.factor_at(used), seed=seed).hurts,
+        lambda used: look(model, policy, factor=model.factor_at(used), seed=seed, calls=calls).hurts,
         model.busy_at(0.0) + IDLEST,
         BUSIEST,
     )
     return Guard(model.busy_at(factor), above)
 
 
+def guards(
+    model: LoadModel, policies: Mapping[str, Reissue], *, factor: float = 1.0, seed: int = 0
+) -> dict[str, Guard]:
+    """From where on each stage's policy hurts it.
+
+    Args:
+        model: of the profile.
+        policies: reissues by stage.
+        factor: the load at which utilisations are told, in the profile's.
+        seed: of all draws.
+
+    Returns:
+        Of the stages on which load acts; without those that are still quiet when another one is used
+        `BUSIEST` of the time.
+    """
+    most = highest_load(model)
+    chosen = {
+        name: policy
+        for name, policy in policies.items()
+        if model.stages[name].station.replicas is not None and model.stages[name].busy_at(most) >= QUIET
+    }
+    calls = calls_each(len(chosen))
+    return {
+        name: guard(model.stages[name], policy, factor=factor, seed=seed, calls=calls)
+        for name, policy in chosen.items()
+    }
+
+
+def calls_each(stages: int) -> int:
+    """How many calls a look has where so many stages are looked at."""
+    return min(CALLS, max(FEWEST_CALLS, ALL_CALLS // max(1, stages)))
+
+
+def highest_load(model: LoadModel) -> float:
+    """The load at which the busiest stage is used `BUSIEST` of the time, in the profile's."""
+    return min(stage.factor_at(BUSIEST) for stage in model.stages.values())
+
+
 def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | None:
     """The load, in the profile's, from which on a plan makes the tail of whole requests worse.
+
+    Args:
+        model: the service as queues.
+        plan: whose copies to send.
+        seed: of all draws.
 
     Returns:
         None where it does not up to the load at which the busiest stage is used `BUSIEST` of the time, or
@@ -150,7 +202,7 @@ def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | 
         return None
     calls = sum(float((~np.isnan(stage.calls_ms)).mean(axis=0).sum()) for stage in model.stages.values())
     requests = int(min(REQUESTS, max(1000, MOST_CALLS / max(calls, 1.0))))
-    most = min(stage.factor_at(BUSIEST) for stage in model.stages.values())
+    most = highest_load(model)
     least = min(stage.factor_at(IDLEST) for stage in model.stages.values())
 
     def hurts(factor: float) -> bool:

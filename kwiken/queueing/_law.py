@@ -30,7 +30,11 @@ class Law(Protocol):
 
 @dataclass(frozen=True)
 class Constant:
-    """Always the same (the D of M/D/1)."""
+    """Always the same (the D of M/D/1).
+
+    Attributes:
+        mean_ms: the time, milliseconds.
+    """
 
     mean_ms: float
 
@@ -50,7 +54,11 @@ class Constant:
 
 @dataclass(frozen=True)
 class Exponential:
-    """Without memory (the M of M/M/1)."""
+    """Without memory (the M of M/M/1).
+
+    Attributes:
+        mean_ms: mean time, milliseconds.
+    """
 
     mean_ms: float
 
@@ -98,7 +106,11 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Empirical:
-    """Whatever was measured: draws from a pool of times, milliseconds."""
+    """Whatever was measured: draws from a pool of times, milliseconds.
+
+    Attributes:
+        pool: the times and their weights, milliseconds.
+    """
 
     pool: Pool
 

@@ -148,6 +148,10 @@ def _notes(plan: Plan | None) -> list[str]:
 def policies_of(model: LoadModel, plan: Plan | None) -> dict[str, Reissue]:
     """A plan's reissue policies by stage.
 
+    Args:
+        model: the service as queues.
+        plan: whose policies to take; None for none.
+
     Raises:
         InputError: for a stage that the profile lacks.
     """

@@ -90,6 +90,11 @@ class QueueSimulation:
 def poisson_arrivals(rate_per_s: float, requests: int, rng: np.random.Generator) -> Floats:
     """(requests,): moments of a Poisson process, milliseconds, ascending.
 
+    Args:
+        rate_per_s: requests a second; above 0.
+        requests: how many.
+        rng: of the draws.
+
     Raises:
         InputError: for a rate that is not a finite number above 0.
     """

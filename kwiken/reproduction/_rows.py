@@ -35,7 +35,14 @@ def row(figure: str, metric: str, ours: float, *, source: str = "", note: str = 
 
 @dataclass(frozen=True)
 class Series:
-    """A line or a cloud of points."""
+    """A line or a cloud of points.
+
+    Attributes:
+        label: for the legend.
+        x: (n,) places across.
+        y: (n,) heights.
+        points: whether it is a cloud and no line.
+    """
 
     label: str
     x: Sequence[float]
@@ -45,7 +52,17 @@ class Series:
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure to draw beside the source's."""
+    """A figure to draw beside the source's.
+
+    Attributes:
+        figure: of the source, "Figure 5.5" say.
+        title: what it shows.
+        x_label: of the axis across, with its unit.
+        y_label: of the axis upwards, with its unit.
+        series: lines and clouds.
+        log_x: whether the axis across is logarithmic.
+        log_y: whether the axis upwards is.
+    """
 
     figure: str
     title: str
@@ -58,7 +75,12 @@ class Plot:
 
 @dataclass(frozen=True)
 class Findings:
-    """All that one part of a reproduction found."""
+    """All that one part of a reproduction found.
+
+    Attributes:
+        rows: our values beside the source's.
+        plots: figures to draw.
+    """
 
     rows: tuple[Row, ...] = ()
     plots: tuple[Plot, ...] = ()
@@ -80,7 +102,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Everything that reproduces one source."""
+    """Everything that reproduces one source.
+
+    Attributes:
+        name: by which it is called.
+        title: of the source.
+        parts: independent of one another.
+    """
 
     name: str
     title: str
@@ -88,7 +116,11 @@ class Reproduction:
 
 
 def one_by_one(jobs: Sequence[Job]) -> Iterable[Any]:
-    """Run jobs in this process, in order."""
+    """Run jobs in this process, in order.
+
+    Args:
+        jobs: functions with their arguments.
+    """
     return [function(*arguments) for function, arguments in jobs]
 
 
