@@ -106,7 +106,7 @@ def critical_path(stages: Sequence[Node], latency_ms: Mapping[str, Floats]) -> B
     """Which stages each request waited for.
 
     Traced back from the last finisher through the latest-finishing parent; of equals, the first.
-   
+
 
     Args:
         stages: parents before children.
