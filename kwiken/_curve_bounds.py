@@ -19,6 +19,7 @@ LEAST = 1e-12  # ms²: a stage that does not vary
 WIDEST = 100.0  # factor between a bound and the curve beyond which nothing is known anyway
 THINNED = 3  # of a curve's points each how-many-th is looked at: errors change slowly between them
 TIMID = 1.25  # standard errors that a gain is lowered by: nothing is left of what one group alone brought
+TRUST = 0.3  # share of a gain that counts though chance may explain it: slowness seen once may come again
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,18 @@ class CurveBounds:
         return max(0.0, 1.0 - TIMID * float(self.gain_error[half] / self.gain[half]))
 
     def timid(self, hull: Floats) -> TimidCurve:
-        """The hull with so much of its gain as is certain.
+        """The hull with so much of its gain as is certain, and `TRUST` of the rest.
 
         Its shape stays: past its knee a share is an insurance against a tail that is larger than it looked.
-        Budget apportioned by such hulls goes to gains that the requests seen prove; the more there are, the
-        closer they come to the curves' own.
+        Budget apportioned by such hulls goes first to gains that the requests seen prove; the more there
+        are, the closer they come to the curves' own. A gain that may be chance must not count for nothing:
+        budget left over would then go to sure gains however small, and none to a stage that stalls rarely.
 
         Args:
             hull: (k,) of the curve.
         """
-        return TimidCurve(self.fraction, hull[0] - self.certainty * (hull[0] - hull))
+        kept = TRUST + (1 - TRUST) * self.certainty
+        return TimidCurve(self.fraction, hull[0] - kept * (hull[0] - hull))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from kwiken._curve import Curve
-from kwiken._curve_bounds import CurveBounds, curve_bounds
+from kwiken._curve_bounds import TRUST, CurveBounds, curve_bounds
 from kwiken._profile import Profile
 from kwiken._sumvar import Allocation, HulledCurve, sumvar
 
@@ -87,7 +87,7 @@ def caution_notes(bounds: Mapping[str, CurveBounds]) -> tuple[str, ...]:
     notes = []
     if unsure:
         notes.append(
-            f"chance may explain all that copies seem to gain at {_listed(unsure)}: none are sent there "
+            f"chance may explain all that copies seem to gain at {_listed(unsure)}: {TRUST:.0%} of it counts "
             "until more requests tell"
         )
     if doubtful:
