@@ -3,8 +3,9 @@
 One load is learned from, without a plan. From that profile a plan is made, and p99 predicted at each load
 without and with it. Then both run live, in turns, and p99 is read from the gateway's spans.
 
-Two services. `queued` has queues and nothing else, so it tests the simulator and the runtime's rules.
-`services.search` burns processors of a machine that all its processes share, and that is not simulated.
+`queued` has queues and nothing else, so it tests the simulator and the runtime's rules. `search` burns
+processors of a machine that all its processes share, and that is not simulated. `demo` is the same with the
+demo's pauses, which make its tail.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._harness import Row
+from cli.demo import Disturber, choose
 from kwiken import Budgets, Plan, Profile, make_plan
 from kwiken.queueing import Cancel, load_model, simulate_load
 from otel import fit_profile
@@ -35,6 +37,8 @@ TARGET_OFF = 10.0  # percent
 SETTLE_S = 1.0  # after a switch of plans
 FLUSH_S = 2.5  # the sink writes about once a second
 SIMULATED = 60_000
+SEED = 7
+CREATED = "2026-01-01T00:00:00Z"
 Floats = NDArray[np.float64]
 
 
@@ -49,6 +53,7 @@ class Case:
         cancel: what becomes of a race's losers.
         queries: whether the service asks for queries. The other answers how long its stages held their
             replicas, which stands for the busy times in the spans.
+        disturbed: whether replicas are paused as in the demo.
     """
 
     target: str
@@ -56,6 +61,7 @@ class Case:
     factors: tuple[float, ...]
     cancel: Cancel
     queries: bool = False
+    disturbed: bool = False
 
 
 CASES: Mapping[str, Case] = {
@@ -72,11 +78,19 @@ CASES: Mapping[str, Case] = {
         cancel="queued",  # a processor's work is not
         queries=True,
     ),
+    "demo": Case(
+        target="services.search:search",
+        rate=40.0,
+        factors=(0.5, 1.0, 1.5),
+        cancel="queued",
+        queries=True,
+        disturbed=True,
+    ),
 }
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
-    learn_s, block_s, blocks = (8.0, 4.0, 1) if quick else (120.0, 20.0, 6)
+    learn_s, block_s, blocks = (8.0, 4.0, 1) if quick else (90.0, 20.0, 4)
     rows = []
     for name, case in CASES.items():
         rows += asyncio.run(_Trial(name, case, learn_s, block_s, blocks).rows())
@@ -96,11 +110,13 @@ class _Trial:
             self._traces = folder / "traces"
             self._queries = await _queries(folder) if self._case.queries else ()
             async with Cluster(self._case.target, traces=self._traces) as cluster:
-                profile = await self._learn(cluster)
-                plan = make_plan(profile, budgets=Budgets(reissue=BUDGET), created="2026-01-01T00:00:00Z")
-                measured = {
-                    factor: await self._measure(cluster, plan, factor) for factor in self._case.factors
-                }
+                replicas = (await cluster.status())["replicas"]
+                flaky = choose(replicas, SEED) if self._case.disturbed else {}
+                async with Disturber(flaky, SEED):
+                    profile = await self._learn(cluster)
+                    plan = make_plan(profile, budgets=Budgets(reissue=BUDGET), created=CREATED)
+                    factors = self._case.factors
+                    measured = {factor: await self._measure(cluster, plan, factor) for factor in factors}
         return self._compared(profile, plan, measured)
 
     async def _learn(self, cluster: Cluster) -> Profile:

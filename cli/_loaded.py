@@ -25,15 +25,14 @@ def simulate_loaded(
     **queues: Any,
 ) -> None:
     """Send the profile's requests through queues, and print what became of them."""
-    from kwiken.queueing import guard, plan_hurts_above, simulate_load
+    from kwiken.queueing import guards, plan_hurts_above, policies_of, simulate_load
 
     with progress("simulating queues"):
         model = model_of(profile, seed=seed, **queues)
         result = simulate_load(model, plan, factor=load, requests=requests, seed=seed)
         above = {
-            name: guard(model.stages[name], entry.reissue, seed=seed).above
-            for name, entry in (plan.stages.items() if plan is not None else ())
-            if entry.reissue is not None and model.stages[name].station.replicas is not None
+            name: found.above
+            for name, found in guards(model, policies_of(model, plan), factor=load, seed=seed).items()
         }
         whole = plan_hurts_above(model, plan, seed=seed) if plan is not None else None
     if as_json:

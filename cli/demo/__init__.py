@@ -9,19 +9,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cli.demo._disturb import Disturber, choose
     from cli.demo._run import run_demo
     from cli.demo._settings import DemoSettings, divide
     from cli.demo._watch import TerminalWatch, Watch
 
 _LAZY = {
     "DemoSettings": "cli.demo._settings",
+    "Disturber": "cli.demo._disturb",
     "TerminalWatch": "cli.demo._watch",
     "Watch": "cli.demo._watch",
+    "choose": "cli.demo._disturb",
     "divide": "cli.demo._settings",
     "run_demo": "cli.demo._run",
 }
 
-__all__ = ["DemoSettings", "TerminalWatch", "Watch", "divide", "run_demo"]
+__all__ = ["DemoSettings", "Disturber", "TerminalWatch", "Watch", "choose", "divide", "run_demo"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,9 +10,9 @@ from kwiken.queueing._formulas import (
     mmk_mean_wait_ms,
     sharing_mean_ms,
 )
-from kwiken.queueing._guard import Guard, Look, guard, look, plan_hurts_above
+from kwiken.queueing._guard import QUIET, Guard, Look, guard, guards, look, plan_hurts_above
 from kwiken.queueing._law import Constant, Empirical, Exponential, Law, LogNormal
-from kwiken.queueing._loaded import LoadedStage, LoadSimulation, simulate_load
+from kwiken.queueing._loaded import LoadedStage, LoadSimulation, policies_of, simulate_load
 from kwiken.queueing._model import LoadModel, StageModel
 from kwiken.queueing._network import (
     Primaries,
@@ -23,7 +23,7 @@ from kwiken.queueing._network import (
 )
 from kwiken.queueing._pauses import Pauses
 from kwiken.queueing._race import OverloadError
-from kwiken.queueing._settle import QUIET, Settlement, settle, under_load
+from kwiken.queueing._settle import Settlement, settle, under_load
 from kwiken.queueing._station import Background, Cancel, Discipline, Dispatch, Earnings, Station
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "Station",
     "erlang_c",
     "guard",
+    "guards",
     "load_model",
     "look",
     "measured_utilisation",
@@ -61,6 +62,7 @@ __all__ = [
     "mmk_mean_wait_ms",
     "plan_hurts_above",
     "poisson_arrivals",
+    "policies_of",
     "settle",
     "sharing_mean_ms",
     "simulate_load",

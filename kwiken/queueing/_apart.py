@@ -27,6 +27,8 @@ from kwiken.queueing._model import LEVELS, PILOT, LoadModel, StageModel, pilot, 
 from kwiken.queueing._station import Background, Cancel, Dispatch, Station
 
 PASSES = 3  # of simulating waits: rests decide how calls find replicas, and waits what rests are
+IDLE = 0.02  # share of the replicas' time below which nobody waits, so one pass will do
+CLOSE = 0.001  # mean error of the law of latencies, relative to its mean, that needs no further round
 ROUNDS = 20  # of correcting the law of rests, in each
 BODY = 0.95  # share of the latencies whose spread is taken for that of the work where none was measured
 MISFIT = 0.1  # relative error of a percentile that is worth a word
@@ -200,33 +202,54 @@ def _unloaded(stage: StageProfile, calls: Floats, rate: float, alike: float) -> 
 
 
 def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, seed: int) -> StageModel:
-    """Find the law of rests: put right what work, wait and rest together have too much or too little."""
+    """Take a stage's calls apart into work, wait and rest."""
     law = Pool.of(calls)
-    visits = float(rate * (~np.isnan(calls)).any(axis=1).mean())
-    model = StageModel(station, 0.0, calls, calls, visits)
+    there = ~np.isnan(calls)
+    visits = float(rate * there.any(axis=1).mean())
+    assert station.replicas is not None
+    used = station.work.mean_ms * rate * float(there.sum()) / len(calls) / 1e3 / station.replicas
+    model = StageModel(station, used, calls, calls, visits)
     wanted = law.quantile(LEVELS)
-    shuffled = shuffle(seed)
-    rest = np.zeros(PILOT)
-    for _ in range(PASSES):
-        busy = pilot(model, rest[shuffled], factor=1.0, seed=seed) - rest[shuffled]
-        for _ in range(ROUNDS):
-            rest = np.sort(np.maximum(0.0, rest + wanted - np.sort(rest[shuffled] + busy)))
+    rest, busy = _rests(model, wanted, seed)
     explained = np.interp(ranks(law, calls), LEVELS, wanted - rest)
-    rests = np.where(np.isnan(calls), np.nan, np.maximum(0.0, calls - explained))
-    got = np.sort(rest[shuffled] + busy)
+    rests = np.where(there, np.maximum(0.0, calls - explained), np.nan)
+    got = np.sort(rest[shuffle(seed)] + busy)
     at = (np.asarray(CHECKED) * PILOT).astype(int)
     least = np.maximum(wanted[at], 1e-9)
-    own = station.work.mean_ms * rate * float((~np.isnan(calls)).sum()) / len(calls) / 1e3
-    assert station.replicas is not None
     background = station.background.utilisation if station.background is not None else 0.0
     return replace(
         model,
         station=replace(station, rest=Empirical(Pool.of(rests)), alike=alike),
-        utilisation=own / station.replicas + background,
+        utilisation=used + background,
         rest_ms=rests,
         misfit=float((np.abs(got[at] - wanted[at]) / least).max()),
         crowded=max(0.0, float(((np.sort(busy)[at] - wanted[at]) / least).max())),
     )
+
+
+def _rests(model: StageModel, wanted: Floats, seed: int) -> tuple[Floats, Floats]:
+    """The law of rests: put right what work, wait and rest together have too much or too little.
+
+    Args:
+        model: of the stage, as far as it is known.
+        wanted: (PILOT,) ascending: the law of latencies.
+        seed: of all draws.
+
+    Returns:
+        (PILOT,) ascending: the law of rests, and (PILOT,): work and wait of the calls with these rests,
+        shuffled.
+    """
+    shuffled = shuffle(seed)
+    rest = np.zeros(PILOT)
+    busy = rest
+    for _ in range(PASSES if model.utilisation >= IDLE else 1):
+        busy = pilot(model, rest[shuffled], factor=1.0, seed=seed) - rest[shuffled]
+        for _ in range(ROUNDS):
+            missing = wanted - np.sort(rest[shuffled] + busy)
+            if float(np.abs(missing).mean()) < CLOSE * float(wanted.mean()):
+                break
+            rest = np.sort(np.maximum(0.0, rest + missing))
+    return rest, busy
 
 
 def _notes(profile: Profile, stages: Mapping[str, StageModel]) -> list[str]:

@@ -19,14 +19,14 @@ from kwiken._dag import end_to_end
 from kwiken._plan import Expected, Intervals, Ladder, Plan
 from kwiken._planner import PlanStudy
 from kwiken._profile import Profile, StageProfile
-from kwiken.queueing._guard import Guard, guard, look, tail_hurts
-from kwiken.queueing._loaded import LoadSimulation, simulate_load
+from kwiken._stage import Reissue
+from kwiken.queueing._guard import QUIET, Guard, calls_each, guard, guards, look, tail_hurts
+from kwiken.queueing._loaded import LoadSimulation, policies_of, simulate_load
 from kwiken.queueing._model import LoadModel, StageModel
 
 ROUNDS: Final = 8
 SETTLED: Final = 0.01  # change of the spend, as a share of the budget, below which it is settled
 DAMPING: Final = 0.5  # weight of the newest estimate of added load
-QUIET: Final = 0.1  # share of the replicas' time below which queues do not matter to a copy
 
 Bound = tuple[float, float]
 StudyOf = Callable[[Profile], PlanStudy]
@@ -81,16 +81,16 @@ def settle(
         harmless = not tail_hurts(simulation.before_ms, simulation.after_ms)
         if harmless or search.rounds >= ROUNDS or not search.refuse_busiest(study.plan):
             break
-    guards = search.guards(study.plan)
+    known = search.guards(study.plan)
     plan = msgspec.structs.replace(study.plan, profile=model.profile.digest)
     if plan.expected is not None and not _unknown_levers(plan):
         plan = msgspec.structs.replace(plan, expected=_expected(plan.expected, simulation))
-    notes = (*study.notes, *_notes(search, guards, simulation))
+    notes = (*study.notes, *_notes(search, known, simulation))
     return Settlement(
         study=replace(study, plan=plan, notes=notes),
         rounds=search.rounds,
         settled=search.settled,
-        guards=guards,
+        guards=known,
         refused=tuple(search.refused),
         simulation=simulation,
     )
@@ -116,9 +116,9 @@ class _Search:
             before, spent = spent, _planned(study.plan)
             close = abs(spent - before) <= SETTLED * study.plan.budgets.reissue
             self.settled = not refused and (close or self._idle(added))
-            if self.settled or self.rounds >= ROUNDS:
-                return study if not refused else _without(study, refused)
             self.refused.update(refused)
+            if self.settled or self.rounds >= ROUNDS:
+                return _without(study, refused) if refused else study
             weight = 1.0 if self.rounds == 1 else DAMPING
             self._added = {n: (1 - weight) * was + weight * added[n] for n, was in self._added.items()}
 
@@ -126,27 +126,35 @@ class _Search:
         """Stages that the plan's copies would hurt, and the work that they add at the others."""
         refused: dict[str, Guard] = {}
         added = dict.fromkeys(self.model.stages, 0.0)
-        for name, entry in plan.stages.items():
+        busy = self._busy(plan)
+        calls = calls_each(len(busy))
+        for name, policy in policies_of(self.model, plan).items():
+            if name not in busy:
+                added[name] = policy.fraction
+                continue
             stage = self.model.stages[name]
-            if entry.reissue is None or stage.station.replicas is None:
-                continue
-            if stage.busy_at(self.load) < QUIET:
-                added[name] = entry.reissue.fraction
-                continue
-            found = look(stage, entry.reissue, factor=self.load, seed=self._seed)
+            found = look(stage, policy, factor=self.load, seed=self._seed, calls=calls)
             if found.hurts:
-                refused[name] = guard(stage, entry.reissue, factor=self.load, seed=self._seed)
+                refused[name] = guard(stage, policy, factor=self.load, seed=self._seed, calls=calls)
             else:
                 added[name] = max(0.0, found.extra_load)
         return refused, added
 
-    def refuse_busiest(self, plan: Plan) -> bool:
-        """Refuse copies at the busiest stage that has any: together they hurt. False where there is none."""
-        busy = {
-            name: self.model.stages[name].busy_at(self.load)
-            for name, entry in plan.stages.items()
-            if entry.reissue is not None and self.model.stages[name].station.replicas is not None
+    def _busy(self, plan: Plan) -> dict[str, Reissue]:
+        """Policies of stages that are not quiet."""
+        return {
+            name: policy
+            for name, policy in policies_of(self.model, plan).items()
+            if self.model.stages[name].station.replicas is not None
+            and self.model.stages[name].busy_at(self.load) >= QUIET
         }
+
+    def refuse_busiest(self, plan: Plan) -> bool:
+        """Refuse copies at the busiest stage that has any, as all together hurt.
+
+        False where every stage that has some is quiet.
+        """
+        busy = {name: self.model.stages[name].busy_at(self.load) for name in self._busy(plan)}
         if not busy:
             return False
         name = max(busy, key=lambda name: busy[name])
@@ -160,13 +168,10 @@ class _Search:
 
     def guards(self, plan: Plan) -> dict[str, Guard]:
         """From where on copies hurt, of stages that are not quiet."""
-        found = dict(self.refused)
-        for name, entry in plan.stages.items():
-            stage = self.model.stages[name]
-            busy = stage.station.replicas is not None and stage.busy_at(self.load) >= QUIET
-            if entry.reissue is not None and busy:
-                found[name] = guard(stage, entry.reissue, factor=self.load, seed=self._seed)
-        return found
+        return {
+            **self.refused,
+            **guards(self.model, self._busy(plan), factor=self.load, seed=self._seed),
+        }
 
 
 def under_load(

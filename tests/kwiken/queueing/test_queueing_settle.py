@@ -29,13 +29,13 @@ STUDY = partial(study_plan, budgets=Budgets(reissue=0.05), created="2026-01-01T0
 
 @pytest.fixture(scope="module")
 def model() -> LoadModel:
-    return load_model(queue_profile(rate_of(0.5), requests=12_000, seed=7))
+    return load_model(queue_profile(rate_of(0.5), requests=8000, seed=7))
 
 
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A third of the calls is enough to tell what is asked here."""
-    monkeypatch.setattr(_guard, "CALLS", 20_000)
+    monkeypatch.setattr(_guard, "CALLS", 15_000)
 
 
 def greedy(profile: Profile, *, fraction: float = 1.0, after_ms: float = 0.0) -> PlanStudy:
@@ -98,7 +98,7 @@ class TestSettle:
 
     def test_copies_that_hurt_are_refused_in_words(self) -> None:
         model = load_model(
-            queue_profile(rate_of(0.7), requests=12_000, seed=9), cancel="none", dispatch="random"
+            queue_profile(rate_of(0.7), requests=8000, seed=9), cancel="none", dispatch="random"
         )
         found = settle(model, greedy, requests=8000)
         assert set(found.refused) == {"fetch", "rank"}
