@@ -100,6 +100,18 @@ class Player:
         """Number of calls of these requests."""
         return int(self._count[rows].sum())
 
+    def raced(self, policy: Reissue | None) -> Floats:
+        """(n, width): when every call of every request is over, racing its copies; NaN for no call."""
+        ends = self.calls_ms.copy()
+        block = max(1, MOST_CELLS // ends.shape[1])
+        for at in range(0, len(ends), block):
+            rows = np.arange(at, min(at + block, len(ends)))
+            race = _Race(ends[rows], self._deck(rows, ends[rows]))
+            if self._races:
+                race.run(policy)
+            ends[rows] = race.ends
+        return ends
+
     def play(self, rows: Rows, plan: StagePlan, start_ms: Floats | None) -> Played:
         """The stage in these requests under a plan; memory is bounded by taking them in blocks.
 

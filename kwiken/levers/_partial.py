@@ -90,6 +90,16 @@ def fan_outs(profile: Profile, allowed: Collection[str] | None) -> list[StagePro
     return [stage for name, stage in wide.items() if allowed is None or name in allowed]
 
 
+def learnable(stage: StageProfile) -> bool:
+    """Whether enough visits were seen to tell what leaving answers out does."""
+    return bool(stage.visited.sum() >= FEWEST_VISITS)
+
+
+def loss_weights(profile: Profile, settings: PartialSettings) -> dict[str, float]:
+    """What a unit of each fan-out's loss costs the whole answer, for those that may be partial."""
+    return _weights(fan_outs(profile, settings.stages), settings.weights)
+
+
 def study_partial(
     profile: Profile,
     budget: float,
@@ -118,7 +128,7 @@ def study_partial(
     if not stages:
         note = "no stage is a fan-out, so no answer can be partial: the utility budget stays unspent"
         return PartialStudy(notes=(note,))
-    enough = [stage for stage in stages if stage.visited.sum() >= FEWEST_VISITS]
+    enough = [stage for stage in stages if learnable(stage)]
     places = {stage.name: i for i, stage in enumerate(profile.stages)}
     found = {
         stage.name: FanOut.of(stage, _calls(stage, calls_ms, [settings.seed, places[stage.name]]))

@@ -1,0 +1,187 @@
+"""Copies and partial answers of one plan, found together (Kwiken equation 5.4 for two levers).
+
+Prices for both budgets choose a point on each fan-out's surface. Its copies are then settled, its stop rule
+is tuned on the calls as they are with these copies, and what is left of the reissue budget goes to the other
+stages, which see the fan-outs as they will be. (Planning the fan-outs' copies anew on what their rules leave
+would not rest: early stops make copies look needless, and without copies such rules lose too much.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kwiken._curve import Curve
+from kwiken._objective import with_coins
+from kwiken._plan import Budgets, Costs, PartialPolicy
+from kwiken._player import stop_times
+from kwiken._profile import Floats, Profile
+from kwiken._reissues import ReissueSettings, ReissueStudy, study_reissues
+from kwiken._spend import within_budget
+from kwiken._stage import Reissue
+from kwiken._stage_curves import stage_curves
+from kwiken._sumvar import Allocation
+from kwiken.levers._lagrange import two_budgets
+from kwiken.levers._partial import PartialSettings, PartialStudy, learnable, loss_weights, study_partial
+from kwiken.levers._surface import raced_calls, surface
+
+
+@dataclass(frozen=True)
+class JointPlanner:
+    """Plans copies and partial answers together.
+
+    Attributes:
+        shares: what stages cost.
+        budgets: what may be spent.
+        reissue: how reissues of the stages that are no fan-outs are apportioned.
+        partial: which stages may answer in part.
+    """
+
+    shares: Costs
+    budgets: Budgets
+    reissue: ReissueSettings
+    partial: PartialSettings
+
+    def plan(self, profile: Profile) -> tuple[PartialStudy, ReissueStudy]:
+        """Stop rules and reissues of a profile."""
+        settings = self.reissue
+        curves = stage_curves(profile, seed=settings.seed, copy_correlation=settings.copy_correlation)
+        wanted = self._priced(profile, curves)
+        reserved = wanted.spent
+        kept = within_budget(
+            profile,
+            {name: self.shares.stages[name] for name in wanted.fractions},
+            reserved,
+            lambda budget: _scaled(wanted, budget, curves),
+        )
+        policies = _policies(kept.allocation, curves)
+        calls = _calls_with_copies(profile, policies, self.partial, settings)
+        partial = study_partial(profile, self.budgets.utility_loss, self.partial, calls_ms=calls)
+        settled = _settled(profile, calls, partial.policies, fixed=wanted.fractions)
+        rest = study_reissues(settled, self.shares, max(0.0, self.budgets.reissue - reserved), settings)
+        share = reserved / self.budgets.reissue if self.budgets.reissue > 0 else 0.0
+        return partial, ReissueStudy(
+            curves={**curves, **rest.curves},
+            allocation=_merged(kept.allocation, rest.allocation),
+            margin=share * kept.margin + (1 - share) * rest.margin,
+            verdict=rest.verdict,
+            policies={**rest.policies, **policies},
+            bounds=rest.bounds,
+            notes=rest.notes,
+        )
+
+    def _priced(self, profile: Profile, curves: Mapping[str, Curve]) -> Allocation:
+        """What fan-outs get of the reissue budget, by the prices of both budgets."""
+        weights = loss_weights(profile, self.partial)
+        reissue, loss = self.budgets.reissue, self.budgets.utility_loss
+        surfaces = {
+            name: surface(
+                profile.stage(name),
+                curves.get(name),
+                most_reissue=reissue / max(self.shares.stages[name], reissue),
+                most_loss=min(1.0, loss / weight),
+                seed=self.reissue.seed,
+            )
+            for name, weight in weights.items()
+            if learnable(profile.stage(name))
+        }
+        found = two_budgets(
+            curves, surfaces, costs=self.shares.stages, weights=weights, reissue=reissue, loss=loss
+        )
+        fractions = {name: found.reissue[name] for name in surfaces if name in curves}
+        return Allocation(
+            fractions=fractions,
+            spent=sum(self.shares.stages[name] * share for name, share in fractions.items()),
+            gains={
+                name: curves[name].hull_at(0.0) - curves[name].hull_at(share)
+                for name, share in fractions.items()
+            },
+            marginal=dict.fromkeys(fractions, found.prices[0]),
+        )
+
+
+def tuned_with_copies(
+    profile: Profile,
+    policies: Mapping[str, Reissue],
+    budget: float,
+    partial: PartialSettings,
+    reissue: ReissueSettings,
+) -> PartialStudy:
+    """Stop rules tuned on fan-outs' calls as they are with their copies.
+
+    Args:
+        profile: what was learned.
+        policies: by stage that reissues.
+        budget: mean utility that may be lost.
+        partial: which stages may answer in part.
+        reissue: how copies hang together with their calls.
+    """
+    calls = _calls_with_copies(profile, policies, partial, reissue)
+    return study_partial(profile, budget, partial, calls_ms=calls)
+
+
+def _calls_with_copies(
+    profile: Profile, policies: Mapping[str, Reissue], partial: PartialSettings, reissue: ReissueSettings
+) -> dict[str, Floats]:
+    return raced_calls(
+        profile,
+        policies,
+        tuple(loss_weights(profile, partial)),
+        seed=partial.seed,
+        copy_correlation=reissue.copy_correlation,
+    )
+
+
+def _scaled(wanted: Allocation, budget: float, curves: Mapping[str, Curve]) -> Allocation:
+    """The same shape with less spend, and each stage's best coin for it."""
+    factor = budget / wanted.spent if wanted.spent > 0 else 0.0
+    fractions = {name: factor * share for name, share in wanted.fractions.items()}
+    return with_coins(replace(wanted, fractions=fractions, spent=factor * wanted.spent), curves)
+
+
+def _policies(allocation: Allocation, curves: Mapping[str, Curve]) -> dict[str, Reissue]:
+    found = {
+        name: curves[name].policy(share, coin=allocation.coins.get(name))
+        for name, share in allocation.fractions.items()
+    }
+    return {name: policy for name, policy in found.items() if policy is not None}
+
+
+def _merged(one: Allocation, other: Allocation) -> Allocation:
+    return Allocation(
+        fractions={**other.fractions, **one.fractions},
+        spent=one.spent + other.spent,
+        gains={**other.gains, **one.gains},
+        marginal={**other.marginal, **one.marginal},
+        coins={**other.coins, **one.coins},
+    )
+
+
+def _settled(
+    profile: Profile,
+    calls_ms: Mapping[str, Floats],
+    policies: Mapping[str, PartialPolicy],
+    *,
+    fixed: Mapping[str, object],
+) -> Profile:
+    """The profile with fan-outs as they will be, so that other stages' budgets see them so."""
+    stages = []
+    for stage in profile.stages:
+        calls = calls_ms.get(stage.name)
+        if calls is None:
+            stages.append(stage)
+            continue
+        policy = policies.get(stage.name)
+        if policy is not None:
+            calls = np.minimum(calls, stop_times(calls, (~np.isnan(calls)).sum(axis=1), policy)[:, None])
+        stages.append(
+            replace(
+                stage,
+                calls_ms=calls,
+                censored=np.zeros(calls.shape, dtype=np.bool_),
+                reissuable=stage.reissuable and stage.name not in fixed,
+            )
+        )
+    return replace(profile, stages=tuple(stages))
