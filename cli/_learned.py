@@ -26,6 +26,10 @@ def drift_summary(found: tuple[Drift, ...]) -> list[dict[str, Any]]:
 
 def learned_summary(study: PlanStudy, profile: Profile) -> dict[str, Any]:
     """How sure the curves are, what drifts, and what the plan does to each kind of requests, as JSON."""
+    from kwiken import curve_bounds
+
+    unseen = {name: curve for name, curve in study.curves.items() if name not in study.bounds}
+    known = {**study.bounds, **curve_bounds(profile, unseen)}
     return {
         "curves": {
             name: {
@@ -37,7 +41,7 @@ def learned_summary(study: PlanStudy, profile: Profile) -> dict[str, Any]:
                 "level": bounds.level,
                 "correlation": study.curves[name].correlation,
             }
-            for name, bounds in study.bounds.items()
+            for name, bounds in known.items()
         },
         "drift": drift_summary(study.drift),
         "classes": [_class(each) for each in outcomes(profile, study.plan)],

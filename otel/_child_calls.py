@@ -44,7 +44,7 @@ class Calls:
     def __len__(self) -> int:
         return len(self.row)
 
-    def only(self, which: Bools) -> Calls:
+    def only(self, which: Bools | Ints) -> Calls:
         """Some of the calls."""
         columns = (self.row, self.request, self.op, self.start, self.end)
         return Calls(*(column[which] for column in columns))
@@ -55,9 +55,23 @@ class Children:
 
     def __init__(self, forest: Forest) -> None:
         self.forest = forest
+        self._stages = 0
         below = np.flatnonzero((forest.parent >= 0) & (forest.state & DETACHED == 0))
         self._rows = below[np.argsort(forest.parent[below], kind="stable")]
         self._parents = forest.parent[self._rows]
+
+    def found(self, stages: int) -> None:
+        """Count stages, of all depths together.
+
+        Raises:
+            InputError: there are more than a service may have; says what to do about it.
+        """
+        self._stages += stages
+        if self._stages > MAX_STAGES:
+            raise InputError(
+                f"there are {self._stages} stages, and at most {MAX_STAGES} fit; "
+                "try a root further down, or less depth"
+            )
 
     def of(self, at: Ints) -> Calls:
         """The calls that the spans at these rows, one a request, waited for; `ROOT` for no span."""
@@ -171,34 +185,22 @@ class Staged:
     shard: Ints
     keys: Sequence[Key]
 
+    def split(self) -> list[Ints]:
+        """By stage: places of its calls."""
+        order = np.argsort(self.stage, kind="stable")
+        return np.split(order, np.searchsorted(self.stage[order], np.arange(1, len(self.keys))))
+
 
 def in_stages(forest: Forest, calls: Calls) -> Staged:
-    """Tell the calls of one name apart: in turn, or side by side.
-
-    Raises:
-        InputError: there are too many kinds of calls.
-    """
+    """Tell the calls of one name apart: in turn, or side by side."""
     found = turns(calls.request, calls.op, calls.start, calls.end)
     fits = (found.turn < MAX_TURNS) & (found.shard < MAX_WIDTH)
     forest.counts["calls_beyond_bounds"] += int((~fits).sum())
     code = calls.op * MAX_TURNS + found.turn
     keys, stage = np.unique(code[fits], return_inverse=True)
-    check_number(len(keys))
     return Staged(
         calls.only(fits),
         stage.astype(np.int64),
         found.shard[fits],
         [divmod(key, MAX_TURNS) for key in keys.tolist()],
     )
-
-
-def check_number(stages: int) -> None:
-    """Refuse more stages than a service may have.
-
-    Raises:
-        InputError: says what to do about it.
-    """
-    if stages > MAX_STAGES:
-        raise InputError(
-            f"there are {stages} stages, and at most {MAX_STAGES} fit; try a root further down or less depth"
-        )

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kwiken import Profile
+from kwiken import Profile, StageProfile, guess_by_kind
 from otel._columns import NO_KIND, OTHER, Ints
 from otel._forest import Forest
 from otel._requests import Requests, label
@@ -19,7 +20,7 @@ MOST: Final = 20  # kinds with a name of their own; a p99 of each needs requests
 
 
 def with_kinds(profile: Profile, forest: Forest, requests: Requests, kind_by: str) -> Profile:
-    """The profile with the kind of each request.
+    """The profile with the kind of each request, and what kinds tell of copies.
 
     Args:
         profile: of the requests, in their order.
@@ -32,7 +33,18 @@ def with_kinds(profile: Profile, forest: Forest, requests: Requests, kind_by: st
         kinds, names = _named(numbers, [label(forest, op) for op in range(len(forest.names.operations))])
     else:
         kinds, names = _named(_told(forest, requests.rows), forest.names.kinds)
-    return replace(profile, classes=kinds, class_names=names)
+    telling = np.array([name not in {OTHER, UNTOLD} for name in names], np.bool_)
+    known = np.where(telling[kinds], kinds, NO_KIND)
+    stages = tuple(_guessed(stage, known, profile.started_s) for stage in profile.stages)
+    return replace(profile, stages=stages, classes=kinds, class_names=names)
+
+
+def _guessed(stage: StageProfile, kinds: Ints, started: NDArray[np.float64]) -> StageProfile:
+    """The stage with what copies would have taken by their kind, where its calls' work does not tell."""
+    if stage.guesses_ms is not None or not stage.reissuable:
+        return stage
+    calls = np.where(stage.censored, np.nan, stage.calls_ms)
+    return replace(stage, guesses_ms=guess_by_kind(calls, kinds, started))
 
 
 def _told(forest: Forest, rows: Ints) -> Ints:

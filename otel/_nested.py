@@ -16,7 +16,6 @@ from otel._child_calls import (
     Children,
     Key,
     Staged,
-    check_number,
     direct_calls,
     in_stages,
     inner_calls,
@@ -115,30 +114,35 @@ class _Level(NamedTuple):
 def _graph(children: Children, level: _Level, depth: int) -> Graph:
     forest = children.forest
     found = in_stages(forest, level.calls)
+    children.found(len(found.keys))
     start, end = _extents(found, level.zero)
     names = [_name(forest, key) for key in found.keys]
     order = in_order(np.nanmean(start, axis=0), names)
     before, cut = acyclic(precedence(start[:, order], end[:, order]), _support(start[:, order]))
     forest.counts["edges_cut_from_cycles"] += cut
+    places = found.split()
     graph = Graph(
-        [_stage(forest, found, number, len(level.zero)) for number in order],
+        [_stage(forest, found, number, places[number], len(level.zero)) for number in order],
         reduction(before),
         [(names[number], *level.inside) for number in order],
     )
-    inner = {} if depth <= 1 else _inner(children, found, order, graph, level.zero, depth - 1)
+    inner = (
+        {}
+        if depth <= 1
+        else _inner(children, found, [places[number] for number in order], graph, level.zero, depth - 1)
+    )
     return _spliced(forest, graph, inner) if inner else graph
 
 
 def _inner(
-    children: Children, found: Staged, order: Sequence[int], graph: Graph, zero: Ints, depth: int
+    children: Children, found: Staged, places: Sequence[Ints], graph: Graph, zero: Ints, depth: int
 ) -> dict[int, Graph]:
     """By place: the stages inside of those stages that have any. A fan-out stays whole.
 
     For the slowest of a fan-out's shards is no longest path through stages that each span all shards.
     """
     inner: dict[int, Graph] = {}
-    for place, number in enumerate(order):
-        mine = found.stage == number
+    for place, mine in enumerate(places):
         rows, request = found.calls.row[mine], found.calls.request[mine]
         if found.shard[mine].any():
             children.forest.counts["fan_outs_not_split"] += int(len(inner_calls(children, rows)) > 0)
@@ -178,7 +182,6 @@ def _spliced(forest: Forest, graph: Graph, inner: dict[int, Graph]) -> Graph:
         pairs += [(offset + int(a), offset + int(b)) for a, b in np.argwhere(part.edges)]
         last[place] = [offset + int(sink) for sink in part.sinks()]
     pairs += [(end, int(first[b])) for a, b in np.argwhere(graph.edges) for end in last[a]]
-    check_number(len(stages))
     edges = np.zeros((len(stages), len(stages)), np.bool_)
     edges[tuple(np.array(pairs, np.int64).T)] = True
     return Graph(stages, edges, paths)
@@ -213,8 +216,7 @@ def _support(start: Floats) -> Floats:
     return np.asarray(there.T @ there)
 
 
-def _stage(forest: Forest, found: Staged, number: int, requests: int) -> StageCalls:
-    mine = found.stage == number
+def _stage(forest: Forest, found: Staged, number: int, mine: Ints, requests: int) -> StageCalls:
     calls, shard = found.calls.only(mine), found.shard[mine]
     took = (calls.end - calls.start) / NS_PER_MS
     shape = (requests, int(shard.max()) + 1)

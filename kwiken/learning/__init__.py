@@ -6,7 +6,7 @@ from kwiken.learning._caution import Caution, caution_notes
 from kwiken.learning._classes import ClassOutcome, by_class
 from kwiken.learning._decay import decayed
 from kwiken.learning._drift import Drift, drift, drift_notes
-from kwiken.learning._guesses import guess_copies
+from kwiken.learning._guesses import guess_by_kind, guess_copies
 
 __all__ = [
     "Caution",
@@ -17,5 +17,6 @@ __all__ = [
     "decayed",
     "drift",
     "drift_notes",
+    "guess_by_kind",
     "guess_copies",
 ]

@@ -53,6 +53,35 @@ def guess_copies(latency_ms: Floats, busy_ms: Floats, replica: Ints, started: Fl
     return np.column_stack((latency[late], work + latency[other] - busy[other]))
 
 
+def guess_by_kind(calls_ms: Floats, kinds: Ints, started: Floats | Ints) -> Floats | None:
+    """Late calls of a stage, and what copies would have taken, by what others of their kind did take.
+
+    Where work is not measured, as in other people's traces, kinds of requests tell what comes with a request,
+    as far as the kind does. It is a lower bound: requests of one kind differ among themselves too.
+
+    Args:
+        calls_ms: (n, width) latencies; NaN for no call.
+        kinds: (n,) kind of each request; below 0 where it says nothing.
+        started: (n,) when each request began, in any unit.
+
+    Returns:
+        (m, 2): latency of late calls, and of the same shard's call in the next request of the kind, ms. None
+        where too little is known.
+    """
+    order = np.lexsort((started, kinds))
+    order = order[kinds[order] >= 0]
+    if not len(order):
+        return None
+    kind = kinds[order]
+    last = np.append(kind[1:] != kind[:-1], True)
+    first = np.flatnonzero(np.append(True, last[:-1]))
+    after = np.arange(1, len(order) + 1)
+    after[last] = first  # the last of a kind is followed by its first
+    pairs = np.stack((calls_ms[order], calls_ms[order[after]]), axis=2)[after != np.arange(len(order))]
+    pairs = pairs[~np.isnan(pairs).any(axis=2)]
+    return pairs[_late(pairs[:, 0])] if len(pairs) >= FEWEST_CALLS else None
+
+
 def _late(latency: Floats) -> Ints:
     """(m,): places, ascending, of the calls that make the stage vary.
 

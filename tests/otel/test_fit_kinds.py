@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kwiken import OWN_TIME, InputError
+from kwiken import OWN_TIME, InputError, Pool, copy_correlation
 from otel import _columns, fit_profile
 from tests.otel.test_fit_foreign import many, replayed, short
 from tests.support.span_trees import Span, jaeger_json, otlp_lines, write
@@ -120,3 +120,21 @@ def test_old_requests_fade_with_their_kinds(tmp_path: Path) -> None:
     assert kinds[1] == pytest.approx(kinds[0] / 4, abs=1.5)
     with pytest.raises(InputError, match="half-life"):
         fit_profile([path], half_life_s=0.0)
+
+
+def test_kinds_say_what_copies_would_take(tmp_path: Path) -> None:
+    """Every third request is a large one, late at `get`; `put` is late for nobody's sake."""
+    took = np.random.default_rng(1).uniform(1, 40, 601).tolist()
+    spans = many(
+        lambda n: [("get", 1, 30 + n % 7 if n % 3 == 0 else 5 + n % 4), ("put", 50, 50 + took[n])], 600
+    )
+    size = {
+        (n, 1): [{"key": "size", "value": {"stringValue": "large" if n % 3 == 0 else "small"}}]
+        for n in range(1, 601)
+    }
+    path = write(tmp_path / "a.json", otlp_with(spans, size))
+    stages = fit_profile([path], kind_by="size").stages[1:]
+    rho = {short(s.name): copy_correlation(s, Pool.of(s.calls_ms)).rho for s in stages}
+    assert rho["get"] > 0.4
+    assert rho["put"] < 0.2
+    assert all(s.guesses_ms is None for s in fit_profile([path]).stages)

@@ -16,6 +16,7 @@ from kwiken import (
     Profile,
     StageProfile,
     copy_correlation,
+    guess_by_kind,
     guess_copies,
     profile_from_json,
     profile_to_json,
@@ -190,3 +191,30 @@ def test_a_guess_is_the_work_and_a_wait(seed: int, calls: int, replicas: int) ->
     assert (found >= 0).all()
     assert found[:, 0].min() >= np.nanquantile(latency, 0.85)
     assert 10 <= len(found) <= calls // 10 + 1
+
+
+@pytest.mark.parametrize(
+    ("between", "within", "low", "high"), [(1.0, 0.1, 0.85, 1), (0.0, 1.0, 0, 0.1), (1.0, 1.0, 0.3, 0.6)]
+)
+def test_kinds_tell_what_comes_with_the_request(
+    between: float, within: float, low: float, high: float, stage_of: StageOf
+) -> None:
+    """Of log-normal sizes, the share of variance between kinds is the correlation of a request and its like."""
+    rng = np.random.default_rng(1)
+    kinds = rng.integers(-1, 400, 8000)
+    calls = np.exp(between * rng.normal(size=401)[kinds] + within * rng.normal(size=8000))
+    found = guess_by_kind(calls[:, None], kinds, rng.permutation(8000).astype(float))
+    assert found is not None
+    rho = copy_correlation(replace(stage_of("a", calls), guesses_ms=found), Pool.of(calls)).rho
+    assert low <= rho <= high
+
+
+def test_kinds_that_tell_nothing_are_left_out() -> None:
+    calls, time = np.random.default_rng(1).exponential(1, (500, 2)), np.arange(500.0)
+    assert guess_by_kind(calls, np.full(500, -1), time) is None
+    assert guess_by_kind(calls, np.arange(500), time) is None, "each is the only one of its kind"
+    calls[:, 1] = np.nan
+    found = guess_by_kind(calls, np.zeros(500, np.int64), time)
+    assert found is not None
+    following = dict(zip(calls[:, 0].tolist(), np.roll(calls[:, 0], -1).tolist(), strict=True))
+    assert all(following[late] == copy for late, copy in found.tolist())
