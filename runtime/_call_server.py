@@ -7,18 +7,16 @@ costs it half. What is out of its form is answered with a 4xx and the connection
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
-from kwiken import InputError
+from runtime._door import Door, listen
 from runtime._head import BadHeadError, read_length, split_head
 
 LOG = logging.getLogger("kwiken.replica")
-BACKLOG: Final = 1024
 # Longer than any client of ours keeps an idle connection, so that the client is the one that closes it:
 # a server that closes first can cut a request that is on its way.
 KEEP_ALIVE_S: Final = 75.0
@@ -97,7 +95,7 @@ class CallServer:
         self.connections: set[ServerConnection] = set()
         self._host = host
         self._port = port
-        self._server: asyncio.Server | None = None
+        self._door: Door | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     @property
@@ -113,20 +111,15 @@ class CallServer:
             InputError: when the address cannot be bound to.
         """
         loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(
-                lambda: ServerConnection(self, loop), self._host, self._port, backlog=BACKLOG
-            )
-        except OSError as error:
-            raise InputError(why_not(error), where=f"{self._host}:{self._port}") from error
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._door = Door(listen(self._host, self._port), lambda: ServerConnection(self, loop))
+        self._port = self._door.port
         self._sweeper = loop.call_later(SWEEP_S, self._sweep)
 
     def stop_accepting(self) -> None:
         """Take no new connections; those that are open are answered, and closed after their next answer."""
         self.closing = True
-        if self._server is not None:
-            self._server.close()
+        if self._door is not None:
+            self._door.close()
 
     async def stop(self) -> None:
         """Close everything; whatever still runs is cancelled."""
@@ -272,12 +265,3 @@ class ServerConnection(asyncio.Protocol):
         self._transport.write(head if bodiless else head + body)
         if close:
             self._transport.close()
-
-
-def why_not(error: OSError) -> str:
-    """Why an address could not be bound to."""
-    if error.errno == errno.EADDRINUSE:
-        return "the port is in use; choose another one"
-    if error.errno == errno.EACCES:
-        return "no permission to listen on this port"
-    return f"cannot listen here: {error.strerror or error}"

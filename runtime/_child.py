@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +44,7 @@ class Child:
         *,
         name: str,
         env: Mapping[str, str] | None = None,
+        files: Sequence[int] = (),
         start_s: float = START_S,
     ) -> Child:
         """Start a process and wait until it is ready. When this is cancelled, the process is ended.
@@ -52,6 +53,7 @@ class Child:
             spec: what it serves.
             name: of the process, for errors.
             env: variables that it gets besides this process' own.
+            files: numbers of open files that it gets.
             start_s: seconds that it may take.
 
         Raises:
@@ -65,6 +67,7 @@ class Child:
                 msgspec.json.encode(spec).decode(),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                pass_fds=files,
                 env={**os.environ, **(env or {}), "PYTHONPATH": _import_path()},
                 start_new_session=True,  # the terminal's Ctrl-C is for the supervisor alone, which stops all
             )

@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ import msgspec
 
 from kwiken import InputError, KwikenError, Plan, Service
 from runtime._child import Child, ChildError
+from runtime._door import listen
 from runtime._identity import Identity
 from runtime._keepers import Keepers
 from runtime._process import GatewaySpec, ReplicaSpec
@@ -29,6 +31,7 @@ from runtime._slot import Slot
 from runtime._state import VERSION, ClusterState, StateFiles
 from runtime._target import load_target
 from runtime._tasks import cancel_and_wait
+from runtime._transport import Replica
 
 LOG = logging.getLogger("kwiken.cluster")
 LOOK_S: Final = 2.0
@@ -36,6 +39,7 @@ RETELL_S: Final = 0.1
 READY_S: Final = 30.0
 ASK_S: Final = 5.0
 KILL_AFTER_S: Final = 3.0
+MOST_KNOWN: Final = 500  # replicas that a process' arguments have room for
 
 
 class Cluster:
@@ -104,6 +108,7 @@ class Cluster:
         self._unsaved = False
         self._changed = asyncio.Event()
         self._ready = False
+        self._sockets: list[socket.socket] = []
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -139,6 +144,7 @@ class Cluster:
         self._supervisor = _this_process()
         self._keepers = Keepers()
         try:
+            self._listen()
             files.write_token(self._token)
             files.write(self._state())
             self._session = aiohttp.ClientSession(
@@ -170,6 +176,14 @@ class Cluster:
         await self._stop_all(self._grace_s)
         self._keepers.check()
 
+    def _listen(self) -> None:
+        """Open the gateways' sockets, which outlive each: who calls between two waits and is not refused."""
+        try:
+            self._sockets = listen(self._host, self._port)
+        except InputError as error:
+            raise ChildError(f"gateway: {error}") from error
+        self._port = self._sockets[0].getsockname()[1]
+
     async def _start_all(self) -> None:
         slots = (self._gateway, *self._slots)
         starts = [asyncio.create_task(self._start(slot)) for slot in slots]
@@ -185,9 +199,9 @@ class Cluster:
     async def _start(self, slot: Slot) -> None:
         """Fill a slot with a fresh process."""
         env = {"KWIKEN_TOKEN": self._token} if slot.stage is None else {}  # no file: it may be gone by then
-        slot.fill(await Child.start(self._spec(slot), name=slot.name, env=env))
-        if slot.stage is None and slot.child is not None:
-            self._port = int(slot.child.url.rpartition(":")[2])  # the next gateway takes the same
+        spec = self._spec(slot)
+        files = spec.sockets if isinstance(spec, GatewaySpec) else []
+        slot.fill(await Child.start(spec, name=slot.name, env=env, files=files))
 
     def _spec(self, slot: Slot) -> ReplicaSpec | GatewaySpec:
         if slot.stage is None:
@@ -199,6 +213,8 @@ class Cluster:
                 traces=self._traces,
                 otlp=self._otlp,
                 grace_s=self._grace_s,
+                sockets=[sock.fileno() for sock in self._sockets],
+                known=self._addresses() if len(self._slots) <= MOST_KNOWN else {},
             )
         return ReplicaSpec(
             target=self.target,
@@ -292,11 +308,11 @@ class Cluster:
         self._changed.clear()
         return True
 
-    def _addresses(self) -> dict[str, list[dict[str, str]]]:
-        found: dict[str, list[dict[str, str]]] = {name: [] for name in self.service.stages}
+    def _addresses(self) -> dict[str, list[Replica]]:
+        found: dict[str, list[Replica]] = {name: [] for name in self.service.stages}
         for slot in self._slots:
             if slot.child is not None and slot.stage is not None:
-                found[slot.stage].append({"id": slot.name, "node": "local", "address": slot.child.url})
+                found[slot.stage].append(Replica(slot.name, "local", slot.child.url))
         return found
 
     async def _until_ready(self) -> None:
@@ -371,6 +387,9 @@ class Cluster:
     async def _stop_all(self, grace_s: float) -> None:
         """End the keepers, then the gateway, whose requests need the replicas, then those."""
         await self._keepers.stop()
+        for sock in self._sockets:
+            sock.close()
+        self._sockets = []
         try:
             for group in ([self._gateway], self._slots):
                 children = [slot.child for slot in group if slot.child is not None]

@@ -27,6 +27,7 @@ from runtime._walk import walk
 logger = logging.getLogger(__name__)
 
 NO_TRACE: Final = (0, 0)
+OVERLOADED: Final = "overloaded; come again later"
 
 
 class Answer(msgspec.Struct):
@@ -146,6 +147,26 @@ class Executor:
         name = self._service[stage].name
         self._lanes[name].picker.replace(replicas)
 
+    def note_line(self, line_s: float) -> None:
+        """Take note of how long requests stand in line for the event loop, where nobody counts them."""
+        self._shared.admission.note_line(line_s)
+
+    def turn_away(self, *, deadline_ms: float | None = None, priority: int = 0) -> None:
+        """Refuse a request that `run` would turn away, before more than this is known of it.
+
+        Args:
+            deadline_ms: as in `run`.
+            priority: as in `run`.
+
+        Raises:
+            OverloadError: it would be turned away now.
+        """
+        allowed = (self._limits.deadline_ms if deadline_ms is None else deadline_ms) / 1000
+        if allowed > 0:  # else `run` says what is wrong
+            retry_after = self._shared.admission.refusal(self._now(), priority, allowed)
+            if retry_after is not None:
+                raise OverloadError(OVERLOADED, retry_after_s=retry_after)
+
     def status(self) -> dict[str, Any]:
         """Figures for people and programs, all of plain JSON types."""
         return status(self._program, self._lanes, self._shared, self._counts, self._now())
@@ -179,9 +200,9 @@ class Executor:
             raise DeadlineError(f"the time allowed must be above 0 and finite, not {deadline_ms} ms")
         shared = self._shared
         counts = self._counts
-        retry_after = shared.admission.enter(now, priority)
+        retry_after = shared.admission.enter(now, priority, allowed)
         if retry_after is not None:
-            raise OverloadError("overloaded; come again later", retry_after_s=retry_after)
+            raise OverloadError(OVERLOADED, retry_after_s=retry_after)
         flight = self._board(
             now + allowed, priority, parent, noting=note or self._observer is not None, now=now
         )

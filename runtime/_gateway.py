@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import logging
 import math
+import socket
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +20,7 @@ from runtime import _wire as wire
 from runtime._control import Control, Denied
 from runtime._errors import DeadlineError, HandlerError, OverloadError, UnavailableError
 from runtime._executor import Answer, Executor
+from runtime._lag import TURNS_IN, LagWatch, turns_of
 from runtime._listener import Listener
 from runtime._timing import timing_of
 from runtime._transport import MAX_PRIORITY
@@ -41,6 +43,7 @@ class Gateway:
         token: opens the control routes; None closes them.
         remote: whether stages need replicas before the gateway is ready.
         max_body: bytes of a request's body.
+        sockets: that listen already, used instead of host and port; none for new ones.
 
     Raises:
         DefinitionError: when the service cannot be served.
@@ -56,11 +59,14 @@ class Gateway:
         token: str | None = None,
         remote: bool = True,
         max_body: int = MAX_REQUEST,
+        sockets: Sequence[socket.socket] = (),
     ) -> None:
         self._service = service
         self._executor = executor
         self._reader = wire.RequestReader(service)
-        self._listener = Listener(self._answer, host=host, port=port, max_body=max_body)
+        self._listener = Listener(self._answer, host=host, port=port, max_body=max_body, sockets=sockets)
+        turns = turns_of(service) if remote else TURNS_IN
+        self._lag = LagWatch(lambda lag_s: executor.note_line(turns * lag_s))
         self._remote = remote
         self._max_body = max_body
         self._started = time.monotonic()
@@ -93,6 +99,7 @@ class Gateway:
             InputError: when the address cannot be bound to.
         """
         await self._listener.start()
+        self._lag.start()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
         """Fail `/readyz` first, then take no more requests, finish those in flight, and close.
@@ -110,6 +117,7 @@ class Gateway:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), max(0.0, grace_s - linger_s))
         await self._listener.stop()
+        self._lag.stop()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         methods = self._routes.get(request.rel_url.raw_path)
@@ -162,6 +170,11 @@ class Gateway:
         deadline_ms = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)
         priority = wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY)
         parent = wire.parse_traceparent(headers.get(wire.TRACEPARENT))
+        try:
+            self._executor.turn_away(deadline_ms=deadline_ms, priority=priority or 0)
+        except OverloadError:
+            self._answered[503] += 1
+            raise
         timing = headers.get(wire.TIMING) == "1"
         body = self._reader.read(await request.read())
         try:

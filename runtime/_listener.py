@@ -6,14 +6,14 @@ cost more than the whole of what a call needs here.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from aiohttp import web
 
-from kwiken import InputError
-from runtime._call_server import BACKLOG, KEEP_ALIVE_S, why_not
+from runtime._call_server import KEEP_ALIVE_S
+from runtime._door import Door, listen
 from runtime._front import FrontServer, Patience
 from runtime._wire import MAX_BODY
 
@@ -32,6 +32,7 @@ class Listener:
         max_body: bytes; a longer request body is answered with 413.
         patience: with callers who keep it waiting.
         most: callers at once; None for as many as files may be open, up to a bound.
+        sockets: that listen already, used instead of host and port; none for new ones.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Listener:
         max_body: int = MAX_BODY,
         patience: Patience = Patience(),  # noqa: B008 - a tuple
         most: int | None = None,
+        sockets: Sequence[socket.socket] = (),
     ) -> None:
         self._handler = handler
         self._host = host
@@ -50,8 +52,9 @@ class Listener:
         self._max_body = max_body
         self._patience = patience
         self._most = most
+        self._sockets = sockets
         self._web: FrontServer | None = None
-        self._server: asyncio.Server | None = None
+        self._door: Door | None = None
 
     @property
     def port(self) -> int:
@@ -70,24 +73,21 @@ class Listener:
         Raises:
             InputError: when the address cannot be bound to.
         """
-        loop = asyncio.get_running_loop()
-        self._web = web = FrontServer(
+        sockets = self._sockets or listen(self._host, self._port)
+        self._web = FrontServer(
             self._handler,
             patience=self._patience,
             most=self._most,
             max_body=self._max_body,
             keep_alive_s=KEEP_ALIVE_S,
         )
-        try:
-            self._server = await loop.create_server(web.connect, self._host, self._port, backlog=BACKLOG)
-        except OSError as error:
-            raise InputError(why_not(error), where=f"{self._host}:{self._port}") from error
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._door = Door(sockets, self._web.connect)
+        self._port = self._door.port
 
     def stop_accepting(self) -> None:
         """Take no new connections; those that are open go on."""
-        if self._server is not None:
-            self._server.close()
+        if self._door is not None:
+            self._door.close()
 
     async def stop(self) -> None:
         """Close everything; whatever still runs is cancelled."""

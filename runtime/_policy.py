@@ -23,6 +23,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         requests: the most requests at once.
         always: requests at once that are never turned away for being slow.
         gain: weight of one request in the measure of slowness.
+        wait_share: share of the time that a request may take which, spent in line for the event loop, counts
+            as full load.
+        least_wait_s: time in line that is never held against anybody, however little a request may take.
         calm_below: load, from 0 to 1, from which on nothing is reissued.
         shed_low_at: load from which on requests of priority below 0 are turned away.
         shed_at: the same for priority 0.
@@ -44,6 +47,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     requests: int = 1024
     always: int = 16
     gain: float = 0.05
+    wait_share: float = 0.1
+    least_wait_s: float = 0.05
     calm_below: float = 0.5
     shed_low_at: float = 0.7
     shed_at: float = 0.85

@@ -23,6 +23,7 @@ import msgspec
 from kwiken import KwikenError, Service
 from runtime._meter import MeteredThreads
 from runtime._target import load_target
+from runtime._transport import Replica
 
 LOG = logging.getLogger("kwiken.process")
 PR_SET_PDEATHSIG: Final = 1
@@ -75,6 +76,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         traces: folder for spans; None for none.
         otlp: endpoint for spans; None for none.
         grace_s: seconds that requests in flight get when it is told to stop.
+        sockets: numbers of open files: sockets that listen at this host and port already; none to open some.
+        known: by stage, replicas to begin with, for a gateway that takes over from another.
     """
 
     target: str
@@ -87,6 +90,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     traces: str | None = None
     otlp: str | None = None
     grace_s: float = 10.0
+    sockets: list[int] = []
+    known: dict[str, list[Replica]] = {}
 
 
 Spec = ReplicaSpec | GatewaySpec

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -52,7 +53,9 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 port=spec.port,
                 token=_token(spec.token_file),
                 remote=not spec.local,
+                sockets=[socket.socket(fileno=number) for number in spec.sockets],
             )
+            gateway.control.set_replicas(spec.known)
             await _serve(spec, gateway, endpoints, stop, announce)
 
 

@@ -29,6 +29,7 @@ def status(
         "shed": admission.shed,
         "inside": admission.inside,
         "load": round(admission.load(now), 4),
+        "line_ms": _ms(admission.line_s),
         "reissues": sum(lane.copies for lane in lanes.values()),
         "late_reissues": sum(lane.late_copies for lane in lanes.values()),
         "retries": sum(lane.retries.spent + lane.resends for lane in lanes.values()),

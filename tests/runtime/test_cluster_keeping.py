@@ -20,6 +20,7 @@ from runtime._cluster import Cluster
 from runtime._identity import Identity
 from runtime._process import ReplicaSpec
 from runtime._state import StateFiles
+from runtime._transport import Replica
 from tests.support.waiting import until
 
 POISON = "tests.support.services_poison:service"
@@ -95,6 +96,18 @@ async def test_a_gateway_that_hangs_is_killed_and_replaced() -> None:
         assert cluster.gateway_url == url
 
 
+async def test_who_calls_while_the_gateway_is_replaced_waits_and_is_not_refused() -> None:
+    async with of(1) as cluster:
+        for _ in range(2):
+            pid = cluster.gateway_pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda pid=pid: cluster.gateway_pid != pid)  # type: ignore[misc]
+            assert cluster.gateway_pid is None
+            assert [await ask(cluster, "hi") for _ in range(3)] == [200] * 3
+            assert cluster.gateway_pid is not None
+
+
 async def test_nobody_is_killed_where_that_is_turned_off() -> None:
     async with of(1, unresponsive_s=0.0) as cluster:
         (pid,) = pids(cluster)
@@ -168,7 +181,7 @@ async def test_a_defect_of_the_supervisor_ends_the_cluster_aloud(
 ) -> None:
     before: set[int] = set()
 
-    def addresses() -> dict[str, list[dict[str, str]]]:
+    def addresses() -> dict[str, list[Replica]]:
         raise ZeroDivisionError("a defect")
 
     async def serve() -> None:
