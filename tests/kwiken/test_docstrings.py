@@ -58,7 +58,9 @@ def test_everything_public_says_what_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_name_each_argument(name: str) -> None:
-    missing = [each for each in arguments(FUNCTIONS[name]) if each not in told(FUNCTIONS[name].__doc__ or "", "Args")]
+    missing = [
+        each for each in arguments(FUNCTIONS[name]) if each not in told(FUNCTIONS[name].__doc__ or "", "Args")
+    ]
     assert not missing, f"{name} does not explain {missing}"
 
 
@@ -69,5 +71,7 @@ def test_classes_name_each_field(name: str) -> None:
     fields = getattr(kind, "__struct_fields__", None) or tuple(getattr(kind, "__dataclass_fields__", ()))
     text = kind.__doc__ or ""
     known = told(text, "Attributes") | told(text, "Args")
-    missing = [each for each in fields if not each.startswith("_") and each not in known and f"`{each}`" not in text]
+    missing = [
+        each for each in fields if not each.startswith("_") and each not in known and f"`{each}`" not in text
+    ]
     assert not missing, f"{name} does not explain {missing}"
