@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -126,7 +127,7 @@ async def burn(text: str) -> str:
     return text
 
 
-def gateway_of(handler: Callable[..., object], limits: Limits) -> tuple[Gateway, Executor]:
+def gateway_of(handler: Callable[..., Awaitable[Any]], limits: Limits) -> tuple[Gateway, Executor]:
     service = Service.of("busy", [Stage(name="a", handler=handler)])
     executor = Executor(
         service,
