@@ -145,6 +145,7 @@ class Cluster:
         self._keepers = Keepers()
         try:
             self._listen()
+            files.remove()  # what a killed supervisor left
             files.write_token(self._token)
             files.write(self._state())
             self._session = aiohttp.ClientSession(
@@ -205,6 +206,7 @@ class Cluster:
 
     def _spec(self, slot: Slot) -> ReplicaSpec | GatewaySpec:
         if slot.stage is None:
+            assert self._files is not None
             return GatewaySpec(
                 target=self.target,
                 host=self._host,
@@ -213,6 +215,8 @@ class Cluster:
                 traces=self._traces,
                 otlp=self._otlp,
                 grace_s=self._grace_s,
+                kept=str(self._files.plan),
+                takes_over=self._ready,
                 sockets=[sock.fileno() for sock in self._sockets],
                 known=self._addresses() if len(self._slots) <= MOST_KNOWN else {},
             )
@@ -287,7 +291,7 @@ class Cluster:
             if gateway is None:
                 continue
             try:
-                if gateway is not told and self._plan is not None:
+                if gateway is not told and self._plan is not None and not self._kept():
                     await self._ask("PUT", "/v1/plan", msgspec.json.encode(self._plan))
                 await self._ask("PUT", "/v1/replicas", msgspec.json.encode(self._addresses()))
                 told = gateway
@@ -295,6 +299,11 @@ class Cluster:
                 LOG.warning("the gateway could not be told of the replicas: %s", error)
                 await asyncio.sleep(RETELL_S)
                 self._changed.set()
+
+    def _kept(self) -> bool:
+        """Whether a gateway that takes over has found the plan in force by itself."""
+        assert self._files is not None
+        return self._files.plan.is_file()
 
     async def _has_changed(self) -> bool:
         """Wait for a change, or until it is time to see whether what is noted is still there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hmac
 from collections.abc import Callable
 from typing import Any, Final
@@ -52,6 +53,7 @@ class Control:
         self._token = token.encode() if token is not None else None
         self._status = status
         self._replicas: dict[str, list[Replica]] = {name: [] for name in service.stages}
+        self.keep: Callable[[bytes], None] | None = None  # takes every plan that was put in force
         self._read_replicas = msgspec.json.Decoder(dict[str, list[Replica]])
 
     def authorise(self, headers: Any) -> None:
@@ -84,8 +86,11 @@ class Control:
             InputError: when it is no plan, or one for another service.
             DefinitionError: when it does not fit the service; names the stage.
         """
+        text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
         plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
         self._executor.apply(plan)
+        if self.keep is not None:
+            self.keep(msgspec.json.encode(plan))
 
     async def replicas(self, request: web.BaseRequest) -> Any:
         """GET the replicas by stage, PUT those of the stages named."""

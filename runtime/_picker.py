@@ -16,6 +16,7 @@ from runtime._transport import Replica, Reply
 
 GAIN = 0.1  # weight of a new latency in the estimate
 CLIP = 3.0  # one sample counts at most as this many times the estimate, so that one straggler moves it little
+ALIKE = 0.8  # with as many calls waiting, scores this close count as equal, else one of two equals gets all
 HALF_LIFE_S = 5.0  # an estimate without news drifts this fast towards its stage's
 FRESH_S = 1.0  # how long a replica's own word on its queue is believed, and an estimate counts as news
 MISSES = 5  # calls in a row given up without an answer that eject
@@ -125,7 +126,8 @@ class Picker:
         else:  # all are ejected: better to try than to give up
             return self._rng.choice(self._out) if self._out else None
         left, right = self.score(one, now), self.score(other, now)
-        if left == right:
+        low, high = (left, right) if left < right else (right, left)
+        if low == high or (low > ALIKE * high and len(one.waiting) == len(other.waiting)):
             return one if self._rng.random() < 0.5 else other  # noqa: PLR2004 - a fair coin
         return one if left < right else other
 

@@ -77,7 +77,9 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         otlp: endpoint for spans; None for none.
         grace_s: seconds that requests in flight get when it is told to stop.
         sockets: numbers of open files: sockets that listen at this host and port already; none to open some.
-        known: by stage, replicas to begin with, for a gateway that takes over from another.
+        kept: file in which the plan in force is noted; None for none.
+        takes_over: whether another gateway was there before, so that its plan, noted there, goes on.
+        known: by stage, replicas to begin with.
     """
 
     target: str
@@ -91,6 +93,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     otlp: str | None = None
     grace_s: float = 10.0
     sockets: list[int] = []
+    kept: str | None = None
+    takes_over: bool = False
     known: dict[str, list[Replica]] = {}
 
 

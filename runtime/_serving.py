@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from kwiken import InputError, Service
 from runtime._clock import SystemClock
+from runtime._control import Control
 from runtime._executor import Executor
 from runtime._files import read_file
 from runtime._gateway import Gateway
 from runtime._http import HttpTransport
+from runtime._keepers import Keepers
+from runtime._kept import KeptPlan
 from runtime._local import LocalTransport, local_replicas
 from runtime._spans import request_observer
 from runtime._transport import Transport
@@ -67,24 +70,39 @@ async def _serve(
     announce: Announce,
 ) -> None:
     watches = []
-    if spec.plan is not None:
-        plan_file = PlanFile(Path(spec.plan), gateway.control)
-        plan_file.load()
+    plan_file = PlanFile(Path(spec.plan), gateway.control) if spec.plan is not None else None
+    _begin_with_plan(spec, gateway.control, plan_file)
+    if plan_file is not None:
         watches.append(plan_file.watch)
     if endpoints:
         names = Names(endpoints, gateway.control)
         await names.resolve()
         watches.append(names.watch)
-    tasks = [asyncio.create_task(watch()) for watch in watches]
+    keepers = Keepers()
+    for watch in watches:
+        keepers.add(watch())
     try:
         await gateway.start()
         announce(gateway.url)
         await stop.wait()
     finally:
         await gateway.stop(grace_s=spec.grace_s)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await keepers.stop()
+        keepers.check()
+
+
+def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | None) -> None:
+    """Put a plan in force to begin with, and have each one noted for a gateway that takes over."""
+    kept = KeptPlan(Path(spec.kept)) if spec.kept is not None else None
+    if kept is not None:
+        control.keep = lambda plan: kept.keep(plan, plan_file.seen if plan_file is not None else None)
+    if kept is None or not spec.takes_over:
+        if plan_file is not None:
+            plan_file.load()
+    elif plan_file is not None:
+        plan_file.resume(kept)
+    elif (note := kept.read()) is not None:
+        kept.restore(note, control.apply)
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""What a running cluster notes of itself in files: `STATE/SERVICE.json`, `.token`, `.lock`, `.log`."""
+"""What a running cluster notes of itself: `STATE/SERVICE.json`, `.token`, `.plan`, `.lock`, `.log`."""
 
 from __future__ import annotations
 
@@ -84,6 +84,7 @@ class StateFiles:
         self.state = folder / f"{service}.json"
         self.token = folder / f"{service}.token"
         self.log = folder / f"{service}.log"
+        self.plan = folder / f"{service}.plan"
         self._lock_path = folder / f"{service}.lock"
         self._lock: IO[str] | None = None
 
@@ -185,9 +186,9 @@ class StateFiles:
             raise InputError(f"is not a cluster's state: {error}", where=str(self.state)) from error
 
     def remove(self) -> None:
-        """Remove state and token; the lock and the log stay."""
-        self.state.unlink(missing_ok=True)
-        self.token.unlink(missing_ok=True)
+        """Remove state, token and plan; the lock and the log stay."""
+        for path in (self.state, self.token, self.plan):
+            path.unlink(missing_ok=True)
 
 
 def stop_cluster(files: StateFiles, *, stop_s: float = STOP_S) -> bool:

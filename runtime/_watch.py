@@ -13,6 +13,7 @@ from typing import Final
 from kwiken import InputError, KwikenError
 from runtime._control import Control
 from runtime._files import read_file
+from runtime._kept import KeptPlan
 from runtime._transport import Replica
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -29,12 +30,16 @@ class PlanFile:
     Args:
         path: the file.
         control: puts the plan in force.
+
+    Attributes:
+        seen: when the file was last changed as it was read, and more that tells its versions apart.
+        error: what is wrong with the file since then; None for nothing.
     """
 
     def __init__(self, path: Path, control: Control) -> None:
         self._path = path
         self._control = control
-        self._seen: tuple[int, int, int] | None = None
+        self.seen: tuple[int, int, int] | None = None
         self.error: str | None = None
 
     def load(self) -> None:
@@ -43,14 +48,42 @@ class PlanFile:
         Raises:
             InputError, DefinitionError: names the file; the plan in force stays.
         """
-        self._seen = self._stamp()
-        if self._seen is None:
+        self.seen = self._stamp()
+        if self.seen is None:
             raise InputError("there is no such file", where=str(self._path))
         try:
             text = read_file(self._path, MAX_PLAN)
         except OSError as error:
             raise InputError(str(error.strerror), where=str(self._path)) from error
         self._control.apply(text, where=str(self._path))
+
+    def resume(self, kept: KeptPlan) -> None:
+        """Go on with the plan that another gateway had in force, or the file's if it was changed since.
+
+        A gateway that takes over has to serve: what is wrong with either is logged, and the other one counts.
+
+        Args:
+            kept: what the other gateway noted.
+        """
+        note = kept.read()
+        if note is None or note.stamp != self._stamp():
+            if self._load():
+                return
+        else:
+            self.seen = note.stamp
+        if note is not None:
+            kept.restore(note, self._control.apply)
+
+    def _load(self) -> bool:
+        """Read the file as far as it is good; a bad plan is logged, and the old one stays."""
+        try:
+            self.load()
+        except KwikenError as error:
+            self.error = str(error)
+            LOG.error("bad plan, the old one stays: %s", error)  # noqa: TRY400 - an input's fault has no trace
+            return False
+        self.error = None
+        return True
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
@@ -64,15 +97,10 @@ class PlanFile:
         while True:
             await asyncio.sleep(POLL_S)
             stamp = self._stamp()
-            if stamp is None or stamp == self._seen:
+            if stamp is None or stamp == self.seen:
                 continue
-            try:
-                self.load()
-                self.error = None
+            if self._load():
                 LOG.warning("plan read again from %s", self._path)
-            except KwikenError as error:
-                self.error = str(error)
-                LOG.error("bad plan, the old one stays: %s", error)  # noqa: TRY400 - an input's fault has no trace
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:
@@ -109,7 +137,8 @@ class Names:
         wanted = {endpoint for those in self._endpoints.values() for endpoint in those}
         await asyncio.gather(*(self._look_up(*endpoint) for endpoint in wanted))
         current = {
-            stage: [replica for endpoint in those for replica in self._replicas(*endpoint)]
+            # Two names may stand for the same address.
+            stage: list(dict.fromkeys(one for endpoint in those for one in self._replicas(*endpoint)))
             for stage, those in self._endpoints.items()
         }
         self._control.set_replicas(current)

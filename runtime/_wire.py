@@ -172,6 +172,10 @@ class Codec:
             raise InputError(f"its answer does not fit: {error}", where=f"stage {self.stage!r}") from error
 
 
+# The first half of a surrogate pair without the second.
+_HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})")
+
+
 class RequestReader:
     """Reads JSON requests into the type that the service's sources take.
 
@@ -202,4 +206,9 @@ class RequestReader:
         try:
             return self._decoder.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise InputError(str(error), where="request") from error
+            # The decoder takes the end of the text for the end of all.
+            half = "truncated" in str(error) and _HALF.search(body)
+            reason = (
+                f"{half[0].decode()} is half a character; its other half must follow" if half else str(error)
+            )
+            raise InputError(reason, where="request") from error

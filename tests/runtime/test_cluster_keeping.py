@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from kwiken import InputError, KwikenError
+from kwiken import Budgets, Costs, InputError, KwikenError, Plan, Reissue, StagePlan
 from runtime._child import Child, ChildError
 from runtime._cluster import Cluster
 from runtime._identity import Identity
@@ -106,6 +106,84 @@ async def test_who_calls_while_the_gateway_is_replaced_waits_and_is_not_refused(
             assert cluster.gateway_pid is None
             assert [await ask(cluster, "hi") for _ in range(3)] == [200] * 3
             assert cluster.gateway_pid is not None
+
+
+def plan_of(after_ms: float) -> Plan:
+    return Plan(
+        version=1,
+        service="poison",
+        created="2024-01-01T00:00:00Z",
+        profile="sha256:0",
+        budgets=Budgets(reissue=0.1),
+        cost=Costs(model="calls", stages={"only": 1.0}),
+        stages={"only": StagePlan(reissue=Reissue(after_ms=after_ms, fraction=0.1))},
+    )
+
+
+async def in_force(cluster: Cluster) -> object:
+    """The digest of the plan that the gateway follows."""
+    return (await cluster.status())["runtime"]["plan"]
+
+
+async def replaced(cluster: Cluster) -> None:
+    """Kill the gateway, and wait for the next."""
+    pid = cluster.gateway_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: cluster.gateway_pid not in {None, pid}, within_s=30)
+
+
+async def put(cluster: Cluster, plan: Plan | None) -> None:
+    """As an operator does it by hand."""
+    async with (
+        aiohttp.ClientSession(headers={"Authorization": f"Bearer {cluster.token}"}) as session,
+        session.put(cluster.gateway_url + "/v1/plan", data=msgspec.json.encode(plan)) as answer,
+    ):
+        assert answer.status == 200
+
+
+async def test_a_plan_put_by_hand_outlives_the_gateway(files: StateFiles) -> None:
+    files.folder.mkdir()
+    files.plan.write_text("what a killed supervisor left")
+    async with of(1, state=files.folder) as cluster:
+        assert await in_force(cluster) is None
+        await replaced(cluster)
+        assert await in_force(cluster) is None
+        await cluster.put_plan(plan_of(50.0))
+        await put(cluster, plan_of(60.0))  # the later one counts
+        assert files.plan.stat().st_mode & 0o777 == 0o600
+        for _ in range(2):
+            await replaced(cluster)
+            assert await in_force(cluster) == plan_of(60.0).digest
+        await put(cluster, None)
+        await replaced(cluster)
+        assert await in_force(cluster) is None
+    assert not files.plan.exists()
+
+
+async def test_of_a_plans_file_and_one_put_by_hand_the_later_outlives_the_gateway(
+    files: StateFiles, tmp_path: Path
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(plan_of(10.0).to_json())
+    async with of(1, state=files.folder, plan=file) as cluster:
+        assert await in_force(cluster) == plan_of(10.0).digest
+        await put(cluster, plan_of(20.0))
+        await replaced(cluster)
+        assert await in_force(cluster) == plan_of(20.0).digest
+        file.write_text(plan_of(30.25).to_json())
+
+        async def followed() -> bool:
+            return await in_force(cluster) == plan_of(30.25).digest
+
+        await eventually(followed)
+        file.write_text("{")  # a bad one keeps nobody from taking over
+        await replaced(cluster)
+        assert await in_force(cluster) == plan_of(30.25).digest
+        await served(cluster)
+        file.unlink()
+        await replaced(cluster)
+        assert await in_force(cluster) == plan_of(30.25).digest
 
 
 async def test_nobody_is_killed_where_that_is_turned_off() -> None:

@@ -552,3 +552,22 @@ async def test_a_told_length_that_is_too_much_is_refused_before_the_body_comes(e
         async with asyncio.timeout(5):
             assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 413 ")
         writer.close()
+
+
+@pytest.mark.parametrize("text", [r"\ud800", r"a\uDBFFb", r"\ud83d\u0041"])
+async def test_half_a_character_is_told_as_such(text: str) -> None:
+    async with local() as front:
+        status, _, answer = await front.say("POST", "/v1/request", body=f'{{"text": "{text}"}}'.encode())
+        assert status == 400
+        assert "half a character" in answer["error"] or "surrogate pair" in answer["error"]
+        assert (await front.ask({"text": "\U0001f600"}))[0] == 200
+        _, _, answer = await front.say("POST", "/v1/request", body=b'{"text": "a')
+        assert "truncated" in answer["error"]
+
+
+async def test_a_plan_with_an_editors_mark_is_a_plan() -> None:
+    async with local() as front:
+        front.gateway.control.apply(b"\xef\xbb\xbf" + plan_for().to_json().encode(), where="plan")
+        assert front.executor.plan == plan_for()
+        front.gateway.control.apply(b"\xef\xbb\xbfnull", where="plan")
+        assert front.executor.plan is None

@@ -52,10 +52,24 @@ def test_unknown_replicas_share_alike(count: int) -> None:
 def test_every_replica_gets_its_turn_by_two_choices() -> None:
     """The two choices are uniform over pairs: the best of ten wins exactly the pairs that it is in."""
     picker = picker_of(10)
-    know(picker, *[0.01 * (1 + index) for index in range(10)])
+    know(picker, *[0.01 * 1.5**index for index in range(10)])
     picks = Counter(picker.pick(0.5).replica.id for _ in range(9000))  # type: ignore[union-attr]
     assert picks["s-0"] / 9000 == pytest.approx(2 / 10, abs=0.03)
     assert picks["s-9"] == 0
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_equals_share_alike_at_low_load_for_good(count: int) -> None:
+    """One call after another, 40 a second: nobody's estimate, fresh or drifting, may win them all."""
+    picker = picker_of(count)
+    rng = random.Random(3)
+    picks: Counter[str] = Counter()
+    for turn in range(4000):
+        seat = picker.pick(turn / 40)
+        assert seat is not None
+        picks[seat.replica.id] += 1
+        serve(picker, seat, rng.lognormvariate(-5.0, 0.3), now=turn / 40, inflight=1)
+    assert min(picks.values()) > 0.6 * 4000 / count
 
 
 def test_shorter_queue_wins() -> None:
@@ -74,7 +88,7 @@ def test_faster_replica_takes_more() -> None:
         assert seat is not None
         seat.take(0.5)
         taken[seat.replica.id] += 1
-    assert taken[fast.replica.id] == pytest.approx(4 * taken[slow.replica.id], abs=6)
+    assert taken[fast.replica.id] > 3 * taken[slow.replica.id]
 
 
 def test_paused_replica_is_avoided_from_its_first_slow_call_on() -> None:
