@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kwiken._pool import Pool
 from kwiken._profile import Floats
@@ -127,15 +128,23 @@ def _add_late(
     first: Floats, second: Floats, column: Floats, values: Floats, table: _Table, after_ms: Floats
 ) -> None:
     """Add one rank's late calls to the sums, for every time-out."""
+    own = np.array_equal(column, values)  # then, at age 0, calls are looked up among themselves
     for g, (age, start) in enumerate(
         zip(after_ms.tolist(), np.searchsorted(column, after_ms, side="right").tolist(), strict=True)
     ):
         if start == len(column):
             continue
         over = column[start:] - age
-        j = values.searchsorted(over)
+        j = _first_of_ties(over, start) if age == 0 and own else values.searchsorted(over)
         late = table.late[j] * over
         more = float(table.low[j].sum() + late.sum())
         first[g] += more
         squares = np.einsum("i,i->", late, over)  # BLAS would start threads that outlast so short a sum
         second[g] += 2.0 * age * more + float(table.low2[j].sum() + squares)
+
+
+def _first_of_ties(ascending: Floats, start: int) -> NDArray[np.int64]:
+    """Where a sorted array's values, its first at `start`, begin: `searchsorted` of an array in itself."""
+    index = np.arange(start, start + len(ascending))
+    index[1:][ascending[1:] == ascending[:-1]] = 0
+    return np.maximum.accumulate(index)
