@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kwiken import DefinitionError, InputError, Service
+from runtime._complaint import plainly
 
 CALL_PATH: Final = "/call"
 REQUEST_PATH: Final = "/v1/request"
@@ -209,6 +210,8 @@ class RequestReader:
             # The decoder takes the end of the text for the end of all.
             half = "truncated" in str(error) and _HALF.search(body)
             reason = (
-                f"{half[0].decode()} is half a character; its other half must follow" if half else str(error)
+                f"{half[0].decode()} is half a character; its other half must follow"
+                if half
+                else plainly(str(error))
             )
             raise InputError(reason, where="request") from error

@@ -167,7 +167,7 @@ async def test_a_bad_request_is_refused_with_a_reason(name: str) -> None:
 async def test_a_bad_request_names_the_field() -> None:
     async with local() as front:
         _, _, answer = await front.ask({"text": "a", "sleep_ms": "long"})
-    assert "$.sleep_ms" in answer["error"]
+    assert answer["error"] == "request: sleep_ms: must be a number, not text"
 
 
 @pytest.mark.parametrize(
@@ -562,7 +562,7 @@ async def test_half_a_character_is_told_as_such(text: str) -> None:
         assert "half a character" in answer["error"] or "surrogate pair" in answer["error"]
         assert (await front.ask({"text": "\U0001f600"}))[0] == 200
         _, _, answer = await front.say("POST", "/v1/request", body=b'{"text": "a')
-        assert "truncated" in answer["error"]
+        assert "ends too early" in answer["error"]
 
 
 async def test_a_plan_with_an_editors_mark_is_a_plan() -> None:

@@ -19,7 +19,7 @@ from services import search as package
 from services.search import Answer, OtherIndexError, Request, _local, _quality, _queries, search
 from services.search._lookup import utility, worth
 from services.search._snippets import snippet
-from services.search._types import Hits, Query, Ranked
+from services.search._types import MAX_QUERY, Hits, Query, Ranked
 from tests.support.replicas import plan_of
 
 pytestmark = pytest.mark.usefixtures("search_cache")
@@ -326,4 +326,5 @@ def test_the_page_is_whole_in_itself_and_makes_no_markup_of_text() -> None:
     assert "kw-timing" in page
     assert "/v1/request" in page
     assert "<mark" not in page.split("<script>")[0]
+    assert f'maxlength="{MAX_QUERY}"' in page  # the script takes the limit from there
     assert Path(package.__file__).with_name("page.html").read_text(encoding="utf-8") == page
