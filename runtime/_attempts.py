@@ -452,7 +452,8 @@ class CallRun:
             where=(replica.id, replica.node),
             now=attempt.started,
             threads=attempt.threads,
-            catch_up=step == LATE or self._levels > 0 or attempt.threads > 1,
+            # A copy that the plan's reissues pay for is none of catch-up, though it may go ahead too.
+            catch_up=step == LATE or (step != COPY and (self._levels > 0 or attempt.threads > 1)),
         )
 
     def _end_note(self, note: AttemptRecord, outcome: Outcome, now: float, **facts: Any) -> None:

@@ -80,7 +80,8 @@ class Notes:
             where: id and node of the replica.
             now: the moment.
             threads: that it may use.
-            catch_up: whether it was sent, or went ahead, because the request is late.
+            catch_up: whether it was sent, or went ahead, because the request is late; of copies, whether
+                catch-up pays.
         """
         start = self.ns(now)
         record = AttemptRecord(

@@ -15,7 +15,7 @@ def timing_of(record: RequestRecord) -> dict[str, Any]:
     Returns:
         `trace_id` in hex, `total_ms`, and `spans`: for each attempt its name, stage, shard, number, kind,
         outcome, replica, start and end in milliseconds since the request's start, and `catch_up` where
-        it was sent, or helped, because the request was late.
+        it was sent, or helped, because the request was late (a copy: where catch-up pays for it).
     """
     spans = [
         {

@@ -9,7 +9,7 @@ import numpy as np
 
 from cli.demo._blocks import ARMS, Schedule
 from cli.demo._load import Record
-from cli.demo._spend import Call, total_spend, worst_window
+from cli.demo._spend import Call, catch_up_spend, total_spend, worst_window
 from cli.reporting import Floats, LoadRow, Spent
 from otel import RequestRecord
 
@@ -105,6 +105,7 @@ def calls_of(data: ArmData, schedule: Schedule, unit_cost: Mapping[str, float]) 
             stage=stage.name,
             kind=str(attempt.kind),
             cost=unit_cost.get(stage.name, 0.0),
+            late=attempt.catch_up,
         )
         for record in data.records
         for stage in record.stages
@@ -114,11 +115,13 @@ def calls_of(data: ArmData, schedule: Schedule, unit_cost: Mapping[str, float]) 
 
 def spent_of(calls: Sequence[Call], seconds: float) -> Spent:
     """An arm's spend."""
-    kinds = [call.kind for call in calls]
+    kinds = ["late" if call.late and call.kind == "reissue" else call.kind for call in calls]
     return Spent(
         reissue=total_spend(calls),
         reissue_worst_10s=worst_window(calls, seconds),
+        catch_up=catch_up_spend(calls),
         copies=kinds.count("reissue"),
+        late_copies=kinds.count("late"),
         retries=kinds.count("retry"),
         calls=kinds.count("primary"),
     )

@@ -19,14 +19,18 @@ class Spent(_Struct, frozen=True):
     Attributes:
         reissue: over the whole arm.
         reissue_worst_10s: the highest over any 10 s of the arm's own time.
+        catch_up: what copies of late requests' calls cost over the whole arm; a budget of its own pays them.
         copies: number of calls reissued.
+        late_copies: number of calls copied because their request was late.
         retries: number of calls sent again after a failure; these are not reissues.
         calls: number of primary calls.
     """
 
     reissue: float
     reissue_worst_10s: float
+    catch_up: float = 0.0
     copies: int = 0
+    late_copies: int = 0
     retries: int = 0
     calls: int = 0
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.demo._blocks import ARMS, Block, Schedule, orders
-from cli.demo._spend import Call, spend_by_stage, total_spend, worst_window
+from cli.demo._spend import Call, catch_up_spend, spend_by_stage, total_spend, worst_window
 
 
 @given(turns=st.integers(1, 5), seed=st.integers(0, 10**6))
@@ -81,6 +81,21 @@ def test_spend_weighs_copies_by_cost_and_leaves_retries_out() -> None:
     assert total_spend(sent) == pytest.approx(0.25)
     assert spend_by_stage(sent) == {"a": pytest.approx(0.25)}
     assert total_spend([]) == 0.0
+
+
+def test_copies_of_late_requests_are_an_account_of_their_own() -> None:
+    sent = [
+        Call(0.0, "a", "primary", 1.0),
+        Call(0.5, "a", "primary", 3.0, late=True),  # it went ahead, which costs nothing
+        Call(1.0, "a", "reissue", 1.0),
+        Call(1.5, "b", "reissue", 2.0, late=True),
+        Call(2.0, "b", "retry", 2.0, late=True),
+    ]
+    assert total_spend(sent) == pytest.approx(1 / 4)
+    assert spend_by_stage(sent) == {"a": pytest.approx(1 / 4)}
+    assert catch_up_spend(sent) == pytest.approx(2 / 4)
+    assert worst_window(sent, 30.0) == pytest.approx(1 / 3)
+    assert catch_up_spend([]) == 0.0
 
 
 def test_worst_window_finds_the_bunch() -> None:

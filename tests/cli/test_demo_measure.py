@@ -89,6 +89,11 @@ def test_spend_of_an_arm_by_hand() -> None:
     spent = spent_of(calls, schedule.seconds["after"])
     assert (spent.calls, spent.copies, spent.retries) == (3, 1, 1)
     assert spent.reissue == pytest.approx(1 / 3)
+    arms["after"].records[0].stages[0].attempts[1].catch_up = True
+    spent = spent_of(calls_of(arms["after"], schedule, {"spell": 2.0}), schedule.seconds["after"])
+    assert (spent.copies, spent.late_copies, spent.retries) == (0, 1, 1)
+    assert spent.reissue == 0.0
+    assert spent.catch_up == pytest.approx(1 / 3)
     assert under_another_plan(arms["after"], "p") == 1
     assert under_another_plan(arms["before"], None) == 0
 

@@ -406,6 +406,24 @@ def test_notes_say_who_caught_up() -> None:
     simulate(main)
 
 
+def test_a_copy_that_the_reissue_budget_pays_is_not_noted_as_catch_up() -> None:
+    async def main() -> None:
+        late = CatchUpPolicy(after_ms=100, priority=True)
+        reissues = {"b": Reissue(after_ms=20, fraction=0.1)}
+        executor = under(
+            chain(), script_of({"a": 0.3, "b": 1.0}), {"b": late}, reissues=reissues, budget=1.0, catch_up=1.0
+        )
+        record = (await executor.run("q", note=True)).record
+        assert record is not None
+        assert [(a.kind.value, a.catch_up) for a in record.stages[1].attempts] == [
+            ("primary", True),
+            ("reissue", False),
+        ]
+        assert executor.status()["catch_up"]["spent"] == 0
+
+    simulate(main)
+
+
 def test_everything_at_once_ends_whole() -> None:
     """All levers, slow and lost calls; no request fails, nothing is left, accounts add up."""
     service = service_of(
