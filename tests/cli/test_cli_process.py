@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,25 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
     )
+
+
+def members(session: int) -> list[int]:
+    """Live processes of a session."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, own = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(own) == session and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
+def wait_until(true: Callable[[], bool]) -> bool:
+    for _ in range(600):
+        if true():
+            return True
+        time.sleep(0.05)
+    return False
 
 
 class TestStandardFiles:
@@ -139,6 +159,25 @@ class TestSignals:
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
         )
         assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_no_worker_outlives_an_interrupted_reproduction(self, number: signal.Signals) -> None:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "cli", "reproduce", "kwiken", "--jobs", "2"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+        try:
+            assert wait_until(lambda: len(members(child.pid)) >= 3)  # itself and two workers
+            child.send_signal(number)
+            assert child.wait(30) == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
+            assert wait_until(lambda: not members(child.pid))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
 
     def test_ignored_signals_stay_ignored(self) -> None:
         """As `nohup` and a shell's background jobs have them."""
