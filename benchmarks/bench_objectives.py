@@ -12,7 +12,7 @@ from kwiken import Budgets, Plan, Profile, simulate, study_plan
 from kwiken.reproduction import POPULATIONS, population, population_profile
 
 CREATED = "2026-01-01T00:00:00Z"
-OBJECTIVES = ("variance", "p99", "cvar", "auto")
+OBJECTIVES = ("variance", "tail", "p99", "cvar", "auto")
 BUDGETS = (0.01, 0.05)
 REQUESTS, LATER = 8000, 20_000
 MOST_BEHIND = 3.0  # points of p99 cut, in the median

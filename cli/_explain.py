@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli._options import SHARE, json_option, load_plan, load_profile, seed_option
+from cli._options import OBJECTIVES, SHARE, json_option, load_plan, load_profile, seed_option
 from cli._output import print_json, print_table, printable, progress
 
 if TYPE_CHECKING:
@@ -28,10 +28,24 @@ MOST_PATHS = 5
     is_flag=True,
     help="Plan on the first half of PROFILE and judge on the second, beside even spreads.",
 )
+@click.option(
+    "--objective",
+    type=click.Choice(OBJECTIVES),
+    default="tail",
+    show_default=True,
+    help="Of the plan that is judged, with --held-out.",
+)
 @seed_option
 @json_option
 def command(
-    *, profile: str, plan_file: str | None, budget: float, proof: bool, seed: int, as_json: bool
+    *,
+    profile: str,
+    plan_file: str | None,
+    budget: float,
+    proof: bool,
+    objective: str,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Say which stages make the slow requests of PROFILE slow, and what reissues would buy there."""
     from kwiken import explain, held_out
@@ -39,7 +53,7 @@ def command(
     learned = load_profile(profile)
     if proof:
         with progress("planning and judging"):
-            judged = held_out(learned, budget=budget, seed=seed)
+            judged = held_out(learned, budget=budget, objective=objective, seed=seed)
         print_json(judged) if as_json else _show_proof(judged)
         return
     plan = None if plan_file is None else load_plan(plan_file)

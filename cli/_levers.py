@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_WEIGHT: Final = 1e12
+WAYS: Final = ("separate", "joint", "auto")
 
 
 def _weights(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, float] | None:
@@ -69,9 +70,19 @@ WEIGHT: Final = click.option(
 )
 
 
+LEVERS: Final = click.option(
+    "--levers",
+    type=click.Choice(WAYS),
+    default="auto",
+    show_default=True,
+    help="How copies and partial answers are planned: one after the other, together, or together only where "
+    "that did better on later requests than it saw.",
+)
+
+
 def lever_options(command: F) -> F:
     """The options of the levers beside reissues."""
-    for option in (WEIGHT, PARTIAL, CATCH_UP, UTILITY_LOSS):
+    for option in (LEVERS, WEIGHT, PARTIAL, CATCH_UP, UTILITY_LOSS):
         command = option(command)
     return command
 
@@ -90,6 +101,7 @@ def lever_summary(study: PlanStudy) -> dict[str, Any]:
                 for name, curve in study.partial.curves.items()
             },
         },
+        "levers": {"taken": study.levers.taken, "held_out_p99_cut": dict(study.levers.cuts)},
         "catch_up": {
             "after_ms": study.late.after_ms,
             "late": study.late.late,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_PROFILE: Final = 1024 * MIB
 MAX_PLAN: Final = 16 * MIB
+OBJECTIVES: Final = ("tail", "variance", "p99", "cvar", "auto")  # kwiken.OBJECTIVES, without loading NumPy
 
 
 class Real(click.FloatRange):

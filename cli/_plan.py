@@ -13,7 +13,7 @@ import click
 from cli._counts import by_every_count
 from cli._learned import gain_between, learned_summary, show_classes
 from cli._levers import lever_options, lever_summary, show_levers
-from cli._options import POSITIVE, SHARE, json_option, load_profile, out_option, seed_option
+from cli._options import OBJECTIVES, POSITIVE, SHARE, json_option, load_profile, out_option, seed_option
 from cli._output import MIB, note, note_written, print_json, print_table, progress, read_text, write_text
 from cli._queues import load_summary, queue_options, settled
 from kwiken import InputError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 MAX_COST_FILE: Final = 4 * MIB
 MAX_COST: Final = 1e12
 COST_MODELS: Final = ("typical", "busy", "calls", "mean")
-OBJECTIVES: Final = ("variance", "p99", "cvar", "auto")
 SPREADS: Final = ("sumvar", "equal", "uniform")
 
 
@@ -38,9 +37,10 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
 @click.option(
     "--objective",
     type=click.Choice(OBJECTIVES),
-    default="variance",
+    default="tail",
     show_default=True,
-    help="What to lower; auto: variance or p99, whichever did better on later requests than it saw.",
+    help="What to lower: tail, the stages' variances and means; variance, their variances alone; p99 or "
+    "cvar, the whole's directly; auto: tail or p99, whichever did better on later requests than it saw.",
 )
 @click.option(
     "--cost",
@@ -84,6 +84,7 @@ def command(
     seed: int,
     partial: tuple[str, ...] | None,
     utility_weights: Mapping[str, float] | None,
+    levers: str,
     **load: Any,
 ) -> None:
     """Apportion budgets across the stages of PROFILE, and say what that should buy.
@@ -103,6 +104,7 @@ def command(
         seed=seed,
         partial=partial,
         utility_weights=utility_weights,
+        levers=levers,
     )
     with progress("planning"):
         study, settlement = settled(learned, study_of, seed=seed, **load)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 from kwiken._arena import RISKS
 from kwiken._curve import Curve
@@ -10,6 +11,7 @@ from kwiken._descent import descend
 from kwiken._objective import scaled, with_coins
 from kwiken._profile import Profile
 from kwiken._sumvar import Allocation, HulledCurve, equal_budget, sumvar, uniform_fraction
+from kwiken._tail import MeanAndSpread
 from kwiken.learning import Caution
 
 Spread = Callable[[Mapping[str, HulledCurve], Mapping[str, float], float], Allocation]
@@ -40,7 +42,7 @@ class Aim:
     def __call__(self, budget: float) -> Allocation:
         if self._spread != "sumvar":
             return with_coins(SPREADS[self._spread](self._curves, self._prices, budget), self._curves)
-        if self._objective == "variance":
+        if self._objective in {"variance", "tail"}:
             return self._start(budget)
         if self._shape is None:
             found = descend(
@@ -55,6 +57,16 @@ class Aim:
         whole, found = self._shape
         return found if budget == whole else scaled(found, budget / whole)
 
+    @cached_property
+    def _by_tail(self) -> MeanAndSpread:
+        return MeanAndSpread(self._profile, self._curves)
+
     def _start(self, budget: float) -> Allocation:
-        """SumVar's answer, by what is sure to be gained."""
-        return with_coins(self.caution(self._prices, budget), self._curves)
+        """SumVar's answer, by what is sure to be gained; of variance alone, or of mean and spread."""
+        found = self.caution(self._prices, budget)
+        if self._objective != "variance":
+            sure = {
+                name: bounds.timid(self._curves[name].hull) for name, bounds in self.caution.bounds.items()
+            }
+            found = self._by_tail(self._prices, budget, hulls=sure)
+        return with_coins(found, self._curves)

@@ -75,7 +75,7 @@ def held_out(
     profile: Profile,
     *,
     budget: float = 0.05,
-    objective: str = "auto",
+    objective: str = "tail",
     cost: CostModel | None = None,
     learned: float = LEARNED,
     correlations: Sequence[float] = CORRELATIONS,
@@ -114,7 +114,7 @@ def held_out(
         study = study_plan(
             early,
             budgets=Budgets(reissue=budget),
-            objective=objective if spread == "sumvar" else "variance",
+            objective=objective if spread == "sumvar" else "tail",
             spread=spread,
             cost=cost,
             created="",

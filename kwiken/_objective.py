@@ -1,4 +1,4 @@
-"""What a plan aims at: the sum of variances, p99 or CVaR directly, or whichever holds on later requests."""
+"""What a plan aims at: variances, mean and spread, p99 or CVaR, or whichever holds on later requests."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from kwiken._descent import choices_of, descend
 from kwiken._profile import Profile, StageProfile
 from kwiken._spend import SPLITS
 from kwiken._sumvar import Allocation, sumvar
+from kwiken._tail import MeanAndSpread
 
-OBJECTIVES = ("variance", *RISKS, "auto")
-CANDIDATES = ("variance", "p99")
+OBJECTIVES = ("tail", "variance", *RISKS, "auto")
+CANDIDATES = ("tail", "p99")
 WORTH = 0.002  # by how much of p99 the direct objective must be ahead on later requests
 LEAST_REQUESTS = 800  # of fewer, a quarter holds no p99 to judge by
 
@@ -27,7 +28,7 @@ class Verdict:
     """Which objective was taken, and why.
 
     Attributes:
-        objective: `variance`, `p99` or `cvar`.
+        objective: `variance`, `tail`, `p99` or `cvar`.
         cuts: by objective that was tried: mean p99 cut on requests later than those it was planned on.
     """
 
@@ -51,11 +52,14 @@ def apportion(
         curves: by stage that may be reissued.
         prices: by stage: what reissuing all of its calls costs.
         budget: the most that may be spent.
-        objective: `variance`, or a key of `RISKS`: descent from variance's answer (see `_descent`).
+        objective: `variance`; `tail`, mean and spread (see `_tail`); or a key of `RISKS`: descent from the
+            latter's answer (see `_descent`).
         seed: of the descent's copies and coins.
     """
-    start = with_coins(sumvar(curves, prices, budget), curves)
     if objective == "variance":
+        return with_coins(sumvar(curves, prices, budget), curves)
+    start = with_coins(MeanAndSpread(profile, curves)(prices, budget), curves)
+    if objective == "tail":
         return start
     return descend(profile, curves, prices, start, risk=RISKS[objective], seed=seed)
 
@@ -92,10 +96,10 @@ def cross_validated(
         seed: of copies and coins.
 
     Returns:
-        The verdict: `variance` unless p99 is ahead by `WORTH`, or where there are too few requests.
+        The verdict: `tail` unless p99 is ahead by `WORTH`, or where there are too few requests.
     """
     if profile.requests < LEAST_REQUESTS or budget <= 0:
-        return Verdict("variance", {})
+        return Verdict("tail", {})
     whole = curves_of(profile) if curves is None else curves
     order = np.argsort(profile.started_s, kind="stable")
     folds = [_Fold.of(profile, whole, rows, curves_of, seed) for rows in _folds(order)]
@@ -103,8 +107,8 @@ def cross_validated(
         objective: float(np.mean([fold.cut(prices, budget, objective) for fold in folds]))
         for objective in CANDIDATES
     }
-    ahead = cuts["p99"] > cuts["variance"] + WORTH
-    return Verdict("p99" if ahead else "variance", cuts)
+    ahead = cuts["p99"] > cuts["tail"] + WORTH
+    return Verdict("p99" if ahead else "tail", cuts)
 
 
 def _folds(order: Rows) -> Iterator[tuple[Rows, Rows]]:

@@ -99,7 +99,7 @@ def study_plan(
     profile: Profile,
     *,
     budgets: Budgets,
-    objective: str = "variance",
+    objective: str = "tail",
     cost: CostModel | None = None,
     spread: str = "sumvar",
     created: str,
@@ -115,9 +115,10 @@ def study_plan(
     Args:
         profile: what was learned.
         budgets: what may be spent, by lever.
-        objective: `variance`, the sum of the stages' variances; `p99` or `cvar` (mean of the slowest 1%) of
-            the whole, by descent from there; `auto`, that of variance and p99 which does better on requests
-            later than those it was planned on.
+        objective: `tail`, the stages' variances and means as they count for p99; `variance`, the sum of the
+            variances alone, as the source has it; `p99` or `cvar` (mean of the slowest 1%) of the whole, by
+            descent from tail's answer; `auto`, that of tail and p99 which does better on requests later than
+            those it was planned on.
         cost: as `costs` takes it.
         spread: `sumvar`; or, to compare with, `equal` (the same budget to every stage) or `uniform` (the same
             fraction of calls at every stage).
@@ -191,7 +192,7 @@ def _check(profile: Profile, objective: str, spread: str, window_s: float | None
         raise InputError(f"must be one of {', '.join(OBJECTIVES)}, not {objective!r}", where="objective")
     if spread not in SPREADS:
         raise InputError(f"must be one of {', '.join(SPREADS)}, not {spread!r}", where="spread")
-    if objective != "variance" and spread != "sumvar":
+    if objective not in {"tail", "variance"} and spread != "sumvar":
         raise InputError(f"{objective!r} goes with the spread 'sumvar' only", where="objective")
     if window_s is not None and not 0 < window_s < math.inf:
         raise InputError(f"must be a finite number of seconds above 0, not {window_s}", where="window_s")

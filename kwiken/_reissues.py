@@ -24,7 +24,7 @@ from kwiken.learning import caution_notes
 class ReissueSettings:
     """How a reissue budget is apportioned; see `study_plan`."""
 
-    objective: str = "variance"
+    objective: str = "tail"
     spread: str = "sumvar"
     seed: int = 0
     copy_correlation: float | None = None

@@ -140,6 +140,22 @@ def uniform_fraction(
     return _allocation(stages, dict.fromkeys(stages, min(1.0, budget / total) if total else 0.0))
 
 
+def allocation_of(
+    curves: Mapping[str, HulledCurve], costs: Mapping[str, float], fractions: Mapping[str, float]
+) -> Allocation:
+    """What given shares cost and gain on these curves, however they were found.
+
+    Args:
+        curves: by stage.
+        costs: by stage: what giving it all of its resource costs; above 0.
+        fractions: by stage: its resource, from 0 to 1; 0 where it is left out.
+
+    Raises:
+        InputError: for a cost that is not above 0.
+    """
+    return _allocation(_stages(curves, costs, 0.0, None), fractions)
+
+
 class _Stage:
     """A hull as plain numbers: the greedy reads it one point at a time."""
 

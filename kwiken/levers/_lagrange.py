@@ -18,6 +18,7 @@ from kwiken._sumvar import HulledCurve
 from kwiken.levers._surface import Surface
 
 BISECTIONS = 40
+LEAST_COST = 1e-12
 HIGHEST = 1e6  # a price: this many times the whole variance for a whole budget
 
 Ints = NDArray[np.int64]
@@ -145,15 +146,16 @@ def _fill(
 ) -> None:
     """Spend what is left of the reissue budget on surfaces, at the losses chosen: most gain first."""
     for _ in surfaces:
+        room = {name: left / max(costs[name], LEAST_COST) for name in surfaces}
         gains = {
-            name: found.fall(losses[name], shares[name], shares[name] + left / costs[name])
+            name: found.fall(losses[name], shares[name], shares[name] + room[name])
             for name, found in surfaces.items()
         }
         best = max(gains, key=gains.__getitem__)
         if left <= 0 or gains[best] <= 0:
             return
         before = shares[best]
-        shares[best] = min(before + left / costs[best], float(surfaces[best].reissue[-1]))
+        shares[best] = min(before + room[best], float(surfaces[best].reissue[-1]))
         left -= costs[best] * (shares[best] - before)
 
 

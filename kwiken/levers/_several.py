@@ -129,7 +129,7 @@ class LeverPlanner:
         """Plan earlier requests both ways, and look at later ones."""
         if profile.requests < LEAST_REQUESTS:
             return LeverVerdict()
-        objective = "variance" if self.reissue.objective == "auto" else self.reissue.objective
+        objective = "tail" if self.reissue.objective == "auto" else self.reissue.objective
         quick = replace(self, reissue=replace(self.reissue, objective=objective))
         found = [quick.cuts_of(profile, learned, judged) for learned, judged in SPLITS]
         cuts = {way: float(np.mean([each[way] for each in found])) for way in ("separate", "joint")}

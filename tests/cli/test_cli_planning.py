@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from cli._plan import COST_MODELS, OBJECTIVES, SPREADS
+from cli._levers import WAYS
+from cli._options import OBJECTIVES
+from cli._plan import COST_MODELS, SPREADS
 from kwiken import Plan, profile_to_json
 from kwiken._aim import SPREADS as KNOWN_SPREADS
 from kwiken._costs import MODELS
 from kwiken._objective import OBJECTIVES as KNOWN_OBJECTIVES
+from kwiken.levers import WAYS as KNOWN_WAYS
 from tests.support.commands import refused, run
 from tests.support.profiles import small_profile
 
@@ -40,6 +43,7 @@ def test_the_choices_are_those_that_exist() -> None:
     assert COST_MODELS == MODELS
     assert set(SPREADS) == set(KNOWN_SPREADS)
     assert set(OBJECTIVES) == set(KNOWN_OBJECTIVES)
+    assert WAYS == KNOWN_WAYS
 
 
 class TestPlan:
@@ -98,7 +102,7 @@ class TestPlan:
         assert plan.expected is not None
         assert 0 < plan.expected.spent.reissue <= 0.05
         told = data_of("plan", profile, "--objective", objective)
-        assert told["objective"] in ({objective} if objective != "auto" else {"variance", "p99"})
+        assert told["objective"] in ({objective} if objective != "auto" else {"tail", "p99"})
         assert set(told["held_out_p99_cut"]) <= {"variance", "p99"}
 
     def test_costs_come_from_a_model_or_a_file(self, profile: str, tmp_path: Path) -> None:
@@ -157,6 +161,13 @@ class TestPlan:
         data = data_of("plan", profile, "--reissue", "0.005", "--catch-up", "0.02")
         assert data["catch_up"]["after_ms"] == data["stages"]["lookup"]["catch_up"]["after_ms"]
         assert data["catch_up"]["held_out_p99_cut"] > 0
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_levers_are_planned_one_after_the_other_or_together(self, profile: str, way: str) -> None:
+        data = data_of("plan", profile, "--utility-loss", "0.02", "--levers", way)
+        assert data["levers"]["taken"] in ({way} if way != "auto" else {"separate", "joint"})
+        assert data["expected"]["spent"]["reissue"] <= 0.05
+        assert 0 < data["expected"]["spent"]["utility_loss"] <= 0.02
 
     def test_parts_that_count_on_their_own_may_lose_more(self, profile: str) -> None:
         needed = plan_of(profile, "--reissue", "0", "--utility-loss", "0.01")

@@ -15,7 +15,7 @@ from kwiken.reproduction import POPULATIONS, population, population_profile
 
 @pytest.fixture(scope="module")
 def profile() -> Profile:
-    dag = population(POPULATIONS["C"], np.random.default_rng(4))[22]
+    dag = population(POPULATIONS["A"], np.random.default_rng(4))[14]
     return population_profile(dag, 6000, np.random.default_rng(5))
 
 

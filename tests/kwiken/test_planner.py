@@ -291,7 +291,7 @@ def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ({"objective": "median"}, "objective: must be one of variance"),
+        ({"objective": "median"}, "objective: must be one of tail, variance"),
         ({"objective": "p99", "spread": "equal"}, "objective: 'p99' goes with the spread"),
         ({"spread": "random"}, "spread: must be one of sumvar"),
         ({"window_s": 0.0}, "window_s: must be a finite number"),
