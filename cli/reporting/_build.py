@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cli.reporting import _sections
 from cli.reporting._diagnosis import diagnosis
+from cli.reporting._levers import other_levers
 from cli.reporting._page import Page
 from cli.reporting._result import DemoResult
 from cli.reporting._spending import spending
@@ -13,6 +14,7 @@ from cli.reporting._views import Material
 SECTIONS = (
     _sections.latency,
     _sections.budget,
+    other_levers,
     spending,
     _sections.timelines,
     diagnosis,

@@ -44,11 +44,14 @@ def _spent(material: Material, result: DemoResult) -> Section:
 
 
 def _planned(material: Material, plan: Plan) -> Section:
-    expected = plan.expected
-    spent = expected.spent.reissue if expected is not None else None
+    expected = plan.expected.spent if plan.expected is not None else None
     names = (("reissues", "reissue"), ("lost answer quality", "utility_loss"), ("catching up", "catch_up"))
     rows = [
-        (label, percent(getattr(plan.budgets, key)), percent(spent) if key == "reissue" else NONE)
+        (
+            label,
+            percent(getattr(plan.budgets, key)),
+            NONE if expected is None else percent(getattr(expected, key)),
+        )
         for label, key in names
         if key == "reissue" or getattr(plan.budgets, key) > 0
     ]

@@ -10,7 +10,7 @@ from cli.reporting._page import Card
 from cli.reporting._result import DemoResult
 from cli.reporting._views import Material, budget_shares, variance_shares
 from cli.reporting._words import between, change, count, ms, percent
-from kwiken import Plan, Profile
+from kwiken import Budgets, Plan, Profile
 
 
 def summary(material: Material) -> tuple[str, ...]:
@@ -75,13 +75,23 @@ def _of_plan(plan: Plan) -> tuple[str, ...]:
     else:
         before, after = plan.expected.before.p99_ms, plan.expected.after.p99_ms
         gist = (
-            f"With {percent(plan.expected.spent.reissue)} extra work p99 should go from {ms(before)} "
+            f"With {_price(plan.expected.spent)} p99 should go from {ms(before)} "
             f"to {ms(after)} ({change(before, after)})."
         )
     most = "; ".join(f"{name} {percent(share, places=0)}" for name, share in shares[:3])
     rest = f" and {count(len(shares) - 3, 'other stage')} the rest" if len(shares) > 3 else ""  # noqa: PLR2004
     where = f"Of the budget: {most}{rest}." if most else "No stage is worth a copy."
     return (gist, where, "Nothing of it was measured yet: these are expectations from past traces.")
+
+
+def _price(spent: Budgets) -> str:
+    """What a plan is expected to spend, by lever."""
+    told = f"{percent(spent.reissue)} extra work"
+    if spent.catch_up > 0:
+        told += f", {percent(spent.catch_up)} more for late requests"
+    if spent.utility_loss > 0:
+        told += f", and {percent(spent.utility_loss)} of the answers' utility lost,"
+    return told
 
 
 def _of_profile(profile: Profile) -> tuple[str, ...]:
