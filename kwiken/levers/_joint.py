@@ -27,6 +27,10 @@ from kwiken.levers._lagrange import two_budgets
 from kwiken.levers._partial import PartialSettings, PartialStudy, learnable, loss_weights, study_partial
 from kwiken.levers._surface import raced_calls, surface
 
+JUDGES = 4  # draws of copies that a rule's loss is judged on
+MOST_CELLS = 1 << 22  # calls in all of them; of a wide fan-out one draw tells enough
+NEXT_DRAW = 7919  # between their seeds
+
 
 @dataclass(frozen=True)
 class JointPlanner:
@@ -57,8 +61,10 @@ class JointPlanner:
             lambda budget: _scaled(wanted, budget, curves),
         )
         policies = _policies(kept.allocation, curves)
-        calls = _calls_with_copies(profile, policies, self.partial, settings)
-        partial = study_partial(profile, self.budgets.utility_loss, self.partial, calls_ms=calls)
+        calls, *others = _calls_with_copies(profile, policies, self.partial, settings)
+        partial = study_partial(
+            profile, self.budgets.utility_loss, self.partial, calls_ms=calls, judged_ms=others
+        )
         settled = _settled(profile, calls, partial.policies, fixed=wanted.fractions)
         rest = study_reissues(settled, self.shares, max(0.0, self.budgets.reissue - reserved), settings)
         share = reserved / self.budgets.reissue if self.budgets.reissue > 0 else 0.0
@@ -109,7 +115,7 @@ def tuned_with_copies(
     partial: PartialSettings,
     reissue: ReissueSettings,
 ) -> PartialStudy:
-    """Stop rules tuned on fan-outs' calls as they are with their copies.
+    """Stop rules tuned on fan-outs' calls as they are with their copies, and judged on other copies.
 
     Args:
         profile: what was learned.
@@ -118,20 +124,33 @@ def tuned_with_copies(
         partial: which stages may answer in part.
         reissue: how copies hang together with their calls.
     """
-    calls = _calls_with_copies(profile, policies, partial, reissue)
-    return study_partial(profile, budget, partial, calls_ms=calls)
+    calls, *others = _calls_with_copies(profile, policies, partial, reissue)
+    return study_partial(profile, budget, partial, calls_ms=calls, judged_ms=others)
 
 
 def _calls_with_copies(
     profile: Profile, policies: Mapping[str, Reissue], partial: PartialSettings, reissue: ReissueSettings
-) -> dict[str, Floats]:
-    return raced_calls(
-        profile,
-        policies,
-        tuple(loss_weights(profile, partial)),
-        seed=partial.seed,
-        copy_correlation=reissue.copy_correlation,
+) -> list[dict[str, Floats]]:
+    """Fan-outs' calls with one draw of copies, and with a few more where any are sent, to judge by.
+
+    A loss of a thousandth is a few dozen answers, so a rule tuned on one draw loses up to half as much again
+    on others.
+    """
+    names = tuple(loss_weights(profile, partial))
+    cells = sum(profile.stage(name).calls_ms.size for name in names)
+    judges = (
+        max(1, min(JUDGES, MOST_CELLS // max(1, cells))) if any(name in policies for name in names) else 0
     )
+    return [
+        raced_calls(
+            profile,
+            policies,
+            names,
+            seed=partial.seed + draw * NEXT_DRAW,
+            copy_correlation=reissue.copy_correlation,
+        )
+        for draw in range(1 + judges)
+    ]
 
 
 def _scaled(wanted: Allocation, budget: float, curves: Mapping[str, Curve]) -> Allocation:

@@ -12,7 +12,7 @@ the profile's own history asks.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -106,6 +106,7 @@ def study_partial(
     settings: PartialSettings,
     *,
     calls_ms: Mapping[str, Floats] | None = None,
+    judged_ms: Sequence[Mapping[str, Floats]] = (),
 ) -> PartialStudy:
     """Apportion a budget of lost utility over fan-outs.
 
@@ -114,6 +115,8 @@ def study_partial(
         budget: mean utility that may be lost, as a fraction.
         settings: which stages may answer in part, and what their losses mean.
         calls_ms: by stage: (n, width) when its shards answer, where that is not as recorded: after copies.
+        judged_ms: the same with other copies, each as likely as those: what rules lose is judged on these,
+            since a rule fits the copies that it was tuned on. By default on `calls_ms` itself.
 
     Returns:
         Rules that keep the budget in nine of ten later periods, as far as the profile's history tells.
@@ -134,7 +137,8 @@ def study_partial(
         stage.name: FanOut.of(stage, _calls(stage, calls_ms, [settings.seed, places[stage.name]]))
         for stage in enough
     }
-    lever = _Lever(profile, found, weights, budget)
+    judges = [{stage.name: FanOut.of(stage, calls[stage.name]) for stage in enough} for calls in judged_ms]
+    lever = _Lever(profile, found, weights, budget, judges)
     allocation, margin = tightened(budget, lever.apportion, lever.likely)
     policies = lever.policies(allocation)
     rare = [stage.name for stage in stages if stage not in enough]
@@ -177,9 +181,11 @@ class _Lever:
         fan_outs: Mapping[str, FanOut],
         weights: Mapping[str, float],
         budget: float,
+        judges: Sequence[Mapping[str, FanOut]] = (),
     ) -> None:
         self._order = np.argsort(profile.started_s, kind="stable")
         self._fan_outs = fan_outs
+        self._judges = tuple(judges) or (fan_outs,)
         self._weights = weights
         self.curves = {
             name: loss_curve(fan_out, most=min(1.0, budget / weights[name]))
@@ -205,7 +211,7 @@ class _Lever:
         for name, fan_out in self._fan_outs.items():
             rule = self._rule(name, allocation.fractions[name], self._order)
             if rule is not None:
-                loss, _ = fan_out.moments(rule)
+                loss = float(np.mean([judge[name].moments(rule)[0] for judge in self._judges]))
                 found[name] = policy_of(rule, loss, fan_out.calls_ms.shape[1], self._weights[name])
         return found
 
@@ -221,11 +227,11 @@ class _Lever:
     def _lost(self, allocation: Allocation, learned: Rows, judged: Rows) -> Floats:
         """(k,): what the judged requests lose by rules tuned on others."""
         lost = np.zeros(len(self._order))
-        for name, fan_out in self._fan_outs.items():
+        for name in self._fan_outs:
             rule = self._rule(name, allocation.fractions[name], learned)
-            if rule is not None:
-                lost[fan_out.rows] += self._weights[name] * fan_out.play(rule)[1]
-        return lost[judged]
+            for judge in self._judges if rule is not None else ():
+                lost[judge[name].rows] += self._weights[name] * judge[name].play(rule)[1]
+        return lost[judged] / len(self._judges)
 
 
 def policy_of(rule: StopRule, loss: float, shards: int, weight: float) -> PartialPolicy:

@@ -14,12 +14,15 @@ from kwiken import (
     PartialPolicy,
     Plan,
     Profile,
+    Reissue,
     SpanMatch,
     StageProfile,
     simulate,
     study_plan,
 )
+from kwiken._player import stop_times
 from kwiken._population import fan_out_queries
+from kwiken._reissues import ReissueSettings
 from kwiken.levers import (
     FanOut,
     PartialSettings,
@@ -30,7 +33,9 @@ from kwiken.levers import (
     study_partial,
     tune_fixed_timeout,
 )
+from kwiken.levers._joint import tuned_with_copies
 from kwiken.levers._partial import policy_of
+from kwiken.levers._surface import raced_calls
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -281,3 +286,27 @@ def _stage(calls: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> StagePro
         calls_ms=calls,
         censored=np.zeros(calls.shape, dtype=np.bool_),
     )
+
+
+def test_what_a_rule_loses_is_judged_on_copies_that_it_was_not_tuned_on(
+    stage_of: StageOf, profile_of: ProfileOf
+) -> None:
+    rng = np.random.default_rng(5)
+    calls = rng.lognormal(2.3, 0.3, (3000, 20))
+    pauses = rng.random(calls.shape) < 0.02
+    calls[pauses] *= 20 * rng.random(pauses.sum())
+    profile = profile_of(stage_of("wide", calls))
+    policies = {"wide": Reissue(after_ms=20.0, fraction=0.03)}
+    draws = [raced_calls(profile, policies, ("wide",), seed=1000 + draw)["wide"] for draw in range(8)]
+    missed, found = [], []
+    for seed in range(8):
+        settings = PartialSettings(seed=seed), ReissueSettings(seed=seed)
+        rule = tuned_with_copies(profile, policies, 0.001, *settings).policies["wide"]
+        lost = [
+            float((calls > stop_times(calls, (~np.isnan(calls)).sum(axis=1), rule)[:, None]).mean())
+            for calls in draws
+        ]
+        found.append(float(np.mean(lost)))
+        missed.append(abs(found[-1] / rule.loss - 1))
+    assert max(found) < 1.1 * 0.001
+    assert np.mean(missed) < 0.15
