@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -70,13 +71,21 @@ def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _spread(jobs: Sequence[Any], processes: int | None, bar: Bar) -> Iterable[Any]:
-    """Run jobs in processes of their own, results in order."""
+    """Run jobs in processes of their own, results in order; none of them outlives this."""
     from joblib import Parallel, cpu_count, delayed
 
     parallel = Parallel(n_jobs=processes or cpu_count(), return_as="generator")
-    for result in parallel(delayed(function)(*arguments) for function, arguments in jobs):
-        bar.advance(1)
-        yield result
+    try:
+        for result in parallel(delayed(function)(*arguments) for function, arguments in jobs):
+            bar.advance(1)
+            yield result
+    except BaseException as error:
+        for worker in multiprocessing.active_children():
+            worker.kill()
+        # An interrupt while the pool starts makes its tidying up fail, and only that would be told.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise
 
 
 def _page(title: str, found: Any) -> str:

@@ -11,9 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cli._output import Bar
+from cli._reproduce import _spread
 from kwiken import profile_to_json
 from tests.support.commands import refused, run
 from tests.support.profiles import small_profile
@@ -165,19 +168,38 @@ class TestSignals:
         child = subprocess.Popen(
             [sys.executable, "-m", "cli", "reproduce", "kwiken", "--jobs", "2"],
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
             cwd=ROOT,
             start_new_session=True,
         )
         try:
             assert wait_until(lambda: len(members(child.pid)) >= 3)  # itself and two workers
             child.send_signal(number)
-            assert child.wait(30) == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
+            stderr = child.communicate(timeout=30)[1]
+            assert child.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}[number], stderr
             assert wait_until(lambda: not members(child.pid))
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+
+    def test_an_interrupt_that_breaks_the_pool_is_still_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It came as the pool started, and what tidies up failed."""
+
+        def broken(_: Any) -> Iterator[Any]:
+            try:
+                yield from interrupted()
+            finally:
+                raise RuntimeError("cannot join thread before it is started")
+
+        def interrupted() -> Iterator[Any]:
+            raise KeyboardInterrupt
+            yield
+
+        monkeypatch.setattr("joblib.Parallel", lambda **_: broken)
+        with pytest.raises(KeyboardInterrupt):
+            list(_spread([], 1, Bar(None, "reproducing", None)))
 
     def test_ignored_signals_stay_ignored(self) -> None:
         """As `nohup` and a shell's background jobs have them."""
