@@ -88,13 +88,17 @@ def _mixed(calls: RankedCalls, copies: Pool, after_ms: Floats, coins: Floats) ->
 
 
 def _double_r(calls: Floats, costs: Floats, at_most: Floats) -> Floats:
-    """(g,) ratios: the best of a grid of two ages and two coins, SingleR (no second copy) included."""
+    """(g,) ratios: the best of a grid of two ages and two coins, SingleR (no second copy) included.
+
+    Few calls are looked at, so what counts is how much less than SingleR's is left of *their* variance.
+    """
     calls = calls[:: max(1, len(calls) // MOST_CALLS)]
     pool, ranked = Pool.of(calls), RankedCalls.of(calls)
+    curve = reissue_curve(calls)
+    best = one_copy = np.array([curve.moments(curve.policy(cost))[1] for cost in costs.tolist()])
     outs = pool.time_outs(np.asarray(GRID[1:]))
     alone = np.array(slowest_moments(ranked, pool, np.array([np.inf])))[:, 0]
     ones = np.array(slowest_moments(ranked, pool, outs.after_ms)).T
-    best = at_most * (alone[1] - alone[0] ** 2)
     for i, first in enumerate(outs.after_ms.tolist()):
         for k, second in enumerate(outs.after_ms.tolist()):
             if second <= first:
@@ -109,7 +113,7 @@ def _double_r(calls: Floats, costs: Floats, at_most: Floats) -> Floats:
                     (alone, ones[i], ones[k], both),
                 ),
             )
-    return np.asarray(best / (alone[1] - alone[0] ** 2))
+    return np.asarray(at_most * np.divide(best, one_copy, out=np.ones(len(costs)), where=one_copy > 0))
 
 
 def _two_coins(

@@ -8,7 +8,7 @@ import numpy as np
 
 from kwiken._compare import compare_policies
 from kwiken._copies import linked
-from kwiken._population import POPULATIONS, population
+from kwiken._population import POPULATIONS, population, population_profile
 from kwiken._profile import Floats
 from kwiken._sumvar import sumvar
 from kwiken.reproduction._rows import Findings, Part, Plot, Row, Series, gain, percent, row
@@ -20,6 +20,10 @@ CORRELATIONS = (0.0, 0.1, 0.3, 0.5, 0.7)
 PARTS = 3  # jobs that the DAGs are dealt out to
 CALLS = 100_000
 COSTS = (0.01, 0.05, 0.2)
+STAGE_COSTS = (0.01, 0.05)
+STAGE_CALLS, STAGES = 4_000, 4
+DAGS = range(0, 45, 5)  # of population C, with their first varying stages
+WORTH = 0.02
 
 
 def correlated(seed: int, dealt: int) -> list[dict[float, float]]:
@@ -96,9 +100,34 @@ def conclude_policies(results: list[dict[str, list[float]]]) -> Findings:
     return Findings(tuple(rows))
 
 
+def two_copies(place: int, seed: int) -> list[dict[str, list[float]]]:
+    """By stage of one DAG of population C: variance left by every policy at each cost."""
+    dag = population(POPULATIONS["C"], np.random.default_rng(seed))[place]
+    profile = population_profile(dag, STAGE_CALLS, np.random.default_rng([seed, place]))
+    varying = [stage for stage in profile.stages if stage.reissuable and stage.latency_ms.std() > 0]
+    found = [compare_policies(stage.calls_ms, STAGE_COSTS) for stage in varying[:STAGES]]
+    return [{name: values.tolist() for name, values in each.items()} for each in found]
+
+
+def conclude_two_copies(results: list[list[dict[str, list[float]]]]) -> Findings:
+    """At how many stages a second copy is worth its cost."""
+    stages = [stage for dag in results for stage in dag]
+    rows = []
+    for place, cost in enumerate(STAGE_COSTS):
+        one = np.array([stage["single_r"][place] for stage in stages])
+        two = np.array([min(stage["double"][place], stage["double_r"][place]) for stage in stages])
+        metric = (
+            f"stages at which two copies leave 2% less variance than one, at {cost:.0%}, of {len(stages)}"
+        )
+        note = f"population C; the better of double and DoubleR over SingleR: least ratio {np.min(two / one):.3f}"
+        rows.append(row("Section 5.2.1", metric, int((two < (1 - WORTH) * one).sum()), note=note))
+    return Findings(tuple(rows))
+
+
 def parts(seed: int) -> tuple[Part, ...]:
     """Correlated copies over population C, and policies of one and two copies."""
     return (
         Part("correlated copies", tuple((correlated, (seed, i)) for i in range(PARTS)), conclude_correlated),
         Part("policies", tuple((policies, (law, seed)) for law in LAWS), conclude_policies),
+        Part("two copies", tuple((two_copies, (place, seed)) for place in DAGS), conclude_two_copies),
     )
