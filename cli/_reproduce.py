@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
+import os
+import signal
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -81,7 +84,9 @@ def _spread(jobs: Sequence[Any], processes: int | None, bar: Bar) -> Iterable[An
             yield result
     except BaseException as error:
         for worker in multiprocessing.active_children():
-            worker.kill()
+            if worker.pid is not None:  # one that is being started has none yet
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGKILL)
         # An interrupt while the pool starts makes its tidying up fail, and only that would be told.
         if isinstance(error.__context__, KeyboardInterrupt):
             raise error.__context__ from None

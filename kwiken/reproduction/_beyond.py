@@ -119,7 +119,8 @@ def conclude_two_copies(results: list[list[dict[str, list[float]]]]) -> Findings
         metric = (
             f"stages at which two copies leave 2% less variance than one, at {cost:.0%}, of {len(stages)}"
         )
-        note = f"population C; the better of double and DoubleR over SingleR: least ratio {np.min(two / one):.3f}"
+        least = np.min(two / one)
+        note = f"population C; the better of double and DoubleR over SingleR: least ratio {least:.3f}"
         rows.append(row("Section 5.2.1", metric, int((two < (1 - WORTH) * one).sum()), note=note))
     return Findings(tuple(rows))
 

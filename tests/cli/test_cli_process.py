@@ -187,15 +187,10 @@ class TestSignals:
     def test_an_interrupt_that_breaks_the_pool_is_still_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It came as the pool started, and what tidies up failed."""
 
-        def broken(_: Any) -> Iterator[Any]:
-            try:
-                yield from interrupted()
-            finally:
-                raise RuntimeError("cannot join thread before it is started")
-
-        def interrupted() -> Iterator[Any]:
-            raise KeyboardInterrupt
-            yield
+        def broken(_: Any) -> Any:
+            error = RuntimeError("cannot join thread before it is started")
+            error.__context__ = KeyboardInterrupt()
+            raise error
 
         monkeypatch.setattr("joblib.Parallel", lambda **_: broken)
         with pytest.raises(KeyboardInterrupt):
