@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from cli._options import POSITIVE
+from kwiken import InputError
 
 if TYPE_CHECKING:
     from kwiken import PlanStudy, Profile
@@ -151,7 +152,13 @@ def settled(
         busiest = max((*known.values(), *queues["utilisation"].values()), default=0.0)
         if not guarded or busiest < QUIET:
             return study_of(profile), None
-    found = settle(model_of(profile, seed=seed, **queues), study_of, load=load or 1.0, seed=seed)
+    try:
+        model = model_of(profile, seed=seed, **queues)
+    except InputError as error:
+        if load is not None or error.where is not None:
+            raise
+        raise InputError(f"{error}; or leave load out by --no-guard") from error
+    found = settle(model, study_of, load=load or 1.0, seed=seed)
     return found.study, found
 
 

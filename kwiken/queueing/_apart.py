@@ -169,8 +169,10 @@ def _station(
     )
     if busy >= 1:
         raise InputError(
-            f"stage {stage.name!r} would have been busy {busy:.0%} of the time with {replicas} replicas: "
-            "its replicas or the rate are not what was given"
+            f"stage {stage.name!r} would have been busy {busy:.0%} of the time with {replicas} "
+            f"replica{'s' if replicas > 1 else ''}, {calls_per_s:.4g} calls a second and "
+            f"{busy * replicas / calls_per_s * 1e3:.4g} ms of work a call: give its replicas, utilisation "
+            "or the rate as they were"
         )
     return station
 

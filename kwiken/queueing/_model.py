@@ -79,9 +79,10 @@ class StageModel:
         """
         busy = self.busy_at(factor)
         if busy >= 1:
+            many = self.station.replicas
             raise InputError(
-                f"stage {self.station.name!r} would be busy {busy:.0%} of the time with "
-                f"{self.station.replicas} replicas: more calls than it can serve"
+                f"stage {self.station.name!r} would be busy {busy:.0%} of the time with {many} "
+                f"replica{'s' if many != 1 else ''}: more calls than it can serve"
             )
 
     def busy_at(self, factor: float) -> float:

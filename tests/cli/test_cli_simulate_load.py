@@ -181,3 +181,15 @@ def test_the_choices_are_those_that_exist() -> None:
 
     assert set(DISPATCHES) == set(get_args(Dispatch))
     assert set(CANCELS) == set(get_args(Cancel))
+
+
+def test_a_profile_busier_than_can_be_says_what_to_give(files: Path, tmp_path: Path) -> None:
+    profile = json.loads((files / "profile.json").read_text())
+    for stage in profile["stages"]:
+        if stage["name"] == "rank":
+            stage["replicas"] = 1
+    (tmp_path / "busy.json").write_text(json.dumps(profile))
+    busy = str(tmp_path / "busy.json")
+    refused(run("plan", busy), "stage 'rank' would have been busy .* with 1 replica, .*--no-guard")
+    refused(run("plan", busy, "--load", "1"), "give its replicas, utilisation or the rate as they were$")
+    assert run("plan", busy, "--no-guard").exit_code == 0

@@ -12,6 +12,7 @@ from kwiken import Budgets, Reissue, StagePlan, make_plan
 from kwiken.queueing import (
     Constant,
     Exponential,
+    Look,
     StageModel,
     Station,
     _guard,
@@ -76,6 +77,22 @@ class TestThreshold:
     def test_copies_that_overload_the_stage_hurt(self) -> None:
         found = look(pure(BLIND), EVERYTHING, factor=pure(BLIND).factor_at(0.7))
         assert found.hurts
+
+    def test_few_calls_show_what_plainly_hurts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Overloaded queues are slow to simulate: thirteen seconds a look, once."""
+        asked: list[tuple[float, int]] = []
+
+        def seen(model: StageModel, policy: Reissue, *, factor: float, seed: int, calls: int) -> Look:
+            asked.append((model.busy_at(factor), calls))
+            return look(model, policy, factor=factor, seed=seed, calls=calls)
+
+        monkeypatch.setattr(_guard, "look", seen)
+        monkeypatch.setattr(_guard, "CALLS", 60_000)
+        found = guard(pure(BLIND), EVERYTHING)
+        assert found.above is not None
+        assert 0.28 < found.above < 0.4
+        assert {calls for busy, calls in asked if busy > 0.5} == {10_000}
+        assert any(calls == 60_000 for busy, calls in asked if busy < 0.5)
 
 
 class TestTail:
