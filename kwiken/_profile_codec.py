@@ -26,6 +26,7 @@ MAX_PAIRS = 1_000_000
 MAX_CLASSES = 1000
 MAX_VARIATION = 1e6
 MAX_WORTH = 1e9
+MAX_SECONDS = 1e12  # since 1970
 CUT_CODES = 3  # 0: both ended; 1: the call was cut short; 2: the copy was; 3: both were
 
 
@@ -233,8 +234,8 @@ def _problems(document: _Profile) -> Iterator[str]:
         yield f"latency_ms has more than {MAX_REQUESTS} requests"
     if len(document.started_s) != requests:
         yield f"started_s has {len(document.started_s)} requests, and latency_ms has {requests}"
-    if not np.isfinite(np.asarray(document.started_s, dtype=float)).all():
-        yield "started_s must be finite numbers"
+    if not (np.abs(np.asarray(document.started_s, dtype=float)) <= MAX_SECONDS).all():
+        yield f"started_s must be numbers of seconds since 1970, at most {MAX_SECONDS:g}"
     if sum(len(stage.calls_ms) for stage in document.stages) * requests > MAX_CELLS:
         yield f"calls_ms has more than {MAX_CELLS} calls over all stages"
     yield from _class_problems(document)
@@ -246,6 +247,8 @@ def _class_problems(document: _Profile) -> Iterator[str]:
     names = document.class_names
     if len(names) > MAX_CLASSES or any(not 0 < len(name) <= MAX_NAME for name in names):
         yield f"class_names must be at most {MAX_CLASSES} names of 1 to {MAX_NAME} characters"
+    elif len(set(names)) < len(names):
+        yield "class_names has a name twice"
     elif len(document.classes) != (len(document.latency_ms) if names else 0):
         yield f"classes has {len(document.classes)} requests, and latency_ms has {len(document.latency_ms)}"
     elif any(not 0 <= number < len(names) for number in document.classes):

@@ -61,7 +61,10 @@ def _told(forest: Forest, rows: Ints) -> Ints:
 
 
 def _named(numbers: Ints, names: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
-    """Kinds from 0, most frequent first, the rare ones as one, and their names."""
+    """Kinds from 0, most frequent first, the rare ones as one, and their names, each once."""
+    first = {UNTOLD: NO_KIND}
+    # The last place, which `NO_KIND` finds, is its own.
+    numbers = np.array([*(first.setdefault(name, i) for i, name in enumerate(names)), NO_KIND])[numbers]
     found, place, count = np.unique(numbers, return_inverse=True, return_counts=True)
     given = [UNTOLD if number == NO_KIND else names[number] for number in found.tolist()]
     order = sorted(range(len(found)), key=lambda i: (-count[i], given[i]))

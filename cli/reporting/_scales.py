@@ -55,7 +55,9 @@ def log_ticks(scale: Scale) -> list[float]:
 
 
 def linear_ticks(scale: Scale, most: int = 5) -> list[float]:
-    """At most about so many round values from 0 on."""
+    """At most about so many round values from 0 on; 0 alone on a scale without length."""
+    if not scale.high > 0:
+        return [0.0]
     raw = scale.high / most
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(size * power for size in (1, 2, 5, 10) if size * power >= raw)

@@ -57,6 +57,10 @@ def test_log_ticks_are_few_and_on_the_scale(low: float, ratio: float) -> None:
     assert len(ticks) <= 16
 
 
+def test_a_scale_without_length_has_one_tick() -> None:
+    assert linear_ticks(Scale(0.0, 0.0, 0, 1)) == [0.0]
+
+
 @given(high=st.floats(0.01, 1e6))
 def test_linear_ticks_are_few_and_even(high: float) -> None:
     ticks = linear_ticks(linear_scale(high, 0, 1))

@@ -143,6 +143,11 @@ BROKEN = [
     (set_at("latency_ms", 0, to=-1.0), "latency_ms, request 0: must be a number"),
     (set_at("latency_ms", 0, to=None), "latency_ms"),
     (drop("latency_ms", 0), "has 49|has 50"),
+    (lambda data: data.update(started_s=[-1e300] * 50), "started_s must be numbers of seconds since 1970"),
+    (
+        lambda data: data.update(classes=[0] * 50, class_names=["read", "read"]),
+        "class_names has a name twice",
+    ),
     (drop("started_s", 0), "started_s has 49 requests, and latency_ms has 50"),
     (drop("stages", 1, "calls_ms", 2, 0), "stage 'wide': calls_ms, shard 2: has 49 requests"),
     (set_at("stages", 1, "calls_ms", 0, 5, to=-0.5), "stage 'wide': calls_ms, shard 0, request 5"),

@@ -66,6 +66,13 @@ def test_an_attribute_tells_kinds_apart(form: str, tmp_path: Path) -> None:
     assert told(write(tmp_path / "a.json", text)) == {"(none)": 25, "gold": 20, "silver": 10, "7": 5}
 
 
+def test_a_value_that_reads_like_no_value_is_none(tmp_path: Path) -> None:
+    """Else two kinds would have one name, and a profile with such kinds cannot be read back."""
+    values = {n: "(none)" if n < 11 else "gold" for n in range(1, 41)}
+    given = {(n, 1): [{"key": "tenant", "value": {"stringValue": value}}] for n, value in values.items()}
+    assert told(write(tmp_path / "a.json", otlp_with(spans_of(), given))) == {"(none)": 30, "gold": 30}
+
+
 def test_kinds_stand_by_their_requests(tmp_path: Path) -> None:
     slow = {(n, 1): [{"key": "size", "value": {"stringValue": f"s{n % 5}"}}] for n in range(1, 61)}
     profile = fit_profile([write(tmp_path / "a.json", otlp_with(spans_of(), slow))], kind_by="size")
