@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 MAX_DEPTH: Final = 20
+UNTOLD: Final = "(none)"  # what the fit calls the kind of requests whose spans say nothing
+FEW: Final = "warning_few_requests"
 _SHOWN: Final = 5
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -83,6 +85,8 @@ def command(
     """
     if (out == "-") + mermaid + as_json > 1:
         raise click.UsageError("-o -, --mermaid and --json all want stdout; choose one")
+    if settings["kind_by"] == "":
+        raise click.UsageError("--kind-by is empty; give an attribute's name, or root")
     if every and out == "-":
         raise click.UsageError("--all writes several profiles, so -o must be a folder")
     from kwiken import drift, kept_single, to_mermaid
@@ -259,10 +263,14 @@ def _show(profile: Profile) -> None:
     kinds = [f"{printable(name)} {count}" for name, count in _kinds(profile).items()]
     if kinds:
         note(f"\nkinds of requests: {', '.join(kinds)}")
+    if profile.class_names == (UNTOLD,):
+        note("no span has the attribute that --kind-by names, so all requests are of one kind")
     counted = ", ".join(
-        f"{name.replace('_', ' ')} {count}" for name, count in profile.counts.items() if count
+        f"{name.replace('_', ' ')} {count}" for name, count in profile.counts.items() if count and name != FEW
     )
     note(f"\nread and set aside: {counted or 'nothing'}\n")
+    if profile.counts.get(FEW):
+        note(f"only {profile.requests} requests: their slowest tell little, so trace the service for longer")
 
 
 def _row(facts: dict[str, Any], numbers: Mapping[str, int]) -> tuple[str, ...]:

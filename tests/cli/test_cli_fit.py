@@ -41,6 +41,13 @@ class TestFit:
         assert stages["shop:pay"]["match"] == {"service": "shop", "operation": "pay", "occurrence": 1}
         assert data["requests"] == data["counts"]["requests"] == 40
 
+    def test_few_requests_and_an_attribute_that_nothing_has_are_said_in_words(self, traces: str) -> None:
+        told = run("fit", traces, "--kind-by", "tenannt").stderr
+        assert "only 40 requests: their slowest tell little" in told
+        assert "warning few requests" not in told
+        assert "no span has the attribute that --kind-by names" in told
+        refused(run("fit", traces, "--kind-by", ""), "--kind-by is empty; give an attribute's name, or root")
+
     def test_the_table_says_the_same(self, traces: str) -> None:
         result = run("fit", traces)
         assert result.exit_code == 0
