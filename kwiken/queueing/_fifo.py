@@ -7,6 +7,7 @@ put right where a call is taken out (Kiefer and Wolfowitz 1955 for several worke
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Container, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
@@ -44,6 +45,8 @@ class FifoReplicas:
         self._answered, self._unheard = answered, unheard
         self._free = [[0.0] * workers for _ in clocks]  # own time at which each worker is free, a heap
         self._flight: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (answer, call), a heap
+        self._line: list[deque[int]] = [deque() for _ in clocks]  # as they came; those answered go later
+        self._open = bytearray(calls)  # by call: whether its caller waits for it
         self._left: list[list[int]] = [[] for _ in clocks]  # calls that nobody waits for but go on
         self._start = [0.0] * calls  # own time
         self._own_end = [0.0] * calls
@@ -62,14 +65,20 @@ class FifoReplicas:
         else:
             while flight and flight[0][0] <= now:
                 moment, call = heappop(flight)
+                self._open[call] = False
                 if call not in self._unheard:
                     self._answered(replica, moment - self.came[call], moment)
         return len(flight)
 
     def oldest(self, replica: int) -> float:
-        """When the oldest call came that its caller waits for; there must be one, and `load` been asked."""
-        flight, came = self._flight[replica], self.came
-        return came[flight[0][1]] if len(flight) == 1 else min([came[call] for _, call in flight])
+        """When the oldest call came that its caller waits for; there must be one, and `load` been asked.
+
+        Only where somebody is told of answers.
+        """
+        line = self._line[replica]
+        while not self._open[line[0]]:
+            line.popleft()
+        return self.came[line[0]]
 
     def place(self, call: int, replica: int, work: float, rest: float, now: float) -> None:
         """A call arrives. A copy's number is the next one that was not used."""
@@ -89,6 +98,10 @@ class FifoReplicas:
             for of_calls in (self._start, self._own_end, self._rest, self.came, self.end):
                 of_calls.append(0.0)
             self.replica.append(0)
+            self._open.append(False)
+        if self._answered is not None:
+            self._open[call] = True
+            self._line[replica].append(call)
         self._start[call] = start
         self._own_end[call] = own_end
         self._rest[call] = rest
@@ -106,6 +119,7 @@ class FifoReplicas:
         """Nobody waits for this call any more; what it does is another matter."""
         replica = self.replica[call]
         self.load(replica, now)
+        self._open[call] = False
         flight = [entry for entry in self._flight[replica] if entry[1] != call]
         heapify(flight)
         self._flight[replica] = flight
