@@ -1,0 +1,128 @@
+"""The gateway and a chain of three stages over HTTP, against the same chain composed by Ray Serve.
+
+Both have the same handlers and the same processes in a request's path: gateway and one replica a stage here,
+Serve's HTTP proxy and one replica a deployment there; the first deployment is the ingress and calls the other
+two by their handles, so that there too a request makes three calls. One client loads both in turn over kept
+connections. Both stay up all the time, so the housekeeping of Ray's other processes burdens our turns too.
+
+Ray Serve runs as its own guide to performance has it, not as it comes: calls by gRPC, from the proxy too;
+handler and router in the process' one loop; neither access log nor dashboard nor usage statistics; room for
+far more calls at once than there are; the same priority as ours, which Ray's processes else give up; uvloop,
+which it takes itself. The HTTP proxy stays the one in Python: the other (HAProxy) has to listen on every
+interface. Settings and reasons are in `benchmarks._ray`.
+
+Throughput is taken with all processes busy; the p99 at open load, the same arrivals for both, of half of what
+Ray Serve can do.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import uvloop
+
+from benchmarks._chain import STAGES, Item
+from benchmarks._harness import Row
+from benchmarks._ray import missing, ray_serve
+from benchmarks._ray_load import open_load
+from benchmarks.bench_gateway import CALLERS, TEXT, load
+from runtime import Cluster
+
+SHARE = 0.5  # of Ray Serve's throughput, as open load
+NAME = f"chain of {len(STAGES)} stages over HTTP"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one side did in one round: latencies in seconds, and how long the busy part took."""
+
+    busy: list[float]
+    took_s: float
+    moderate: list[float]
+
+
+Pair = tuple[Turn, Turn]
+
+
+def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
+    lacking = missing()
+    if lacking:
+        print(
+            f"ray: skipped, not installed: {', '.join(lacking)} (`make bench` installs it)", file=sys.stderr
+        )
+        return [Row(name="comparisons with Ray Serve, which is not installed", ours=1, unit="skipped")]
+    rounds, busy_s, moderate_s = (2, 0.5, 1.0) if quick else (9, 2.0, 5.0)
+    measured: list[Row] = uvloop.run(_compare(rounds, busy_s, moderate_s))
+    return measured
+
+
+async def _compare(rounds: int, busy_s: float, moderate_s: float) -> list[Row]:
+    async with Cluster("benchmarks._chain:chain") as cluster, ray_serve() as theirs:
+        unheard, took = await load(theirs, 2 * busy_s)
+        rate = SHARE * len(unheard) / took
+        pairs = []
+        for turn in range(rounds + 1):
+            pair = (
+                await _turn(cluster.gateway_url, rate, busy_s, moderate_s),
+                await _turn(theirs, rate, busy_s, moderate_s),
+            )
+            if turn:  # the first goes unheard
+                pairs.append(pair)
+    return rows(pairs, rate)
+
+
+async def _turn(url: str, rate: float, busy_s: float, moderate_s: float) -> Turn:
+    busy, took = await load(url, busy_s)
+    body = msgspec.json.encode(Item(TEXT))
+    return Turn(busy, took, await open_load(url, "/v1/request", body, rate=rate, seconds=moderate_s))
+
+
+def rows(pairs: list[Pair], rate: float) -> list[Row]:
+    """The results of all rounds; the targets are the design's: 5 times the throughput, half the p99."""
+    busy = f"{NAME}, {CALLERS} at once"
+    moderate = f"{NAME}, open load of {rate:.0f}/s"
+    return [
+        _row(f"{busy}: time a request, all processes busy", pairs, _mean_us, "us", least=5.0),
+        _row(f"{busy}: p99 latency", pairs, lambda turn: _p99_ms(turn.busy), "ms"),
+        _row(f"{moderate}: p99 latency", pairs, lambda turn: _p99_ms(turn.moderate), "ms", least=2.0),
+    ]
+
+
+def _mean_us(turn: Turn) -> float:
+    """Time between answers: the inverse of the throughput."""
+    return turn.took_s / len(turn.busy) * 1e6
+
+
+def _p99_ms(latencies: list[float]) -> float:
+    return sorted(latencies)[int(0.99 * len(latencies))] * 1e3
+
+
+def _row(
+    name: str,
+    pairs: list[Pair],
+    figure: Callable[[Turn], float],
+    unit: str,
+    *,
+    least: float | None = None,
+) -> Row:
+    """One figure of both; `least` is the ratio to reach."""
+    ours = [figure(mine) for mine, _ in pairs]
+    theirs = [figure(other) for _, other in pairs]
+    ratios = [other / mine for mine, other in zip(ours, theirs, strict=True)]
+    ratio = statistics.median(ratios)
+    rival = statistics.median(theirs)
+    return Row(
+        name=name,
+        ours=statistics.median(ours),
+        target=None if least is None else rival / least,
+        met=None if least is None else ratio >= least,
+        unit=unit,
+        alternative="Ray Serve",
+        theirs=rival,
+        ratio=ratio,
+        spread=(min(ratios), max(ratios)),
+    )

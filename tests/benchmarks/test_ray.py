@@ -1,0 +1,186 @@
+"""What the comparison with Ray Serve does without Ray: skip, load, reckon, clean up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from benchmarks import __main__ as program
+from benchmarks import _ray, _ray_load, bench_ray
+from benchmarks._ray_load import arrivals, open_load
+from benchmarks.bench_ray import Turn
+
+ROOT = Path(program.__file__).parents[1]
+
+
+def test_without_ray_it_is_skipped_in_one_line_and_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_ray, "missing", lambda: ["ray"])
+    assert program.main(["--quick", "--only", "ray"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == [
+        "ray ...",
+        "ray: skipped, not installed: ray (`make bench` installs it)",
+    ]
+    assert "1 skipped" in captured.out
+
+
+def test_missing_names_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_ray, "NEEDED", ("asyncio", "no_such_module_here"))
+    assert _ray.missing() == ["no_such_module_here"]
+
+
+def test_environment_keeps_ours_and_sets_rays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "elsewhere:1")
+    monkeypatch.setenv("KEPT", "yes")
+    monkeypatch.setenv("PYTHONPATH", "mine")
+    found = _ray.environment("/a/folder")
+    assert "RAY_ADDRESS" not in found  # else it would join a cluster that runs already
+    assert found["KEPT"] == "yes"
+    assert found["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert found["PYTHONPATH"].split(os.pathsep) == [str(ROOT), "mine"]
+
+
+async def test_a_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "ray"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise SystemExit('this ray is broken')")
+    made = _ray.environment
+    monkeypatch.setattr(
+        _ray, "environment", lambda folder: made(folder) | {"PYTHONPATH": f"{broken.parent}:{ROOT}"}
+    )
+    with pytest.raises(RuntimeError, match="this ray is broken"):
+        async with _ray.ray_serve():
+            pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted by a call of Linux")
+def test_no_orphan_outlives_the_process() -> None:
+    """A child leaves a child of its own behind, which neither ends by itself nor heeds a polite signal."""
+    orphan = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    child = (
+        f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {orphan!r}]).pid, flush=True)"
+    )
+    code = (
+        "import subprocess, sys; from benchmarks import _ray; _ray.adopt_orphans();"
+        f"subprocess.run([sys.executable, '-c', {child!r}]); print(_ray.end_orphans(0.5))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    pid, killed = map(int, done.stdout.split())
+    assert killed == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_arrivals_are_the_same_each_time_and_as_many_as_asked_for() -> None:
+    due = list(arrivals(200.0, 50.0))
+    assert due == list(arrivals(200.0, 50.0))
+    assert due == sorted(due)
+    assert due[0] > 0
+    assert due[-1] < 50.0
+    assert len(due) == pytest.approx(10_000, rel=0.05)
+
+
+class Server(asyncio.Protocol):
+    """One connection of a server that answers every request alike, in two parts, once so many were heard."""
+
+    heard: ClassVar[list[bytes]]
+    waiting: ClassVar[list[asyncio.Transport]]
+    connections: ClassVar[list[asyncio.Transport]]
+    answer: ClassVar[bytes]
+    after: ClassVar[int]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.connections.append(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard.append(data)  # requests this small come in one piece over loopback
+        self.waiting.append(self.transport)
+        if len(self.heard) >= self.after:
+            for transport in self.waiting:
+                transport.write(self.answer[:20])
+                asyncio.get_running_loop().call_later(0.001, transport.write, self.answer[20:])
+            self.waiting.clear()
+
+
+@asynccontextmanager
+async def server(answer: bytes, *, after: int = 1) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """The server's address and what it was asked."""
+    kind = type("Kind", (Server,), {"heard": [], "waiting": [], "connections": []})
+    assert issubclass(kind, Server)
+    kind.answer, kind.after = answer, after
+    listening = await asyncio.get_running_loop().create_server(kind, "127.0.0.1", 0)
+    host, port = listening.sockets[0].getsockname()
+    try:
+        yield f"http://{host}:{port}", kind.heard
+    finally:
+        listening.close()
+        for transport in kind.connections:
+            transport.abort()
+        await listening.wait_closed()
+
+
+FINE = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
+
+
+async def test_open_load_asks_once_for_each_arrival() -> None:
+    async with server(FINE) as (url, heard):
+        latencies = await open_load(url, "/here", b"body", rate=200.0, seconds=0.5)
+    assert len(latencies) == len(heard) == len(list(arrivals(200.0, 0.5)))
+    assert all(latency > 0 for latency in latencies)
+    assert {request.split(b"\r\n")[0] for request in heard} == {b"POST /here HTTP/1.1"}
+    assert all(request.endswith(b"\r\n\r\nbody") for request in heard)
+
+
+async def test_open_load_does_not_wait_for_answers() -> None:
+    """Nothing is answered before all was asked; a closed load would never get there."""
+    wanted = len(list(arrivals(200.0, 0.3)))
+    async with server(FINE, after=wanted) as (url, heard):
+        latencies = await open_load(url, "/", b"", rate=200.0, seconds=0.3)
+    assert len(latencies) == len(heard) == wanted
+
+
+async def test_open_load_fails_with_an_answer_that_is_none() -> None:
+    async with server(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n") as (url, _):
+        with pytest.raises(ExceptionGroup) as caught:
+            await open_load(url, "/", b"", rate=200.0, seconds=0.2)
+    assert "503 Busy" in str(caught.value.exceptions[0])
+
+
+async def test_open_load_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_ray_load, "MOST_AT_ONCE", 3)
+    async with server(FINE, after=1000) as (url, _):
+        with pytest.raises(ExceptionGroup) as caught:
+            await open_load(url, "/", b"", rate=1000.0, seconds=0.5)
+    assert "3 requests wait" in str(caught.value.exceptions[0])
+
+
+@pytest.mark.parametrize(
+    ("times", "met"), [(4.5, [False, None, True]), (6.0, [True, None, True]), (1.5, [False, None, False])]
+)
+def test_rows_judge_the_ratios(times: float, met: list[bool | None]) -> None:
+    """Theirs takes so many times as long; the machine is ten times slower in the last round."""
+
+    def turn(scale: float) -> Turn:
+        return Turn([0.001 * scale] * 100, 0.1 * scale, [0.002 * scale] * 200)
+
+    pairs = [(turn(mood), turn(mood * times)) for mood in (1.0, 1.0, 10.0)]
+    rows = bench_ray.rows(pairs, 123.4)
+    assert [row.met for row in rows] == met
+    assert [row.ratio for row in rows] == pytest.approx([times] * 3)
+    assert [row.ours for row in rows] == pytest.approx([1000.0, 1.0, 2.0])
+    assert rows[0].theirs == pytest.approx(1000.0 * times)
+    assert rows[0].target == pytest.approx(1000.0 * times / 5)
+    assert rows[2].target == pytest.approx(2.0 * times / 2)
+    assert "123/s" in rows[2].name
