@@ -9,11 +9,13 @@ import click
 
 from cli._options import OBJECTIVES, SHARE, json_option, load_plan, load_profile, seed_option
 from cli._output import print_json, print_table, printable, progress
+from kwiken import InputError
 
 if TYPE_CHECKING:
     from kwiken import Explanation, Heat, HeldOut, Ladder, StageStory
 
 MOST_PATHS = 5
+OBJECTIVE = "tail"
 
 
 @click.command()
@@ -31,9 +33,7 @@ MOST_PATHS = 5
 @click.option(
     "--objective",
     type=click.Choice(OBJECTIVES),
-    default="tail",
-    show_default=True,
-    help="Of the plan that is judged, with --held-out.",
+    help="Of the plan that is judged, with --held-out.  [default: tail]",
 )
 @seed_option
 @json_option
@@ -43,17 +43,21 @@ def command(
     plan_file: str | None,
     budget: float,
     proof: bool,
-    objective: str,
+    objective: str | None,
     seed: int,
     as_json: bool,
 ) -> None:
     """Say which stages make the slow requests of PROFILE slow, and what reissues would buy there."""
     from kwiken import explain, held_out
 
+    if proof and plan_file is not None:
+        raise InputError("does not go with --held-out, which makes plans of its own", where="--plan")
+    if objective is not None and not proof:
+        raise InputError("needs --held-out: without it no plan is made", where="--objective")
     learned = load_profile(profile)
     if proof:
         with progress("planning and judging"):
-            judged = held_out(learned, budget=budget, objective=objective, seed=seed)
+            judged = held_out(learned, budget=budget, objective=objective or OBJECTIVE, seed=seed)
         print_json(judged) if as_json else _show_proof(judged)
         return
     plan = None if plan_file is None else load_plan(plan_file)

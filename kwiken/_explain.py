@@ -110,7 +110,8 @@ def explain(
         seed: of the simulations.
 
     Raises:
-        InputError: for a profile without requests, a budget outside (0, 1], or a plan of another service.
+        InputError: for a profile without requests, a budget outside (0, 1], or a plan of another service or
+            of stages that the profile lacks.
     """
     _check(profile, plan, budget)
     latency = {stage.name: stage.latency_ms for stage in profile.stages}
@@ -146,6 +147,13 @@ def _check(profile: Profile, plan: Plan | None, budget: float) -> None:
         raise InputError(
             f"the plan is for service {plan.service!r}, the profile of {profile.service!r}", where="plan"
         )
+    known = [stage.name for stage in profile.stages]
+    for name in plan.stages if plan is not None else ():
+        if name not in known:
+            raise InputError(
+                f"the plan's stage {name!r} is not in the profile; it has: {', '.join(known[:8])}",
+                where="plan",
+            )
 
 
 def _planned(plan: Plan | None) -> dict[str, float]:

@@ -97,7 +97,7 @@ def learnable(stage: StageProfile) -> bool:
 
 def loss_weights(profile: Profile, settings: PartialSettings) -> dict[str, float]:
     """What a unit of each fan-out's loss costs the whole answer, for those that may be partial."""
-    return _weights(fan_outs(profile, settings.stages), settings.weights)
+    return _weights(profile, fan_outs(profile, settings.stages), settings.weights)
 
 
 def study_partial(
@@ -125,7 +125,7 @@ def study_partial(
         InputError: for stages that are no fan-outs, or weights that lack one of them or are no weights.
     """
     stages = fan_outs(profile, settings.stages)
-    weights = _weights(stages, settings.weights)
+    weights = _weights(profile, stages, settings.weights)
     if budget <= 0:
         return PartialStudy()
     if not stages:
@@ -152,7 +152,9 @@ def study_partial(
     )
 
 
-def _weights(stages: Collection[StageProfile], given: Mapping[str, float] | None) -> dict[str, float]:
+def _weights(
+    profile: Profile, stages: Collection[StageProfile], given: Mapping[str, float] | None
+) -> dict[str, float]:
     """What a unit of each stage's loss costs the whole answer."""
     if given is None:
         return sequential_costs(dict.fromkeys((stage.name for stage in stages), 1.0))
@@ -161,6 +163,13 @@ def _weights(stages: Collection[StageProfile], given: Mapping[str, float] | None
         raise InputError(
             f"lacks a weight for stage {lacking[0]!r}, which may be partial", where="utility weights"
         )
+    known = [stage.name for stage in profile.stages]
+    for name in given:
+        if name not in known:
+            raise InputError(
+                f"stage {name!r} is not in the profile; it has: {', '.join(known[:8])}",
+                where="utility weights",
+            )
     costs = independent_costs(given)
     return {stage.name: costs[stage.name] for stage in stages}
 

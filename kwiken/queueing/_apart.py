@@ -12,7 +12,6 @@ wrong with it, and at others the waits change and nothing else does.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -32,6 +31,7 @@ CLOSE = 0.001  # mean error of the law of latencies, relative to its mean, that 
 ROUNDS = 20  # of correcting the law of rests, in each
 BODY = 0.95  # share of the latencies whose spread is taken for that of the work where none was measured
 MISFIT = 0.1  # relative error of a percentile that is worth a word
+SLOWEST, FASTEST = 1e-6, 1e6  # requests a second that a profile may stand for
 CHECKED = (0.5, 0.9, 0.99)
 
 
@@ -74,8 +74,10 @@ def load_model(
     _check_names(profile, given, "replicas")
     _check_names(profile, known, "utilisation")
     rate = _rate(profile) if rate_per_s is None else rate_per_s
-    if not 0 < rate < math.inf:
-        raise InputError(f"must be a finite number of requests a second above 0, not {rate}", where="rate")
+    if not SLOWEST <= rate <= FASTEST:
+        raise InputError(
+            f"must be from {SLOWEST:g} to {FASTEST:g} requests a second, not {rate:g}", where="rate"
+        )
     stages: dict[str, StageModel] = {}
     for i, stage in enumerate(profile.stages):
         rng = np.random.default_rng([seed, i])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 
 from cli._explain import command
 from kwiken import Budgets, InputError, Profile, StageProfile, explain, make_plan, profile_to_json
+from tests.support.commands import refused, run
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -46,6 +48,24 @@ def test_a_plan_is_shown_beside(faulty: Profile) -> None:
     plan = make_plan(faulty, budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z")
     story = {stage.name: stage.planned for stage in explain(faulty, plan).stages}
     assert story["middle"] == max(story.values()) > 0
+
+
+def test_a_plan_of_other_stages_is_refused(faulty: Profile) -> None:
+    plan = make_plan(faulty, budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z")
+    shorter = replace(faulty, stages=faulty.stages[:2])
+    with pytest.raises(
+        InputError, match="the plan's stage 'last' is not in the profile; it has: first, middle"
+    ):
+        explain(shorter, plan)
+
+
+def test_what_does_not_go_together_is_refused(faulty: Profile, tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    file.write_text(profile_to_json(faulty))
+    refused(
+        run("explain", str(file), "--held-out", "--plan", "plan.json"), "--plan: does not go with --held-out"
+    )
+    refused(run("explain", str(file), "--objective", "p99"), "--objective: needs --held-out")
 
 
 def test_parallel_branches_are_told_apart(stage_of: StageOf, profile_of: ProfileOf) -> None:

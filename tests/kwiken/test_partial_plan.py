@@ -259,6 +259,10 @@ def test_stop_rules_stay_where_a_ledger_refuses_copies(stage_of: StageOf, profil
             "stage 'nosuch' is not in the profile; its fan-outs: wide, narrow",
         ),
         (PartialSettings(weights={"wide": 1.0}), "lacks a weight for stage 'narrow'"),
+        (
+            PartialSettings(weights={"wide": 1.0, "narrow": 1.0, "narow": 1.0}),
+            "stage 'narow' is not in the profile; it has: wide, narrow, last",
+        ),
         (PartialSettings(weights={"wide": 1.0, "narrow": 0.0}), "must be a finite number above 0"),
     ],
 )

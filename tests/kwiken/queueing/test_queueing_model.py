@@ -123,7 +123,8 @@ class TestWhatIsGiven:
             ({"replicas": {"x": 1}}, "replicas: stage 'x' is not in the profile; it has: fetch, rank"),
             ({"utilisation": {"x": 0.1}}, "utilisation: stage 'x'"),
             ({"utilisation": {"rank": 1.0}}, "below 1, not 1.0"),
-            ({"rate_per_s": 0.0}, "rate: must be a finite number"),
+            ({"rate_per_s": 0.0}, "rate: must be from 1e-06 to 1e[+]06 requests a second, not 0"),
+            ({"rate_per_s": 1e300}, "rate: must be from 1e-06 to 1e[+]06 requests a second, not 1e[+]300"),
             ({"copy_correlation": 1.0}, "copy_correlation"),
         ],
     )
