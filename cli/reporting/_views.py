@@ -97,7 +97,9 @@ def critical_shares(profile: Profile) -> dict[str, float]:
 
 def variance_shares(profile: Profile) -> dict[str, float]:
     """Each stage's share in the sum of the stages' variances."""
-    variance = {stage.name: float(np.var(stage.latency_ms)) for stage in profile.stages}
+    variance = {
+        stage.name: float(np.var(stage.latency_ms)) if profile.requests else 0.0 for stage in profile.stages
+    }
     total = sum(variance.values())
     return {name: value / total if total > 0 else 0.0 for name, value in variance.items()}
 

@@ -68,8 +68,10 @@ def load_model(
 
     Raises:
         InputError: for a stage that the profile lacks, one whose replicas nobody knows, one that would be
-            busy all the time, or a profile that load acts on nowhere.
+            busy all the time, or a profile without requests or that load acts on nowhere.
     """
+    if not profile.requests:
+        raise InputError("the profile has no requests")
     given, known = replicas or {}, utilisation or {}
     _check_names(profile, given, "replicas")
     _check_names(profile, known, "utilisation")

@@ -20,6 +20,7 @@ from cli.reporting._requests import (
     spared_ns,
 )
 from kwiken import Budgets, make_plan, profile_to_json
+from kwiken._objective import part_of
 from otel import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
 from tests.support.commands import refused, run
 from tests.support.profiles import small_profile
@@ -247,6 +248,14 @@ def test_stdout_takes_the_page(make: Make) -> None:
     result = run("report", str(make("load.jsonl")), "-o", "-")
     assert result.exit_code == 0
     assert result.stdout.startswith("<!doctype html>")
+
+
+def test_a_profile_without_requests_is_drawn_as_that(tmp_path: Path) -> None:
+    profile = small_profile()
+    (tmp_path / "none.json").write_text(profile_to_json(part_of(profile, np.arange(0))))
+    result = run("report", str(tmp_path / "none.json"), "-o", "-")
+    assert result.exit_code == 0
+    assert "The profile holds no request." in result.stdout
 
 
 def test_bad_sources_are_one_line_that_names_them(make: Make, tmp_path: Path) -> None:

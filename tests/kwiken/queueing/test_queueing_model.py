@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from kwiken import OWN_TIME, InputError, Profile, Reissue, ladder
+from kwiken._objective import part_of
 from kwiken._profile import Floats
 from kwiken.queueing import (
     Constant,
@@ -132,6 +133,10 @@ class TestWhatIsGiven:
         profile = queue_profile(rate_of(0.3), requests=200)
         with pytest.raises(InputError, match=pattern):
             load_model(profile, **settings)
+
+    def test_no_requests_make_no_queues(self) -> None:
+        with pytest.raises(InputError, match="the profile has no requests"):
+            load_model(part_of(queue_profile(rate_of(0.3), requests=200), np.arange(0)))
 
     def test_requests_at_one_moment_have_no_rate(self) -> None:
         profile = queue_profile(rate_of(0.3), requests=200)
