@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -43,6 +44,9 @@ class KeptPlan:
     def keep(self, plan: bytes, stamp: tuple[int, int, int] | None) -> None:
         """Note a plan; where that cannot be done the plan is in force all the same, and a warning is logged.
 
+        An older note does not stay then: a gateway that takes over had better start without a plan than with
+        one that was taken back.
+
         Args:
             plan: as JSON.
             stamp: of the plan's file.
@@ -55,6 +59,9 @@ class KeptPlan:
             fresh.replace(self.path)
         except OSError as error:
             LOG.warning("the plan cannot be noted, so another gateway would start without it: %s", error)
+            for stale in (fresh, self.path):
+                with contextlib.suppress(OSError):
+                    stale.unlink(missing_ok=True)
 
     def read(self) -> Note | None:
         """What was noted; None where nothing was, or nothing that can be read."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kwiken import Service
 from otel import Observer
@@ -13,6 +15,62 @@ from otel import Observer
 if TYPE_CHECKING:
     from runtime._process import GatewaySpec, ReplicaSpec
     from runtime._replica import CallObserver
+
+LOG = logging.getLogger("kwiken.spans")
+LOOK_S: Final = 5.0
+
+
+class Counts(Protocol):
+    """What became of the notes (`otel.SpanCounts`)."""
+
+    @property
+    def dropped(self) -> int:
+        """Notes refused because too many were waiting."""
+
+    @property
+    def lost_lines(self) -> int:
+        """Lines that could not be written."""
+
+    @property
+    def last_error(self) -> str | None:
+        """Why not."""
+
+
+class Losses:
+    """Says that spans are lost, each time that they are twice as many: a full disk must not go unnoticed.
+
+    Args:
+        counts: what became of the notes until now.
+    """
+
+    def __init__(self, counts: Callable[[], Counts]) -> None:
+        self._counts = counts
+        self._said = 0
+
+    def look(self) -> None:
+        """Say what is lost, if that is news."""
+        counts = self._counts()
+        lost = counts.lost_lines + counts.dropped
+        if lost == 0 or lost < 2 * self._said:
+            return
+        self._said = lost
+        why = counts.last_error if counts.lost_lines else "more of them than can be written"
+        LOG.warning("traces are incomplete: notes of %d requests or calls are lost: %s", lost, why)
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Look again and again, and once more at the end."""
+        looking = asyncio.get_running_loop().create_task(self._look_on())
+        try:
+            yield
+        finally:
+            looking.cancel()
+            self.look()
+
+    async def _look_on(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.look()
 
 
 @contextlib.contextmanager
@@ -28,7 +86,8 @@ def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer |
     from otel import make_observer
 
     traces = Path(spec.traces) if spec.traces is not None else None
-    with contextlib.closing(make_observer(service.name, traces=traces, otlp=spec.otlp)) as observer:
+    observer = make_observer(service.name, traces=traces, otlp=spec.otlp)
+    with Losses(observer.counts).told(), contextlib.closing(observer):
         yield observer
 
 
@@ -48,5 +107,5 @@ def replica_observer(spec: ReplicaSpec, service: Service) -> Iterator[CallObserv
     spans = ServerSpans(
         service.name, spec.stage, spec.replica or spec.stage, spec.node, traces=traces, otlp=spec.otlp
     )
-    with contextlib.closing(spans) as observer:
-        yield observer
+    with Losses(spans.counts).told(), contextlib.closing(spans):
+        yield spans

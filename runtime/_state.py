@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,8 +112,9 @@ class StateFiles:
         except BlockingIOError:
             self._lock.close()
             self._lock = None
+            stop = f"kwiken down --state {shlex.quote(str(self.folder))}"
             raise InputError(
-                f"service {self.service!r} is up already; stop it with: kwiken down", where=str(self.folder)
+                f"service {self.service!r} is up already; stop it with: {stop}", where=str(self.folder)
             ) from None
 
     def unlock(self) -> None:

@@ -202,8 +202,13 @@ def test_up_status_down_and_down_again(tmp_path: Path) -> None:
         assert up.returncode == 0, up.stderr
         url = up.stdout.strip()
         assert ask(url, "/v1/request", {"text": "hi"})[0] == 200
-        refused(["up", TARGET, *state, "--port", "0"], "echo' is up already")
-        refused(["up", TARGET, *state, "--port", "0", "--detach"], "echo' is up already")
+        refused(
+            ["up", TARGET, *state, "--port", "0"], "echo' is up already; stop it with: kwiken down --state "
+        )
+        refused(
+            ["up", TARGET, *state, "--port", "0", "--detach"],
+            "echo' is up already; stop it with: kwiken down --state ",
+        )
         (cluster,) = json.loads(run("status", *state, "--json").stdout)["clusters"]
         assert cluster["gateway"]["url"] == url
         assert cluster["runtime"]["requests"] == 1
