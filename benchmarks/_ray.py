@@ -1,8 +1,9 @@
 """The process that runs Ray Serve, as its own program: `python -m benchmarks._ray FOLDER`.
 
-It says where Serve's proxy listens on one line of its standard output and ends when its standard input
-closes. Ray runs in a process of its own because it takes over its process' signals and logging, and because
-whatever it started can then be waited for: orphans become this process' children, and none outlives it.
+It says on one line of its standard output where Serve's proxy and where the first stage listen, and ends when
+its standard input closes. Ray runs in a process of its own because it takes over its process' signals and
+logging, and because whatever it started can then be waited for: orphans become this process' children, and
+none outlives it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -33,9 +35,11 @@ SETTINGS: Final = {
     # from the start.
     "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
     "RAY_SERVE_USE_GRPC_BY_DEFAULT": "1",  # for the proxy's calls too
-    # That setting would also let the first stage listen in the proxy's place.
-    "RAY_SERVE_ENABLE_DIRECT_INGRESS": "0",
+    # The first stage listens for itself too, beside the proxy, and on loopback.
+    "RAY_SERVE_ENABLE_DIRECT_INGRESS": "1",
+    "RAY_SERVE_DEFAULT_HTTP_HOST": "127.0.0.1",
 }
+DIRECT: Final = "RAY_SERVE_DIRECT_INGRESS"
 READY_S: Final = 120.0
 END_S: Final = 60.0
 ORPHANS_S: Final = 10.0
@@ -52,12 +56,21 @@ def environment(folder: str) -> dict[str, str]:
     root = str(Path(__file__).parents[1])
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     paths = [root, *filter(None, [kept.get("PYTHONPATH")])]
-    return kept | SETTINGS | {"PYTHONPATH": os.pathsep.join(paths), "TMPDIR": folder}
+    port = free_port()
+    made = {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "TMPDIR": folder,
+        "RAY_AUTH_MODE": "token",  # as it comes, but for the token, which Ray else leaves in the home folder
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        f"{DIRECT}_MIN_HTTP_PORT": str(port),
+        f"{DIRECT}_MAX_HTTP_PORT": str(port + 1),  # the first that is not to be taken
+    }
+    return kept | SETTINGS | made
 
 
 @contextlib.asynccontextmanager
-async def ray_serve() -> AsyncIterator[str]:
-    """Serve the chain by Ray Serve; the proxy's address.
+async def ray_serve() -> AsyncIterator[tuple[str, str]]:
+    """Serve the chain by Ray Serve; the addresses of the proxy and of the first stage.
 
     Raises:
         RuntimeError: when it does not start; with the end of what it said.
@@ -78,12 +91,12 @@ async def ray_serve() -> AsyncIterator[str]:
             start_new_session=True,  # an interrupt ends it by its closed input, in good order
         )
         try:
-            yield await _address(process, said)
+            yield await _addresses(process, said)
         finally:
             await _end(process)
 
 
-async def _address(process: asyncio.subprocess.Process, said: IO[bytes]) -> str:
+async def _addresses(process: asyncio.subprocess.Process, said: IO[bytes]) -> tuple[str, str]:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(READY_S):
@@ -93,7 +106,8 @@ async def _address(process: asyncio.subprocess.Process, said: IO[bytes]) -> str:
     if not line.startswith(b"http://"):
         said.seek(0)
         raise RuntimeError("Ray Serve did not start:\n" + said.read()[-4000:].decode(errors="replace"))
-    return line.decode().strip()
+    proxy, direct = line.decode().split()
+    return proxy, direct
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -137,7 +151,8 @@ def serve_chain(folder: str) -> None:
             route_prefix="/v1/request",
             logging_config={"enable_access_log": False, "log_level": "WARNING"},
         )
-        print(f"http://127.0.0.1:{port}", file=tell, flush=True)
+        places = (f"http://127.0.0.1:{place}" for place in (port, os.environ[f"{DIRECT}_MIN_HTTP_PORT"]))
+        print(*places, file=tell, flush=True)
         sys.stdin.read()
     finally:
         with contextlib.suppress(Exception):

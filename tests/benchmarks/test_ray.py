@@ -175,8 +175,11 @@ def test_rows_judge_the_ratios(times: float, met: list[bool | None]) -> None:
     def turn(scale: float) -> Turn:
         return Turn([0.001 * scale] * 100, 0.1 * scale, [0.002 * scale] * 200)
 
-    pairs = [(turn(mood), turn(mood * times)) for mood in (1.0, 1.0, 10.0)]
-    rows = bench_ray.rows(pairs, 123.4)
+    turns = [[turn(mood), turn(mood * times), turn(mood * 100)] for mood in (1.0, 1.0, 10.0)]
+    *rows, busy, at_once, moderate = bench_ray.rows(turns, 123.4)
+    assert [row.ratio for row in (busy, at_once, moderate)] == pytest.approx([100.0] * 3)
+    assert {row.alternative for row in rows} == {bench_ray.RIVALS[0]}
+    assert {busy.alternative, at_once.alternative, moderate.alternative} == {bench_ray.RIVALS[1]}
     assert [row.met for row in rows] == met
     assert [row.ratio for row in rows] == pytest.approx([times] * 3)
     assert [row.ours for row in rows] == pytest.approx([1000.0, 1.0, 2.0])
