@@ -13,6 +13,7 @@ import click
 
 from cli._options import POSITIVE, SHARE, json_option, seed_option
 from cli._output import note, print_json, print_table, progress
+from cli._process import Terminated
 
 if TYPE_CHECKING:
     from cli.reporting import DemoResult
@@ -58,18 +59,25 @@ def command(
 
 def _run(main: Coroutine[Any, Any, DemoResult]) -> DemoResult:
     """Run it to its end; SIGTERM ends it as Ctrl-C does, in good order."""
+    terminated = False
 
     async def guarded() -> DemoResult:
         task = asyncio.current_task()
         assert task is not None
+
+        def terminate() -> None:
+            nonlocal terminated
+            terminated = True
+            task.cancel()
+
         with contextlib.suppress(NotImplementedError):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
         return await main
 
     try:
         return asyncio.run(guarded())
     except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
+        raise (Terminated if terminated else KeyboardInterrupt) from None
 
 
 def _show(result: DemoResult) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("kwiken.spans")
 LOOK_S: Final = 5.0
+MORE: Final = 10
 
 
 class Counts(Protocol):
@@ -37,13 +38,15 @@ class Counts(Protocol):
 
 
 class Losses:
-    """Says that spans are lost, each time that they are twice as many: a full disk must not go unnoticed.
+    """Says that spans are lost, each time that they are ten times as many: a full disk must not go unnoticed.
 
     Args:
+        name: whose spans they are.
         counts: what became of the notes until now.
     """
 
-    def __init__(self, counts: Callable[[], Counts]) -> None:
+    def __init__(self, name: str, counts: Callable[[], Counts]) -> None:
+        self._name = name
         self._counts = counts
         self._said = 0
 
@@ -51,11 +54,11 @@ class Losses:
         """Say what is lost, if that is news."""
         counts = self._counts()
         lost = counts.lost_lines + counts.dropped
-        if lost == 0 or lost < 2 * self._said:
+        if lost == 0 or lost < MORE * self._said:
             return
         self._said = lost
         why = counts.last_error if counts.lost_lines else "more of them than can be written"
-        LOG.warning("traces are incomplete: notes of %d requests or calls are lost: %s", lost, why)
+        LOG.warning("%s: traces are incomplete, %d notes are lost: %s", self._name, lost, why)
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
@@ -87,7 +90,7 @@ def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer |
 
     traces = Path(spec.traces) if spec.traces is not None else None
     observer = make_observer(service.name, traces=traces, otlp=spec.otlp)
-    with Losses(observer.counts).told(), contextlib.closing(observer):
+    with Losses("gateway", observer.counts).told(), contextlib.closing(observer):
         yield observer
 
 
@@ -107,5 +110,5 @@ def replica_observer(spec: ReplicaSpec, service: Service) -> Iterator[CallObserv
     spans = ServerSpans(
         service.name, spec.stage, spec.replica or spec.stage, spec.node, traces=traces, otlp=spec.otlp
     )
-    with Losses(spans.counts).told(), contextlib.closing(spans):
+    with Losses(spec.replica or spec.stage, spans.counts).told(), contextlib.closing(spans):
         yield spans

@@ -129,7 +129,8 @@ def test_however_it_ends_nothing_stays(tmp_path: Path, number: signal.Signals) -
     assert len(below) > 16
     os.kill(process.pid, number)
     process.communicate(timeout=40)
-    assert process.returncode in ({130} if number != signal.SIGKILL else {-signal.SIGKILL})
+    code = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}[number]
+    assert process.returncode == code
     assert gone(below)
 
 

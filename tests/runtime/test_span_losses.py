@@ -17,20 +17,24 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "kwiken.spans"]
 
 
-def test_a_full_disk_is_told_each_time_that_twice_as_much_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_is_told_each_time_that_ten_times_as_much_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     counts = SimpleNamespace(dropped=0, lost_lines=0, last_error=None)
-    losses = Losses(lambda: counts)
+    losses = Losses("tidy-0", lambda: counts)
     losses.look()
     assert told(caplog) == []
     counts.last_error = "[Errno 28] No space left on device"
     for counts.lost_lines in range(1, 1001):
         losses.look()
-    assert len(told(caplog)) == 10
-    assert "notes of 512 requests or calls are lost: [Errno 28] No space" in told(caplog)[-1]
+    assert len(told(caplog)) == 4
+    assert told(caplog)[-1].startswith(
+        "tidy-0: traces are incomplete, 1000 notes are lost: [Errno 28] No space"
+    )
 
 
 def test_notes_that_come_too_fast_are_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
-    Losses(lambda: SimpleNamespace(dropped=3, lost_lines=0, last_error=None)).look()
+    Losses("tidy-0", lambda: SimpleNamespace(dropped=3, lost_lines=0, last_error=None)).look()
     assert told(caplog)[0].endswith("lost: more of them than can be written")
 
 
@@ -39,13 +43,13 @@ async def test_it_looks_while_it_runs_and_at_the_end(
 ) -> None:
     monkeypatch.setattr(_spans, "LOOK_S", 0.01)
     counts: Any = SimpleNamespace(dropped=0, lost_lines=1, last_error="full")
-    with caplog.at_level(logging.WARNING), Losses(lambda: counts).told():
+    with caplog.at_level(logging.WARNING), Losses("tidy-0", lambda: counts).told():
         for _ in range(500):
             if told(caplog):
                 break
             await asyncio.sleep(0.01)
         assert len(told(caplog)) == 1
-        counts.lost_lines = 2
+        counts.lost_lines = 10
     assert len(told(caplog)) == 2
     await asyncio.sleep(0.05)
     assert len(told(caplog)) == 2, "nothing looks on"
