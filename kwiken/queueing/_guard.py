@@ -154,11 +154,11 @@ def _hurts(model: StageModel, policy: Reissue, factor: float, seed: int, calls: 
 
     Overloaded queues are slow to simulate, since every loser that is taken out moves all behind it.
     """
-    few = look(model, policy, factor=factor, seed=seed, calls=max(FEWEST_CALLS, calls // SCOUTS))
-    if few.raced_ms is None or np.percentile(few.raced_ms, 99) > PLAIN * np.percentile(few.alone_ms, 99):
-        return few.hurts
-    if calls <= FEWEST_CALLS:
-        return few.hurts
+    fewer = max(FEWEST_CALLS, calls // SCOUTS)
+    if SCOUTS * fewer <= calls:
+        few = look(model, policy, factor=factor, seed=seed, calls=fewer)
+        if few.raced_ms is None or np.percentile(few.raced_ms, 99) > PLAIN * np.percentile(few.alone_ms, 99):
+            return few.hurts
     return look(model, policy, factor=factor, seed=seed, calls=calls).hurts
 
 

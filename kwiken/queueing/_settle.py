@@ -23,6 +23,7 @@ from kwiken._stage import Reissue
 from kwiken.queueing._guard import QUIET, Guard, calls_each, guard, guards, look, tail_hurts
 from kwiken.queueing._loaded import LoadSimulation, policies_of, simulate_load
 from kwiken.queueing._model import LoadModel, StageModel
+from kwiken.queueing._serve import MOST_CALLS
 
 ROUNDS: Final = 8
 SETTLED: Final = 0.01  # change of the spend, as a share of the budget, below which it is settled
@@ -62,7 +63,7 @@ def settle(
         model: of the profile.
         study_of: makes a plan for a profile, as `study_plan` does with everything else given.
         load: the load to plan for, in the profile's.
-        requests: that the final expectation rests on.
+        requests: that the final expectation rests on; fewer where a fan-out is so wide that they do not fit.
         seed: of all draws.
 
     Returns:
@@ -74,6 +75,8 @@ def settle(
         InputError: for a load that some stage cannot serve, or what `study_of` refuses.
     """
     model.check(load)
+    widest = max(stage.station.fanout for stage in model.stages.values())
+    requests = min(requests, max(1000, MOST_CALLS // (2 * widest)))  # half, for the warm-up and other work
     search = _Search(model, study_of, load, seed)
     while True:
         study = search.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -17,10 +18,11 @@ from kwiken import (
     Profile,
     Reissue,
     StagePlan,
+    StageProfile,
     ladder,
     study_plan,
 )
-from kwiken.queueing import LoadModel, _guard, load_model, settle, under_load
+from kwiken.queueing import LoadModel, _guard, _settle, load_model, settle, under_load
 from kwiken.queueing._settle import ROUNDS
 from tests.support.queue_profiles import queue_profile, rate_of
 
@@ -155,3 +157,14 @@ class TestSettle:
     def test_a_load_that_cannot_be_served(self, model: LoadModel) -> None:
         with pytest.raises(InputError, match="more calls than it can serve"):
             settle(model, STUDY, load=2.5)
+
+
+def test_a_wide_fan_out_is_planned_on_as_many_requests_as_fit(
+    stage_of: Callable[..., StageProfile], profile_of: Callable[..., Profile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    wide = replace(stage_of("wide", rng.lognormal(2, 0.5, (300, 40))), busy_ms=1.0, replicas=10)
+    model = load_model(replace(profile_of(wide), started_s=np.linspace(0.0, 6.0, 300)))
+    monkeypatch.setattr(_settle, "MOST_CALLS", 2 * 40 * 1200)
+    found = settle(model, STUDY, requests=5000)
+    assert len(found.simulation.before_ms) == 1200
