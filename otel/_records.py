@@ -33,7 +33,7 @@ class AttemptRecord:
     """One call to one replica.
 
     `threads` is how many it might use, `catch_up` whether it was sent, or went ahead of others, because its
-    request was late (of copies: whether that budget pays), and `worth` what its answer turned out to be worth,
+    request was late (of copies: whether that budget pays), and `worth` what its answer turned out worth,
     relative to the other shards.
     """
 
