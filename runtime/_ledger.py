@@ -41,6 +41,7 @@ class Account:
         "_full",
         "_grace",
         "_head",
+        "_left",
         "_level",
         "_pledged",
         "_ppm",
@@ -63,6 +64,7 @@ class Account:
         self._ppm = 0
         self._full = 0
         self._level = 0
+        self._left: int | None = None  # level that the last plan left; None before the first
         self._grace = grace
         self._pledged = 0
         # Bucket `_head` is the present one and lies at `_slot`. The work of the last BUCKETS buckets
@@ -76,18 +78,19 @@ class Account:
         self._spent_window = 0
         self._busy_since = -1
         self.retune(fraction, burst)
-        self._level = self._full
 
     def retune(self, fraction: float, burst: int) -> None:
         """Take another fraction and burst; what was earned and spent stays: a plan buys no second burst.
 
-        Nor does a plan that follows none: but for the very first, it starts empty and earns its way. Else
-        whoever switches a plan on and off again would spend a burst each time.
+        Nor does a plan that follows none: it finds what the last one left. Else whoever switches a plan off
+        and on again would spend a burst each time; and if it found nothing, a stage that seldom needs a copy
+        would have none while plans take turns.
         """
-        was_empty = self._full == 0 and self.work == 0
+        if self._full:
+            self._left = self._level
         self._ppm = int(fraction * MILLION)
         self._full = burst * MILLION
-        self._level = self._full if was_empty else min(self._level, self._full)
+        self._level = self._full if self._left is None else min(self._left, self._full)
         self._pledged = min(self._pledged, max(0, self._full - self._level))
 
     @property
@@ -151,18 +154,25 @@ class Account:
             cost: grains.
             now: seconds.
             denied: how often the call was denied before. Half of the burst must be left then for those who
-                need it more, a quarter after one denial, and so on; None: nothing need be left.
+                need it more, a quarter after one denial, and so on; of the window a quarter as much. None:
+                nothing need be left.
         """
         head = int(now * _RATE)
         if head != self._head:
             self._advance(head)
         wanted = cost * MILLION
-        if denied is not None:  # a full bucket is enough for whatever fits it
-            wanted = max(wanted, min(wanted + (self._full >> (denied + 1)), self._full))
         most = self._work_window * self._ppm
         if self._grace:
             most += self._full
-        return wanted <= self._level and self._spent_window * MILLION + wanted <= most
+        left = most - self._spent_window * MILLION
+        if denied is None:
+            return wanted <= min(self._level, left)
+        kept = self._full >> (denied + 1)
+        # A full bucket is enough for whatever fits it. And where calls are few, a burst is more than all of
+        # the window's budget.
+        return max(wanted, min(wanted + kept, self._full)) <= self._level and (
+            wanted + min(kept, most >> (denied + 3)) <= left
+        )
 
     def spend(self, cost: int) -> None:
         """Take what `allows` has just allowed."""

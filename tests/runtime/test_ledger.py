@@ -213,6 +213,12 @@ def test_new_budget_keeps_what_was_spent() -> None:
     account.retune(0.1, 50)
     assert account.level == 0, "a plan after none is no second burst either"
     account.earn(100, 0.0)
+    account.retune(0.0, 0)
+    account.earn(100, 0.0)
+    account.retune(0.1, 50)
+    assert account.level == 10, "it finds what the last one left"
+    account.spend(10)
+    account.earn(100, 0.0)
     assert account.level == 10
 
 
@@ -449,6 +455,34 @@ def test_a_full_account_pays_whatever_fits_it() -> None:
     account.earn(1000, 0.0)
     assert account.allows(10, 0.0, denied=0)
     assert not account.allows(11, 0.0, denied=0)
+
+
+def test_a_stage_with_few_calls_gets_its_planned_copies_when_they_first_ask() -> None:
+    """Its window's whole budget, 8 copies, is less than half of the burst, which must not count there too."""
+    account = Account(0.03, 16 * CALL)
+    asked = granted = 0
+    for call in range(27 * 120):
+        now = call / 27
+        if call % 50 == 49:
+            asked += 1
+            if account.allows(CALL, now, denied=0):
+                account.spend(CALL)
+                granted += 1
+        else:
+            account.earn(CALL, now)
+    assert granted >= asked - 1, "the first window is still empty"
+
+
+def test_of_the_window_too_something_is_kept_for_who_was_denied() -> None:
+    account = Account(0.1, 1000 * CALL)
+    account.earn(100 * CALL, 0.0)  # pays for ten within the window
+    granted = []
+    for denied in (0, 1, 2, 60):
+        granted.append(0)
+        while account.allows(CALL, 0.0, denied=denied):
+            account.spend(CALL)
+            granted[-1] += 1
+    assert granted == [8, 1, 0, 1]
 
 
 @given(outcomes=st.lists(st.booleans(), max_size=300), share=st.floats(0, 1), burst=st.integers(0, 10))
