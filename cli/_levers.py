@@ -33,6 +33,8 @@ def _weights(ctx: click.Context, param: click.Parameter, given: tuple[str, ...])
             raise click.BadParameter(
                 f"{text!r} must be STAGE=WEIGHT, the weight above 0 and at most {MAX_WEIGHT:g}", ctx, param
             )
+        if stage in found:
+            raise click.BadParameter(f"stage {stage!r} is given twice", ctx, param)
         found[stage] = weight
     return found or None
 

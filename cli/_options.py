@@ -49,7 +49,7 @@ class Real(click.FloatRange):
         fits = (low is None or number >= low) and (high is None or number <= high)
         if not (math.isfinite(number) and fits) or (self.min_open and number == low):
             self.fail(f"{value} is out of range; it must be {self._rule()}", param, ctx)
-        return number
+        return number + 0.0  # no minus before nothing
 
     def _rule(self) -> str:
         bounds = [] if self.min is None else [f"{'above' if self.min_open else 'at least'} {self.min:g}"]

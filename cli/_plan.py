@@ -93,6 +93,9 @@ def command(
     """
     from kwiken import Budgets, spent_by_model, study_plan
 
+    if not utility_loss and (partial or utility_weights):
+        option = "--partial" if partial else "--utility-weight"
+        raise InputError("means nothing without a budget of utility: --utility-loss", where=option)
     learned = load_profile(profile)
     study_of = functools.partial(
         study_plan,
@@ -127,7 +130,7 @@ def _cost(given: str | None) -> str | Mapping[str, float] | None:
     """A cost model's name, or what stands in a file of costs."""
     if given is None or given in COST_MODELS:
         return given
-    if not Path(given).exists():
+    if not given or not Path(given).exists():
         models = ", ".join(COST_MODELS)
         raise InputError(f"must be one of {models}, or a file; there is no file {given!r}", where="--cost")
     from kwiken import parse_json
@@ -136,9 +139,10 @@ def _cost(given: str | None) -> str | Mapping[str, float] | None:
     if not isinstance(raw, dict):
         raise InputError("must hold a JSON object: stage names and their costs", where=given)
     for stage, value in raw.items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MAX_COST:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= MAX_COST:
             raise InputError(
-                f"stage {stage!r}: a cost is a number from 0 to {MAX_COST:g}, not {value!r}", where=given
+                f"stage {stage!r}: a cost is a number above 0, at most {MAX_COST:g}, not {value!r}",
+                where=given,
             )
     return raw
 

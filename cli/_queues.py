@@ -36,6 +36,8 @@ def _by_stage(
                 number = None
             if not stage or number is None:
                 raise click.BadParameter(f"{text!r} must be STAGE=NUMBER, the number {rule}", ctx, param)
+            if stage in found:
+                raise click.BadParameter(f"stage {stage!r} is given twice", ctx, param)
             found[stage] = number
         return found
 

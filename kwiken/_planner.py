@@ -145,8 +145,7 @@ def study_plan(
             too few requests.
     """
     _check(profile, objective, spread, window_s)
-    if levers not in WAYS:
-        raise InputError(f"must be one of {', '.join(WAYS)}, not {levers!r}", where="levers")
+    _check_levers(levers, spread)
     shares = costs(profile, cost)
     settings = ReissueSettings(
         objective=objective, spread=spread, seed=seed, copy_correlation=copy_correlation
@@ -185,6 +184,13 @@ def study_plan(
         bounds=reissues.bounds,
         drift=changed,
     )
+
+
+def _check_levers(levers: str, spread: str) -> None:
+    if levers not in WAYS:
+        raise InputError(f"must be one of {', '.join(WAYS)}, not {levers!r}", where="levers")
+    if levers == "joint" and spread != "sumvar":
+        raise InputError("'joint' goes with the spread 'sumvar' only", where="levers")
 
 
 def _check(profile: Profile, objective: str, spread: str, window_s: float | None) -> None:
