@@ -33,7 +33,8 @@ class Account:
         fraction: share of the work that may be spent, >= 0.
         burst: the most that the bucket holds, grains. It starts full.
         grace: whether a spend need only fit the work of the 10 s before it plus one burst. For what comes in
-            lumps larger than a quiet service's work of 10 s would ever pay.
+            lumps larger than a quiet service's work of 10 s would ever pay: a whole answer's utility, or the
+            few copies of a stage whose stalls come together.
     """
 
     __slots__ = (

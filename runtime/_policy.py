@@ -95,7 +95,9 @@ class Lane:
 
     def __init__(self, replicas: Iterable[Replica], limits: Limits, rng: random.Random) -> None:
         self.picker = Picker(replicas, rng)
-        self.account = Account(0.0, 0)
+        # The window that is promised is the service's. A stage whose few stalls come together may pass its
+        # own by a burst, or most of them would find nothing where budgets are small.
+        self.account = Account(0.0, 0, grace=True)
         self.retries = RetryAccount(limits.retry_share, limits.retry_burst)
         self.sketch = Sketch()
         self.busy_ms = 0.0  # usual busy time of a call with one thread; 0 where unknown
