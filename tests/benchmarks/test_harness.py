@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks._harness import Row, alone, in_turn, side_by_side
+from benchmarks._harness import LEAST_S, Row, alone, in_turn, side_by_side, timed
 from benchmarks._results import as_json, as_page, as_table, figure
 
 
@@ -55,14 +55,26 @@ def test_ratios_are_taken_round_by_round(ticker: Ticker) -> None:
     """The machine is ten times slower in the last round: the ratio does not mind."""
     row = side_by_side(
         "x",
-        ticker.work("a", 0.0, 1.0, 1.0, 10.0),  # type: ignore[arg-type]
-        ("b", ticker.work("b", 0.0, 2.0, 3.0, 40.0)),  # type: ignore[arg-type]
+        ticker.work("a", 1.0, 1.0, 1.0, 10.0),  # type: ignore[arg-type]
+        ("b", ticker.work("b", 1.0, 2.0, 3.0, 40.0)),  # type: ignore[arg-type]
         rounds=3,
         unit="s",
         scale=1.0,
     )
     assert row.ratio == 3.0
     assert row.spread == (2.0, 4.0)
+
+
+def test_short_work_is_timed_several_times_in_a_row(ticker: Ticker) -> None:
+    calls = []
+
+    def work() -> None:
+        calls.append(ticker.now)
+        ticker.now += 0.5 if len(calls) == 1 else 0.001
+
+    assert timed(work) == 0.5
+    assert timed(work) == pytest.approx(0.001)
+    assert len(calls) == 2 + round(LEAST_S / 0.001)
 
 
 def test_alone(ticker: Ticker) -> None:
