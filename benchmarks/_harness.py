@@ -126,19 +126,47 @@ def in_turn(
     for way in ways:
         timed(way)
     turns = [[timed(way) * scale for way in ways] for _ in range(rounds)]
-    rows = []
-    for index, (label, _) in enumerate(others, start=1):
-        ratios = [turn[index] / turn[0] for turn in turns]
-        rows.append(
-            Row(
-                name=name,
-                ours=statistics.median(turn[0] for turn in turns),
-                target=target,
-                unit=unit,
-                alternative=label,
-                theirs=statistics.median(turn[index] for turn in turns),
-                ratio=statistics.median(ratios),
-                spread=(min(ratios), max(ratios)),
-            )
+    return [
+        paired(
+            name,
+            label,
+            [(turn[0], turn[index]) for turn in turns],
+            unit=unit,
+            target=target,
         )
-    return rows
+        for index, (label, _) in enumerate(others, start=1)
+    ]
+
+
+def paired(
+    name: str,
+    alternative: str,
+    pairs: Sequence[tuple[float, float]],
+    *,
+    unit: str,
+    target: float | None = None,
+    least: float | None = None,
+) -> Row:
+    """Compare figures that were taken in turn.
+
+    Args:
+        name: what was done.
+        alternative: what it is compared with.
+        pairs: our figure and the alternative's, round by round.
+        unit: of the figures.
+        target: figure that ours is to reach.
+        least: or the ratio of theirs over ours that is to be reached.
+    """
+    ratios = [theirs / ours for ours, theirs in pairs]
+    ratio, rival = statistics.median(ratios), statistics.median(theirs for _, theirs in pairs)
+    return Row(
+        name=name,
+        ours=statistics.median(ours for ours, _ in pairs),
+        target=target if least is None else rival / least,
+        met=None if least is None else ratio >= least,
+        unit=unit,
+        alternative=alternative,
+        theirs=rival,
+        ratio=ratio,
+        spread=(min(ratios), max(ratios)),
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import statistics
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -19,7 +18,7 @@ import msgspec
 import uvloop
 
 from benchmarks._chain import STAGES, Item
-from benchmarks._harness import Row
+from benchmarks._harness import Row, paired
 from runtime import Cluster
 
 CALLERS = 16
@@ -58,22 +57,8 @@ def _p99_ms(latencies: list[float], seconds: float) -> float:
 
 
 def _row(name: str, pairs: list[Any], figure: Any, unit: str, *, least: float | None = None) -> Row:
-    ours = [figure(*mine) for mine, _ in pairs]
-    theirs = [figure(*other) for _, other in pairs]
-    ratios = [other / mine for mine, other in zip(ours, theirs, strict=True)]
-    ratio = statistics.median(ratios)
-    rival = statistics.median(theirs)
-    return Row(
-        name=name,
-        ours=statistics.median(ours),
-        target=None if least is None else rival / least,
-        met=None if least is None else ratio >= least,
-        unit=unit,
-        alternative="aiohttp by hand",
-        theirs=rival,
-        ratio=ratio,
-        spread=(min(ratios), max(ratios)),
-    )
+    figures = [(figure(*mine), figure(*other)) for mine, other in pairs]
+    return paired(name, "aiohttp by hand", figures, unit=unit, least=least)
 
 
 @contextlib.asynccontextmanager

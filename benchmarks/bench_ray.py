@@ -19,7 +19,6 @@ Ray Serve can do by its proxy.
 
 from __future__ import annotations
 
-import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ import msgspec
 import uvloop
 
 from benchmarks._chain import STAGES, Item
-from benchmarks._harness import Row
+from benchmarks._harness import Row, paired
 from benchmarks._ray import missing, ray_serve
 from benchmarks._ray_load import open_load
 from benchmarks.bench_gateway import CALLERS, TEXT, load
@@ -122,19 +121,5 @@ def _row(
     least: float | None = None,
 ) -> Row:
     """One figure of both; `least` is the ratio to reach."""
-    ours = [figure(mine) for mine, _ in pairs]
-    theirs = [figure(other) for _, other in pairs]
-    ratios = [other / mine for mine, other in zip(ours, theirs, strict=True)]
-    ratio = statistics.median(ratios)
-    their_median = statistics.median(theirs)
-    return Row(
-        name=name,
-        ours=statistics.median(ours),
-        target=None if least is None else their_median / least,
-        met=None if least is None else ratio >= least,
-        unit=unit,
-        alternative=rival,
-        theirs=their_median,
-        ratio=ratio,
-        spread=(min(ratios), max(ratios)),
-    )
+    figures = [(figure(mine), figure(other)) for mine, other in pairs]
+    return paired(name, rival, figures, unit=unit, least=least)

@@ -128,14 +128,14 @@ def _add_late(
     first: Floats, second: Floats, column: Floats, values: Floats, table: _Table, after_ms: Floats
 ) -> None:
     """Add one rank's late calls to the sums, for every time-out."""
-    own = np.array_equal(column, values)  # then, at age 0, calls are looked up among themselves
     for g, (age, start) in enumerate(
         zip(after_ms.tolist(), np.searchsorted(column, after_ms, side="right").tolist(), strict=True)
     ):
         if start == len(column):
             continue
         over = column[start:] - age
-        j = _first_of_ties(over, start) if age == 0 and own else values.searchsorted(over)
+        among_themselves = age == 0 and np.array_equal(column, values)
+        j = _first_of_ties(over, start) if among_themselves else values.searchsorted(over)
         late = table.late[j] * over
         more = float(table.low[j].sum() + late.sum())
         first[g] += more

@@ -286,6 +286,17 @@ def stop_times(ends_ms: Floats, count: Ints, policy: PartialPolicy) -> Floats:
     return np.where(count > 0, np.maximum(stop, np.where(count > 0, first, 0.0)), 0.0)
 
 
+def cut_at_stop(calls_ms: Floats, policy: PartialPolicy) -> Floats:
+    """(n, width): calls under a stop rule: none lasts longer than its visit.
+
+    Args:
+        calls_ms: (n, width): when each shard answers; NaN for no call.
+        policy: the rule.
+    """
+    stop = stop_times(calls_ms, (~np.isnan(calls_ms)).sum(axis=1), policy)
+    return np.asarray(np.minimum(calls_ms, stop[:, None]))
+
+
 def order_statistic(values: Floats, rank: Ints) -> Floats:
     """(k,): the `rank`-th smallest of each row, from 1; NaN counts as infinite."""
     if not len(values):

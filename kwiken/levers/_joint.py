@@ -16,7 +16,7 @@ import numpy as np
 from kwiken._curve import Curve
 from kwiken._objective import with_coins
 from kwiken._plan import Budgets, Costs, PartialPolicy
-from kwiken._player import stop_times
+from kwiken._player import cut_at_stop
 from kwiken._profile import Floats, Profile
 from kwiken._reissues import ReissueSettings, ReissueStudy, study_reissues
 from kwiken._spend import within_budget
@@ -194,7 +194,7 @@ def _settled(
             continue
         policy = policies.get(stage.name)
         if policy is not None:
-            calls = np.minimum(calls, stop_times(calls, (~np.isnan(calls)).sum(axis=1), policy)[:, None])
+            calls = cut_at_stop(calls, policy)
         stages.append(
             replace(
                 stage,

@@ -19,7 +19,7 @@ import numpy as np
 
 from kwiken._errors import InputError
 from kwiken._plan import PartialPolicy
-from kwiken._player import stop_times
+from kwiken._player import cut_at_stop
 from kwiken._pool import complete_calls, pool
 from kwiken._profile import Floats, Profile, StageProfile
 from kwiken._spend import Rows, likely_mean, tightened
@@ -279,9 +279,7 @@ def shortened(profile: Profile, policies: Mapping[str, PartialPolicy], *, seed: 
         if policy is None:
             stages.append(stage)
             continue
-        calls = _calls(stage, None, [seed, i])
-        stop = stop_times(calls, (~np.isnan(calls)).sum(axis=1), policy)
-        cut = np.minimum(calls, stop[:, None])
+        cut = cut_at_stop(_calls(stage, None, [seed, i]), policy)
         stages.append(replace(stage, calls_ms=cut, censored=np.zeros(cut.shape, dtype=np.bool_)))
     return replace(profile, stages=tuple(stages))
 
