@@ -32,24 +32,30 @@ def erlang_c(servers: int, utilisation: float) -> float:
 
 
 def mmk_mean_wait_ms(servers: int, utilisation: float, mean_ms: float) -> float:
-    """Mean wait of M/M/k, milliseconds; arguments as `erlang_c`, and the mean work.
+    """Mean wait of M/M/k, milliseconds (Erlang 1917).
 
     Args:
         servers: how many.
         utilisation: share of the time that each works, from 0 to below 1.
         mean_ms: mean work, milliseconds.
+
+    Raises:
+        InputError: as `erlang_c`.
     """
     return erlang_c(servers, utilisation) * mean_ms / (servers * (1 - utilisation))
 
 
 def mmk_latency_beyond(servers: int, utilisation: float, mean_ms: float, age_ms: float) -> float:
-    """Probability that a call of M/M/k takes longer than `age_ms`, wait and work together.
+    """Probability that a call of M/M/k takes longer than `age_ms`, wait and work together (Erlang 1917).
 
     Args:
         servers: how many.
         utilisation: share of the time that each works, from 0 to below 1.
         mean_ms: mean work, milliseconds.
         age_ms: latency in question, milliseconds.
+
+    Raises:
+        InputError: as `erlang_c`.
     """
     waits = erlang_c(servers, utilisation)
     serve, drain = 1 / mean_ms, servers * (1 - utilisation) / mean_ms
@@ -65,6 +71,9 @@ def mg1_mean_wait_ms(utilisation: float, work: Law) -> float:
     Args:
         utilisation: share of the time that the server works, from 0 to below 1.
         work: law of the work, milliseconds.
+
+    Raises:
+        InputError: for a queue that never settles.
     """
     _check(utilisation)
     if not work.mean_ms > 0:
@@ -73,11 +82,14 @@ def mg1_mean_wait_ms(utilisation: float, work: Law) -> float:
 
 
 def sharing_mean_ms(utilisation: float, work_ms: float) -> float:
-    """Mean latency of a call of that work under M/G/1 processor sharing, whatever the law of work.
+    """Mean latency of a call of that work under M/G/1 processor sharing, whatever the law (Kleinrock 1967).
 
     Args:
         utilisation: share of the time that the server works, from 0 to below 1.
         work_ms: work of a call if it were alone, milliseconds.
+
+    Raises:
+        InputError: for a queue that never settles.
     """
     _check(utilisation)
     return work_ms / (1 - utilisation)

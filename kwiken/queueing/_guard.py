@@ -100,7 +100,7 @@ def look(
     Args:
         model: of the stage; load must act on it.
         policy: its reissues.
-        factor: the load, in the profile's.
+        factor: the load, times the profile's.
         seed: of all draws.
         calls: how many to try it on; by default `CALLS`.
     """
@@ -201,7 +201,7 @@ def highest_load(model: LoadModel) -> float:
 
 
 def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | None:
-    """The load, in the profile's, from which on a plan makes the tail of whole requests worse.
+    """The load, times the profile's, from which on a plan makes the tail of whole requests worse.
 
     Args:
         model: the service as queues.

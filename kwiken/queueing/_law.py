@@ -25,7 +25,12 @@ class Law(Protocol):
         """Its second moment: the mean of the squares, ms²."""
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:
-        """(size,): independent draws."""
+        """(size,): independent draws, milliseconds.
+
+        Args:
+            rng: where chance comes from.
+            size: how many.
+        """
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,9 @@ class Constant:
 
     Attributes:
         mean_ms: the time, milliseconds.
+
+    Raises:
+        InputError: for what is no time.
     """
 
     mean_ms: float
@@ -58,6 +66,9 @@ class Exponential:
 
     Attributes:
         mean_ms: mean time, milliseconds.
+
+    Raises:
+        InputError: for what is no time.
     """
 
     mean_ms: float
@@ -82,7 +93,10 @@ class LogNormal:
 
     Attributes:
         mean_ms: its mean (not its median).
-        variation: standard deviation over mean.
+        variation: ratio of its standard deviation to its mean.
+
+    Raises:
+        InputError: for what is no time, or no ratio.
     """
 
     mean_ms: float
@@ -110,6 +124,9 @@ class Empirical:
 
     Attributes:
         pool: the times and their weights, milliseconds.
+
+    Raises:
+        InputError: for a pool that is empty, or holds what is no time.
     """
 
     pool: Pool

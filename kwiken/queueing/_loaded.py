@@ -33,7 +33,7 @@ class LoadedStage:
 
     Attributes:
         before: share of its replicas' time that is used without the plan; 0 where load does not act on it.
-        after: the same with the plan.
+        after: the same share with the plan.
         fraction: copies per call.
         spent: what its copies cost, as a share of the cost of all requests.
         extra_load: work that copies caused, as a share of the work of first attempts.
@@ -51,7 +51,7 @@ class LoadSimulation:
     """What became of requests at some load.
 
     Attributes:
-        factor: the load, in the profile's.
+        factor: the load, times the profile's.
         rate_per_s: requests a second.
         before_ms: (n,) latency of each request without the plan.
         after_ms: (n,) with it: the same requests at the same moments.
@@ -103,7 +103,7 @@ def simulate_load(
     Args:
         model: of the profile.
         plan: reissue policies, costs and budget; None for none.
-        factor: the load, in the profile's.
+        factor: the load, times the profile's.
         requests: number of requests.
         seed: of all draws; both arms share all that the plan does not change.
 

@@ -32,7 +32,7 @@ class StageModel:
         calls_ms: (n, width) latencies of the profile, the cancelled ones filled in; NaN for no call.
         rest_ms: (n, width) the part of them that is neither work nor waiting.
         visits_per_s: calls' groups a second; each has as many calls as a row.
-        misfit: the largest relative error of p50, p90 and p99 at the profile's own load.
+        misfit: the largest error of p50, p90 and p99 at the profile's own load, as a share of each.
         crowded: by how much work and wait alone pass one of these, as a share of it; 0 where they do not.
     """
 
@@ -49,13 +49,22 @@ class StageModel:
 
         Rank for rank, so that all that made requests slow together does so still.
 
+        Args:
+            factor: the calls, times the profile's.
+            seed: of all draws.
+
         Raises:
             InputError: when the replicas could not do so much.
         """
         return self.slower(self.calls_ms, factor, seed=seed)
 
     def slower(self, latency_ms: Floats, factor: float, *, seed: int) -> Floats:
-        """What other latencies of this stage would be at `factor` times the calls; shape kept, NaN too.
+        """(n, width): what other latencies of this stage would be at `factor` times the calls, milliseconds.
+
+        Args:
+            latency_ms: (n, width) milliseconds; NaN, where there was no call, stays.
+            factor: the calls, times the profile's.
+            seed: of all draws.
 
         Raises:
             InputError: when the replicas could not do so much.
@@ -72,7 +81,7 @@ class StageModel:
         return np.asarray(np.maximum(0.0, latency_ms + np.interp(ranks(law, latency_ms), LEVELS, longer)))
 
     def check(self, factor: float) -> None:
-        """Refuse a load that is more than the replicas can do.
+        """Refuse a load, so many times the profile's, that is more than the replicas can do.
 
         Raises:
             InputError: naming the stage.
@@ -101,7 +110,12 @@ class StageModel:
     def primaries(
         self, rows: np.ndarray[tuple[int], np.dtype[np.int64]], rng: np.random.Generator
     ) -> Primaries:
-        """The calls of these requests: their own rests, and work drawn on its own."""
+        """The calls of these requests: their own rests, and work drawn on its own.
+
+        Args:
+            rows: (m,) places of the requests in the profile.
+            rng: where chance comes from.
+        """
         rest = self.rest_ms[rows]
         work = self.station.work.draw(rng, rest.size).reshape(rest.shape)
         return Primaries(np.where(np.isnan(rest), np.nan, work), rest)

@@ -28,6 +28,9 @@ class Pauses:
         share: of the time that a replica stands still, below 1.
         length: law of a pause's length.
         replicas: how many of the stage's replicas pause, the first ones; None for all.
+
+    Raises:
+        InputError: for a share that leaves no time to work, or pauses without length.
     """
 
     share: float

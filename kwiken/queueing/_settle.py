@@ -62,7 +62,7 @@ def settle(
     Args:
         model: of the profile.
         study_of: makes a plan for a profile, as `study_plan` does with everything else given.
-        load: the load to plan for, in the profile's.
+        load: the load to plan for, times the profile's.
         requests: that the final expectation rests on; fewer where a fan-out is so wide that they do not fit.
         seed: of all draws.
 
@@ -184,7 +184,7 @@ def under_load(
 
     Args:
         model: of the profile.
-        load: in the profile's.
+        load: times the profile's.
         added: by stage: work of copies, as a share of that of calls.
         refused: stages that may have no copies.
         seed: of all draws.

@@ -26,6 +26,9 @@ class Background:
     Attributes:
         utilisation: share of a replica's workers that it keeps busy, below 1.
         work: law of one piece.
+
+    Raises:
+        InputError: for a share that leaves nothing, or work that takes no time.
     """
 
     utilisation: float
@@ -50,11 +53,14 @@ class Earnings:
 
     Attributes:
         fraction: what a call earns.
-        burst: the most that is saved; the account starts full.
+        burst: the most that is saved, in units of a copy's cost; the account starts full.
         prompt_only: only calls that were answered before their time-out earn, when that passes; else all do,
             when they come.
         keeps_back: half of the burst is kept for calls that were denied before, a quarter for those that
             were denied twice, and so on.
+
+    Raises:
+        InputError: for a fraction that is none, or a burst that no account could hold.
     """
 
     fraction: float
@@ -96,6 +102,9 @@ class Station:
         alike: correlation of the normal scores of a copy's rest and its call's; needs an `Empirical` rest.
         background: other work of the replicas.
         pauses: how replicas stand still.
+
+    Raises:
+        InputError: for what no stage could be; names the stage and the field.
     """
 
     name: str
