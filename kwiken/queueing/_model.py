@@ -59,10 +59,10 @@ class StageModel:
         return self.slower(self.calls_ms, factor, seed=seed)
 
     def slower(self, latency_ms: Floats, factor: float, *, seed: int) -> Floats:
-        """(n, width): what other latencies of this stage would be at `factor` times the calls, milliseconds.
+        """(m, k): what other latencies of this stage would be at `factor` times the calls, milliseconds.
 
         Args:
-            latency_ms: (n, width) milliseconds; NaN, where there was no call, stays.
+            latency_ms: (m, k) of calls or of pairs, milliseconds; NaN, where there was no call, stays.
             factor: the calls, times the profile's.
             seed: of all draws.
 
