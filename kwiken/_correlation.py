@@ -36,7 +36,7 @@ class Correlation:
     """An estimate of the correlation of normal scores of a call and its copy.
 
     Attributes:
-        rho: posterior mean, shrunk towards independence; from 0.
+        rho: the correlation: posterior mean, shrunk towards independence; from 0 to below 1.
         low: 5% of the posterior lies below.
         high: 5% lies above.
         pairs: how many pairs it rests on.

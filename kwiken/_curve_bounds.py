@@ -69,7 +69,7 @@ class CurveBounds:
         budget left over would then go to sure gains however small, and none to a stage that stalls rarely.
 
         Args:
-            hull: (k,) of the curve.
+            hull: (k,) of the curve, ms².
         """
         kept = TRUST + (1 - TRUST) * self.certainty
         return TimidCurve(self.fraction, hull[0] - kept * (hull[0] - hull))

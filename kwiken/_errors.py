@@ -8,7 +8,12 @@ class KwikenError(Exception):
 
 
 class DefinitionError(KwikenError):
-    """A service definition that cannot be run; the message names the stage."""
+    """A service definition that cannot be run; the message names the stage.
+
+    Args:
+        message: what is wrong and what would be right.
+        stage: the stage, named before the message; None where it is the service itself.
+    """
 
     def __init__(self, message: str, *, stage: str | None = None) -> None:
         super().__init__(f"stage {stage!r}: {message}" if stage is not None else message)

@@ -32,13 +32,13 @@ class StageStory(msgspec.Struct, frozen=True, kw_only=True):
         blamed: share of the slowest requests that it is blamed for.
         critical: share of all requests whose critical path holds it.
         effective: whether it is among the few that make up most of some frequent critical path.
-        tail_ratio: its p99 over its median.
+        tail_ratio: how many times its median its p99 is.
         cost: its share of the cost of a request.
         alone: by how much p99 would fall if the whole budget went to this stage, a fraction.
         alone_fraction: share of its calls that this would reissue.
         variance_cut: share of its own variance that this would take away.
         variance_cut_low: low end of a 90% interval of that.
-        variance_cut_high: high end.
+        variance_cut_high: high end, a share too.
         planned: share of its calls that the plan reissues; 0 without a plan.
     """
 
@@ -77,7 +77,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         service: its name.
         requests: how many requests the profile holds.
-        tail_ratio: p99 over median of the whole.
+        tail_ratio: how many times the median of whole requests their p99 is.
         budget: the reissue budget of each what-if.
         stages: parents before children.
         paths: the most frequent critical paths that cover 90% of the requests.

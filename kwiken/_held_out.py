@@ -64,7 +64,15 @@ class HeldOut(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[HeldOutArm, ...]
 
     def arm(self, spread: str, correlation: float) -> HeldOutArm:
-        """One of the arms; KeyError for none."""
+        """One of the arms.
+
+        Args:
+            spread: how the budget was spread, as `HeldOutArm` names it.
+            correlation: of copies with their calls, from 0 to below 1.
+
+        Raises:
+            KeyError: there is no such arm.
+        """
         for arm in self.arms:
             if (arm.spread, arm.correlation) == (spread, correlation):
                 return arm
@@ -91,7 +99,7 @@ def held_out(
         objective: of the plan, as `study_plan` takes it; the even spreads have none.
         cost: cost model, as `costs` takes it.
         learned: share of the requests to plan on.
-        correlations: of copies with their calls, to judge at; each from 0 to below 1.
+        correlations: correlations of copies with their calls, to judge at; each from 0 to below 1.
         seed: of all draws.
 
     Raises:

@@ -147,6 +147,10 @@ class Histogram:
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "histogram") -> Histogram:
         """Read what `to_dict` wrote.
 
+        Args:
+            data: its fields.
+            where: what to name in errors.
+
         Raises:
             InputError: for another version or grid, unknown fields, or counts that are none.
         """

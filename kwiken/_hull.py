@@ -14,8 +14,8 @@ def lower_hull(x: Floats, y: Floats) -> tuple[Floats, Bools]:
     stall there; the hull bridges the flat.
 
     Args:
-        x: (k,) strictly ascending.
-        y: (k,) finite.
+        x: (k,) strictly ascending; shares of calls, or any unit.
+        y: (k,) finite; variances, or any unit.
 
     Returns:
         (k,) values of the hull at `x`, and (k,) which points are its vertices.

@@ -29,7 +29,8 @@ class Verdict:
 
     Attributes:
         objective: `variance`, `tail`, `p99` or `cvar`.
-        cuts: by objective that was tried: mean p99 cut on requests later than those it was planned on.
+        cuts: by objective that was tried: the share by which p99 fell, in the mean, on requests later than
+            those it was planned on.
     """
 
     objective: str

@@ -91,6 +91,7 @@ def make_plan(profile: Profile, **settings: Unpack[PlanSettings]) -> Plan:
 
     Args:
         profile: what was learned.
+        **settings: those of `study_plan`, by its names.
     """
     return study_plan(profile, **settings).plan
 

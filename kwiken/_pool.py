@@ -44,7 +44,11 @@ class Pool:
 
     @classmethod
     def of(cls, latencies: Floats) -> Pool:
-        """The pool of fully observed latencies of any shape; NaN stands for no call."""
+        """The pool of fully observed latencies.
+
+        Args:
+            latencies: (n,) or (n, width), milliseconds; NaN stands for no call.
+        """
         flat = np.ravel(latencies)
         flat = np.sort(flat)  # NaN goes last
         return cls(flat[: int(np.searchsorted(flat, np.nan))])
@@ -67,7 +71,7 @@ class Pool:
         return cdf
 
     def tail(self, ages: Floats) -> Floats:
-        """Share of calls that take longer than each of these ages."""
+        """(k,): share of calls that take longer than each of (k,) ages, milliseconds."""
         at = np.searchsorted(self.values, ages, side="right")
         if self.weights is None:
             return (len(self) - at) / max(1, len(self))
@@ -79,6 +83,9 @@ class Pool:
         The age is the `(1 - r)` quantile `x[round(n (1 - r)) - 1]`, and a call older than that gets a copy.
         Where ties keep that from reissuing `r`, as at a truncating time-out, the age is set to the next
         value below and the calls thinned by a coin, so that exactly `r` are reissued.
+
+        Args:
+            fractions: (k,): the shares, from 0 to 1.
         """
         wanted = np.asarray(fractions, dtype=float)
         ranks = self._ranks(wanted)
@@ -106,13 +113,18 @@ class Pool:
         return np.where(nearer, above, below)
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:
-        """(size,): independent draws."""
+        """(size,): independent draws, milliseconds.
+
+        Args:
+            rng: where chance comes from.
+            size: how many.
+        """
         if self.weights is None:
             return self.values[rng.integers(len(self), size=size)]
         return self.quantile(rng.random(size))
 
     def quantile(self, shares: Floats) -> Floats:
-        """The smallest values that at least these shares of the calls do not pass."""
+        """(k,): the smallest values, milliseconds, that at least (k,) shares of the calls do not pass."""
         at = np.searchsorted(self.cdf, shares, side="left")
         return self.values[np.minimum(at, len(self) - 1)]
 

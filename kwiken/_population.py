@@ -29,7 +29,7 @@ class StageLaw:
         name: of the stage.
         after: names of its parents.
         log_median: log of the median latency in ms.
-        sigma: standard deviation of the log.
+        sigma: standard deviation of the log of the latency; a number without unit.
         cap_ms: time-out; infinite for none.
     """
 
@@ -40,7 +40,12 @@ class StageLaw:
     cap_ms: float
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:
-        """(size,) latencies, milliseconds."""
+        """(size,) latencies, milliseconds.
+
+        Args:
+            rng: where chance comes from.
+            size: how many.
+        """
         return np.minimum(np.exp(self.log_median + self.sigma * rng.standard_normal(size)), self.cap_ms)
 
 

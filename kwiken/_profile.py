@@ -30,7 +30,8 @@ class StageProfile:
             NaN where there was no such call. As the caller saw it, without any reissue.
         censored: (n, width): the call was cancelled, so its latency is at least what stands in `calls_ms`.
         busy_ms: mean time that a replica worked on one call; None where it was not measured.
-        busy_variation: standard deviation of that time over its mean; None where it was not measured.
+        busy_variation: standard deviation of that time as a ratio to its mean; None where it was not
+            measured.
         replicas: how many were seen to take calls; None where the traces do not tell.
         reissuable: whether a copy of a call may be sent.
         pairs_ms: (m, 2): latency of calls that had a copy, and of that copy from its own start; None where no
@@ -38,9 +39,9 @@ class StageProfile:
         pairs_cut: (m, 2): which of these were cut short, so took at least as long.
         guesses_ms: (m, 2): latency of late calls, and what copies of them would have taken by what they
             worked (`guess_copies`); None where that is not known.
-        worth: (n, width): what each primary call's answer was worth, relative to the other shards of its
-            request: 1 for the shard with the top hit and 0 for the others, say. NaN where it is not known;
-            None where it never is: then every shard is worth the same.
+        worth: (n, width): what each primary call's answer was worth, as a weight beside the other shards of
+            its request: 1 for the shard with the top hit and 0 for the others, say. NaN where it is not
+            known; None where it never is: then every shard is worth the same.
         threads: most threads that a call of a late request can use.
         asked: (n, width): which of `replica_names` each primary call went to; -1 where it is not known. None
             where the traces do not tell.

@@ -23,6 +23,9 @@ class Service:
         name: as a stage's.
         page: HTML that the gateway serves at `/`; None for none.
 
+    Raises:
+        DefinitionError: for what cannot be a name.
+
     Example:
         ```
         hello = Service("hello")
@@ -47,6 +50,11 @@ class Service:
     @classmethod
     def of(cls, name: str, stages: Iterable[Stage], *, page: str | None = None) -> Service:
         """A service from stages in any order.
+
+        Args:
+            name: as a stage's.
+            stages: all of its stages.
+            page: HTML that the gateway serves at `/`; None for none.
 
         Raises:
             DefinitionError: for a duplicate, an unknown parent, a cycle or a fan-out without merge.

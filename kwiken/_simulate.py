@@ -50,7 +50,7 @@ class Simulation:
         stage_spent: by stage: mean over requests of what its copies cost.
         stage_fraction: by stage: share of its calls that got a copy.
         lost: (n,): utility lost in each request: the sum over stages of their losses times their weights.
-        stage_loss: by stage that may answer in part: mean over requests of its own loss.
+        stage_loss: by stage that may answer in part: share of its own utility lost, mean over requests.
         late_spent: (n,): what help for each late request cost, in the unit of `spent`.
         stage_late: by stage that helps late requests: mean over requests of what that cost.
         hurried: share of all calls that started late, at stages that help late requests.

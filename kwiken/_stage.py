@@ -89,7 +89,7 @@ class Stage:
         optional: whether the request may go on with None where this stage fails.
         utility: worth, from 0 to 1, of an answer with shards missing; None: the share of shards present.
         utility_weight: the stage's share in the utility of the whole answer, relative to other stages.
-        timeout_ms: the longest that the stage may take.
+        timeout_ms: the longest that the stage may take, milliseconds.
         worth: what each shard's answer turned out to be worth once all are there, relative to the others (1
             for the one with the top hit and 0 for the rest, say); plans of partial answers are made from it.
             None: how far `utility` falls without that shard.
@@ -98,6 +98,9 @@ class Stage:
         cost: relative cost of a whole visit; None: measured.
         reissue: a fixed policy, in force until a plan replaces it.
         setup: run once in every process that serves the stage, before it is ready.
+
+    Raises:
+        DefinitionError: for a field that is not what it should be; names the stage and the field.
     """
 
     name: str

@@ -48,7 +48,7 @@ class Allocation:
 
     @property
     def total_gain(self) -> float:
-        """By how much the sum of the hulls falls."""
+        """By how much the sum of the hulls falls, ms² (times the weights)."""
         return math.fsum(self.gains.values())
 
 
@@ -60,7 +60,7 @@ def sumvar(
     gamma: float = GAMMA,
     weights: Mapping[str, float] | None = None,
 ) -> Allocation:
-    """Greedy apportionment: chunk by chunk to the stage whose hull falls most for it.
+    """Greedy apportionment: chunk by chunk to the stage whose hull falls most (Kwiken section 5.2.3).
 
     Args:
         curves: by stage.
@@ -106,7 +106,7 @@ def equal_budget(curves: Mapping[str, HulledCurve], costs: Mapping[str, float], 
     Args:
         curves: by stage.
         costs: by stage: what giving it all of its resource costs; above 0.
-        budget: the most that may be spent.
+        budget: the most that may be spent: sum of costs times fractions.
 
     Raises:
         InputError: as `sumvar`.
@@ -130,7 +130,7 @@ def uniform_fraction(
     Args:
         curves: by stage.
         costs: by stage: what giving it all of its resource costs; above 0.
-        budget: the most that may be spent.
+        budget: the most that may be spent: sum of costs times fractions.
 
     Raises:
         InputError: as `sumvar`.

@@ -73,7 +73,7 @@ class Arrivals:
         return replace(self, rates=tuple(rate * factor for rate in self.rates))
 
     def chunks(self, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
-        """Intended start times in ascending order, in arrays of at most 1,024.
+        """Intended start times, seconds from 0, in ascending order, in arrays (k,) of at most 1,024.
 
         Unit-rate arrivals are drawn first, then moved through the inverse of the rate's integral (time
         rescaling, Cinlar 1975, chapter 4): exact for any step-wise rate, without thinning.

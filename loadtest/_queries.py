@@ -23,7 +23,7 @@ class Queries:
 
     Args:
         bodies: JSON documents as bytes, the most popular first.
-        zipf: the exponent; 0 draws all alike.
+        zipf: the exponent, a number without unit; 0 draws all alike.
 
     Raises:
         InputError: no body, or an exponent outside 0 to 10.
@@ -40,7 +40,12 @@ class Queries:
         self._shares = cumulative / cumulative[-1]
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.intp]:
-        """Indices into `bodies`, shape (count,)."""
+        """(count,): places in `bodies`.
+
+        Args:
+            rng: where chance comes from.
+            count: how many.
+        """
         if len(self.bodies) == 1:
             return np.zeros(count, dtype=np.intp)
         return np.searchsorted(self._shares, rng.random(count), side="right")

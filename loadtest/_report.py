@@ -63,7 +63,13 @@ class Collector:
         return self._reasons.setdefault(error, len(self._reasons))
 
     def report(self, *, duration_s: float, warmup_s: float, late_ms: float) -> LoadReport:
-        """Statistics over the requests that were due in [warmup_s, duration_s)."""
+        """Statistics over the requests that were due in [warmup_s, duration_s).
+
+        Args:
+            duration_s: how long requests started.
+            warmup_s: those due before do not count.
+            late_ms: a start later than this counts as late.
+        """
         intended = np.asarray(self._intended)
         order = np.argsort(intended, kind="stable")
         counted = order[intended[order] >= warmup_s]
@@ -97,16 +103,21 @@ class LoadReport:
     """What a run showed; all but the warm-up counts is cut of the warm-up.
 
     Attributes:
+        duration_s: how long requests started, the warm-up included.
+        warmup_s: how much of that was warm-up.
+        warmup_requests: how many were due in it.
         requests: `intended` = `ok` + `failed` + `dropped`; `partial` of the ok ones said that they are not
             whole; `late` started later than the bound.
         rate: `intended` and `ok` per second.
         status: answers by HTTP status.
         errors: failures by reason, drops included.
-        utility: mean of what the answers that were ok say that they are worth; None where there were none.
-        latency: ladder of the answers that were ok, from the intended start.
+        utility: mean of what the answers that were ok say that they are worth, from 0 to 1; None where there
+            were none.
+        latency: ladder of the answers that were ok, milliseconds from the intended start.
         latency_with_failures: the same over all intended requests, where one that failed or was dropped never
             ends: null wherever the percentile is such a request.
-        start_lag: ladder of how much later than intended requests were sent: the generator's own fault.
+        start_lag: ladder of how many milliseconds later than intended requests were sent: the generator's own
+            fault.
         windows: the same by time, at most about 120.
     """
 

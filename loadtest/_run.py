@@ -20,7 +20,15 @@ _SPARE_FILES = 64
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run is: seconds since its start, and counts so far, the warm-up included."""
+    """How far a run is; all counts so far, the warm-up included.
+
+    Attributes:
+        seconds: since its start.
+        ok: requests that were answered well.
+        failed: requests that were answered otherwise, or not at all.
+        dropped: requests that were never sent, since too many were unanswered.
+        in_flight: requests without an answer yet.
+    """
 
     seconds: float = 0.0
     ok: int = 0

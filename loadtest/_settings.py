@@ -85,7 +85,7 @@ class LoadSettings:
         arrivals: `poisson`, `constant` or a file with requests per second, one number a line.
         queries: a file with one query a line, or None.
         body: a JSON body, or a template for the queries.
-        zipf: exponent of the draw of queries.
+        zipf: exponent of the draw of queries, a number without unit.
         path: path asked for.
         method: POST, or GET, which sends no body.
         warmup_s: requests that are due before this are sent but not counted.

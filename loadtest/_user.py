@@ -82,7 +82,11 @@ class DagUser(User):
         self._records: Records | None = None
 
     def prepared(self) -> Prepared:
-        """The settings, read and checked; override to take them from elsewhere."""
+        """The settings, read and checked; override to take them from elsewhere.
+
+        Raises:
+            InputError: there are none, or one of them is not what it should be.
+        """
         if self.settings is None:
             raise InputError("are missing: give them in a subclass of DagUser", where="settings")
         return prepare(replace(self.settings, url=self.host or self.settings.url), endless=True)
@@ -91,7 +95,12 @@ class DagUser(User):
         """Told when `open_loop` stands, before it starts."""
 
     def on_outcome(self, outcome: Outcome, epoch_s: float) -> None:
-        """Told of every outcome; `epoch_s` is the run's start since 1970. Override to keep them."""
+        """Told of every outcome. Override to keep them.
+
+        Args:
+            outcome: what became of one request.
+            epoch_s: the run's start, seconds since 1970.
+        """
 
     def _open(self, ready: Prepared) -> None:
         settings = ready.settings

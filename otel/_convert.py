@@ -16,14 +16,24 @@ if TYPE_CHECKING:
 
 
 def otlp_lines(service: str, records: Iterable[RequestRecord]) -> Iterator[bytes]:
-    """Requests of a service as OTLP JSON, one a line, newline included."""
+    """Requests of a service as OTLP JSON, one a line, newline included.
+
+    Args:
+        service: its name.
+        records: of the requests.
+    """
     encoder, labels = OtlpLines(resource(service)), Labels()
     for record in records:
         yield encoder.line(request_spans(record, labels))
 
 
 def readable_spans(service: str, records: Iterable[RequestRecord]) -> Iterator[ReadableSpan]:
-    """Spans of a service's requests as the OpenTelemetry SDK has them, for any of its exporters."""
+    """Spans of a service's requests as the OpenTelemetry SDK has them, for any of its exporters.
+
+    Args:
+        service: its name.
+        records: of the requests.
+    """
     from otel._readable import Readable
 
     readable, labels = Readable(resource(service)), Labels()

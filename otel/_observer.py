@@ -69,7 +69,14 @@ class Served(Protocol):
 
 
 class RequestSpans:
-    """Writes the spans of every finished request. An `Observer`; made by `make_observer`."""
+    """Writes the spans of every finished request. An `Observer`; made by `make_observer`.
+
+    Args:
+        service: name of the service.
+        files: where OTLP JSON lines go; None for nowhere.
+        collector: where spans go by OTLP over HTTP; None for nowhere.
+        sample: share of the traces to keep, by trace id.
+    """
 
     def __init__(
         self, service: str, *, files: LineFiles | None, collector: Collector | None, sample: float

@@ -32,9 +32,22 @@ class AttemptKind(StrEnum):
 class AttemptRecord:
     """One call to one replica.
 
-    `threads` is how many it might use, `catch_up` whether it was sent, or went ahead of others, because its
-    request was late (of copies: whether that budget pays), and `worth` what its answer turned out worth,
-    relative to the other shards.
+    Attributes:
+        span_id: of the attempt's span.
+        shard: number of the shard, from 0.
+        attempt: which attempt of its call, from 0.
+        kind: why it was sent.
+        replica: name of the replica that it went to.
+        node: where that replica runs.
+        start_ns: when it was sent, nanoseconds since 1970.
+        end_ns: when it was answered or given up, nanoseconds since 1970.
+        outcome: how it ended.
+        busy_ms: CPU time that the replica worked on it, milliseconds; None where it did not say.
+        error: what went wrong; None for nothing.
+        threads: how many it might use.
+        catch_up: whether it was sent, or went ahead of others, because its request was late (of copies:
+            whether that budget pays).
+        worth: what its answer turned out worth, a weight beside the other shards; None where unknown.
     """
 
     span_id: int
@@ -57,8 +70,19 @@ class AttemptRecord:
 class StageRecord:
     """One visit of one stage.
 
-    So that a fit knows: `idempotent` says whether a call of it may run twice, `threads` the most that a call
-    of it can use.
+    Attributes:
+        span_id: of the stage's span.
+        name: of the stage.
+        after: names of its parents.
+        fanout: number of its shards.
+        start_ns: when its last parent was done, nanoseconds since 1970.
+        end_ns: when its answer was there, nanoseconds since 1970.
+        error: what went wrong; None for nothing.
+        partial: whether shards' answers are missing.
+        utility: worth of the answer, from 0 to 1.
+        attempts: all calls of all shards.
+        idempotent: whether a call of it may run twice, so that a fit knows.
+        threads: the most that a call of it can use, likewise.
     """
 
     span_id: int
@@ -77,7 +101,20 @@ class StageRecord:
 
 @dataclass(slots=True)
 class RequestRecord:
-    """One request through the DAG."""
+    """One request through the DAG.
+
+    Attributes:
+        trace_id: of its trace, 128 bits.
+        span_id: of its span, 64 bits.
+        parent_span_id: of the caller's span; None where there is none.
+        service: name of the service.
+        start_ns: when it came in, nanoseconds since 1970.
+        end_ns: when its answer was there, nanoseconds since 1970.
+        plan: digest of the plan in force; None without a plan.
+        control: whether the plan did nothing for it, so that latencies without it stay known.
+        error: what went wrong; None for nothing.
+        stages: its visits, in the order of their start.
+    """
 
     trace_id: int
     span_id: int

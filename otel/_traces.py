@@ -24,7 +24,17 @@ _OUTCOMES = {number: Outcome(outcome) for outcome, number in OUTCOMES.items()}
 
 @dataclass(frozen=True, slots=True)
 class OwnMarks:
-    """What a span of our own runtime says of itself; None where it does not say."""
+    """What a span of our own runtime says of itself; None where it does not say.
+
+    Attributes:
+        stage: name of the stage.
+        shard: number of the shard, from 0.
+        attempt: which attempt of its call, from 0.
+        kind: why the attempt was sent.
+        outcome: how it ended.
+        replica: name of the replica.
+        node: where the replica runs.
+    """
 
     stage: str | None = None
     shard: int | None = None
@@ -70,7 +80,13 @@ class TraceSpan:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One request; `spans` has the request itself first, and parents before children."""
+    """One request.
+
+    Attributes:
+        trace_id: 32 hex digits, or 16 of a trace with a short id.
+        started_s: when it started, seconds since 1970.
+        spans: the request itself first, and parents before children.
+    """
 
     trace_id: str
     started_s: float
@@ -84,6 +100,12 @@ class Trace:
 
 class Traces(Sequence[Trace]):
     """The requests read, in order of their start; each is built when asked for.
+
+    Made by `read_traces`.
+
+    Args:
+        forest: the spans of all traces.
+        requests: which of them are the requests.
 
     Attributes:
         latency_ms: (n,) of whole requests, milliseconds.
@@ -133,7 +155,20 @@ def read_traces(
     on_progress: Progress | None = None,
     max_spans: int = MAX_SPANS,
 ) -> Traces:
-    """Read single requests; arguments and errors as `fit_profile`."""
+    """Read single requests.
+
+    Args:
+        paths: files, folders or addresses, as `fit_profile` takes them.
+        root: `operation` or `service:operation` of the requests; None for the most frequent root of a trace.
+        service: whose requests; None for any.
+        since_s: seconds since 1970 from which requests count; None for all.
+        until_s: seconds since 1970 before which they count; None for all.
+        on_progress: called with how many bytes of how many are read.
+        max_spans: the most spans held; of more, a uniform sample of whole traces.
+
+    Raises:
+        InputError: as `fit_profile`.
+    """
     forest = read_forest(paths, on_progress=on_progress, max_spans=max_spans)
     return Traces(forest, choose(forest, root=root, service=service, since_s=since_s, until_s=until_s))
 

@@ -347,7 +347,11 @@ class Cluster:
         self._plan = plan
 
     async def status(self) -> dict[str, Any]:
-        """The state file's content and, as `runtime`, the gateway's own figures."""
+        """The state file's content and, as `runtime`, the gateway's own figures.
+
+        Raises:
+            InputError: when the gateway refuses to tell.
+        """
         figures = msgspec.json.decode(await self._ask("GET", "/v1/status", None))
         return {**msgspec.to_builtins(self._state()), "runtime": figures}
 

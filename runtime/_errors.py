@@ -38,7 +38,8 @@ class DeadlineError(KwikenError):
 class OverloadError(KwikenError):
     """Turned away before any work was done.
 
-    Attributes:
+    Args:
+        message: why.
         retry_after_s: seconds after which another try may fare better.
     """
 

@@ -141,6 +141,10 @@ class Executor:
     def set_replicas(self, stage: str, replicas: Sequence[Replica]) -> None:
         """Replace a stage's replicas; calls in flight go on.
 
+        Args:
+            stage: name of the stage.
+            replicas: all that serve it from now on.
+
         Raises:
             DefinitionError: there is no such stage.
         """

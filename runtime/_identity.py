@@ -18,7 +18,12 @@ START_FIELD: Final = 19
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A process: its pid and when it was started, in the system's own form."""
+    """A process.
+
+    Attributes:
+        pid: its number.
+        started: when it was started, in the system's own form: numbers are given anew, moments are not.
+    """
 
     pid: int
     started: str
@@ -44,7 +49,7 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return False
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end; whether it came in time."""
+        """Wait for its end, at most so many seconds; whether it came in time."""
         deadline = time.monotonic() + seconds
         while self.alive:
             if time.monotonic() >= deadline:

@@ -27,9 +27,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             as full load.
         least_wait_s: time in line that is never held against anybody, however little a request may take.
         calm_below: load, from 0 to 1, from which on nothing is reissued.
-        shed_low_at: load from which on requests of priority below 0 are turned away.
-        shed_at: the same for priority 0.
-        shed_high_at: the same for priority above 0.
+        shed_low_at: load, from 0 to 1, from which on requests of priority below 0 are turned away.
+        shed_at: the same load for priority 0.
+        shed_high_at: the same load for priority above 0.
         least_retry_after_s: the shortest wait that a request turned away is told.
         most_retry_after_s: the longest.
         burst_requests: the service's bursts: its budgets of so many requests.
@@ -64,7 +64,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retry_burst: int = 32
 
     def shed_threshold(self, priority: int) -> float:
-        """Load from which on requests of a priority are turned away."""
+        """Load, from 0 to 1, from which on requests of a priority are turned away."""
         if priority == 0:
             return self.shed_at
         return self.shed_high_at if priority > 0 else self.shed_low_at

@@ -44,7 +44,18 @@ class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that `down` and `status` need to know."""
+    """All that `down` and `status` need to know.
+
+    Attributes:
+        version: of this form.
+        service: its name.
+        target: what was started, `MODULE:SERVICE`.
+        supervisor: the process that holds the cluster.
+        ready: whether the gateway has been ready.
+        token_file: path of the token for the control routes.
+        gateway: its process; None before it is there.
+        replicas: theirs.
+    """
 
     version: int
     service: str
@@ -197,6 +208,10 @@ def stop_cluster(files: StateFiles, *, stop_s: float = STOP_S) -> bool:
     """Stop a cluster from outside: its supervisor in good order, and whatever is left by force.
 
     Only processes whose start time is as noted are signalled.
+
+    Args:
+        files: of the cluster.
+        stop_s: how long its supervisor may take.
 
     Returns:
         Whether anything ran.

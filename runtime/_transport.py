@@ -71,6 +71,10 @@ class Transport(Protocol):
     async def call(self, replica: Replica, call: Call) -> Reply:
         """Send one call and wait for its answer; being cancelled cancels it at the replica too, at once.
 
+        Args:
+            replica: where to send it.
+            call: what to send.
+
         Raises:
             RefusedError: it did not run.
             LostError: it was sent; whether it ran is not known.

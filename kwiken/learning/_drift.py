@@ -31,7 +31,7 @@ class Drift:
         after_ms: age from which a call counts as late: the plan's time-out, or the 95th percentile.
         earlier: share of late calls in the earlier half of the requests.
         later: share in the later half.
-        p_value: chance of such a difference, or of a larger one in any stage, if none changed (Holm).
+        p_value: probability of such a difference, or of a larger one in any stage, if none changed (Holm).
     """
 
     stage: str
@@ -58,7 +58,7 @@ def drift(
         profile: what was learned.
         after_ms: by stage: from which age on a call is late, a plan's time-outs say; the 95th percentile for
             those that are left out.
-        level: chance of naming any stage though none changed.
+        level: probability of naming any stage though none changed.
 
     Returns:
         Those that changed by a fifth or more and beyond chance, most telling first. The test is Welch's, on

@@ -18,6 +18,9 @@ class Threads:
         threads: how many work on it.
         speedup: how much faster it runs; less than `threads`, for they must synchronise. Three threads give
             about 2 in the source.
+
+    Raises:
+        InputError: for fewer than one thread, or a speed-up below 1 or above the threads.
     """
 
     threads: int = 3

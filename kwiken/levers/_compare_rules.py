@@ -36,7 +36,7 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: of the rule.
-        parameters: as they were tuned; infinite where a condition is off.
+        parameters: as they were tuned, times in milliseconds; infinite where a condition is off.
         loss: mean utility lost.
         variance_left: variance of the latency over that of waiting for all.
         cuts: by percentile: by which share it falls.

@@ -107,7 +107,7 @@ def two_budgets(
         surfaces: by fan-out that has both levers; counts in place of its curve.
         costs: by stage: what reissuing all of its calls costs.
         weights: by stage with a surface: what a unit of its loss costs the whole answer.
-        reissue: the most that may be spent on copies.
+        reissue: the most that may be spent on copies, in the unit of `costs`.
         loss: the most utility that may be lost.
 
     Returns:

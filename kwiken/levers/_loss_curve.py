@@ -64,7 +64,11 @@ class FanOut:
         return float(weights[weights > 0].min(initial=1.0)) / self.requests
 
     def among(self, requests: Ints) -> Responders:
-        """The visits of some of the requests."""
+        """The visits of some of the requests.
+
+        Args:
+            requests: (m,) places of those requests, in any order.
+        """
         wanted = np.zeros(self.requests, dtype=np.bool_)
         wanted[requests] = True
         kept: Bools = wanted[self.rows]
@@ -79,13 +83,18 @@ class FanOut:
         """The rule of least variance that loses no more; None where there is nothing to lose.
 
         Args:
-            loss: mean over all requests.
+            loss: share of the utility, mean over all requests.
             among: visits to tune on; all by default.
         """
         return self.tune((loss,), among)[0]
 
     def tune(self, losses: Sequence[float], among: Responders | None = None) -> list[StopRule | None]:
-        """Rules for several losses; see `tuned`."""
+        """Rules for several losses; see `tuned`.
+
+        Args:
+            losses: shares of the utility, each a mean over all requests.
+            among: visits to tune on; all by default.
+        """
         responders = self.thinned(self.responders if among is None else among)
         if not len(responders):
             return [None] * len(losses)
@@ -94,7 +103,12 @@ class FanOut:
         return [one.rule if one.loss > 0 and isinstance(one.rule, StopRule) else None for one in found]
 
     def play(self, rule: StopRule | None, among: Responders | None = None) -> tuple[Floats, Floats]:
-        """(q,) latencies of visits in ms and (q,) what they lose."""
+        """(q,) latencies of visits in ms and (q,) the share of its utility that each loses.
+
+        Args:
+            rule: when they stop; None to wait for all.
+            among: visits to play; all by default.
+        """
         responders = self.responders if among is None else among
         if rule is None:
             return responders.last_ms, np.zeros(len(responders))

@@ -115,8 +115,9 @@ def study_partial(
         budget: mean utility that may be lost, as a fraction.
         settings: which stages may answer in part, and what their losses mean.
         calls_ms: by stage: (n, width) when its shards answer, where that is not as recorded: after copies.
-        judged_ms: the same with other copies, each as likely as those: what rules lose is judged on these,
-            since a rule fits the copies that it was tuned on. By default on `calls_ms` itself.
+        judged_ms: the same, (n, width) by stage, with other copies, each as likely as those: what rules lose
+            is judged on these, since a rule fits the copies that it was tuned on. By default on `calls_ms`
+            itself.
 
     Returns:
         Rules that keep the budget in nine of ten later periods, as far as the profile's history tells.

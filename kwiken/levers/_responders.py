@@ -34,9 +34,9 @@ class Responders:
 
         Args:
             latency_ms: (q, n) in any order, milliseconds; NaN for no call.
-            worth: (q, n): what each call's answer is worth, relative to the other answers of its query;
-                None for all the same. Explicit ranking (Kwiken section 5.3) is 1 for the responder that holds
-                the best answer and 0 for the others.
+            worth: (q, n): what each call's answer is worth, as a weight beside the other answers of its
+                query; None for all the same. Explicit ranking (Kwiken section 5.3) is 1 for the responder
+                that holds the best answer and 0 for the others.
 
         Raises:
             InputError: for negative or infinite latencies or worths, a query without any call, or shapes
@@ -64,7 +64,11 @@ class Responders:
         return self.rows(slice(queries))
 
     def rows(self, which: slice | Ints) -> Responders:
-        """Some of the queries."""
+        """Some of the queries.
+
+        Args:
+            which: (m,) their places, or a slice of them.
+        """
         missing = None if self.missing is None else self.missing[which]
         return Responders(self.latency_ms[which], self.count[which], missing)
 

@@ -36,7 +36,8 @@ class LeverVerdict:
 
     Attributes:
         taken: `separate` or `joint`.
-        cuts: by way that was tried: mean p99 cut on requests later than those planned on.
+        cuts: by way that was tried: the share by which p99 fell, in the mean, on requests later than those
+            planned on.
     """
 
     taken: str = "separate"
@@ -91,7 +92,12 @@ class LeverPlanner:
     partial: PartialSettings
 
     def plan(self, profile: Profile, way: str) -> Levers:
-        """Plan by one of `WAYS`; where only one lever can act, one after the other."""
+        """Plan copies and partial answers.
+
+        Args:
+            profile: what was learned.
+            way: one of `WAYS`; where only one lever can act, one after the other whatever it says.
+        """
         if not self._both(profile) or self.reissue.spread != "sumvar":
             way = "separate"
         verdict = LeverVerdict(way) if way != "auto" else self._judged(profile)
@@ -161,7 +167,13 @@ class LeverPlanner:
         return smooth_p99(found.after_ms)
 
     def draft(self, profile: Profile, levers: Levers, created: str = "") -> Plan:
-        """The plan of these levers; a request's own time is no stage that anyone could act on."""
+        """The plan of these levers; a request's own time is no stage that anyone could act on.
+
+        Args:
+            profile: what they were planned on.
+            levers: the policies.
+            created: when, as a plan states it.
+        """
         return Plan(
             version=VERSION,
             service=profile.service,

@@ -26,7 +26,13 @@ class Rule(Protocol):
 class StopRule:
     """Kwiken's dynamic rule: stop `wait_ms` after a share `progress` answered, or at `cutoff_ms`.
 
-    Either condition suffices. Quick queries stop by progress, though not at once; the cut-off caps the slow.
+    Either condition suffices. Quick queries stop by progress, though not at once; the cut-off caps the slow
+    (Kwiken section 5.3).
+
+    Attributes:
+        cutoff_ms: longest wait from the query's start, milliseconds; infinite for none.
+        wait_ms: longest wait from that progress on, milliseconds; infinite for none.
+        progress: share of the responders, above 0 to 1.
     """
 
     cutoff_ms: float

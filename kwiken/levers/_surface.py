@@ -39,7 +39,13 @@ class Surface:
     variance: Floats
 
     def fall(self, loss: float, low: float, high: float) -> float:
-        """By how much variance falls at a loss of the grid between two shares of reissues, ms²."""
+        """By how much variance falls between two shares of reissues at one loss, ms².
+
+        Args:
+            loss: mean utility lost, a value of the grid.
+            low: the smaller share of calls that get a copy.
+            high: the larger.
+        """
         column = self.variance[:, int(np.searchsorted(self.loss, loss))]
         before, after = np.interp((low, high), self.reissue, column).tolist()
         return float(before - after)

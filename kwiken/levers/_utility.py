@@ -14,6 +14,9 @@ def sequential_loss(losses: Mapping[str, float]) -> float:
 
     Args:
         losses: by stage: share of its utility that is lost.
+
+    Raises:
+        InputError: for a loss that is no share from 0 to 1.
     """
     return float(1.0 - np.prod([1.0 - loss for loss in _checked(losses).values()]))
 
@@ -24,6 +27,9 @@ def independent_loss(losses: Mapping[str, float], weights: Mapping[str, float]) 
     Args:
         losses: by stage: share of its utility that is lost.
         weights: by stage: relative part in the utility of the whole; above 0.
+
+    Raises:
+        InputError: for a loss that is no share from 0 to 1, or a weight that is not above 0.
     """
     costs = independent_costs({name: weights[name] for name in _checked(losses)})
     return sum(costs[name] * loss for name, loss in losses.items())
@@ -35,7 +41,7 @@ def sequential_costs(stages: Mapping[str, float]) -> dict[str, float]:
     The sum of losses bounds the loss of the whole from above, so a budget on it is safe.
 
     Args:
-        stages: by name; the values do not matter.
+        stages: by name; the values do not matter, so losses or weights will do.
     """
     return dict.fromkeys(stages, 1.0)
 

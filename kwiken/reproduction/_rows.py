@@ -17,7 +17,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         figure: of the source, "Figure 5.5" say.
         metric: what is measured, with its unit.
         source: the source's value or claim, as a text; empty where it gives none.
-        ours: our value.
+        ours: our value, in the unit that `metric` names.
         note: why they differ, or how ours was measured.
     """
 
@@ -39,8 +39,8 @@ class Series:
 
     Attributes:
         label: for the legend.
-        x: (n,) places across.
-        y: (n,) heights.
+        x: (n,) places across, in the unit of the plot's axis.
+        y: (n,) heights, likewise.
         points: whether it is a cloud and no line.
     """
 
