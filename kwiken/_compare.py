@@ -25,6 +25,8 @@ MOST_CALLS = 4000  # that DoubleR looks at
 def compare_policies(calls_ms: Floats, fractions: Iterable[float]) -> dict[str, Floats]:
     """Variance that each policy leaves at equal cost.
 
+    After Kwiken section 5.2.1; SingleR and DoubleR: Kaler et al. 2017.
+
     Args:
         calls_ms: (n,) latencies of single calls, milliseconds; copies are drawn from them independently.
         fractions: g costs, as copies per call, above 0 and at most 1.

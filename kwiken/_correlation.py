@@ -37,8 +37,8 @@ class Correlation:
 
     Attributes:
         rho: the correlation: posterior mean, shrunk towards independence; from 0 to below 1.
-        low: 5% of the posterior lies below.
-        high: 5% lies above.
+        low: correlation below which 5% of the posterior lies.
+        high: correlation above which 5% lies.
         pairs: how many pairs it rests on.
         guesses: how many late calls whose work is known it rests on beside them.
     """

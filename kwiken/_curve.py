@@ -55,7 +55,7 @@ class _Points:
 
 @dataclass(frozen=True)
 class Curve:
-    """Variance of a stage's latency against the share of its calls that are reissued.
+    """Variance of a stage's latency against the share of its calls that are reissued (Kwiken section 5.2.1).
 
     Attributes:
         fraction: (k,) ascending from 0: share of the stage's calls that get a copy.
@@ -159,6 +159,8 @@ def reissue_curve(
     correlation: float = 0.0,
 ) -> Curve:
     """The curve of the best policy of one copy at each share of calls.
+
+    After Kwiken section 5.2.1; SingleR: Kaler, He and Elnikety 2017.
 
     Args:
         calls_ms: (n,) or (n, width) latencies of the calls, milliseconds; NaN stands for no call.

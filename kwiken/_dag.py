@@ -85,7 +85,7 @@ def start_times(stage: Node, ends: Mapping[str, Floats]) -> Floats | None:
 
 
 def end_to_end(stages: Sequence[Node], latency_ms: Mapping[str, Floats]) -> Floats:
-    """(n,): latency of whole requests, the longest path's; milliseconds.
+    """(n,): latency of whole requests, the longest path's; milliseconds (Kwiken equation 5.1).
 
     Args:
         stages: parents before children.
@@ -103,10 +103,9 @@ def end_to_end(stages: Sequence[Node], latency_ms: Mapping[str, Floats]) -> Floa
 
 
 def critical_path(stages: Sequence[Node], latency_ms: Mapping[str, Floats]) -> Bools:
-    """Which stages each request waited for.
+    """Which stages each request waited for (Kwiken section 2.1).
 
     Traced back from the last finisher through the latest-finishing parent; of equals, the first.
-
 
     Args:
         stages: parents before children.

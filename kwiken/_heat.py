@@ -35,7 +35,7 @@ class Heat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def heat_maps(profile: Profile, *, columns: int = COLUMNS) -> tuple[Heat, ...]:
-    """The heat map of every stage that was called; a request's own time has none.
+    """The heat map of every stage that was called; a request's own time has none (Kwiken Figure 5.2).
 
     A call counts when its request started, with its latency as it would have been without copies; cancelled
     calls with as long as they ran.

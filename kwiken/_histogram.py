@@ -36,7 +36,7 @@ VALUES: Final = (
 
 
 class Histogram:
-    """Counts of latencies between 1 us and 1 h, to within 1%.
+    """Counts of latencies between 1 us and 1 h, to within 1% (a DDSketch: Masson et al. 2019).
 
     Latencies up to 1 us count as 0 and those above 1 h as 1 h; `below` and `above` tell how many there were.
 

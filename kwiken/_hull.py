@@ -10,6 +10,8 @@ from kwiken._profile import Bools, Floats
 def lower_hull(x: Floats, y: Floats) -> tuple[Floats, Bools]:
     """The greatest convex, non-increasing function below the points, at the points' own places.
 
+    After Kwiken section 5.2.2.
+
     A raw curve is flat where a share of the calls ends at one same time-out, and a greedy search would
     stall there; the hull bridges the flat.
 

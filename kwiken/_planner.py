@@ -111,7 +111,7 @@ def study_plan(
     utility_weights: Mapping[str, float] | None = None,
     levers: str = "auto",
 ) -> PlanStudy:
-    """Make a plan and keep what led to it.
+    """Make a plan and keep what led to it (Kwiken section 5.2).
 
     Args:
         profile: what was learned.

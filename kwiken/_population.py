@@ -101,7 +101,7 @@ def population(
     """Synthetic DAGs, smallest first; each a tuple of stages, parents before children.
 
     The number of stages follows the published quantiles (median 14, p90 81); layers, in-degrees and
-    aggregators follow the published summary of their shapes.
+    aggregators follow the published summary of their shapes (Kwiken Figures 2.1 to 2.5).
 
     Args:
         calibration: what sets this population apart, one of `POPULATIONS` say.

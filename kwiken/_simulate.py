@@ -108,7 +108,7 @@ def simulate(
     independent: bool = False,
     copy_correlation: float | None = None,
 ) -> Simulation:
-    """Simulate requests through the profile's DAG.
+    """Simulate requests through the profile's DAG (Kwiken section 5.4).
 
     A request takes the latencies of one recorded request in all stages, drawn with replacement, so whatever
     makes stages slow together stays. Copies are drawn from the stage's own calls; every call races its own,

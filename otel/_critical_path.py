@@ -31,7 +31,11 @@ class Step:
 
 
 def critical_path(trace: Trace) -> tuple[Step, ...]:
-    """The critical path, in order of the spans' start, the request itself first."""
+    """The critical path, in order of the spans' start, the request itself first (CRISP, Zhang et al. 2022).
+
+    Args:
+        trace: of one request.
+    """
     children: dict[int, list[int]] = {}
     for place, span in enumerate(trace.spans):
         if span.parent is not None and span.waited:

@@ -28,8 +28,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         least_wait_s: time in line that is never held against anybody, however little a request may take.
         calm_below: load, from 0 to 1, from which on nothing is reissued.
         shed_low_at: load, from 0 to 1, from which on requests of priority below 0 are turned away.
-        shed_at: the same load for priority 0.
-        shed_high_at: the same load for priority above 0.
+        shed_at: load, from 0 to 1, from which on those of priority 0 are.
+        shed_high_at: load, from 0 to 1, from which on those of priority above 0 are.
         least_retry_after_s: the shortest wait that a request turned away is told.
         most_retry_after_s: the longest.
         burst_requests: the service's bursts: its budgets of so many requests.

@@ -62,7 +62,7 @@ def drift(
 
     Returns:
         Those that changed by a fifth or more and beyond chance, most telling first. The test is Welch's, on
-        shares of late calls by stretches of time, with Holm's correction for the number of stages.
+        shares of late calls by stretches of time, with Holm's correction (1979) for the number of stages.
     """
     order = np.argsort(profile.started_s, kind="stable")
     given = after_ms or {}

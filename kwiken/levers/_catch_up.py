@@ -12,7 +12,7 @@ from kwiken._profile import Floats
 
 @dataclass(frozen=True)
 class Threads:
-    """More threads for the work of late requests.
+    """More threads for the work of late requests (Kwiken section 5.5).
 
     Attributes:
         threads: how many work on it.
@@ -33,7 +33,7 @@ class Threads:
 
 
 def hurry(start_ms: Floats, work_ms: Floats, late_after_ms: float, threads: Threads) -> tuple[Floats, Floats]:
-    """A stage that gives late requests more threads, from the moment they are late.
+    """A stage that gives late requests more threads, from the moment they are late (Kwiken section 5.5).
 
     Args:
         start_ms: (n,) age of the requests when the stage starts.
@@ -52,7 +52,7 @@ def hurry(start_ms: Floats, work_ms: Floats, late_after_ms: float, threads: Thre
 def prioritise(
     start_ms: Floats, transfer_ms: Floats, late_after_ms: float, *, protected_ms: float
 ) -> tuple[Floats, Floats]:
-    """A transfer that goes at high priority where the request is late when it starts.
+    """A transfer that goes at high priority where the request is late when it starts (Kwiken section 5.5).
 
     Args:
         start_ms: (n,) age of the requests when the transfer starts.

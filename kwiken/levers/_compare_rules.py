@@ -52,7 +52,7 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def compare_stop_rules(
     responders: Responders, loss: float, *, learned: float = LEARNED
 ) -> tuple[RuleVerdict, ...]:
-    """Tune every rule on the first queries and judge it on the rest.
+    """Tune every rule on the first queries and judge it on the rest (Kwiken section 5.3).
 
     Args:
         responders: recorded queries, in the order of time.

@@ -26,6 +26,8 @@ Sample = Mapping[str, Floats]
 class GlobalReissue:
     """Local time-outs, and an age of the request beyond which the allowed stages reissue at once.
 
+    After Kwiken section 5.5.
+
     Attributes:
         after_ms: by stage: local time-out; infinite for none.
         allowed: stages that late requests may reissue.
@@ -57,7 +59,7 @@ def run_global_reissue(
     policy: GlobalReissue,
     costs: Mapping[str, float],
 ) -> Outcome:
-    """Play sampled requests through a DAG.
+    """Play sampled requests through a DAG (Kwiken section 5.5).
 
     Args:
         stages: parents before children.
@@ -93,7 +95,7 @@ def tune_global_reissue(
     budget: float,
     share: float,
 ) -> GlobalReissue:
-    """Split a budget into local time-outs and help for late requests.
+    """Split a budget into local time-outs and help for late requests (Kwiken section 5.5).
 
     Args:
         stages: parents before children.

@@ -100,7 +100,7 @@ def two_budgets(
     reissue: float,
     loss: float,
 ) -> Shares:
-    """Apportion a reissue budget and a utility budget together.
+    """Apportion a reissue budget and a utility budget together (Kwiken equation 5.4).
 
     Args:
         curves: by stage that may be reissued.

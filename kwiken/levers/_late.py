@@ -104,7 +104,7 @@ def study_catch_up(
     seed: int = 0,
     copy_correlation: float | None = None,
 ) -> LateStudy:
-    """Find what a budget of help for late requests buys.
+    """Find what a budget of help for late requests buys (Kwiken section 5.5).
 
     Args:
         profile: what was learned.

@@ -31,9 +31,11 @@ NEVER = -50.0  # scores below any answer: stop as soon as the share is in
 class LearnedWait:
     """Stop when the query's own law, learned from its first answers, has passed a quantile, or at a cut-off.
 
+    In the spirit of Cedar (Kumar et al. 2016).
+
     Attributes:
         progress: share of the responders whose answers the law is learned from.
-        score: normal score of the quantile: 2.33 for 99% of the query's own law.
+        score: normal score of the quantile, without unit: 2.33 for 99% of the query's own law.
         cutoff_ms: age at which a query stops in any case; infinite for never.
         usual_scale: spread of the log of the answers' times within a query, in the usual one.
         trust: how many answers the usual scale counts for beside the query's own.
@@ -52,7 +54,7 @@ class LearnedWait:
 
 
 def tune_learned_wait(responders: Responders, *, loss: float) -> Tuned:
-    """The learned wait of least variance within a loss budget.
+    """The learned wait of least variance within a loss budget (after Kumar et al. 2016).
 
     Args:
         responders: recorded queries.

@@ -126,6 +126,8 @@ class FanOut:
 class LossCurve:
     """Variance of a fan-out's latency against the loss of its utility, as `sumvar` takes it.
 
+    After Kwiken section 5.3.
+
     Attributes:
         fraction: (k,) ascending from 0: mean utility lost.
         variance: (k,): of the stage's latency then, ms².
@@ -140,7 +142,7 @@ class LossCurve:
 
 
 def loss_curve(fan_out: FanOut, *, most: float) -> LossCurve:
-    """The curve of a fan-out up to a loss.
+    """The curve of a fan-out up to a loss (Kwiken section 5.3).
 
     Args:
         fan_out: its recorded visits.

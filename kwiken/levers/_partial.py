@@ -108,7 +108,7 @@ def study_partial(
     calls_ms: Mapping[str, Floats] | None = None,
     judged_ms: Sequence[Mapping[str, Floats]] = (),
 ) -> PartialStudy:
-    """Apportion a budget of lost utility over fan-outs.
+    """Apportion a budget of lost utility over fan-outs (Kwiken section 5.3).
 
     Args:
         profile: what was learned.

@@ -79,11 +79,11 @@ class Responders:
 
     @property
     def last_ms(self) -> Floats:
-        """(q,): when the last responder answered."""
+        """(q,): when the last responder answered, milliseconds."""
         return self.order_statistic(self.count)
 
     def order_statistic(self, rank: Ints) -> Floats:
-        """(q,): when the `rank`-th responder of each query answered, counted from 1."""
+        """(q,): when the `rank`-th responder of each query answered, milliseconds; ranks (q,) from 1."""
         return np.asarray(self.latency_ms[np.arange(len(self)), np.clip(rank, 1, self.count) - 1])
 
     def rank_at(self, share: float) -> Ints:

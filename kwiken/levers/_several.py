@@ -77,7 +77,7 @@ class Levers:
 
 @dataclass(frozen=True)
 class LeverPlanner:
-    """Plans reissues and partial answers of profiles of one service.
+    """Plans reissues and partial answers of profiles of one service (Kwiken section 5.6).
 
     Attributes:
         shares: what stages cost.

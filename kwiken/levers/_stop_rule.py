@@ -47,7 +47,7 @@ class StopRule:
 
 @dataclass(frozen=True)
 class WaitForFraction:
-    """Stop when a share of the responders answered.
+    """Stop when a share of the responders answered (Kwiken section 5.3).
 
     Attributes:
         share: of the responders, from 0 to 1.
@@ -62,7 +62,7 @@ class WaitForFraction:
 
 @dataclass(frozen=True)
 class FixedTimeout:
-    """Stop at one age, however many answered.
+    """Stop at one age, however many answered (Kwiken section 5.3).
 
     Attributes:
         cutoff_ms: age of the stage, milliseconds.
@@ -78,6 +78,8 @@ class FixedTimeout:
 @dataclass(frozen=True)
 class TimeThenFraction:
     """Stop when an age was reached and a share of the responders answered: both must hold.
+
+    After Kwiken section 5.3.
 
     Attributes:
         cutoff_ms: age of the stage that must be reached, milliseconds.

@@ -44,7 +44,7 @@ class Surface:
         Args:
             loss: mean utility lost, a value of the grid.
             low: the smaller share of calls that get a copy.
-            high: the larger.
+            high: the larger share.
         """
         column = self.variance[:, int(np.searchsorted(self.loss, loss))]
         before, after = np.interp((low, high), self.reissue, column).tolist()
@@ -54,7 +54,7 @@ class Surface:
 def surface(
     stage: StageProfile, curve: Curve | None, *, most_reissue: float, most_loss: float, seed: int = 0
 ) -> Surface:
-    """The surface of a fan-out up to the most that either lever may take.
+    """The surface of a fan-out up to the most that either lever may take (Kwiken equation 5.4).
 
     Args:
         stage: what was learned of it.

@@ -59,7 +59,7 @@ def judge_rule(rule: Rule, responders: Responders) -> Tuned:
 
 
 def tune_stop_rule(responders: Responders, *, loss: float) -> Tuned:
-    """The dynamic rule of least variance within a loss budget.
+    """The dynamic rule of least variance within a loss budget (Kwiken section 5.3).
 
     For each progress the waits that use up parts of the budget are found, each with the cut-off that uses up
     what is left. Fixed time-out and wait-for-fraction are ends of that range, so neither is better on the
@@ -77,6 +77,8 @@ def tune_stop_rule(responders: Responders, *, loss: float) -> Tuned:
 
 def tune_stop_rules(responders: Responders, losses: Sequence[float]) -> list[Tuned]:
     """The dynamic rules of least variance within several loss budgets; see `tune_stop_rule`.
+
+    After Kwiken section 5.3.
 
     Args:
         responders: recorded queries.
@@ -112,6 +114,8 @@ def progress_grid(responders: Responders, losses: Sequence[float]) -> list[float
 def tune_wait_for_fraction(responders: Responders, *, loss: float) -> Tuned:
     """Wait for a share `1 - loss` of the responders, as the source sets it; there is nothing to solve.
 
+    After Kwiken section 5.3.
+
     Args:
         responders: recorded queries.
         loss: mean utility that may be lost, from 0 to 1.
@@ -121,7 +125,7 @@ def tune_wait_for_fraction(responders: Responders, *, loss: float) -> Tuned:
 
 
 def tune_fixed_timeout(responders: Responders, *, loss: float) -> Tuned:
-    """The shortest fixed time-out within the loss budget.
+    """The shortest fixed time-out within the loss budget (Kwiken section 5.3).
 
     Args:
         responders: recorded queries.
@@ -134,7 +138,7 @@ def tune_fixed_timeout(responders: Responders, *, loss: float) -> Tuned:
 def tune_time_then_fraction(
     responders: Responders, *, loss: float, shares: tuple[float, ...] = PROGRESS
 ) -> Tuned:
-    """The share and time-out of least variance within the loss budget.
+    """The share and time-out of least variance within the loss budget (Kwiken section 5.3).
 
     Args:
         responders: recorded queries.

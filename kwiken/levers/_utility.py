@@ -12,6 +12,8 @@ from kwiken._errors import InputError
 def sequential_loss(losses: Mapping[str, float]) -> float:
     """Loss of an answer that is useful only where every stage's part is complete: `1 - prod(1 - r)`.
 
+    A share of the utility (Kwiken section 5.3).
+
     Args:
         losses: by stage: share of its utility that is lost.
 
@@ -23,6 +25,8 @@ def sequential_loss(losses: Mapping[str, float]) -> float:
 
 def independent_loss(losses: Mapping[str, float], weights: Mapping[str, float]) -> float:
     """Loss of an answer whose parts count on their own, by weight (images, videos and the like).
+
+    After Kwiken section 5.3.
 
     Args:
         losses: by stage: share of its utility that is lost.
@@ -38,6 +42,8 @@ def independent_loss(losses: Mapping[str, float], weights: Mapping[str, float]) 
 def sequential_costs(stages: Mapping[str, float]) -> dict[str, float]:
     """Cost of a unit of loss at each stage, where every part is needed: 1 each, and not normalised.
 
+    After Kwiken section 5.3.
+
     The sum of losses bounds the loss of the whole from above, so a budget on it is safe.
 
     Args:
@@ -48,6 +54,8 @@ def sequential_costs(stages: Mapping[str, float]) -> dict[str, float]:
 
 def independent_costs(weights: Mapping[str, float]) -> dict[str, float]:
     """Cost of a unit of loss at each stage, where parts count by weight: shares of the weights.
+
+    After Kwiken section 5.3.
 
     Args:
         weights: by stage: relative part in the utility of the whole; above 0.

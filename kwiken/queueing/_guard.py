@@ -44,7 +44,7 @@ class Guard:
 
     Attributes:
         utilisation: share of its replicas' time that is used without copies.
-        above: the utilisation from which on copies make the stage's tail worse (`tail_hurts`); None where
+        above: the same share from which on copies make the stage's tail worse (`tail_hurts`); None where
             they do not up to `BUSIEST`.
     """
 
@@ -132,7 +132,7 @@ def look(
 def guard(
     model: StageModel, policy: Reissue, *, factor: float = 1.0, seed: int = 0, calls: int | None = None
 ) -> Guard:
-    """From where on a policy hurts its stage.
+    """From where on a policy hurts its stage (Vulimiri et al. 2013).
 
     Args:
         model: of the stage; load must act on it.

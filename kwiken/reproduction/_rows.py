@@ -40,7 +40,7 @@ class Series:
     Attributes:
         label: for the legend.
         x: (n,) places across, in the unit of the plot's axis.
-        y: (n,) heights, likewise.
+        y: (n,) heights, in the unit of the other axis.
         points: whether it is a cloud and no line.
     """
 
