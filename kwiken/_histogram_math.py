@@ -103,6 +103,9 @@ def _far_sums(large: Floats, small: Floats) -> Floats:
 def slowest_of(*histograms: Histogram) -> Histogram:
     """Law of the maximum of independent latencies, as shares of 1.
 
+    Args:
+        *histograms: the law of each.
+
     Raises:
         InputError: when one is empty, or there is none.
     """

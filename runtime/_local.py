@@ -75,7 +75,11 @@ class LocalTransport:
 
 
 def local_replicas(service: Service) -> dict[str, list[Replica]]:
-    """As many names of replicas as each stage asks for, all of this process."""
+    """As many names of replicas as each stage asks for, all of this process.
+
+    Args:
+        service: whose stages.
+    """
     return {
         name: [Replica(f"{name}-{number}", "local", "local") for number in range(stage.replicas)]
         for name, stage in service.stages.items()

@@ -14,6 +14,9 @@ from kwiken import InputError, KwikenError, Service
 def load_target(target: str) -> Service:
     """The service that `MODULE:SERVICE` names.
 
+    Args:
+        target: `MODULE:SERVICE`; the module is imported.
+
     Raises:
         InputError: when the module or the name in it is missing, is no Service, or does not
             import; says where.

@@ -106,6 +106,9 @@ class PlanFile:
 def parse_endpoint(text: str) -> tuple[str, int]:
     """Host and port of `HOST:PORT`; an IPv6 host stands in brackets.
 
+    Args:
+        text: as it was given.
+
     Raises:
         InputError: when it is anything else.
     """

@@ -3,8 +3,8 @@
 What is held here, of every name that a public package exports and every public method of its classes:
 
 - It has a docstring.
-- Two arguments or more stand under `Args:`, each by its name, and nothing else does. One alone may be told by
-  the sentence. What a class is made with stands under its `Args:` or `Attributes:`.
+- Its arguments stand under `Args:`, each by its name, and nothing else does; a method's only one may be told by
+  the sentence. What a class is made with stands under its `Args:` or `Attributes:`, unless it is one thing.
 - Each error of `KwikenError`'s family that it raises, itself or through a private function beside it, stands
   under `Raises:`.
 - An array has its shape, `(n,)`.
@@ -38,6 +38,7 @@ PACKAGES: Final = (
     "runtime",
     "loadtest",
 )
+LEAST: Final = 20  # characters: nobody says what a thing is in fewer
 SECTION: Final = re.compile(r"(Args|Attributes|Returns|Raises|Example):")
 ENTRY: Final = re.compile(r"    (\S[^:]*): (.*)")
 ARRAY: Final = re.compile(r"\b(Floats|Ints|Bools|NDArray|ndarray)\b")
@@ -279,8 +280,9 @@ def words() -> Iterator[tuple[Named, str, str, str | None]]:
         parts = sections(named.doc)
         told = parts.get("Args", {}) | parts.get("Attributes", {})
         told |= {name.lstrip("*"): text for name, text in told.items()}
+        inside = named.owner is not None or isinstance(named.node, ast.ClassDef)
         for name, kind in taken:
-            yield named, name, kind, told.get(name, named.doc if len(taken) == 1 else None)
+            yield named, name, kind, told.get(name, named.doc if inside and len(taken) == 1 else None)
 
 
 def answers() -> Iterator[tuple[Named, str, str]]:
@@ -336,6 +338,8 @@ def without_docstring() -> Iterator[str]:
     for named in public():
         if not named.doc:
             yield f"{named.place}: no docstring"
+        elif named.owner is None and len(named.doc) <= LEAST:
+            yield f"{named.place}: a docstring of {len(named.doc)} characters"
 
 
 def arguments_untold() -> Iterator[str]:
@@ -428,12 +432,12 @@ def test_nothing_public_is_overlooked() -> None:
 
 
 CASES: Final = {
-    "without_docstring": "def f(a): pass",
+    "without_docstring": "def f(): pass",
     "arguments_untold": 'def f(a, b):\n    """Do it.\n\n    Args:\n        a: one.\n    """',
-    "told_but_not_taken": 'def f(a):\n    """Do it.\n\n    Args:\n        b: one.\n    """',
-    "errors_untold": 'def f(a):\n    """Do it."""\n    _g()\n\ndef _g():\n    raise InputError("no")',
-    "shapes_untold": 'def f(a: Floats):\n    """Take a, milliseconds."""',
-    "units_untold": 'def f(a: int) -> float:\n    """Do it."""',
+    "told_but_not_taken": 'def f():\n    """Do it.\n\n    Args:\n        b: one.\n    """',
+    "errors_untold": 'def f():\n    """Do it all at once."""\n    _g()\n\ndef _g():\n    raise InputError("no")',
+    "shapes_untold": 'def f(a: Floats):\n    """Do it all at once.\n\n    Args:\n        a: in ms.\n    """',
+    "units_untold": 'def f() -> float:\n    """Do it all at once."""',
 }
 
 
