@@ -66,7 +66,7 @@ class Reply(msgspec.Struct):
 
 
 class Transport(Protocol):
-    """Sends calls."""
+    """Sends calls to replicas, by whatever wire."""
 
     async def call(self, replica: Replica, call: Call) -> Reply:
         """Send one call and wait for its answer; being cancelled cancels it at the replica too, at once.

@@ -435,9 +435,9 @@ CASES: Final = {
     "without_docstring": "def f(): pass",
     "arguments_untold": 'def f(a, b):\n    """Do it.\n\n    Args:\n        a: one.\n    """',
     "told_but_not_taken": 'def f():\n    """Do it.\n\n    Args:\n        b: one.\n    """',
-    "errors_untold": 'def f():\n    """Do it all at once."""\n    _g()\n\ndef _g():\n    raise InputError("no")',
-    "shapes_untold": 'def f(a: Floats):\n    """Do it all at once.\n\n    Args:\n        a: in ms.\n    """',
-    "units_untold": 'def f() -> float:\n    """Do it all at once."""',
+    "errors_untold": 'def f():\n    """Do it and all at once."""\n    _g()\n\ndef _g():\n    raise InputError("no")',
+    "shapes_untold": 'def f(a: Floats):\n    """Do it and all at once.\n\n    Args:\n        a: in ms.\n    """',
+    "units_untold": 'def f() -> float:\n    """Do it and all at once."""',
 }
 
 
