@@ -40,7 +40,7 @@ def command(*, plan: str, program: str, targets: str | None, out: str) -> None:
     from kwiken.export import PROGRAMS as EXPORTERS
 
     learned = load_plan(plan)
-    exported = EXPORTERS[program](learned, _targets(targets, learned))
+    exported = EXPORTERS[program](learned, _targets(targets, learned), where=plan)
     write_text(out, exported.text)
     for remark in exported.notes:
         note(f"note: {printable(remark)}")

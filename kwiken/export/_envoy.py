@@ -55,17 +55,18 @@ def most_exact(hedge: Hedge) -> tuple[int, int, bool]:
     return kind, -len(call.prefix or ""), call.method is None
 
 
-def envoy_bootstrap(plan: Plan, targets: Mapping[str, Target]) -> Exported:
+def envoy_bootstrap(plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
     """A whole Envoy bootstrap in YAML: one listener, a route for each call that the plan reissues.
 
     Args:
         plan: whose reissues to write.
         targets: where each stage is reached.
+        where: what to name in errors.
 
     Raises:
         InputError: when a reissued stage's host or path is not known; names the stage.
     """
-    found, notes = hedges(plan, targets, needs="host")
+    found, notes = hedges(plan, targets, needs="host", where=where)
     resources: dict[str, Any] = {}
     if found:
         hosts = [host for item in _by_host(found).items() for host in _virtual_hosts(*item)]

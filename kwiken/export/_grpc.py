@@ -18,7 +18,7 @@ MIN_RATIO: Final = 0.001  # clients read three decimals
 NON_FATAL: Final = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN")
 
 
-def grpc_config(plan: Plan, targets: Mapping[str, Target]) -> Exported:
+def grpc_config(plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
     """A gRPC service config in JSON: a hedging policy for each method that the plan reissues.
 
     `hedgingDelay` is the age at which the plan sends a copy, `maxAttempts` the copies and the call itself.
@@ -26,11 +26,12 @@ def grpc_config(plan: Plan, targets: Mapping[str, Target]) -> Exported:
     Args:
         plan: whose reissues to write.
         targets: where each stage is reached.
+        where: what to name in errors.
 
     Raises:
         InputError: when a reissued stage's gRPC method is not known; names the stage.
     """
-    found, notes = hedges(plan, targets, needs="grpc")
+    found, notes = hedges(plan, targets, needs="grpc", where=where)
     config: dict[str, Any] = {}
     if found:
         # With gRPC's own default, pick_first, a copy would go to the very replica that is slow.

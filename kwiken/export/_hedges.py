@@ -62,13 +62,16 @@ def plain(text: str) -> str:
     return line if len(line) <= MAX_NAME else f"{line[:MAX_NAME]}..."
 
 
-def hedges(plan: Plan, targets: Mapping[str, Target], *, needs: str) -> tuple[list[Hedge], list[str]]:
+def hedges(
+    plan: Plan, targets: Mapping[str, Target], *, needs: str, where: str = "plan"
+) -> tuple[list[Hedge], list[str]]:
     """One policy for each kind of call that the plan reissues, in the plan's order, and notes.
 
     Args:
         plan: its stages.
         targets: where calls go, by stage.
         needs: `grpc`: calls must be gRPC methods, wherever they go; `host`: calls need a host.
+        where: what to name in errors.
 
     Raises:
         InputError: when a reissued stage's calls are not known; names the stages and what to write in a map.
@@ -86,7 +89,7 @@ def hedges(plan: Plan, targets: Mapping[str, Target], *, needs: str) -> tuple[li
         else:
             found.setdefault(call, []).append(name)
     if lost:
-        raise InputError(_how_to_name(plan, lost, needs), where="plan")
+        raise InputError(_how_to_name(plan, lost, needs), where=where)
     merged = [_merged(plan, call, names) for call, names in found.items()]
     guessed = [name for names in found.values() for name in names if not _has_host(targets.get(name))]
     notes = [*_host_notes(guessed if needs == "host" else []), *_merge_notes(found, bystanders)]

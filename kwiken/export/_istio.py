@@ -43,20 +43,21 @@ OUTLIERS: Final = {
 Document = tuple[Sequence[str], dict[str, Any]]
 
 
-def istio_documents(plan: Plan, targets: Mapping[str, Target]) -> Exported:
+def istio_documents(plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
     """Istio resources in YAML, three a host.
 
     Args:
         plan: whose reissues to write.
         targets: where each stage is reached.
+        where: what to name in errors.
 
     Raises:
         InputError: when a reissued stage's host or path is not known, or no host of a mesh; names the stage.
     """
-    found, notes = hedges(plan, targets, needs="host")
+    found, notes = hedges(plan, targets, needs="host", where=where)
     names = _route_names(plan, found)
     documents: list[Document] = []
-    for host, group in _by_host(found).items():
+    for host, group in _by_host(found, where).items():
         documents += [_rule(host, group), _filter(host, group, names), _service(host, group, names)]
     if found:
         notes = [*notes, *rounded_notes(found), *prefix_notes(found), *coin_notes(found, "Istio"), *_limits()]
@@ -76,7 +77,7 @@ def _told(hedge: Hedge) -> str:
     return f"{number} {whole_ms(hedge.after_ms)} ms"
 
 
-def _by_host(found: Sequence[Hedge]) -> dict[str, list[Hedge]]:
+def _by_host(found: Sequence[Hedge], where: str) -> dict[str, list[Hedge]]:
     groups: dict[str, list[Hedge]] = {}
     for hedge in sorted(found, key=most_exact):
         host = hedge.call.host
@@ -84,7 +85,7 @@ def _by_host(found: Sequence[Hedge]) -> dict[str, list[Hedge]]:
             raise InputError(
                 f"stage {hedge.stages[0]!r}: {host!r} is no name of a host in a mesh; "
                 "give its own in --map FILE",
-                where="plan",
+                where=where,
             )
         groups.setdefault(host, []).append(hedge)
     return groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,18 @@ def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
 
 class TestRefusals:
     def test_a_stage_that_names_no_call(self, plan: str) -> None:
-        refused(run("export", plan, "--to", "grpc"), r"stage 'rank' names no gRPC method.*--map FILE holding")
+        """Among several plans the reader must see which: the file is named."""
+        named = f"kwiken: {re.escape(plan)}: stage 'rank' names no "
+        refused(run("export", plan, "--to", "grpc"), rf"{named}gRPC method.*--map FILE holding")
+        refused(run("export", plan, "--to", "envoy"), rf"{named}HTTP path or gRPC method at a host")
+
+    def test_a_host_that_no_mesh_has(self, tmp_path: Path) -> None:
+        path = written(tmp_path, plan_with({"a": stage("/x", LATE)}))
+        targets = tmp_path / "map.json"
+        targets.write_text('{"a": {"call": "/x", "host": "no_mesh.has_this"}}')
         refused(
-            run("export", plan, "--to", "envoy"), r"stage 'rank' names no HTTP path or gRPC method at a host"
+            run("export", path, "--to", "istio", "--map", str(targets)),
+            rf"kwiken: {re.escape(path)}: stage 'a': 'no_mesh.has_this' is no name of a host in a mesh",
         )
 
     def test_an_http_call_is_no_grpc_method(self, tmp_path: Path) -> None:
