@@ -16,6 +16,7 @@ table that depends on its rank alone. With a coin of probability q in front of e
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,11 +24,14 @@ from numpy.typing import NDArray
 
 from kwiken._pool import Pool
 from kwiken._profile import Floats
+from kwiken._ranks import Ranks
 
 MOST_CELLS = 1 << 20  # calls that a curve looks at; of larger stages every k-th request is taken
 MOST_POOL = 1 << 16  # values of a copy's law that are kept apart,
 LEAST_POOL = 1 << 12  # also at the widest fan-outs,
 MOST_TABLE = 1 << 23  # where values times ranks stay below this
+TABLED = 1.0  # late calls of all time-outs for each value of the law, from which a table of ranks pays
+AT_ONCE = 1 << 13  # late calls of several time-outs that are looked up together
 
 
 @dataclass(frozen=True)
@@ -80,11 +84,12 @@ def slowest_moments(
     first, second = _not_late(calls, after_ms)
     share = probability * np.concatenate(([0.0], law.cdf))
     before = np.ones(len(share))
+    ranks = _ranks(law.values, calls.columns[0], after_ms)
     for column in calls.columns:
         if not len(column) or column[-1] <= after_ms.min():
             break  # further ranks are faster still
         table = _Table.of(law.values, before, before * share)
-        _add_late(first, second, column, law.values, table, after_ms)
+        _add_late(first, second, column, ranks, table, after_ms)
         before = before * share
     return first / max(1, calls.requests), second / max(1, calls.requests)
 
@@ -94,6 +99,14 @@ def _law(copies: Pool, width: int) -> Pool:
     if width == 1:
         return copies.thinned(MOST_POOL)
     return copies.merged().thinned(min(MOST_POOL, max(LEAST_POOL, MOST_TABLE // width)))
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """A copy's law by rank: (k,) values, ascending, and how many of them are smaller than given ones."""
+
+    values: Floats
+    below: Callable[[Floats], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -118,29 +131,62 @@ def _not_late(calls: RankedCalls, after_ms: Floats) -> tuple[Floats, Floats]:
     slowest = calls.columns[0]
     on_time = np.searchsorted(slowest, after_ms, side="right")
     late = len(slowest) - on_time
-    sums = np.concatenate(([0.0], np.cumsum(slowest)))
-    squares = np.concatenate(([0.0], np.cumsum(slowest * slowest)))
     at = np.where(late > 0, after_ms, 0.0)
-    return sums[on_time] + late * at, squares[on_time] + late * at * at
+    return _sum_of_first(slowest, on_time) + late * at, (
+        _sum_of_first(slowest * slowest, on_time) + late * at * at
+    )
+
+
+def _sum_of_first(values: Floats, counts: NDArray[np.int64]) -> Floats:
+    """(g,): the sum of so many of the values, from the first."""
+    edges, back = np.unique(np.append(counts, 0), return_inverse=True)
+    inner = edges[edges < len(values)]
+    sums = np.cumsum(np.add.reduceat(values, inner)) if len(inner) else np.zeros(0)
+    return np.concatenate(([0.0], sums))[back[:-1]]
+
+
+def _ranks(values: Floats, slowest: Floats, after_ms: Floats) -> _Ranked:
+    """Looks up ranks among the values; by a table where so many calls are late that it pays."""
+    late = len(slowest) * len(after_ms) - int(np.searchsorted(slowest, after_ms, side="right").sum())
+    table = Ranks.of(values) if late > TABLED * len(values) else None
+    return _Ranked(values, values.searchsorted if table is None else table.below)
 
 
 def _add_late(
-    first: Floats, second: Floats, column: Floats, values: Floats, table: _Table, after_ms: Floats
+    first: Floats, second: Floats, column: Floats, ranks: _Ranked, table: _Table, after_ms: Floats
 ) -> None:
     """Add one rank's late calls to the sums, for every time-out."""
-    for g, (age, start) in enumerate(
-        zip(after_ms.tolist(), np.searchsorted(column, after_ms, side="right").tolist(), strict=True)
-    ):
-        if start == len(column):
-            continue
-        over = column[start:] - age
-        among_themselves = age == 0 and np.array_equal(column, values)
-        j = _first_of_ties(over, start) if among_themselves else values.searchsorted(over)
-        late = table.late[j] * over
-        more = float(table.low[j].sum() + late.sum())
-        first[g] += more
-        squares = np.einsum("i,i->", late, over)  # BLAS would start threads that outlast so short a sum
-        second[g] += 2.0 * age * more + float(table.low2[j].sum() + squares)
+    starts = np.searchsorted(column, after_ms, side="right")
+    for some in _groups((len(column) - starts).tolist()):
+        ages = after_ms[some]
+        overs = [
+            column[start:] - age for start, age in zip(starts[some].tolist(), ages.tolist(), strict=True)
+        ]
+        at = np.cumsum([0, *map(len, overs[:-1])])
+        over = overs[0] if len(overs) == 1 else np.concatenate(overs)
+        among_themselves = ages[0] == 0 and len(overs) == 1 and np.array_equal(column, ranks.values)
+        j = _first_of_ties(over, int(starts[some[0]])) if among_themselves else ranks.below(over)
+        late = table.late.take(j)
+        late *= over
+        more = np.add.reduceat(table.low.take(j) + late, at)
+        late *= over
+        first[some] += more
+        second[some] += 2.0 * ages * more + np.add.reduceat(table.low2.take(j) + late, at)
+
+
+def _groups(late: list[int]) -> Iterator[list[int]]:
+    """Time-outs that have late calls, in groups of so few that they are looked up at once."""
+    group: list[int] = []
+    held = 0
+    for g, count in enumerate(late):
+        if group and held + count > AT_ONCE:
+            yield group
+            group, held = [], 0
+        if count:
+            group.append(g)
+            held += count
+    if group:
+        yield group
 
 
 def _first_of_ties(ascending: Floats, start: int) -> NDArray[np.int64]:
