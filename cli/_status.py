@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cli._options import json_option
-from cli._output import note, print_json, print_table
+from cli._output import note, print_json, print_table, printable
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -154,6 +154,11 @@ def _show(cluster: dict[str, Any]) -> None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
     print(_spend(cluster["runtime"]))
+    if unkept := cluster["runtime"].get("plan_unkept"):
+        note(
+            f"kwiken: {cluster['service']}: the plan in force cannot be noted ({printable(unkept)}); "
+            "a gateway that takes over may not have it"
+        )
 
 
 def _trouble(cluster: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ import aiohttp
 import msgspec
 
 from kwiken import InputError, KwikenError, Plan, Service
+from runtime import _wire as wire
 from runtime._child import Child, ChildError
 from runtime._door import listen
 from runtime._identity import Identity
@@ -361,7 +362,7 @@ class Cluster:
             method,
             self.gateway_url + path,
             data=body,
-            headers={"Authorization": f"Bearer {self._token}"},
+            headers={"Authorization": f"Bearer {self._token}", wire.KEEPS: "1"},
         ) as response:
             data = await response.read()
         if not response.ok:

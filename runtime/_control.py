@@ -5,13 +5,14 @@ from __future__ import annotations
 import codecs
 import hmac
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from aiohttp import web
 
 from kwiken import InputError, Plan, Service
 from runtime import _wire as wire
+from runtime._errors import UnkeptError
 from runtime._executor import Executor
 from runtime._transport import Replica
 
@@ -28,6 +29,13 @@ class Denied(Exception):  # noqa: N818 - an answer, not a fault
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class Keep(Protocol):
+    """Notes a plan for a gateway that takes over."""
+
+    def __call__(self, plan: bytes, *, must: bool) -> None:
+        """Note it; raises UnkeptError where that must be and cannot."""
 
 
 class Control:
@@ -53,7 +61,8 @@ class Control:
         self._token = token.encode() if token is not None else None
         self._status = status
         self._replicas: dict[str, list[Replica]] = {name: [] for name in service.stages}
-        self.keep: Callable[[bytes], None] | None = None  # takes every plan that was put in force
+        self.keep: Keep | None = None  # takes every plan that was put in force
+        self.unkept: Callable[[], str | None] = lambda: None  # why the one in force is not noted
         self._read_replicas = msgspec.json.Decoder(dict[str, list[Replica]])
 
     def authorise(self, headers: Any) -> None:
@@ -70,27 +79,39 @@ class Control:
             raise Denied(401, "the Authorization header must be: Bearer TOKEN")
 
     async def plan(self, request: web.BaseRequest) -> Any:
-        """GET the plan in force, PUT another; null is no plan."""
+        """GET the plan in force, PUT another; null is no plan.
+
+        Whoever puts a plan does not come again after a gateway's death, unless he says so: so it is noted,
+        or refused. None is taken in any case: to be rid of a plan must not wait for room on a disk.
+        """
         if request.method == "PUT":
-            self.apply(await request.read(), where="plan")
+            self.apply(await request.read(), where="plan", must=request.headers.get(wire.KEEPS) != "1")
         return self._executor.plan
 
-    def apply(self, text: bytes, *, where: str) -> None:
+    def apply(self, text: bytes, *, where: str, must: bool = False) -> None:
         """Put a plan in force, whole or not at all.
 
         Args:
             text: JSON; null for no plan.
             where: named in errors.
+            must: refuse a plan that cannot be noted for a gateway that takes over.
 
         Raises:
             InputError: when it is no plan, or one for another service.
             DefinitionError: when it does not fit the service; names the stage.
+            UnkeptError: it must be noted and cannot be.
         """
         text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
         plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
+        before = self._executor.plan
         self._executor.apply(plan)
-        if self.keep is not None:
-            self.keep(msgspec.json.encode(plan))
+        if self.keep is None:
+            return
+        try:
+            self.keep(msgspec.json.encode(plan), must=must and plan is not None)
+        except UnkeptError:
+            self._executor.apply(before)  # no request has come in between
+            raise
 
     async def replicas(self, request: web.BaseRequest) -> Any:
         """GET the replicas by stage, PUT those of the stages named."""
@@ -126,7 +147,7 @@ class Control:
     async def status(self, request: web.BaseRequest) -> Any:
         """GET figures of the gateway and of its executor."""
         del request
-        return {**self._status(), **self._executor.status()}
+        return {**self._status(), "plan_unkept": self.unkept(), **self._executor.status()}
 
 
 def _check_replicas(stage: str, replicas: list[Replica]) -> None:

@@ -35,6 +35,10 @@ class DeadlineError(KwikenError):
     """The request's deadline or a stage's timeout has passed."""
 
 
+class UnkeptError(KwikenError):
+    """A plan that cannot be noted for a gateway that takes over, so it was not put in force."""
+
+
 class OverloadError(KwikenError):
     """Turned away before any work was done.
 

@@ -18,7 +18,7 @@ from aiohttp import web
 from kwiken import DefinitionError, InputError, KwikenError, Service
 from runtime import _wire as wire
 from runtime._control import Control, Denied
-from runtime._errors import DeadlineError, HandlerError, OverloadError, UnavailableError
+from runtime._errors import DeadlineError, HandlerError, OverloadError, UnavailableError, UnkeptError
 from runtime._executor import Answer, Executor
 from runtime._lag import TURNS_IN, LagWatch, turns_of
 from runtime._listener import Listener
@@ -266,6 +266,7 @@ _STATUS: Final = (
     (DeadlineError, 504),
     (OverloadError, 503),
     (UnavailableError, 503),
+    (UnkeptError, 507),
     (InputError, 400),
     (DefinitionError, 400),
     (KwikenError, 502),

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from kwiken import InputError, KwikenError
+from runtime._errors import UnkeptError
 from runtime._files import read_file
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -36,13 +37,17 @@ class KeptPlan:
 
     Args:
         path: of it.
+
+    Attributes:
+        trouble: why the plan in force is not noted; None where it is.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.trouble: str | None = None
 
-    def keep(self, plan: bytes, stamp: tuple[int, int, int] | None) -> None:
-        """Note a plan; where that cannot be done the plan is in force all the same, and a warning is logged.
+    def keep(self, plan: bytes, stamp: tuple[int, int, int] | None, *, must: bool = False) -> None:
+        """Note a plan; where that cannot be done, a warning is logged.
 
         An older note does not stay then: a gateway that takes over had better start without a plan than with
         one that was taken back.
@@ -50,18 +55,60 @@ class KeptPlan:
         Args:
             plan: as JSON.
             stamp: of the plan's file.
+            must: raise where it cannot be noted, and let the older note stay.
+
+        Raises:
+            UnkeptError: it must be noted and cannot be; names the file and why.
         """
+        text = msgspec.json.encode(Note(stamp, msgspec.Raw(plan)))
+        try:
+            self._write(text)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if must:
+                raise UnkeptError(
+                    f"{self.path}: the plan cannot be noted there ({reason}), so another gateway would start "
+                    "without it; it was not put in force, and the one before stays"
+                ) from error
+            self.trouble = None if self._overwritten(text) else reason
+        else:
+            self.trouble = None
+        if self.trouble is not None:
+            LOG.warning(
+                "%s: the plan cannot be noted (%s), so another gateway would start without it",
+                self.path,
+                self.trouble,
+            )
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
+
+    def _write(self, text: bytes) -> None:
+        """Write beside the note, then move over it; nothing at all where it says that already."""
+        with contextlib.suppress(OSError, InputError):
+            if read_file(self.path, MAX_NOTE) == text:
+                return  # a gateway that took over need not find room for what it has just read
         fresh = self.path.with_name(self.path.name + ".new")
         try:
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE)
             with open(handle, "wb") as file:  # noqa: PTH123 - a handle
-                file.write(msgspec.json.encode(Note(stamp, msgspec.Raw(plan))))
+                file.write(text)
             fresh.replace(self.path)
-        except OSError as error:
-            LOG.warning("the plan cannot be noted, so another gateway would start without it: %s", error)
-            for stale in (fresh, self.path):
-                with contextlib.suppress(OSError):
-                    stale.unlink(missing_ok=True)
+        except OSError:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise
+
+    def _overwritten(self, text: bytes) -> bool:
+        """Write over an older note that is no shorter: a full disk has its room still, for "none" say."""
+        try:
+            with self.path.open("r+b") as file:
+                if os.fstat(file.fileno()).st_size < len(text):
+                    return False
+                file.write(text)
+                file.truncate()
+        except OSError:
+            return False
+        return True
 
     def read(self) -> Note | None:
         """What was noted; None where nothing was, or nothing that can be read."""

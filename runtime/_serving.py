@@ -95,7 +95,12 @@ def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | 
     """Put a plan in force to begin with, and have each one noted for a gateway that takes over."""
     kept = KeptPlan(Path(spec.kept)) if spec.kept is not None else None
     if kept is not None:
-        control.keep = lambda plan: kept.keep(plan, plan_file.seen if plan_file is not None else None)
+
+        def keep(plan: bytes, *, must: bool) -> None:
+            kept.keep(plan, plan_file.seen if plan_file is not None else None, must=must)
+
+        control.keep = keep
+        control.unkept = lambda: kept.trouble
     if kept is None or not spec.takes_over:
         if plan_file is not None:
             plan_file.load()

@@ -34,6 +34,7 @@ REFUSED: Final = "kw-refused"
 TIMING: Final = "kw-timing"
 PARTIAL: Final = "kw-partial"
 UTILITY: Final = "kw-utility"
+KEEPS: Final = "kw-keeps"  # whoever puts a plan puts it again himself should the gateway be replaced
 
 MAX_BODY: Final = 16 << 20
 MAX_DEADLINE_MS: Final = 3_600_000.0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli._status import _spend
+import pytest
+
+from cli._status import _show, _spend
 
 
 def figures(**more: Any) -> dict[str, Any]:
@@ -27,3 +29,13 @@ def test_levers_in_use_say_what_they_spent() -> None:
     said = _spend(figures(catch_up=late, utility=lost, late_reissues=7, partial=12))
     assert "catch-up budget 1.00%, spent 0.40%, last 10 s 0.80% (7 late reissues)" in said
     assert "utility budget 0.100%, lost 0.050%, last 10 s 0.090% (12 partial answers)" in said
+
+
+@pytest.mark.parametrize("unkept", [None, "No space left on device"])
+def test_a_plan_that_is_not_noted_is_told(unkept: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster: dict[str, Any] = {"service": "shop", "gateway": None, "replicas": [], "runtime": figures(plan_unkept=unkept)}
+    _show(cluster)
+    told = (
+        "kwiken: shop: the plan in force cannot be noted (No space left on device); a gateway that takes over"
+    )
+    assert (told in capsys.readouterr().err) is (unkept is not None)

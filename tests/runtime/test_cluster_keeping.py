@@ -133,13 +133,13 @@ async def replaced(cluster: Cluster) -> None:
     await until(lambda: cluster.gateway_pid not in {None, pid}, within_s=30)
 
 
-async def put(cluster: Cluster, plan: Plan | None) -> None:
+async def put(cluster: Cluster, plan: Plan | None, *, status: int = 200) -> None:
     """As an operator does it by hand."""
     async with (
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {cluster.token}"}) as session,
         session.put(cluster.gateway_url + "/v1/plan", data=msgspec.json.encode(plan)) as answer,
     ):
-        assert answer.status == 200
+        assert answer.status == status
 
 
 async def test_a_plan_put_by_hand_outlives_the_gateway(files: StateFiles) -> None:
@@ -159,6 +159,22 @@ async def test_a_plan_put_by_hand_outlives_the_gateway(files: StateFiles) -> Non
         await replaced(cluster)
         assert await in_force(cluster) is None
     assert not files.plan.exists()
+
+
+async def test_on_a_full_disk_a_plan_put_by_hand_is_refused_and_the_clusters_own_outlives_the_gateway(
+    files: StateFiles,
+) -> None:
+    async with of(1, state=files.folder) as cluster:
+        files.plan.with_name(files.plan.name + ".new").mkdir()  # nothing can be written there
+        await put(cluster, plan_of(40.0), status=507)
+        assert await in_force(cluster) is None
+        await cluster.put_plan(plan_of(50.0))
+        await replaced(cluster)
+
+        async def told() -> bool:
+            return await in_force(cluster) == plan_of(50.0).digest
+
+        await eventually(told)
 
 
 async def test_of_a_plans_file_and_one_put_by_hand_the_later_outlives_the_gateway(
