@@ -326,7 +326,10 @@ class CallRun:
         self._suspect(attempt, now)
         attempt.open = False
         late = now - attempt.started >= self._node.patience
-        self._node.lane.picker.dropped(attempt.seat, attempt.ticket, now, blame=late)
+        picker, seat = self._node.lane.picker, attempt.seat
+        if picker.dropped(seat, attempt.ticket, now, blame=late):
+            clock = self._shared.now
+            self._shared.transport.ask(seat.replica, lambda alive: picker.heard(seat, clock(), alive=alive))
         if attempt.note is not None:
             self._end_note(attempt.note, Outcome.CANCELLED, now)
 

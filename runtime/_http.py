@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, NamedTuple, NoReturn, Self
 
@@ -14,12 +15,14 @@ from runtime import _wire as wire
 from runtime._clock import Clock, SystemClock
 from runtime._connection import BrokenReplyError, NoConnectionError, Pool, ReplyTooLargeError
 from runtime._errors import DeadlineError, HandlerError, LostError, RefusedError
+from runtime._tasks import cancel_and_wait
 from runtime._transport import Call, Replica, Reply
 
 OK: Final = 200
 NOT_A_REPLICA: Final = frozenset({404, 405, 421, 501})
 TIMED_OUT: Final = 504
 MAX_ADDRESSES: Final = 65_536
+LIFE_S: Final = 5.0  # for so long a replica may be silent when it is asked for a sign of life
 
 
 @contextlib.contextmanager
@@ -36,10 +39,11 @@ def map_errors(stage: str, replica: Replica) -> Iterator[None]:
 
 
 class Place(NamedTuple):
-    """Where a replica is: host and port, and the part of a request's head that is always the same."""
+    """Where a replica is: host and port, what is always the same of a call's head, and a question."""
 
     host_and_port: tuple[str, int]
     head: str
+    question: bytes
 
 
 class HttpTransport:
@@ -73,6 +77,7 @@ class HttpTransport:
         self._last_args: tuple[Any, ...] | None = None
         self._last_body = b""
         self._pool: Pool | None = None
+        self._questions: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         """Open the pool of connections."""
@@ -82,7 +87,8 @@ class HttpTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close every connection."""
+        """Drop every question and close every connection."""
+        await cancel_and_wait(tuple(self._questions))
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
@@ -102,6 +108,25 @@ class HttpTransport:
             _raise(status, headers, data, call.stage, replica)
         return self._reply(call.stage, replica, headers, data)
 
+    def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
+        """Ask `/livez`; see `Transport`."""
+        if self._pool is None:
+            return
+        task = asyncio.get_running_loop().create_task(self._ask(self._pool, replica, heard))
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
+
+    async def _ask(self, pool: Pool, replica: Replica, heard: Callable[[bool], None]) -> None:
+        alive = False  # also where the replica ends, or says nothing for too long
+        with contextlib.suppress(
+            TimeoutError, RefusedError, NoConnectionError, BrokenReplyError, ReplyTooLargeError
+        ):
+            place = self._places.get(replica.address) or self._place(replica)
+            async with asyncio.timeout(LIFE_S):
+                reply = await pool.exchange(place.host_and_port, place.question)
+                alive = reply.status == OK
+        heard(alive)
+
     def _place(self, replica: Replica) -> Place:
         """Read an address, once."""
         try:
@@ -114,6 +139,7 @@ class HttpTransport:
         found = self._places[replica.address] = Place(
             place,
             f"POST {wire.CALL_PATH} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: {wire.MSGPACK}\r\n",
+            f"GET /livez HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode("ascii"),
         )
         return found
 

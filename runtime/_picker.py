@@ -2,8 +2,10 @@
 
 Power of two choices (Mitzenmacher 2001) on expected latency times queue length, as C3 (NSDI 2015) and
 Prequal (NSDI 2024) combine the two. Age aware: the oldest call without an answer counts as latency, so a
-paused replica is avoided from its first slow call on, long before anything times out. Replicas that fail
-are ejected for a while that doubles, then tried with one call (Envoy's outlier detection works alike).
+paused replica is avoided from its first slow call on, long before anything times out. A copy that wins ends
+that call, and the replica would look idle: from then on it counts as silent since, until it gives a sign of
+life. Without that, a plan sent several calls into each pause where no plan sent one. Replicas that fail are
+ejected for a while that doubles, then tried with one call (Envoy's outlier detection works alike).
 """
 
 from __future__ import annotations
@@ -33,11 +35,14 @@ class Seat:
         replica: whose.
         waiting: start of each call without an answer, by ticket, oldest first.
         latency: estimate of its latency; 0 where unknown.
+        silent: start of a call that was given up and not answered before; infinite once anything was heard.
+        asked: whether a sign of life was asked for and is not there yet.
         ejected: whether it is left out for now.
         trial: whether the call just picked is the trial of an ejected replica.
     """
 
     __slots__ = (
+        "asked",
         "backoff",
         "ejected",
         "elsewhere",
@@ -46,6 +51,7 @@ class Seat:
         "misses",
         "news_at",
         "replica",
+        "silent",
         "ticket",
         "trial",
         "until",
@@ -60,6 +66,8 @@ class Seat:
         self.elsewhere = 0
         self.misses = 0
         self.ticket = 0
+        self.silent = inf
+        self.asked = False
         self.ejected = False
         self.trial = False
         self.gone = False
@@ -184,7 +192,7 @@ class Picker:
             for oldest in waiting.values():
                 latency = max(latency, now - oldest)
                 break
-        return latency * queue
+        return max(latency, now - seat.silent) * queue
 
     def answered(self, seat: Seat, ticket: int, now: float, reply: Reply) -> None:
         """A call was answered."""
@@ -192,6 +200,7 @@ class Picker:
         inflight = reply.inflight
         seat.elsewhere = 0 if inflight is None else max(0, inflight - len(seat.waiting) - 1)
         seat.misses = 0
+        seat.silent = inf
         self._learn(seat, took, now)
         if seat.ejected:
             self._admit(seat)
@@ -201,7 +210,7 @@ class Picker:
         del seat.waiting[ticket]
         self._eject(seat, now)
 
-    def dropped(self, seat: Seat, ticket: int, now: float, *, blame: bool) -> None:
+    def dropped(self, seat: Seat, ticket: int, now: float, *, blame: bool) -> bool:
         """Nobody waits for a call any more: the replica would have taken at least until now.
 
         Args:
@@ -209,8 +218,12 @@ class Picker:
             ticket: the call's.
             now: the moment.
             blame: whether it took so long that the replica is ejected at once.
+
+        Returns:
+            Whether to ask the replica for a sign of life, and to tell it by `heard`.
         """
-        took = now - seat.waiting.pop(ticket)
+        started = seat.waiting.pop(ticket)
+        took = now - started
         if took > seat.latency:
             self._learn(seat, took, now)
         if took > MISS_FACTOR * (self.typical or inf):
@@ -220,6 +233,24 @@ class Picker:
             self._eject(seat, now)
         elif seat.ejected:
             self._plan_trial()
+        return not seat.ejected and self._falls_silent(seat, started, took)
+
+    def _falls_silent(self, seat: Seat, started: float, took: float) -> bool:
+        """Note a call given up after more than the usual time; whether nobody has asked yet."""
+        if not took > (self.typical or inf):
+            return False
+        seat.silent = min(seat.silent, started)
+        if seat.asked:
+            return False
+        seat.asked = True
+        return True
+
+    def heard(self, seat: Seat, now: float, *, alive: bool) -> None:
+        """The sign of life that was asked for is there, or will not come."""
+        seat.asked = False
+        if not alive and seat.silent < inf:  # else a call was answered meanwhile
+            self._eject(seat, now)
+        seat.silent = inf
 
     def ended(self, seat: Seat, ticket: int) -> None:
         """It is there, but this call's time says nothing: the handler raised, or the deadline passed."""

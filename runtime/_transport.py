@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -80,4 +81,14 @@ class Transport(Protocol):
             LostError: it was sent; whether it ran is not known.
             HandlerError: the handler raised.
             DeadlineError: the replica dropped it because its deadline had passed.
+        """
+
+    def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
+        """Ask a replica for a sign of life; return at once.
+
+        The transport owns the question, and drops it when it is closed.
+
+        Args:
+            replica: whom to ask.
+            heard: called later with whether the replica answered, unless the transport is closed before.
         """

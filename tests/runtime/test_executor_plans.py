@@ -17,7 +17,7 @@ from kwiken import (
     Reissue,
     Stage,
 )
-from runtime import Limits
+from runtime import Call, Limits, Replica
 from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, service_of
 from tests.support.virtual import simulate
 
@@ -43,6 +43,36 @@ def test_plan_changes_under_traffic_and_requests_in_flight_keep_theirs() -> None
         assert asyncio.get_running_loop().time() - start == pytest.approx(0.51)
 
     simulate(main)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_pause_costs_one_copy_and_not_one_for_every_other_call(asks: bool) -> None:
+    """A copy that wins ends the call that showed that the replica is paused: it must be avoided all the same."""
+
+    async def main() -> int:
+        service = one_stage()
+        loop = asyncio.get_running_loop()
+        pause = loop.time() + 1.0, loop.time() + 1.9
+
+        def paused(replica: Replica) -> bool:
+            return replica.id.endswith("0") and pause[0] <= loop.time() < pause[1]
+
+        async def serve(replica: Replica, _: Call) -> str:
+            await asyncio.sleep(pause[1] - loop.time() if paused(replica) else 0.001)
+            return "ok"
+
+        # None: it says nothing while it is paused, as a stopped process does.
+        script = Script(serve, alive=lambda replica: None if asks and paused(replica) else True)
+        executor = executor_of(service, script)
+        executor.apply(plan_of(service, {"s": Reissue(after_ms=5, fraction=0.5)}, budget=1.0))
+        endow(executor)
+        for _ in range(200):
+            await executor.run("q")
+            await asyncio.sleep(0.009)
+        return sum(sent.call.attempt for sent in script.sent)
+
+    copies = simulate(main)
+    assert copies == 1 if asks else copies > 1  # a paused replica that answers questions fools it
 
 
 def test_no_request_fails_while_plans_change_all_the_time() -> None:

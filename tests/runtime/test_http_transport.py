@@ -218,6 +218,44 @@ def test_also_on_the_faster_loop(scenario: Callable[[Path], Awaitable[None]], tm
         runner.run(go())
 
 
+async def test_a_sign_of_life_is_told_once_and_only_by_who_lives() -> None:
+    told: list[bool] = []
+    async with serving(service, "middle") as (server, replica), HttpTransport(service) as transport:
+        transport.ask(replica, told.append)
+        await until(lambda: told)
+        assert told == [True]
+        await server.stop(grace_s=0.0)
+        transport.ask(replica, told.append)
+        await until(lambda: len(told) > 1)
+    assert told == [True, False]
+
+
+async def test_no_sign_of_life_comes_from_where_nobody_can_be() -> None:
+    told: list[bool] = []
+    async with HttpTransport(service) as transport:
+        transport.ask(replica_at("no address"), told.append)
+        await until(lambda: told)
+    assert told == [False]
+
+
+async def test_closing_drops_the_questions_of_the_silent() -> None:
+    told: list[bool] = []
+    came = asyncio.Event()
+
+    async def silent(*_: Any) -> None:
+        came.set()
+        await asyncio.sleep(60)
+
+    async with misbehaving(silent) as replica:
+        async with HttpTransport(service) as transport:
+            transport.ask(replica, told.append)
+            await came.wait()
+            assert not told
+        assert not any("_ask" in repr(task) for task in asyncio.all_tasks())
+    transport.ask(replica, told.append)
+    assert not told, "a closed transport asks nobody"
+
+
 KNOWN = b"kw-busy-ms: 1\r\nkw-inflight: 1\r\nkw-latency-ms: 1\r\n"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +51,10 @@ class Queues:
             await asyncio.sleep(max(0.0, self.awake_at.get(replica.id, 0.0) - loop.time()))
             await asyncio.sleep(work)
         return Reply("ok", busy_ms=1000 * work)
+
+    def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(max(0.0, self.awake_at.get(replica.id, 0.0) - loop.time()), heard, True)
 
 
 @dataclass

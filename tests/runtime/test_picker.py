@@ -222,6 +222,44 @@ def test_cancelled_call_says_that_it_would_have_taken_longer() -> None:
     assert seat.latency > 0.01
 
 
+def test_a_replica_whose_call_a_copy_ended_is_avoided_until_it_is_heard() -> None:
+    """Else a paused replica, with nothing to answer, would look idle, and get every other call."""
+    picker = picker_of(2)
+    paused, good = know(picker, 0.001, 0.001)
+    assert picker.dropped(paused, paused.take(1.0), 1.005, blame=False), "ask it"
+    assert all(picker.pick(1.0 + later) is good for later in (0.006, 0.02, 0.1))
+    picker.heard(paused, 1.1, alive=True)
+    assert {picker.pick(1.2) for _ in range(50)} == {paused, good}
+
+
+def test_an_answer_is_a_sign_of_life() -> None:
+    picker = picker_of(2)
+    seat, other = know(picker, 0.001, 0.001)
+    ticket = seat.take(1.0)
+    assert picker.dropped(seat, seat.take(1.0), 1.005, blame=False)
+    assert not picker.dropped(seat, seat.take(1.001), 1.006, blame=False), "it was asked already"
+    picker.answered(seat, ticket, 1.01, Reply("ok"))
+    assert picker.score(seat, 1.02) < 2 * picker.score(other, 1.02)
+    picker.heard(seat, 6.0, alive=False)
+    assert not seat.ejected, "the question was lost, but the replica has answered since"
+
+
+def test_a_replica_that_gives_no_sign_of_life_is_ejected() -> None:
+    picker = picker_of(2)
+    seat, good = know(picker, 0.001, 0.001)
+    assert picker.dropped(seat, seat.take(1.0), 1.005, blame=False)
+    picker.heard(seat, 6.0, alive=False)
+    assert seat.ejected
+    assert picker.pick(6.1) is good
+    assert picker.pick(6.0 + FIRST_BACKOFF_S) is seat, "its trial"
+
+
+def test_a_call_given_up_sooner_than_usual_says_nothing() -> None:
+    picker = picker_of(2)
+    seat, _ = know(picker, 0.01, 0.01)
+    assert not picker.dropped(seat, seat.take(1.0), 1.005, blame=False)
+
+
 def test_all_ejected_is_no_reason_to_give_up() -> None:
     picker = picker_of(3)
     for seat in picker.seats:
@@ -278,7 +316,7 @@ def test_replace_keeps_what_is_known_of_those_that_stay() -> None:
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["pick", "other", "answered", "failed", "dropped", "ended", "replace"]),
+        st.sampled_from(["pick", "other", "answered", "failed", "dropped", "heard", "ended", "replace"]),
         st.floats(0, 1),
         st.integers(0, 10),
     ),
@@ -292,6 +330,7 @@ class Books:
     def __init__(self, count: int, seed: int) -> None:
         self.picker = picker_of(count, seed=seed)
         self.out: list[tuple[Seat, int]] = []
+        self.asked: list[Seat] = []
         self.now = 0.0
 
     def play(self, what: str, wait: float, number: int) -> None:
@@ -310,6 +349,9 @@ class Books:
                 self.out.append((seat, seat.take(now)))
         elif what == "replace":
             picker.replace(replicas_of("s", 1 + number % 5))
+        elif what == "heard":
+            if self.asked:
+                picker.heard(self.asked.pop(number % len(self.asked)), now, alive=number > 2)
         elif self.out:
             self.end(what, *self.out.pop(number % len(self.out)), number)
 
@@ -320,13 +362,15 @@ class Books:
         elif what == "failed":
             picker.failed(seat, ticket, now)
         elif what == "dropped":
-            picker.dropped(seat, ticket, now, blame=number > 7)
+            if picker.dropped(seat, ticket, now, blame=number > 7):
+                self.asked.append(seat)
         else:
             picker.ended(seat, ticket)
 
     def check(self) -> None:
         seats = self.picker.seats
         assert len(set(seats)) == len(seats)
+        assert len(set(self.asked)) == len(self.asked), "nobody is asked twice at a time"
         assert sum(len(seat.waiting) for seat in {seat for seat, _ in self.out}) == len(self.out)
         assert all(seat in self.picker._out for seat in seats if seat.ejected)
         assert all(seat in self.picker._live for seat in seats if not seat.ejected)

@@ -30,10 +30,12 @@ class Sent:
 
 @dataclass
 class Script:
-    """A transport; `behave` answers for every replica."""
+    """A transport; `behave` answers for every replica, and `alive` whether one gives a sign of life."""
 
     behave: Behaviour
     sent: list[Sent] = field(default_factory=list)
+    alive: Callable[[Replica], bool | None] = lambda _: True  # None for neither, ever
+    asked: list[str] = field(default_factory=list)
 
     async def call(self, replica: Replica, call: Call) -> Reply:
         loop = asyncio.get_running_loop()
@@ -52,6 +54,12 @@ class Script:
             return value if isinstance(value, Reply) else Reply(value)
         finally:
             entry.ended = loop.time()
+
+    def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
+        self.asked.append(replica.id)
+        alive = self.alive(replica)
+        if alive is not None:
+            asyncio.get_running_loop().call_soon(heard, alive)
 
     @property
     def running(self) -> list[Sent]:

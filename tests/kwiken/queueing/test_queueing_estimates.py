@@ -33,7 +33,8 @@ def test_scores_are_those_of_the_picker(seed: int) -> None:
                 picker.answered(seats[i], ticket, now, Reply(value=None))
                 ours.answered(i, now_ms - sent, now_ms)
             else:
-                picker.dropped(seats[i], ticket, now, blame=False)
+                if picker.dropped(seats[i], ticket, now, blame=False):
+                    picker.heard(seats[i], now, alive=True)  # simulated replicas answer that at once
                 ours.dropped(i, now_ms - sent, now_ms)
         if any(seat.ejected for seat in seats):
             break  # that part of the picker is not simulated
