@@ -232,6 +232,8 @@ def _usable(forest: Forest, rows: Ints) -> Ints:
     if failed.sum() <= MOSTLY * len(rows):
         forest.counts["requests_failed"] = int(failed.sum())
         aside = negative | failed
+    else:
+        forest.counts["requests_marked_error_kept"] = int((failed & ~negative).sum())
     if len(rows) == aside.sum():
         raise InputError(
             f"there is no request to learn from: of {len(rows)}, {int(negative.sum())} end before they begin"

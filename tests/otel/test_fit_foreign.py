@@ -221,6 +221,18 @@ def test_failed_requests_and_those_that_end_before_they_begin_are_set_aside() ->
     assert (profile.counts["requests_failed"], profile.counts["requests_negative"]) == (1, 1)
 
 
+def test_an_error_mark_on_most_requests_is_no_failure_and_counted() -> None:
+    spans = many(lambda n: [("get", 1, 10), ("put", 20, 30)])
+    roots = [s for s in spans if not s.parent]
+    for root in roots[:60]:
+        root.error = True
+    roots[4].end = roots[4].start - 5
+    profile = learn(spans)
+    assert profile.requests == 99
+    assert profile.counts["requests_marked_error_kept"] == 59
+    assert "requests_failed" not in profile.counts
+
+
 def test_a_call_that_ends_before_it_begins_is_set_aside() -> None:
     profile = learn(many(lambda n: [("get", 10, 5 if n == 1 else 15), ("put", 20, 30)]))
     assert profile.counts["calls_negative"] == 1
