@@ -21,7 +21,7 @@ Note = tuple[int | float, ...]
 MAX_NAMES: Final = 200_000
 MAX_NOTES: Final = 1_000_000
 MAX_NAME: Final = 500
-MAX_NS: Final = (1 << 62) - 1  # the year 2116; sums and differences of such times still fit
+UNKNOWN: Final = "unknown_service"  # what the SDKs call a service without a name
 
 # One span. `op` numbers service and operation; `own` is the row of the notes of our own spans, -1 for none;
 # `kind` numbers the value of the attribute that tells kinds of requests apart, -1 where there is none.
@@ -171,9 +171,9 @@ class Names:
 class Batch:
     """Spans read but not yet columns: parallel lists.
 
-    `own` is each span's place in `notes`, `busy_ms` and `worth` (-1 for none), which hold the numbers of own
-    spans' notes, their busy times and worths; `links` are pairs of such a place and the span that it comes
-    after.
+    Times are nanoseconds since 1970. `own` is each span's place in `notes`, `busy_ms` and `worth` (-1 for
+    none), which hold the numbers of own spans' notes, their busy times and worths; `links` are pairs of
+    such a place and the span that it comes after.
     """
 
     trace_ids: list[str] = field(default_factory=list)
@@ -194,16 +194,12 @@ class Batch:
         return len(self.span_ids)
 
     def columns(self, names: Names) -> tuple[Rows, Rows, Rows]:
-        """Rows of `SPAN`, `OWN` and `LINK`.
-
-        Raises:
-            ValueError: a time that no clock shows.
-        """
+        """Rows of `SPAN`, `OWN` and `LINK`."""
         rows = np.empty(len(self), SPAN)
         rows["hi"], rows["lo"] = trace_numbers(self.trace_ids)
         rows["span"] = span_numbers(self.span_ids)
         rows["parent"] = span_numbers(self.parent_ids)
-        rows["start"], rows["end"] = _times(self.starts), _times(self.ends)
+        rows["start"], rows["end"] = self.starts, self.ends
         rows["op"], rows["own"], rows["flags"] = self.ops, self.own, self.flags
         rows["kind"] = self.kinds or NO_KIND
         negative = rows["end"] < rows["start"]
@@ -216,16 +212,6 @@ class Batch:
         links["own"] = [own for own, _ in self.links]
         links["span"] = span_numbers([span for _, span in self.links])
         return rows, owns, links
-
-
-def _times(values: list[int]) -> Ints:
-    try:
-        times = np.fromiter(values, np.int64, len(values))
-    except OverflowError:
-        times = np.full(1, -1)
-    if len(times) and not (times.min() >= 0 and times.max() <= MAX_NS):
-        raise ValueError("a time lies before 1970 or after 2116")
-    return times
 
 
 def span_numbers(ids: Sequence[str]) -> Ids:

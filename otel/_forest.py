@@ -215,6 +215,8 @@ def _clean(forest: Forest) -> None:
         inside = rows[~aside]
         _shift(forest, inside[service[inside] != service[parent[inside]]], moved)
         _clip(forest, inside)
+    nameless = np.array([service == c.UNKNOWN for service, _ in forest.names.operations], np.bool_)
+    counts["spans_without_service"] = int(nameless[spans["op"]].sum()) if len(spans) else 0
     counts["spans_negative"] = int((spans["flags"] & c.NEGATIVE != 0).sum())
     counts["spans_shifted"] = int((forest.state & SHIFTED != 0).sum())
     counts["spans_clipped"] = int((forest.state & CLIPPED != 0).sum())

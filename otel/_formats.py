@@ -93,7 +93,7 @@ class FileReader:
             document = whole(first, source, where)
             del first
             self._document(document, lines)
-        self._flush(where)
+        self._store.flush()
         self.without_spans += self._store.read == before
 
     def _one_line(self, line: bytes, where: str) -> _Envelope | None:
@@ -172,12 +172,6 @@ class FileReader:
                 self._jaeger.trace(trace)
             except _UNFIT as error:
                 raise ValueError(f"data[{number}]: {error}") from error
-
-    def _flush(self, where: str) -> None:
-        try:
-            self._store.flush()
-        except ValueError as error:
-            raise InputError(str(error), where=where) from error
 
 
 @dataclass(slots=True)

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 import msgspec
 
-from otel._columns import ERROR, FOLLOWS, NO_KIND, Batch
+from otel._columns import ERROR, FOLLOWS, NO_KIND, UNKNOWN, Batch
 from otel._own_notes import MARK, busy_ms, own_note, worth
 from otel._store import SpanStore
+from otel._times import Stated, possible, refused
 
 _CHILD: Final = "CHILD_OF"
 _FOLLOWS: Final = "FOLLOWS_FROM"
 _ERROR_MARK: Final = b'"error"'
 _NO: Final = (None, False, 0, "", "false", "False", "0")
-UNKNOWN: Final = "unknown_service"
 
 
 class _Reference(msgspec.Struct, gc=False):
@@ -33,9 +33,9 @@ class _Tag(msgspec.Struct, gc=False):
 
 
 class _Span(msgspec.Struct, gc=False):
-    spanID: str  # noqa: N815
     startTime: int  # noqa: N815
     duration: int
+    spanID: str = ""  # noqa: N815 - without it the forest counts the span and leaves it out
     operationName: str = ""  # noqa: N815
     traceID: str = ""  # noqa: N815
     references: list[_Reference] | None = None
@@ -78,8 +78,9 @@ class JaegerReader:
         known = {key: names.of_service(name) for key, name in services.items()}
         batch.trace_ids += [span.traceID or trace.traceID for span in spans]
         batch.span_ids += [span.spanID for span in spans]
-        batch.starts += [span.startTime * 1000 for span in spans]
-        batch.ends += [(span.startTime + span.duration) * 1000 for span in spans]
+        starts, ends = _times(spans, trace.traceID)
+        batch.starts += starts
+        batch.ends += ends
         for span in spans:
             key = span.processID
             op = known[key].get(span.operationName) if key in known else None
@@ -124,6 +125,30 @@ class JaegerReader:
         batch.worth.append(worth(attributes.get("kw.worth")))
         batch.links += [(place, ref.spanID) for ref in span.references or () if ref.refType == _FOLLOWS]
         return place
+
+
+def _times(spans: list[_Span], trace_id: str) -> tuple[list[int], list[int]]:
+    """When the spans started and ended, nanoseconds since 1970.
+
+    Raises:
+        ValueError: a time that no clock shows; names span and field.
+    """
+    starts = [span.startTime * 1000 for span in spans]
+    ends = [(span.startTime + span.duration) * 1000 for span in spans]
+    if not (possible(starts) and possible(ends)):
+        found = (
+            refused(
+                span.traceID or trace_id,
+                span.spanID,
+                [
+                    Stated("startTime", "microseconds", span.startTime, 1000),
+                    Stated("startTime + duration", "microseconds", span.startTime + span.duration, 1000),
+                ],
+            )
+            for span in spans
+        )
+        raise ValueError(next(why for why in found if why is not None))
+    return starts, ends
 
 
 def _service(span: _Span, services: dict[str, str]) -> str:

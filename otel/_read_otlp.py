@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from otel._columns import ERROR, NO_KIND, Batch
+from otel._columns import ERROR, NO_KIND, UNKNOWN, Batch
 from otel._own_notes import MARK, busy_ms, own_note, worth
 from otel._store import SpanStore
+from otel._times import Stated, possible, refused
 
 _ERROR_CODES: Final = frozenset((2, "2", "STATUS_CODE_ERROR"))
 _REMEMBERED: Final = 8192
-UNKNOWN: Final = "unknown_service"  # what the SDKs call a service without a name
 # What differs from span to span, as our own writer has it: last, the busy time last of all. It begins with
 # plain letters, or the search would take twenty times as long.
 _TAIL: Final = re.compile(
@@ -47,10 +47,10 @@ class _Link(msgspec.Struct, gc=False):
 
 
 class _Span(msgspec.Struct, gc=False):
-    traceId: str  # noqa: N815
-    spanId: str  # noqa: N815
-    startTimeUnixNano: str | int  # noqa: N815
+    startTimeUnixNano: str | int  # noqa: N815 - OTLP's names
     endTimeUnixNano: str | int  # noqa: N815
+    traceId: str = ""  # noqa: N815 - without it, or the span's own, the forest counts it and leaves it out
+    spanId: str = ""  # noqa: N815
     name: str = ""
     parentSpanId: str | None = None  # noqa: N815
     attributes: msgspec.Raw = msgspec.Raw()
@@ -133,8 +133,9 @@ class OtlpReader:
         batch.trace_ids += [span.traceId for span in spans]
         batch.span_ids += [span.spanId for span in spans]
         batch.parent_ids += [span.parentSpanId or "" for span in spans]
-        batch.starts += [int(span.startTimeUnixNano) for span in spans]
-        batch.ends += [int(span.endTimeUnixNano) for span in spans]
+        starts, ends = _times(spans)
+        batch.starts += starts
+        batch.ends += ends
         for span in spans:
             op = known.get(span.name)
             batch.ops.append(names.new_operation(service, span.name) if op is None else op)
@@ -180,6 +181,38 @@ class OtlpReader:
         if span.links:
             batch.links += [(place, link.spanId) for link in span.links if link.traceId == span.traceId]
         return place
+
+
+def _times(spans: list[_Span]) -> tuple[list[int], list[int]]:
+    """When the spans started and ended, nanoseconds since 1970.
+
+    Raises:
+        ValueError: a time that is no number, or that no clock shows; names span and field.
+    """
+    try:
+        starts = [int(span.startTimeUnixNano) for span in spans]
+        ends = [int(span.endTimeUnixNano) for span in spans]
+    except ValueError as error:
+        raise ValueError(_refused(spans)) from error
+    if not (possible(starts) and possible(ends)):
+        raise ValueError(_refused(spans))
+    return starts, ends
+
+
+def _refused(spans: list[_Span]) -> str:
+    """Which of the spans has a time that cannot be, and why."""
+    found = (
+        refused(
+            span.traceId,
+            span.spanId,
+            [
+                Stated("startTimeUnixNano", "nanoseconds", span.startTimeUnixNano),
+                Stated("endTimeUnixNano", "nanoseconds", span.endTimeUnixNano),
+            ],
+        )
+        for span in spans
+    )
+    return next(why for why in found if why is not None)
 
 
 def _plain(value: _Value | None) -> object:

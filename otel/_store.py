@@ -61,11 +61,7 @@ class SpanStore:
             self.flush()
 
     def flush(self) -> None:
-        """Turn what was put in `batch` into columns.
-
-        Raises:
-            ValueError: a time that no clock shows.
-        """
+        """Turn what was put in `batch` into columns."""
         batch, self._batch = self._batch, Batch()
         if not len(batch):
             return

@@ -69,6 +69,8 @@ def of(*spans: tuple[int, int, int, int]) -> str:
 
 
 LINES = otlp_lines(GOOD)
+SPAN = f"span '{'2' * 16}' of trace '{'1' * 32}'"
+NANOSECONDS = "must be a whole number of nanoseconds since 1970, before 2116"
 
 # What is in the file, and what the message says.
 CASES: dict[str, tuple[str | bytes, str]] = {
@@ -108,16 +110,23 @@ CASES: dict[str, tuple[str | bytes, str]] = {
     ),
     "jaeger with nothing": ('{"data": []}', "there is no span to learn from"),
     "otlp with nothing": ('{"resourceSpans": []}\n', "there is no span to learn from"),
-    "a span without an id": (otlp(spanId=...), r"bad.json:1: .*spanId"),
+    "a span without an id": (otlp(spanId=...), r"1 without_id"),
+    "a span of no trace": (otlp(traceId=...), r"1 without_id"),
     "a span with an empty id": (otlp(spanId=""), r"1 without_id"),
     "a trace without an id": (otlp(traceId="0" * 32), r"1 without_id"),
     "a span without an end": (otlp(endTimeUnixNano=...), r"bad.json:1: .*endTimeUnixNano"),
-    "a time of words": (otlp(startTimeUnixNano="noon"), r"bad.json:1: invalid literal for int"),
+    "a time of words": (
+        otlp(startTimeUnixNano="noon"),
+        f"bad.json:1: {SPAN}: startTimeUnixNano {NANOSECONDS}, not 'noon'",
+    ),
     "a time that is a list": (otlp(startTimeUnixNano=[1]), r"bad.json:1: .*startTimeUnixNano"),
-    "a time before 1970": (otlp(startTimeUnixNano="-5"), "bad.json: a time lies before 1970 or after 2116"),
+    "a time before 1970": (
+        otlp(startTimeUnixNano="-5"),
+        f"bad.json:1: {SPAN}: startTimeUnixNano {NANOSECONDS}, not '-5'",
+    ),
     "a time past all clocks": (
         otlp(endTimeUnixNano=str(2**80)),
-        "bad.json: a time lies before 1970 or after 2116",
+        f"bad.json:1: {SPAN}: endTimeUnixNano {NANOSECONDS}, not '1208925819614629174706176'",
     ),
     "a duration of words": (
         jaeger(lambda d: d["data"][0]["spans"][0].update(duration="long")),
@@ -125,7 +134,15 @@ CASES: dict[str, tuple[str | bytes, str]] = {
     ),
     "a huge jaeger time": (
         jaeger(lambda d: d["data"][1]["spans"][0].update(startTime=2**70)),
-        r"bad.json:1: .*startTime|a time lies",
+        r"bad.json:1: .*startTime",
+    ),
+    "a jaeger time past all clocks": (
+        jaeger(lambda d: d["data"][1]["spans"][0].update(startTime=2**60)),
+        r"bad.json:1: data\[1\]: span '\w+' of trace '\w+': startTime must be a .*, not '1152921504606846976'",
+    ),
+    "a jaeger end before 1970": (
+        jaeger(lambda d: d["data"][0]["spans"][0].update(startTime=5, duration=-9)),
+        r"bad.json:1: data\[0\]: .* startTime \+ duration must be .*, not '-4'",
     ),
     "spans that are no list": (jaeger(lambda d: d["data"][2].update(spans=None)), r"data\[2\]: .*spans"),
     "a span that is none": (jaeger(lambda d: d["data"][0]["spans"].append(7)), r"data\[0\]: .*spans"),
@@ -184,6 +201,19 @@ def test_a_bad_file_among_good_ones_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(LINES)
     (tmp_path / "b.jsonl").write_text(LINES + "oops\n")
     with pytest.raises(InputError, match=r"b\.jsonl:4: "):
+        fit_profile([tmp_path])
+
+
+def test_a_bad_time_far_up_in_a_long_file_is_named_by_its_line(tmp_path: Path) -> None:
+    many = Maker(layered_dag(random.Random(1), 2), random.Random(1)).requests(2500)
+    lines = otlp_lines(many).splitlines(keepends=True)
+    lines[10] = lines[10].replace('"startTimeUnixNano": "', '"startTimeUnixNano": "-', 1)
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    assert len(many) > 8192
+    assert lines[10].count('"-') == 1
+    with pytest.raises(
+        InputError, match=r"a\.jsonl:11: span '\w+' of trace '\w+': startTimeUnixNano must be"
+    ):
         fit_profile([tmp_path])
 
 

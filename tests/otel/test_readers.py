@@ -333,3 +333,21 @@ def test_fields_that_are_null_are_as_good_as_missing(tmp_path: Path) -> None:
         {"resourceSpans": [{"resource": None, "scopeSpans": [{"spans": [span]}]}, {"scopeSpans": []}]}
     )
     assert len(read_traces([write(tmp_path / "a.jsonl", line)])) == 1
+
+
+def test_jaeger_spans_without_an_id_or_a_process_are_counted(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    document = json.loads(jaeger_json(Maker(layered_dag(rng, 2), rng).requests(30)))
+    good = fit_profile([write(tmp_path / "good.json", json.dumps(document))])
+    assert "spans_without_service" not in good.counts
+    for trace in document["data"]:
+        leaf = trace["spans"][-1]
+        trace["spans"].append({**leaf, "spanID": ""})
+        trace["spans"].append({key: value for key, value in leaf.items() if key != "spanID"})
+    bare = fit_profile([write(tmp_path / "bare.json", json.dumps(document))])
+    assert bare.counts["spans_without_id"] == 60
+    assert bare.latency_ms.tolist() == good.latency_ms.tolist()
+    for trace in document["data"]:
+        trace["spans"][-3]["processID"] = "p99"
+    lost = fit_profile([write(tmp_path / "lost.json", json.dumps(document))])
+    assert lost.counts["spans_without_service"] == 30
