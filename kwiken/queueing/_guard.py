@@ -163,7 +163,12 @@ def _hurts(model: StageModel, policy: Reissue, factor: float, seed: int, calls: 
 
 
 def guards(
-    model: LoadModel, policies: Mapping[str, Reissue], *, factor: float = 1.0, seed: int = 0
+    model: LoadModel,
+    policies: Mapping[str, Reissue],
+    *,
+    factor: float = 1.0,
+    seed: int = 0,
+    busiest: int | None = None,
 ) -> dict[str, Guard]:
     """From where on each stage's policy hurts it.
 
@@ -172,21 +177,24 @@ def guards(
         policies: reissues by stage.
         factor: the load at which utilisations are told, in the profile's.
         seed: of all draws.
+        busiest: how many stages to search, the busiest at `factor`; None for all. Nothing is known of the
+            others, which are left out.
 
     Returns:
-        Of the stages on which load acts; without those that are still quiet when another one is used
-        `BUSIEST` of the time.
+        Of the stages on which load acts, the busiest first; without those that are still quiet when another
+        one is used `BUSIEST` of the time.
     """
     most = highest_load(model)
-    chosen = {
-        name: policy
-        for name, policy in policies.items()
+    acted_on = [
+        name
+        for name in policies
         if model.stages[name].station.replicas is not None and model.stages[name].busy_at(most) >= QUIET
-    }
+    ]
+    chosen = sorted(acted_on, key=lambda name: model.stages[name].busy_at(factor), reverse=True)[:busiest]
     calls = calls_each(len(chosen))
     return {
-        name: guard(model.stages[name], policy, factor=factor, seed=seed, calls=calls)
-        for name, policy in chosen.items()
+        name: guard(model.stages[name], policies[name], factor=factor, seed=seed, calls=calls)
+        for name in chosen
     }
 
 

@@ -20,7 +20,7 @@ from kwiken._plan import Expected, Intervals, Ladder, Plan
 from kwiken._planner import PlanStudy
 from kwiken._profile import Profile, StageProfile
 from kwiken._stage import Reissue
-from kwiken.queueing._guard import QUIET, Guard, calls_each, guard, guards, look, tail_hurts
+from kwiken.queueing._guard import QUIET, Guard, calls_each, guards, look, tail_hurts
 from kwiken.queueing._loaded import LoadSimulation, policies_of, simulate_load
 from kwiken.queueing._model import LoadModel, StageModel
 from kwiken.queueing._serve import MOST_CALLS
@@ -28,6 +28,7 @@ from kwiken.queueing._serve import MOST_CALLS
 ROUNDS: Final = 8
 SETTLED: Final = 0.01  # change of the spend, as a share of the budget, below which it is settled
 DAMPING: Final = 0.5  # weight of the newest estimate of added load
+SEARCHED: Final = 8  # stages whose thresholds are searched: of growing load the busiest ones feel most
 
 Bound = tuple[float, float]
 StudyOf = Callable[[Profile], PlanStudy]
@@ -41,7 +42,10 @@ class Settlement:
         study: the plan and its reasons, with notes on what load does.
         rounds: plans made on the way.
         settled: whether the spend came to rest.
-        guards: by stage that is not quiet and has, or was refused, a policy: from where on copies hurt.
+        guards: from where on copies hurt, by stage: of those that are not quiet and have, or were refused, a
+            policy, the `SEARCHED` busiest.
+        unsearched: the rest of those. Where on copies would hurt was not looked for there, only whether they
+            do at this load: so nothing is known of a higher one.
         refused: stages that get no copies because they would hurt.
         simulation: what the plan should do, by the queueing simulator.
     """
@@ -50,6 +54,7 @@ class Settlement:
     rounds: int
     settled: bool
     guards: Mapping[str, Guard]
+    unsearched: tuple[str, ...]
     refused: tuple[str, ...]
     simulation: LoadSimulation
 
@@ -84,16 +89,17 @@ def settle(
         harmless = not tail_hurts(simulation.before_ms, simulation.after_ms)
         if harmless or search.rounds >= ROUNDS or not search.refuse_busiest(study.plan):
             break
-    known = search.guards(study.plan)
+    known, unsearched = search.guards(study.plan)
     plan = msgspec.structs.replace(study.plan, profile=model.profile.digest)
     if plan.expected is not None and not _unknown_levers(plan):
         plan = msgspec.structs.replace(plan, expected=_expected(plan.expected, simulation))
-    notes = (*study.notes, *_notes(search, known, simulation))
+    notes = (*study.notes, *_notes(search, known, unsearched, simulation))
     return Settlement(
         study=replace(study, plan=plan, notes=notes),
         rounds=search.rounds,
         settled=search.settled,
         guards=known,
+        unsearched=unsearched,
         refused=tuple(search.refused),
         simulation=simulation,
     )
@@ -106,7 +112,7 @@ class _Search:
         self.model, self.load = model, load
         self._study_of, self._seed = study_of, seed
         self._added = dict.fromkeys(model.stages, 0.0)  # work of copies, as a share of that of calls
-        self.refused: dict[str, Guard] = {}
+        self.refused: dict[str, Reissue | None] = {}  # None where copies hurt only with those of others
         self.rounds, self.settled = 0, False
 
     def run(self) -> PlanStudy:
@@ -125,9 +131,9 @@ class _Search:
             weight = 1.0 if self.rounds == 1 else DAMPING
             self._added = {n: (1 - weight) * was + weight * added[n] for n, was in self._added.items()}
 
-    def _looked_at(self, plan: Plan) -> tuple[dict[str, Guard], dict[str, float]]:
-        """Stages that the plan's copies would hurt, and the work that they add at the others."""
-        refused: dict[str, Guard] = {}
+    def _looked_at(self, plan: Plan) -> tuple[dict[str, Reissue], dict[str, float]]:
+        """Policies that would hurt their stages, and the work that copies add at the others."""
+        refused: dict[str, Reissue] = {}
         added = dict.fromkeys(self.model.stages, 0.0)
         busy = self._busy(plan)
         calls = calls_each(len(busy))
@@ -135,10 +141,9 @@ class _Search:
             if name not in busy:
                 added[name] = policy.fraction
                 continue
-            stage = self.model.stages[name]
-            found = look(stage, policy, factor=self.load, seed=self._seed, calls=calls)
+            found = look(self.model.stages[name], policy, factor=self.load, seed=self._seed, calls=calls)
             if found.hurts:
-                refused[name] = guard(stage, policy, factor=self.load, seed=self._seed, calls=calls)
+                refused[name] = policy
             else:
                 added[name] = max(0.0, found.extra_load)
         return refused, added
@@ -160,8 +165,7 @@ class _Search:
         busy = {name: self.model.stages[name].busy_at(self.load) for name in self._busy(plan)}
         if not busy:
             return False
-        name = max(busy, key=lambda name: busy[name])
-        self.refused[name] = Guard(busy[name], busy[name])
+        self.refused[max(busy, key=lambda name: busy[name])] = None
         return True
 
     def _idle(self, added: Mapping[str, float]) -> bool:
@@ -169,12 +173,14 @@ class _Search:
         busy = (self.model.stages[name].busy_at(self.load) for name, share in added.items() if share)
         return all(used < QUIET for used in busy)
 
-    def guards(self, plan: Plan) -> dict[str, Guard]:
-        """From where on copies hurt, of stages that are not quiet."""
-        return {
-            **self.refused,
-            **guards(self.model, self._busy(plan), factor=self.load, seed=self._seed),
-        }
+    def guards(self, plan: Plan) -> tuple[dict[str, Guard], tuple[str, ...]]:
+        """From where on copies hurt at the busiest stages, and the stages where nobody looked for that."""
+        alone = {name: policy for name, policy in self.refused.items() if policy is not None}
+        policies = {**alone, **self._busy(plan)}
+        found = guards(self.model, policies, factor=self.load, seed=self._seed, busiest=SEARCHED)
+        busy = {name: self.model.stages[name].busy_at(self.load) for name in self.refused.keys() - alone}
+        together = {name: Guard(used, used) for name, used in busy.items()}
+        return {**together, **found}, tuple(name for name in policies if name not in found)
 
 
 def under_load(
@@ -270,7 +276,9 @@ def _moved(
     return moved
 
 
-def _notes(search: _Search, guards: Mapping[str, Guard], simulation: LoadSimulation) -> list[str]:
+def _notes(
+    search: _Search, known: Mapping[str, Guard], unsearched: Collection[str], simulation: LoadSimulation
+) -> list[str]:
     model, load = search.model, search.load
     name, stage = max(model.stages.items(), key=lambda item: item[1].busy_at(load))
     rate, busy = simulation.rate_per_s, stage.busy_at(load)
@@ -281,17 +289,28 @@ def _notes(search: _Search, guards: Mapping[str, Guard], simulation: LoadSimulat
     notes = [load_note]
     if search.refused:
         told = ", ".join(
-            f"{name} ({found.utilisation:.0%} busy, copies hurt from {found.above or found.utilisation:.0%})"
-            for name, found in search.refused.items()
+            f"{name} ({model.stages[name].busy_at(load):.0%} busy{_from(known.get(name))})"
+            for name in search.refused
         )
         notes.append(f"none are sent where replicas are so busy that copies make the tail worse: {told}")
     near = [
         f"{name} ({found.utilisation:.0%} busy, from {found.above:.0%})"
-        for name, found in guards.items()
+        for name, found in known.items()
         if name not in search.refused and found.above is not None
     ]
     if near:
         notes.append(f"copies help at this load and would hurt at a higher one: {', '.join(near)}")
+    others = [name for name in unsearched if name not in search.refused]
+    if others:
+        notes.append(
+            f"from where on copies hurt was searched at the {SEARCHED} busiest stages; at these it is not "
+            f"known, only that they do not at this load: {', '.join(others)}"
+        )
     if not search.settled:
         notes.append(f"plan and load did not come to rest in {search.rounds} rounds; the last plan is kept")
     return [*notes, *model.notes]
+
+
+def _from(found: Guard | None) -> str:
+    """From where on copies hurt at a stage that was refused them; nothing where nobody searched."""
+    return "" if found is None else f", copies hurt from {found.above or found.utilisation:.0%}"

@@ -17,6 +17,7 @@ from kwiken.queueing import (
     Station,
     _guard,
     guard,
+    guards,
     load_model,
     look,
     plan_hurts_above,
@@ -118,6 +119,14 @@ class TestWhole:
         plan = make_plan(profile, budgets=Budgets(reissue=0.02), created="2026-01-01T00:00:00Z")
         stages = {"rank": StagePlan(reissue=Reissue(after_ms=20.0, fraction=0.02))}
         assert plan_hurts_above(model, msgspec.structs.replace(plan, stages=stages)) is None
+
+
+class TestBusiest:
+    def test_they_are_searched_first_and_the_others_are_left_out(self) -> None:
+        model = load_model(queue_profile(rate_of(0.5), requests=3000), replicas={"fetch": 5})
+        policies = dict.fromkeys(("fetch", "rank"), Reissue(after_ms=40.0, fraction=0.02))
+        assert [*guards(model, policies)] == ["rank", "fetch"]
+        assert [*guards(model, policies, busiest=1)] == ["rank"]
 
 
 class TestBisection:

@@ -113,6 +113,31 @@ class TestSettle:
             assert guard.above is not None
             assert guard.above <= guard.utilisation
 
+    def test_thresholds_are_searched_at_the_busiest_stages_only(
+        self, model: LoadModel, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The other stage is silent of a higher load, which is not to say that copies never hurt there."""
+        monkeypatch.setattr(_settle, "SEARCHED", 1)
+        model = load_model(model.profile, replicas={"fetch": 5})
+        found = settle(model, partial(greedy, fraction=0.02, after_ms=60.0), requests=8000)
+        assert not found.refused
+        assert {*found.guards} == {"rank"}
+        assert found.unsearched == ("fetch",)
+        note = next(note for note in found.study.notes if "searched at the 1 busiest" in note)
+        assert note.endswith("only that they do not at this load: fetch")
+
+    def test_stages_that_nobody_searched_are_refused_all_the_same(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_settle, "SEARCHED", 1)
+        busy = queue_profile(rate_of(0.7), requests=8000, seed=9)
+        found = settle(load_model(busy, cancel="none", dispatch="random"), greedy, requests=8000)
+        assert set(found.refused) == {"fetch", "rank"}
+        assert len(found.unsearched) == 1
+        note = next(note for note in found.study.notes if "none are sent" in note)
+        assert note.count("copies hurt from") == 1
+        assert not any("searched at the" in note for note in found.study.notes)
+
     def test_the_same_copies_are_welcome_where_there_is_room(self) -> None:
         model = load_model(
             queue_profile(rate_of(0.1), requests=6000, seed=9), cancel="none", dispatch="random"
