@@ -49,10 +49,9 @@ def learned_summary(study: PlanStudy, profile: Profile) -> dict[str, Any]:
 
 
 def gain_between(study: PlanStudy, name: str) -> tuple[float, float] | None:
-    """Low and high of what a stage's copies gain, ms²; None where it gets none."""
-    bounds = study.bounds.get(name)
-    share = study.allocation.fractions.get(name, 0.0)
-    return bounds.gain_between(share) if bounds is not None and share > 0 else None
+    """Low and high of what a stage's copies gain, ms²; None where it gets none, or they gain nothing."""
+    stage = study.plan.stages.get(name)
+    return study.between.get(name) if stage is not None and stage.reissue is not None else None
 
 
 def outcomes(profile: Profile, plan: Plan) -> tuple[ClassOutcome, ...]:

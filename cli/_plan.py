@@ -161,7 +161,7 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
             "catch_up": stage.catch_up,
             "late_spent": study.simulation.stage_late.get(name, 0.0),
             "spent": study.simulation.stage_spent.get(name, 0.0),
-            "gain_ms2": allocation.gains.get(name, 0.0),
+            "gain_ms2": allocation.gains.get(name, 0.0) if stage.reissue is not None else 0.0,
             "gain_between_ms2": gain_between(study, name),
             "marginal_ms2": allocation.marginal.get(name, 0.0),
         }

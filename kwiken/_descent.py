@@ -17,7 +17,7 @@ import numpy as np
 from kwiken._arena import TAIL, Arena, Choice, Risk
 from kwiken._curve import Curve
 from kwiken._profile import Profile
-from kwiken._sumvar import Allocation
+from kwiken._sumvar import Allocation, allocation_of
 
 CHUNKS = (1 / 2, 1 / 4, 1 / 8, 1 / 16)  # of the budget, from large to small
 MOST_STEPS = 12  # with one size of chunk
@@ -171,13 +171,6 @@ def _allocation(
     costs: Mapping[str, float],
 ) -> Allocation:
     fractions = {name: choices.get(name, (0.0, 1.0))[0] for name in start.fractions}
-    return replace(
-        start,
-        fractions=fractions,
-        spent=float(sum(costs[name] * fraction for name, fraction in fractions.items())),
-        gains={
-            name: curves[name].hull_at(0.0) - curves[name].hull_at(share) for name, share in fractions.items()
-        },
-        coins={name: coin for name, (fraction, coin) in choices.items() if fraction > 0},
-        path=(),
-    )
+    coins = {name: coin for name, (fraction, coin) in choices.items() if fraction > 0}
+    prices = {name: costs[name] for name in curves}
+    return replace(allocation_of(curves, prices, fractions), coins=coins)

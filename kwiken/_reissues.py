@@ -9,6 +9,7 @@ from functools import partial
 from kwiken._aim import Aim
 from kwiken._curve import Curve
 from kwiken._curve_bounds import CurveBounds
+from kwiken._gains import chosen
 from kwiken._objective import Verdict, cross_validated
 from kwiken._once import once_notes
 from kwiken._plan import Costs
@@ -36,11 +37,12 @@ class ReissueStudy:
 
     Attributes:
         curves: by stage that may be reissued: its variance-response curve.
-        allocation: who got how much.
+        allocation: who got how much, with the gains of the policies chosen.
         margin: share of the budget that was apportioned.
         verdict: which objective was taken.
         policies: by stage that gets any.
         bounds: by stage that budget was meant for: how sure its curve is.
+        between: by stage that gets any: low and high of what its policy gains, ms².
         notes: what a reader should know, in words.
     """
 
@@ -50,6 +52,7 @@ class ReissueStudy:
     verdict: Verdict
     policies: Mapping[str, Reissue]
     bounds: Mapping[str, CurveBounds]
+    between: Mapping[str, tuple[float, float]]
     notes: tuple[str, ...]
 
 
@@ -72,17 +75,14 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         )
     aim = Aim(profile, curves, prices, verdict.objective, settings.spread, settings.seed)
     spending = within_budget(profile, prices, budget, aim)
-    found = {
-        name: curves[name].policy(share, coin=spending.allocation.coins.get(name))
-        for name, share in spending.allocation.fractions.items()
-    }
-    policies = {name: policy for name, policy in found.items() if policy is not None}
+    found = chosen(profile, curves, prices, spending.allocation, seed=settings.seed)
     return ReissueStudy(
         curves,
-        spending.allocation,
+        found.allocation,
         spending.margin,
         verdict,
-        policies,
+        found.policies,
         bounds=aim.caution.bounds,
-        notes=(*caution_notes(aim.caution.bounds), *once_notes(profile, policies)),
+        between=found.between,
+        notes=(*caution_notes(aim.caution.bounds), *once_notes(profile, found.policies)),
     )

@@ -33,8 +33,10 @@ class Allocation:
     Attributes:
         fractions: resource of each stage, from 0 to 1.
         spent: what that costs, in the unit of the budget.
-        gains: by how much each stage's hull falls, ms² (times its weight, where weights were given).
-        marginal: the next gain of each stage per unit of budget; 0 where more brings nothing.
+        gains: by how much each stage's hull falls, ms² (times its weight, where weights were given); in a
+            plan's study its variance under the policy chosen.
+        marginal: the next gain of each stage per unit of budget; 0 where more brings nothing. In a study over
+            the next 1% of all work.
         path: (stage, its fraction, budget spent so far) after each step; empty for the straw men.
         coins: share of the late calls that get a copy, where it is not what the stage's curve would take.
     """
@@ -48,7 +50,7 @@ class Allocation:
 
     @property
     def total_gain(self) -> float:
-        """By how much the sum of the hulls falls, ms² (times the weights)."""
+        """Sum of the gains, ms² (times the weights)."""
         return math.fsum(self.gains.values())
 
 

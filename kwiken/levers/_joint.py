@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kwiken._curve import Curve
+from kwiken._gains import chosen
 from kwiken._objective import with_coins
 from kwiken._plan import Budgets, Costs, PartialPolicy
 from kwiken._player import cut_at_stop
@@ -60,7 +61,8 @@ class JointPlanner:
             reserved,
             lambda budget: _scaled(wanted, budget, curves),
         )
-        policies = _policies(kept.allocation, curves)
+        copies = chosen(profile, curves, self.shares.stages, kept.allocation, seed=settings.seed)
+        policies = copies.policies
         calls, *others = _calls_with_copies(profile, policies, self.partial, settings)
         partial = study_partial(
             profile, self.budgets.utility_loss, self.partial, calls_ms=calls, judged_ms=others
@@ -70,11 +72,12 @@ class JointPlanner:
         share = reserved / self.budgets.reissue if self.budgets.reissue > 0 else 0.0
         return partial, ReissueStudy(
             curves={**curves, **rest.curves},
-            allocation=_merged(kept.allocation, rest.allocation),
+            allocation=_merged(copies.allocation, rest.allocation),
             margin=share * kept.margin + (1 - share) * rest.margin,
             verdict=rest.verdict,
             policies={**rest.policies, **policies},
             bounds=rest.bounds,
+            between={**rest.between, **copies.between},
             notes=rest.notes,
         )
 
@@ -158,14 +161,6 @@ def _scaled(wanted: Allocation, budget: float, curves: Mapping[str, Curve]) -> A
     factor = budget / wanted.spent if wanted.spent > 0 else 0.0
     fractions = {name: factor * share for name, share in wanted.fractions.items()}
     return with_coins(replace(wanted, fractions=fractions, spent=factor * wanted.spent), curves)
-
-
-def _policies(allocation: Allocation, curves: Mapping[str, Curve]) -> dict[str, Reissue]:
-    found = {
-        name: curves[name].policy(share, coin=allocation.coins.get(name))
-        for name, share in allocation.fractions.items()
-    }
-    return {name: policy for name, policy in found.items() if policy is not None}
 
 
 def _merged(one: Allocation, other: Allocation) -> Allocation:
