@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -27,6 +28,9 @@ MAX_CLASSES = 1000
 MAX_VARIATION = 1e6
 MAX_WORTH = 1e9
 MAX_SECONDS = 1e12  # since 1970
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_NO_NUMBER = re.compile(rb"(?i)nan\b|inf(inity)?\b")
+_BY_REQUEST = ("latency_ms", "started_s", "calls_ms", "worth")  # lists of a value a request
 CUT_CODES = 3  # 0: both ended; 1: the call was cut short; 2: the copy was; 3: both were
 
 
@@ -150,7 +154,7 @@ def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
     try:
         document = msgspec.json.decode(text, type=_Profile)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(str(error), where=where) from error
+        raise InputError(_no_number(text, error) or str(error), where=where) from error
     _check(document, where=where)
     stages = [_decode_stage(stage, len(document.latency_ms)) for stage in document.stages]
     try:
@@ -166,6 +170,24 @@ def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
         classes=np.asarray(document.classes, dtype=np.int64) if document.class_names else None,
         class_names=tuple(document.class_names),
     )
+
+
+def _no_number(text: str | bytes, error: Exception) -> str | None:
+    """What to say where a writer put NaN or an infinity, which JSON does not have; None for other errors."""
+    place = _BYTE.search(str(error))
+    if place is None:
+        return None
+    data = text.encode() if isinstance(text, str) else text
+    at = int(place[1])
+    found = _NO_NUMBER.match(data, at)
+    if found is None:
+        return None
+    start = data.rfind(b'":', 0, at)
+    field = data[data.rfind(b'"', 0, max(0, start)) + 1 : max(0, start)].decode(errors="replace")[:MAX_NAME]
+    row = data.count(b",", data.rfind(b"[", 0, at), at)
+    request = f", request {row}" if field in _BY_REQUEST else ""
+    line = data.count(b"\n", 0, at) + 1
+    return f"{field}{request}: {found[0].decode()} is not a number in JSON (line {line}, byte {at})"
 
 
 def _decode_stage(stage: _Stage, requests: int) -> StageProfile:

@@ -213,6 +213,19 @@ def test_refuses_numbers_that_are_none(document: dict[str, Any], number: str) ->
         profile_from_json(json.dumps(document).replace("123456.789", number))
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("field", ["latency_ms", "started_s", "calls_ms"])
+def test_a_number_that_is_none_is_named_by_field_and_request(
+    document: dict[str, Any], number: str, field: str
+) -> None:
+    (document["stages"][0]["calls_ms"][0] if field == "calls_ms" else document[field])[2] = 123456.789
+    text = json.dumps(document).replace("123456.789", number)
+    words = rf"p.json: {field}, request 2: {number.lstrip('-')} is not a number in JSON \(line 1, byte \d+\)"
+    for given_as in (text, text.encode()):
+        with pytest.raises(InputError, match=words):
+            profile_from_json(given_as, where="p.json")
+
+
 @pytest.mark.parametrize(
     ("limit", "words"), [("MAX_REQUESTS", "requests"), ("MAX_CELLS", "calls"), ("MAX_BYTES", "bytes")]
 )
