@@ -30,8 +30,8 @@ STEPS: Final = 6  # of bisection: the threshold is found to within a 64th of wha
 CALLS: Final = 60_000  # of one stage, in one look: p99 rests on 600 of them
 ALL_CALLS: Final = 600_000  # of all stages that are looked at in turn ...
 FEWEST_CALLS: Final = 10_000  # ... but of each at least so many
-SCOUTS: Final = 6  # the first look has so many times fewer calls,
-PLAIN: Final = 2.0  # and suffices where it finds p99 so many times as high
+SCOUT: Final = 5000  # calls of a first look in the search,
+PLAIN: Final = 0.05  # which suffices where p99 and the mean beyond it both change by more, relatively
 QUIET: Final = 0.1  # share of the replicas' time below which queues do not matter to a copy
 REQUESTS: Final = 10_000  # whole requests in one look
 MOST_CALLS: Final = 600_000  # of all stages, in one look at whole requests
@@ -70,6 +70,14 @@ class Look:
     def hurts(self) -> bool:
         """Whether copies make the tail worse."""
         return self.raced_ms is None or tail_hurts(self.alone_ms, self.raced_ms)
+
+    @property
+    def plain(self) -> bool:
+        """Whether copies change the tail by so much that few calls show which way."""
+        if self.raced_ms is None:
+            return True
+        pairs = zip(_tail(self.alone_ms), _tail(self.raced_ms), strict=True)
+        return all(abs(raced - alone) > PLAIN * alone for alone, raced in pairs)
 
 
 def tail_hurts(alone_ms: Floats, raced_ms: Floats) -> bool:
@@ -150,14 +158,13 @@ def guard(
 
 
 def _hurts(model: StageModel, policy: Reissue, factor: float, seed: int, calls: int) -> bool:
-    """Whether copies hurt at that load; where they plainly do, few calls show it.
+    """Whether copies hurt at that load; where they plainly do, or plainly do not, few calls show it.
 
     Overloaded queues are slow to simulate, since every loser that is taken out moves all behind it.
     """
-    fewer = max(FEWEST_CALLS, calls // SCOUTS)
-    if SCOUTS * fewer <= calls:
-        few = look(model, policy, factor=factor, seed=seed, calls=fewer)
-        if few.raced_ms is None or np.percentile(few.raced_ms, 99) > PLAIN * np.percentile(few.alone_ms, 99):
+    if calls >= 2 * SCOUT:
+        few = look(model, policy, factor=factor, seed=seed, calls=SCOUT)
+        if few.plain:
             return few.hurts
     return look(model, policy, factor=factor, seed=seed, calls=calls).hurts
 
@@ -191,7 +198,7 @@ def guards(
         if model.stages[name].station.replicas is not None and model.stages[name].busy_at(most) >= QUIET
     ]
     chosen = sorted(acted_on, key=lambda name: model.stages[name].busy_at(factor), reverse=True)[:busiest]
-    calls = calls_each(len(chosen))
+    calls = calls_each(len(acted_on))
     return {
         name: guard(model.stages[name], policies[name], factor=factor, seed=seed, calls=calls)
         for name in chosen

@@ -79,7 +79,7 @@ class TestThreshold:
         found = look(pure(BLIND), EVERYTHING, factor=pure(BLIND).factor_at(0.7))
         assert found.hurts
 
-    def test_few_calls_show_what_plainly_hurts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_few_calls_show_what_is_plain(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Overloaded queues are slow to simulate: thirteen seconds a look, once."""
         asked: list[tuple[float, int]] = []
 
@@ -92,8 +92,8 @@ class TestThreshold:
         found = guard(pure(BLIND), EVERYTHING)
         assert found.above is not None
         assert 0.28 < found.above < 0.4
-        assert {calls for busy, calls in asked if busy > 0.5} == {10_000}
-        assert any(calls == 60_000 for busy, calls in asked if busy < 0.5)
+        assert {calls for busy, calls in asked if busy < 0.1 or busy > 0.5} == {5000}
+        assert any(calls == 60_000 for busy, calls in asked if 0.28 < busy < 0.4)
 
 
 class TestTail:
