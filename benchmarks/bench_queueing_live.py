@@ -1,7 +1,9 @@
 """What the queueing simulator says of a running service, beside what is measured: p99 at three loads.
 
-One load is learned from, without a plan. From that profile a plan is made, and p99 predicted at each load
-without and with it. Then both run live, in turns, and p99 is read from the gateway's spans.
+One load is learned from, without a plan, and a plan is made. Then that load goes on in short blocks, in turns
+with blocks of each load without and with the plan. The profile of the former predicts p99 of the latter,
+which is read from the gateway's spans. So what is learned and what is judged share the machine's moods, but
+no request; and of the races of the latter the former knows nothing.
 
 `queued` has queues and nothing else, so it tests the simulator and the runtime's rules. `search` burns
 processors of a machine that all its processes share, and that is not simulated. `demo` is the same with the
@@ -27,7 +29,7 @@ from numpy.typing import NDArray
 
 from benchmarks._harness import Row
 from cli.demo import Disturber, choose
-from kwiken import Budgets, Plan, Profile, make_plan
+from kwiken import Budgets, Plan, Profile, make_plan, part_of
 from kwiken.queueing import Cancel, load_model, simulate_load
 from otel import fit_profile
 from runtime import Cluster
@@ -90,19 +92,27 @@ CASES: Mapping[str, Case] = {
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
-    learn_s, block_s, blocks = (8.0, 4.0, 1) if quick else (90.0, 20.0, 4)
+    learn_s, block_s, rounds = (8.0, 4.0, 1) if quick else (60.0, 10.0, 8)
     rows = []
     for name, case in CASES.items():
-        rows += asyncio.run(_Trial(name, case, learn_s, block_s, blocks).rows())
+        rows += asyncio.run(_Trial(name, case, learn_s, block_s, rounds).rows())
     return rows
 
 
 class _Trial:
-    """One service, live."""
+    """One service, live.
 
-    def __init__(self, name: str, case: Case, learn_s: float, block_s: float, blocks: int) -> None:
+    Args:
+        name: of the case.
+        case: which.
+        learn_s: seconds of requests that the plan is made from.
+        block_s: seconds of a block.
+        rounds: how often every load and arm gets a block, and the load that is learned from one of its own.
+    """
+
+    def __init__(self, name: str, case: Case, learn_s: float, block_s: float, rounds: int) -> None:
         self._name, self._case = name, case
-        self._learn_s, self._block_s, self._blocks = learn_s, block_s, blocks
+        self._learn_s, self._block_s, self._rounds = learn_s, block_s, rounds
 
     async def rows(self) -> list[Row]:
         with tempfile.TemporaryDirectory(prefix="kwiken-bench-") as scratch:
@@ -112,21 +122,44 @@ class _Trial:
             async with Cluster(self._case.target, traces=self._traces) as cluster:
                 replicas = (await cluster.status())["replicas"]
                 flaky = choose(replicas, SEED) if self._case.disturbed else {}
-                async with Disturber(flaky, SEED):
-                    profile = await self._learn(cluster)
-                    plan = make_plan(profile, budgets=Budgets(reissue=BUDGET), created=CREATED)
-                    factors = self._case.factors
-                    measured = {factor: await self._measure(cluster, plan, factor) for factor in factors}
-        return self._compared(profile, plan, measured)
+                async with Disturber(flaky, SEED), self._load(cluster) as load:
+                    plan = await self._plan(load)
+                    blocks = await self._blocks(cluster, load, plan)
+                await cluster.put_plan(None)
+            return self._compared(plan, blocks, load)
 
-    async def _learn(self, cluster: Cluster) -> Profile:
-        async with _Load(cluster.gateway_url, self._case.rate, self._queries) as load:
-            await asyncio.sleep(2 * SETTLE_S)
-            since = time.time()
-            await asyncio.sleep(self._learn_s)
-            until = time.time()
+    def _load(self, cluster: Cluster) -> _Load:
+        return _Load(cluster.gateway_url, self._case.rate, self._queries)
+
+    async def _plan(self, load: _Load) -> Plan:
+        """A plan from some time without one."""
+        await asyncio.sleep(2 * SETTLE_S)
+        since = time.time()
+        await asyncio.sleep(self._learn_s)
+        until = time.time()
         await asyncio.sleep(FLUSH_S)
-        profile = fit_profile([self._traces], since_s=since, until_s=until)
+        profile = self._with_work(fit_profile([self._traces], since_s=since, until_s=until), load)
+        return make_plan(profile, budgets=Budgets(reissue=BUDGET), created=CREATED)
+
+    async def _blocks(self, cluster: Cluster, load: _Load, plan: Plan) -> list[_Block]:
+        """The loads, the arms and what is learned from, in turns: a machine's moods strike all alike."""
+        kinds: list[tuple[float, str]] = [(1.0, LEARNED)]
+        kinds += [(factor, arm) for factor in self._case.factors for arm in ARMS]
+        blocks = []
+        for number in range(self._rounds):
+            order = kinds if number % 2 == 0 else kinds[::-1]
+            for factor, arm in order:
+                load.rate = self._case.rate * factor
+                await cluster.put_plan(plan if arm == "after" else None)
+                await asyncio.sleep(SETTLE_S)
+                since = time.time()
+                await asyncio.sleep(self._block_s)
+                blocks.append(_Block(factor, arm, since, time.time()))
+        await asyncio.sleep(FLUSH_S)
+        return blocks
+
+    def _with_work(self, profile: Profile, load: _Load) -> Profile:
+        """How long stages held their replicas, from the answers of a service that tells it there."""
         held = {
             name.removesuffix("_ms"): np.array([answer[name] for answer in load.answers])
             for name in (load.answers[0] if load.answers else ())
@@ -143,44 +176,44 @@ class _Trial:
         )
         return replace(profile, stages=stages)
 
-    async def _measure(self, cluster: Cluster, plan: Plan, factor: float) -> dict[str, Floats]:
-        """Latencies by arm, the arms in turns."""
-        spans: list[tuple[str, float, float]] = []
-        async with _Load(cluster.gateway_url, self._case.rate * factor, self._queries):
-            for block in range(self._blocks):
-                order = (("before", None), ("after", plan))
-                for arm, chosen in order if block % 2 == 0 else order[::-1]:
-                    await cluster.put_plan(chosen)
-                    await asyncio.sleep(SETTLE_S)
-                    since = time.time()
-                    await asyncio.sleep(self._block_s)
-                    spans.append((arm, since, time.time()))
-        await cluster.put_plan(None)
-        await asyncio.sleep(FLUSH_S)
-        whole = fit_profile([self._traces], since_s=spans[0][1], until_s=spans[-1][2])
-        return {
-            arm: np.concatenate(
-                [
-                    whole.latency_ms[(whole.started_s >= since) & (whole.started_s < until)]
-                    for name, since, until in spans
-                    if name == arm
-                ]
-            )
-            for arm in ("before", "after")
-        }
-
-    def _compared(
-        self, profile: Profile, plan: Plan, measured: Mapping[float, Mapping[str, Floats]]
-    ) -> list[Row]:
-        model = load_model(profile, rate_per_s=self._case.rate, cancel=self._case.cancel)
+    def _compared(self, plan: Plan, blocks: Sequence[_Block], load: _Load) -> list[Row]:
+        whole = fit_profile([self._traces], since_s=blocks[0].since_s, until_s=blocks[-1].until_s)
+        unraced = (replace(stage, pairs_ms=None, pairs_cut=None) for stage in whole.stages)
+        calm = part_of(replace(whole, stages=tuple(unraced)), _rows(whole, blocks, 1.0, LEARNED))
+        learned = self._with_work(calm, load)
+        model = load_model(learned, rate_per_s=self._case.rate, cancel=self._case.cancel)
         rows = []
-        for factor, arms in measured.items():
+        for factor in self._case.factors:
             said = simulate_load(model, plan, factor=factor, requests=SIMULATED)
             busiest = max(stage.busy_at(factor) for stage in model.stages.values())
-            for arm, latency_ms in (("before", said.before_ms), ("after", said.after_ms)):
+            for arm, latency_ms in zip(ARMS, (said.before_ms, said.after_ms), strict=True):
                 label = f"{self._name}, {factor:g} times the load ({busiest:.0%} busy), {arm}"
-                rows.append(_row(label, latency_ms, arms[arm]))
+                measured = whole.latency_ms[_rows(whole, blocks, factor, arm)]
+                rows.append(_row(label, latency_ms, measured))
         return rows
+
+
+LEARNED = "learned"
+ARMS = ("before", "after")
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some seconds of one load and arm."""
+
+    factor: float
+    arm: str
+    since_s: float
+    until_s: float
+
+
+def _rows(profile: Profile, blocks: Sequence[_Block], factor: float, arm: str) -> NDArray[np.int64]:
+    """(m,): numbers of the requests that started in the blocks of a load and arm."""
+    found = np.zeros(profile.requests, np.bool_)
+    for block in blocks:
+        if (block.factor, block.arm) == (factor, arm):
+            found |= (profile.started_s >= block.since_s) & (profile.started_s < block.until_s)
+    return np.flatnonzero(found)
 
 
 def _row(label: str, said: Floats, measured: Floats) -> Row:
@@ -201,12 +234,12 @@ class _Load:
 
     Args:
         url: of the gateway.
-        rate: requests a second.
+        rate: requests a second; may be set anew at any time.
         queries: lines to draw from; none for empty requests.
     """
 
     def __init__(self, url: str, rate: float, queries: Sequence[str]) -> None:
-        self._url, self._rate, self._queries = f"{url}/v1/request", rate, queries
+        self._url, self.rate, self._queries = f"{url}/v1/request", rate, queries
         self._rng = np.random.default_rng()
         self._calls: set[asyncio.Task[None]] = set()
         self.answers: list[dict[str, float]] = []
@@ -228,7 +261,7 @@ class _Load:
         loop = asyncio.get_running_loop()
         due = loop.time()
         while True:
-            due += self._rng.standard_exponential() / self._rate
+            due += self._rng.standard_exponential() / self.rate
             if (left := due - loop.time()) > 0:
                 await asyncio.sleep(left)
             call = asyncio.create_task(self._call())

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kwiken._histogram import Histogram
     from kwiken._histogram_math import add_array, convolve, law_of_requests, slowest_of
     from kwiken._hull import lower_hull
-    from kwiken._objective import OBJECTIVES, Verdict
+    from kwiken._objective import OBJECTIVES, Verdict, part_of
     from kwiken._once import kept_single
     from kwiken._plan import (
         Budgets,
@@ -123,6 +123,7 @@ _LAZY = {
     "lower_hull": "kwiken._hull",
     "make_plan": "kwiken._planner",
     "parents_first": "kwiken._dag",
+    "part_of": "kwiken._objective",
     "parse_json": "kwiken._text",
     "pool": "kwiken._pool",
     "profile_from_json": "kwiken._profile_codec",
@@ -218,6 +219,7 @@ __all__ = [
     "make_plan",
     "parents_first",
     "parse_json",
+    "part_of",
     "pool",
     "profile_from_json",
     "profile_to_json",

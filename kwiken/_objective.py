@@ -151,7 +151,12 @@ class _Fold:
 
 
 def part_of(profile: Profile, rows: Rows) -> Profile:
-    """The profile of some of its requests, in the order given."""
+    """The profile of some of its requests, in the order given; pairs and busy times stay those of all.
+
+    Args:
+        profile: of all requests.
+        rows: (m,) numbers of requests.
+    """
     return replace(
         profile,
         stages=tuple(rows_of(stage, rows) for stage in profile.stages),
