@@ -99,7 +99,13 @@ def _tail(latency_ms: Floats) -> tuple[float, float]:
 
 
 def look(
-    model: StageModel, policy: Reissue, *, factor: float, seed: int = 0, calls: int | None = None
+    model: StageModel,
+    policy: Reissue,
+    *,
+    factor: float,
+    seed: int = 0,
+    calls: int | None = None,
+    alone_ms: Floats | None = None,
 ) -> Look:
     """Try a policy at its stage alone, at `factor` times the profile's load.
 
@@ -111,6 +117,7 @@ def look(
         factor: the load, times the profile's.
         seed: of all draws.
         calls: how many to try it on; by default `CALLS`.
+        alone_ms: (n,) what the arm without copies gave at the same load, seed and calls, where it is known.
     """
     rows = np.flatnonzero(~np.isnan(model.rest_ms).all(axis=1))
     width = float((~np.isnan(model.rest_ms[rows])).sum(axis=1).mean())
@@ -130,7 +137,7 @@ def look(
         return found.latency_ms, found.stages[station.name].extra_load
 
     station = replace(model.station, after=())
-    alone, _ = run(station)
+    alone = run(station)[0] if alone_ms is None else alone_ms
     try:
         return Look(alone, *run(reissuing(station, policy)))
     except OverloadError:

@@ -20,7 +20,7 @@ from kwiken._plan import Expected, Intervals, Ladder, Plan
 from kwiken._planner import PlanStudy
 from kwiken._profile import Profile, StageProfile
 from kwiken._stage import Reissue
-from kwiken.queueing._guard import QUIET, Guard, calls_each, guards, look, tail_hurts
+from kwiken.queueing._guard import CALLS, QUIET, Guard, Look, calls_each, guards, look, tail_hurts
 from kwiken.queueing._loaded import LoadSimulation, policies_of, simulate_load
 from kwiken.queueing._model import LoadModel, StageModel
 from kwiken.queueing._serve import MOST_CALLS
@@ -29,6 +29,7 @@ ROUNDS: Final = 8
 SETTLED: Final = 0.01  # change of the spend, as a share of the budget, below which it is settled
 DAMPING: Final = 0.5  # weight of the newest estimate of added load
 SEARCHED: Final = 8  # stages whose thresholds are searched: of growing load the busiest ones feel most
+MOVED: Final = 0.02  # relative change of a policy up to which its last look still holds
 
 Bound = tuple[float, float]
 StudyOf = Callable[[Profile], PlanStudy]
@@ -114,6 +115,8 @@ class _Search:
         self._added = dict.fromkeys(model.stages, 0.0)  # work of copies, as a share of that of calls
         self.refused: dict[str, Reissue | None] = {}  # None where copies hurt only with those of others
         self.rounds, self.settled = 0, False
+        self._looks: dict[str, tuple[Reissue, int, Look]] = {}  # the newest: its policy, calls, what was seen
+        self._calls = CALLS
 
     def run(self) -> PlanStudy:
         """Plan, look, and plan again until it rests."""
@@ -136,17 +139,37 @@ class _Search:
         refused: dict[str, Reissue] = {}
         added = dict.fromkeys(self.model.stages, 0.0)
         busy = self._busy(plan)
-        calls = calls_each(len(busy))
+        self._calls = min(self._calls, calls_each(len(busy)))  # no more later: what was seen stays of use
         for name, policy in policies_of(self.model, plan).items():
             if name not in busy:
                 added[name] = policy.fraction
                 continue
-            found = look(self.model.stages[name], policy, factor=self.load, seed=self._seed, calls=calls)
+            found = self._look(name, policy)
             if found.hurts:
                 refused[name] = policy
             else:
                 added[name] = max(0.0, found.extra_load)
         return refused, added
+
+    def _look(self, name: str, policy: Reissue) -> Look:
+        """A look at the load planned for: the last one where the policy hardly moved since.
+
+        It is compared with the policy that was looked at, so that many small steps make a new look too.
+        """
+        tried, calls, last = self._looks.get(name, (None, 0, None))
+        if tried is not None and last is not None and calls == self._calls and _close(tried, policy):
+            return last
+        alone = last.alone_ms if last is not None and calls == self._calls else None
+        found = look(
+            self.model.stages[name],
+            policy,
+            factor=self.load,
+            seed=self._seed,
+            calls=self._calls,
+            alone_ms=alone,
+        )
+        self._looks[name] = (policy, self._calls, found)
+        return found
 
     def _busy(self, plan: Plan) -> dict[str, Reissue]:
         """Policies of stages that are not quiet."""
@@ -181,6 +204,16 @@ class _Search:
         busy = {name: self.model.stages[name].busy_at(self.load) for name in self.refused.keys() - alone}
         together = {name: Guard(used, used) for name, used in busy.items()}
         return {**together, **found}, tuple(name for name in policies if name not in found)
+
+
+def _close(one: Reissue, other: Reissue) -> bool:
+    """Whether two policies are the same but for `MOVED`."""
+    pairs = (
+        (one.after_ms, other.after_ms),
+        (one.probability, other.probability),
+        (one.fraction, other.fraction),
+    )
+    return one.copies == other.copies and all(abs(a - b) <= MOVED * max(a, b) for a, b in pairs)
 
 
 def under_load(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,7 +23,17 @@ from kwiken import (
     ladder,
     study_plan,
 )
-from kwiken.queueing import LoadModel, _guard, _settle, load_model, settle, under_load
+from kwiken.queueing import (
+    LoadModel,
+    Look,
+    StageModel,
+    _guard,
+    _settle,
+    load_model,
+    look,
+    settle,
+    under_load,
+)
 from kwiken.queueing._settle import ROUNDS
 from tests.support.queue_profiles import queue_profile, rate_of
 
@@ -125,6 +136,32 @@ class TestSettle:
         assert found.unsearched == ("fetch",)
         note = next(note for note in found.study.notes if "searched at the 1 busiest" in note)
         assert note.endswith("only that they do not at this load: fetch")
+
+    def test_a_policy_that_hardly_moved_is_not_looked_at_again(
+        self, model: LoadModel, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One that moved is, but not its arm without copies."""
+        asked: list[tuple[float, bool]] = []
+
+        def seen(stage: StageModel, policy: Reissue, **settings: Any) -> Look:
+            asked.append((policy.after_ms, settings["alone_ms"] is not None))
+            found = look(stage, policy, **settings)
+            fresh = look(stage, policy, **{**settings, "alone_ms": None})
+            np.testing.assert_array_equal(found.alone_ms, fresh.alone_ms)
+            assert found.extra_load == fresh.extra_load
+            return found
+
+        turns = iter((60.0, 60.5, 61.0, 80.0, 80.0))
+        shares = iter((0.02, 0.0201, 0.0202, 0.04, 0.04))
+
+        def moving(profile: Profile) -> PlanStudy:
+            return greedy(profile, fraction=next(shares), after_ms=next(turns))
+
+        monkeypatch.setattr(_settle, "look", seen)
+        monkeypatch.setattr(_settle, "SETTLED", 1e-9)
+        found = settle(model, moving, requests=4000)
+        assert found.rounds == 5
+        assert asked == [(60.0, False), (60.0, False), (80.0, True), (80.0, True)]
 
     def test_stages_that_nobody_searched_are_refused_all_the_same(
         self, monkeypatch: pytest.MonkeyPatch
