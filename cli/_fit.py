@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cli._learned import drift_summary, show_drift
+from cli._learned import drift_summary, note_cut_short, note_few, show_drift
 from cli._options import json_option, out_option, seconds_of
 from cli._output import note, note_written, print_json, print_table, printable, progress, write_text
 from kwiken import InputError
@@ -269,8 +269,8 @@ def _show(profile: Profile) -> None:
         f"{name.replace('_', ' ')} {count}" for name, count in profile.counts.items() if count and name != FEW
     )
     note(f"\nread and set aside: {counted or 'nothing'}\n")
-    if profile.counts.get(FEW):
-        note(f"only {profile.requests} requests: their slowest tell little, so trace the service for longer")
+    note_cut_short(profile, "the times shown for them are lower bounds; plan and explain estimate the rest")
+    note_few(profile)
 
 
 def _row(facts: dict[str, Any], numbers: Mapping[str, int]) -> tuple[str, ...]:

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cli._output import note, print_table
 
 if TYPE_CHECKING:
     from kwiken import ClassOutcome, Drift, Plan, PlanStudy, Profile
+
+
+FEWEST: Final = 200  # requests below which the slowest tell little
+
+
+def note_few(profile: Profile) -> None:
+    """Say so where there are too few requests for high percentiles."""
+    if profile.requests < FEWEST:
+        many = "request" if profile.requests == 1 else "requests"
+        note(f"only {profile.requests} {many}: their slowest tell little, so trace the service for longer")
+
+
+def cut_short(profile: Profile) -> int:
+    """How many calls were given up before they ended."""
+    return sum(int(stage.censored.sum()) for stage in profile.stages)
+
+
+def note_cut_short(profile: Profile, what: str) -> None:
+    """Say so where calls were given up before they ended, and what stands for their times."""
+    cut = cut_short(profile)
+    if cut:
+        note(f"{cut} {'call was' if cut == 1 else 'calls were'} cut short: {what}")
 
 
 def drift_summary(found: tuple[Drift, ...]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli._counts import by_every_count
+from cli._learned import note_few
 from cli._loaded import simulate_loaded
 from cli._options import POSITIVE, json_option, load_plan, load_profile, seed_option
 from cli._output import note, print_json, print_table, progress
@@ -62,6 +63,8 @@ def command(
         if independent:
             raise InputError("does not go with --load, which keeps requests whole", where="--independent")
         simulate_loaded(learned, plan, load=load, requests=requests, seed=seed, as_json=as_json, **queues)
+        if not as_json:
+            note_few(learned)
         return
     _refuse_idle(queues)
     from kwiken import simulate, spent_by_model
@@ -73,6 +76,7 @@ def command(
         print_json(_document(result, requests, seed) | {"spent_by_model": by_model})
     else:
         _show(result, learned, plan)
+        note_few(learned)
         if plan is not None:
             print(f"copies by every count: {by_every_count(by_model)}")
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kwiken import profile_from_json
+from otel import otlp_lines
 from tests.support.commands import refused, run
+from tests.support.span_trees import T0, layered_dag, record
 from tests.support.traces import jaeger, many, span
 
 SOCIAL = Path(__file__).resolve().parents[2].parent / "shared/data/jaeger/socialnetwork-compose-post.json"
@@ -47,6 +50,17 @@ class TestFit:
         assert "warning few requests" not in told
         assert "no span has the attribute that --kind-by names" in told
         refused(run("fit", traces, "--kind-by", ""), "--kind-by is empty; give an attribute's name, or root")
+
+    def test_calls_that_were_cut_short_are_said_in_words(self, tmp_path: Path) -> None:
+        rng = random.Random(3)
+        dag = layered_dag(rng, 2)
+        records = [record(rng, dag, start=T0 + i * 10**9, copies=0.5) for i in range(40)]
+        path = tmp_path / "own.jsonl"
+        path.write_bytes(b"".join(otlp_lines("shop", records)))
+        cut = sum(stage["censored"] for stage in data_of("fit", str(path))["stages"])
+        assert cut > 1
+        told = " ".join(run("fit", str(path)).stderr.split())
+        assert f"{cut} calls were cut short: the times shown for them are lower bounds" in told
 
     def test_the_table_says_the_same(self, traces: str) -> None:
         result = run("fit", traces)
