@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli._learned import note_cut_short, note_few
 from cli._options import OBJECTIVES, SHARE, json_option, load_plan, load_profile, seed_option
 from cli._output import print_json, print_table, printable, progress
 from kwiken import InputError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 MOST_PATHS = 5
 OBJECTIVE = "tail"
+BUT_HEAT = "by replica and time they count with as long as they ran"
 
 
 @click.command()
@@ -58,7 +60,11 @@ def command(
     if proof:
         with progress("planning and judging"):
             judged = held_out(learned, budget=budget, objective=objective or OBJECTIVE, seed=seed)
-        print_json(judged) if as_json else _show_proof(judged)
+        if as_json:
+            print_json(judged)
+        else:
+            _show_proof(judged)
+            note_few(learned)
         return
     plan = None if plan_file is None else load_plan(plan_file)
     with progress("explaining"):
@@ -67,6 +73,8 @@ def command(
         print_json(story)
     else:
         _show(story, planned=plan is not None)
+        note_cut_short(learned, f"their times are estimated, as in a plan; {BUT_HEAT}")
+        note_few(learned)
 
 
 def _show_proof(judged: HeldOut) -> None:
@@ -130,6 +138,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
     title = f"{story.service}: {story.requests} requests, p99 is {story.tail_ratio:.1f} times the median"
     print_table(title, (*head, "plan reissues") if planned else head, rows, to_stdout=True)
     print("\nblamed: share of the slowest 5% of requests; * effective: one of the few that make a path long")
+    print(_effective(story))
     print(f"\ncritical paths ({story.effective_per_path:.1f} effective stages on the average one):")
     for path in story.paths[:MOST_PATHS]:
         print(f"  {path.share:6.1%}  {printable(' -> '.join(path.stages))}")
@@ -139,6 +148,17 @@ def _show(story: Explanation, *, planned: bool) -> None:
         print(line)
 
 
+def _effective(story: Explanation) -> str:
+    """How many stages are effective, and how many others each of them waits for."""
+    waits = sorted(stage.in_degree for stage in story.stages if stage.effective)
+    middle = waits[len(waits) // 2] if waits else 0
+    most = max(waits, default=0)
+    return (
+        f"effective: {len(waits)} of {len(story.stages)} stages; "
+        f"stages that each comes after: {middle} in the median, {most} at most"
+    )
+
+
 def _variance_cut(stage: StageStory) -> str:
     """The share of the stage's own variance that goes, and how sure that is."""
     if not stage.alone_fraction:
@@ -146,7 +166,8 @@ def _variance_cut(stage: StageStory) -> str:
     return f"{stage.variance_cut:.0%} ({stage.variance_cut_low:.0%} to {stage.variance_cut_high:.0%})"
 
 
-SHADES = ((2.0, "."), (4.0, "-"), (8.0, "+"), (16.0, "*"))  # times the stage's median, and the sign below it
+BANDS = (1.5, 3.0, 6.0, 12.0, 24.0)  # times the stage's median; the report's colours change there too
+SHADES = tuple(zip(BANDS, ".-+*%", strict=True))  # the sign of what is below
 HOTTEST, EMPTY = "#", " "
 MOST_ROWS = 40
 

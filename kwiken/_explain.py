@@ -12,12 +12,13 @@ from kwiken._arena import ROWS, Arena
 from kwiken._costs import cost_of_one_call, costs
 from kwiken._curve import Curve
 from kwiken._curve_bounds import CurveBounds, curve_bounds
-from kwiken._dag import critical_path
-from kwiken._diagnosis import Blame, Characterisation, blame, characterise
+from kwiken._dag import critical_path, end_to_end
+from kwiken._diagnosis import SLOW_SHARE, Blame, Characterisation, blame, characterise
 from kwiken._errors import InputError
 from kwiken._heat import Heat, heat_maps
 from kwiken._plan import Costs, Plan
-from kwiken._profile import Floats, Profile
+from kwiken._pool import complete_calls, pool
+from kwiken._profile import Bools, Floats, Profile, StageProfile
 from kwiken._stage_curves import stage_curves
 
 WHAT_IF = 0.05
@@ -32,6 +33,9 @@ class StageStory(msgspec.Struct, frozen=True, kw_only=True):
         blamed: share of the slowest requests that it is blamed for.
         critical: share of all requests whose critical path holds it.
         effective: whether it is among the few that make up most of some frequent critical path.
+        in_degree: how many stages it comes after.
+        cut_short: share of the slowest requests in which a call of it was given up before it ended: at a
+            time-out, or because a copy had answered.
         tail_ratio: how many times its median its p99 is.
         cost: its share of the cost of a request.
         alone: by how much p99 would fall if the whole budget went to this stage, a fraction.
@@ -55,6 +59,8 @@ class StageStory(msgspec.Struct, frozen=True, kw_only=True):
     variance_cut_low: float = 0.0
     variance_cut_high: float = 0.0
     planned: float = 0.0
+    in_degree: int = 0
+    cut_short: float = 0.0
 
 
 class PathStory(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +88,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         stages: parents before children.
         paths: the most frequent critical paths that cover 90% of the requests.
         effective_per_path: mean number of effective stages on a path.
+        effective: the effective stages, parents before children.
+        cut_short: how many calls were given up before they ended. Their times are estimated, as a plan's
+            are, but for the heat maps, where they count with as long as they ran.
         heat: latency by replica and time, a map a stage.
     """
 
@@ -92,6 +101,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     stages: tuple[StageStory, ...]
     paths: tuple[PathStory, ...]
     effective_per_path: float
+    effective: tuple[str, ...] = ()
+    cut_short: int = 0
     heat: tuple[Heat, ...] = ()
 
 
@@ -114,28 +125,56 @@ def explain(
             of stages that the profile lacks.
     """
     _check(profile, plan, budget)
-    latency = {stage.name: stage.latency_ms for stage in profile.stages}
+    latency = _latency(profile, seed)
+    # A row's path explains its request, but where a call was cut short: there the estimate does.
+    total = end_to_end(profile.stages, latency) if _cut_short(profile) else profile.latency_ms
     on_path = critical_path(profile.stages, latency)
     spent = {stage.name: latency[stage.name] * on for stage, on in zip(profile.stages, on_path, strict=True)}
-    shape = characterise(profile.stages, latency, profile.latency_ms)
+    shape = characterise(profile.stages, latency, total)
     shares = plan.cost if plan is not None else costs(profile)
     alone = _alone(profile, shares, budget, seed)
-    stories = _Stories(shape, blame(spent, profile.latency_ms), shares, alone, _planned(plan))
+    cut = {stage.name: np.asarray(stage.censored.any(axis=1)) for stage in profile.stages}
+    blamed = blame(spent, total)
+    stories = _Stories(shape, blamed, shares, alone, _planned(plan), _among_slowest(cut, total))
     return Explanation(
         service=profile.service,
         requests=profile.requests,
         tail_ratio=shape.tail_ratio,
         budget=budget,
         stages=tuple(
-            stories.of(stage.name, float(on.mean()))
-            for stage, on in zip(profile.stages, on_path, strict=True)
+            stories.of(stage, float(on.mean())) for stage, on in zip(profile.stages, on_path, strict=True)
         ),
         paths=tuple(
             PathStory(stages=path.stages, share=path.share, effective=path.effective) for path in shape.paths
         ),
         effective_per_path=shape.effective_per_path,
+        effective=shape.effective,
+        cut_short=_cut_short(profile),
         heat=heat_maps(profile),
     )
+
+
+def _cut_short(profile: Profile) -> int:
+    return sum(int(stage.censored.sum()) for stage in profile.stages)
+
+
+def _latency(profile: Profile, seed: int) -> dict[str, Floats]:
+    """By stage: (n,) milliseconds, with calls that were cut short filled in as a plan's simulations do."""
+    found = {}
+    for i, stage in enumerate(profile.stages):
+        if stage.censored.any():
+            calls = complete_calls(stage, pool(stage), np.random.default_rng([seed, i]))
+            found[stage.name] = np.asarray(np.fmax.reduce(calls, axis=1, initial=0.0))
+        else:
+            found[stage.name] = stage.latency_ms
+    return found
+
+
+def _among_slowest(there: Mapping[str, Bools], total_ms: Floats) -> dict[str, float]:
+    """By stage: share of the slowest requests in which something was there."""
+    count = max(1, round(SLOW_SHARE * len(total_ms)))
+    slowest = np.argsort(total_ms, kind="stable")[-count:]
+    return {name: float(rows[slowest].mean()) for name, rows in there.items()}
 
 
 def _check(profile: Profile, plan: Plan | None, budget: float) -> None:
@@ -171,11 +210,13 @@ class _Stories:
         shares: Costs,
         alone: Mapping[str, WhatIf],
         planned: Mapping[str, float],
+        cut_short: Mapping[str, float],
     ) -> None:
         self._shape, self._blamed, self._shares = shape, blamed, shares
-        self._alone, self._planned = alone, planned
+        self._alone, self._planned, self._cut_short = alone, planned, cut_short
 
-    def of(self, name: str, critical: float) -> StageStory:
+    def of(self, stage: StageProfile, critical: float) -> StageStory:
+        name = stage.name
         alone = self._alone.get(name, NOTHING)
         return StageStory(
             name=name,
@@ -191,6 +232,8 @@ class _Stories:
             variance_cut_low=alone.variance[0],
             variance_cut_high=alone.variance[2],
             planned=self._planned.get(name, 0.0),
+            in_degree=len(stage.after),
+            cut_short=self._cut_short[name],
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from cli._explain import BANDS
 from cli.reporting._scales import Scale, linear_ticks
 from cli.reporting._svg import Drawing, short_name
 from cli.reporting._words import ms
@@ -15,10 +16,9 @@ from kwiken import Heat
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1040, 190, 12, 8, 40
 ROW, GAP = 15, 7
 MOST_ROWS = 48
-LIMITS = (1.5, 3.0, 6.0, 12.0, 24.0)  # times the stage's median; each is a shade darker
 LEGEND = (
-    ("heat0", "p95 below 1.5 times the stage's median"),
-    *((f"heat{i + 1}", f"from {low:g}") for i, low in enumerate(LIMITS)),
+    ("heat0", f"p95 below {BANDS[0]:g} times the stage's median"),
+    *((f"heat{i + 1}", f"from {low:g}") for i, low in enumerate(BANDS)),  # each is a shade darker
     ("heatnone", "no calls"),
 )
 
@@ -71,7 +71,7 @@ def _draw_row(drawing: Drawing, row: _Row, edges: Sequence[float], top: float) -
 def _shade(value: float | None, typical_ms: float) -> str:
     if value is None:
         return "heatnone"
-    return f"heat{sum(value >= limit * typical_ms for limit in LIMITS)}" if typical_ms > 0 else "heat0"
+    return f"heat{sum(value >= limit * typical_ms for limit in BANDS)}" if typical_ms > 0 else "heat0"
 
 
 def _axis(drawing: Drawing, edges: Sequence[float], top: float) -> None:

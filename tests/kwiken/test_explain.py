@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from cli._explain import command
-from kwiken import Budgets, InputError, Profile, StageProfile, explain, make_plan, profile_to_json
+from cli._explain import _heat_lines, command
+from cli.reporting._heat import draw_heat
+from kwiken import Budgets, Heat, InputError, Profile, StageProfile, explain, make_plan, profile_to_json
 from tests.support.commands import refused, run
 
 StageOf = Callable[..., StageProfile]
@@ -98,3 +99,74 @@ def test_the_command_prints_a_table_and_json(faulty: Profile, tmp_path: Path) ->
     printed = CliRunner().invoke(command, [str(file), "--json"])
     assert printed.exit_code == 0
     assert '"middle"' in printed.stdout
+
+
+def test_the_effective_stages_are_characterised(
+    stage_of: StageOf, profile_of: ProfileOf, tmp_path: Path
+) -> None:
+    profile = profile_of(
+        stage_of("left", np.full(1000, 5.0)),
+        stage_of("right", np.full(1000, 5.0)),
+        stage_of("join", np.full(1000, 100.0), after=("left", "right")),
+    )
+    story = explain(profile)
+    assert story.effective == ("join",)
+    assert {stage.name: stage.in_degree for stage in story.stages} == {"left": 0, "right": 0, "join": 2}
+    file = tmp_path / "profile.json"
+    file.write_text(profile_to_json(profile))
+    told = run("explain", str(file))
+    assert "effective: 1 of 3 stages; stages that each comes after: 2 in the median, 2 at most" in told.stdout
+    assert '"effective":["join"]' in "".join(run("explain", str(file), "--json").stdout.split())
+    assert "only" not in told.stderr
+    assert "cut short" not in told.stderr
+
+
+def test_calls_that_were_cut_short_count_with_what_they_would_have_taken(
+    stage_of: StageOf, profile_of: ProfileOf, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(2)
+    whole = rng.exponential(20.0, 4000) + 1.0
+    cut = (whole > 30.0) & (rng.random(4000) < 0.5)
+    seen = np.where(cut, 30.0, whole)
+    stage = replace(stage_of("only", seen), censored=cut[:, None])
+    story = explain(profile_of(stage))
+    before = float(np.percentile(whole, 99) / np.median(whole))
+    assert story.cut_short == cut.sum() > 100
+    assert story.tail_ratio == pytest.approx(before, rel=0.1)
+    assert float(np.percentile(seen, 99) / np.median(seen)) < 0.95 * before
+    assert story.stages[0].cut_short > 0.3
+    file = tmp_path / "profile.json"
+    file.write_text(profile_to_json(profile_of(stage)))
+    told = run("explain", str(file)).stderr
+    assert f"{cut.sum()} calls were cut short: their times are estimated, as in a plan" in told
+
+
+@pytest.mark.parametrize("verb", ["explain", "simulate"])
+@pytest.mark.parametrize(
+    ("requests", "words"), [(1, "only 1 request: "), (40, "only 40 requests: "), (200, None)]
+)
+def test_a_profile_of_few_requests_is_warned_of(
+    verb: str, requests: int, words: str | None, stage_of: StageOf, profile_of: ProfileOf, tmp_path: Path
+) -> None:
+    file = tmp_path / "profile.json"
+    file.write_text(profile_to_json(profile_of(stage_of("only", np.arange(1.0, 1.0 + requests)))))
+    told = run(verb, str(file)).stderr
+    if words is None:
+        assert "only" not in told
+    else:
+        assert f"{words}their slowest tell little, so trace the service for longer" in told
+
+
+def test_text_and_report_change_their_shade_at_the_same_times_of_the_median() -> None:
+    heat = Heat(
+        stage="s",
+        replicas=("r",),
+        edges_s=tuple(float(i) for i in range(7)),
+        slow_ms=((1.4, 1.6, 3.0, 6.1, 12.0, 24.0),),
+        typical_ms=1.0,
+    )
+    told = list(_heat_lines((heat,)))
+    assert "|.-+*%#|" in told[-1]
+    assert "(. below 1.5, - below 3, + below 6, * below 12, % below 24, # above)" in told[-2]
+    drawn = str(draw_heat((heat,))[0])
+    assert [drawn.count(f"heat heat{i}") for i in range(6)] == [1] * 6
