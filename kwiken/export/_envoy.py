@@ -31,7 +31,7 @@ def retry_on(call: Call) -> str:
 
 
 def retry_percent(found: Iterable[Hedge]) -> float:
-    """Percent of concurrent calls that may be copies: the plan's share of calls, with slack for bursts."""
+    """Percent of concurrent calls that may be copies: a stage's largest share, with slack for bursts."""
     return min(100.0, max(0.01, round(100 * SLACK * max(hedge.share for hedge in found), 2)))
 
 
