@@ -53,7 +53,11 @@ def expect(
         simulation = _kept_to_window(simulation, profile.started_s[order], plan, window_s, again)
     weights = _block_weights(len(rows), np.random.default_rng([seed, len(rows)]))
     low, high = 50 * (1 - INTERVAL), 50 * (1 + INTERVAL)
-    spends = {"reissue": simulation.spent, "utility_loss": simulation.lost, "catch_up": simulation.late_spent}
+    spends = {
+        "reissue": simulation.expected_spent,
+        "utility_loss": simulation.lost,
+        "catch_up": simulation.late_spent,
+    }
     means = {lever: _block_means(spent, weights) for lever, spent in spends.items()}
     bounds = Intervals(
         before=_bounds(simulation.before_ms, weights),
@@ -80,7 +84,8 @@ def _kept_to_window(
 
     Each round of the replay, which runs through all requests once, has ledgers of its own. A request without
     the copies, or the help, that its ledger refuses goes as under a plan that has none; its stop rules stay.
-    What stages spend is cut by the same share, as a refusal does not ask whose copy it was.
+    What stages spend, and what is expected over the coins, is cut by the same share, as a refusal does not
+    ask whose copy it was.
 
     Args:
         simulation: without any ledger.
@@ -107,6 +112,7 @@ def _kept_to_window(
     return replace(
         simulation,
         **found,
+        expected_spent=share * simulation.expected_spent,
         stage_spent={name: share * value for name, value in simulation.stage_spent.items()},
         stage_fraction={name: share * value for name, value in simulation.stage_fraction.items()},
         stage_late={name: late_share * value for name, value in simulation.stage_late.items()},

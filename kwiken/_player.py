@@ -34,7 +34,8 @@ class Played:
 
     Attributes:
         latency_ms: (k,): until the stage went on.
-        copies: (k,): copies that its own reissue policy sent.
+        copies: (k,): copies that its own reissue policy sent, with the coins as they fell.
+        expected: (k,): what it sends on average over the coins: late calls, each by its chance of a copy.
         late_copies: (k,): copies sent because the request was late.
         late_work: (k,): work that threads burnt on late calls beyond their own, in calls.
         lost: (k,): share of the stage's utility that was not waited for.
@@ -43,6 +44,7 @@ class Played:
 
     latency_ms: Floats
     copies: Ints
+    expected: Floats
     late_copies: Ints
     late_work: Floats
     lost: Floats
@@ -52,7 +54,8 @@ class Played:
     def of_rows(cls, rows: int) -> Played:
         """Room for so many requests."""
         counts = [np.zeros(rows, dtype=np.int64) for _ in range(3)]
-        return cls(np.zeros(rows), counts[0], counts[1], np.zeros(rows), np.zeros(rows), counts[2])
+        work, lost = np.zeros(rows), np.zeros(rows)
+        return cls(np.zeros(rows), counts[0], np.zeros(rows), counts[1], work, lost, counts[2])
 
 
 class Player:
@@ -147,9 +150,9 @@ class Player:
             latency = stop_times(race.ends, self._count[rows], plan.partial)
             played.lost[part] = lost_utility(race.ends, latency, self._weights, rows)
         played.latency_ms[part] = latency
-        played.copies[part], played.late_copies[part] = race.sent_before(
-            latency if plan.partial is not None else None
-        )
+        stop = latency if plan.partial is not None else None
+        played.copies[part], played.late_copies[part] = race.sent_before(stop)
+        played.expected[part] = race.expected_before(stop)
 
     def _hurry(self, race: _Race, policy: CatchUpPolicy, start_ms: Floats, count: Ints) -> Floats:
         """Speed up the calls that start late; (k,) extra work, in calls."""
@@ -204,6 +207,7 @@ class _Race:
         self._late_at: Floats | None = None
         self._left: NDArray[np.int16] | None = None  # copies that each call may still have
         self._sent: list[tuple[Ints, Floats | float, bool]] = []
+        self._chances: list[tuple[Ints, float, float]] = []  # late calls, their age, and the coin
 
     def late_at(self, late_ms: Floats) -> None:
         """Have every call's copy go at the latest at this age of the stage, a row a value."""
@@ -227,6 +231,7 @@ class _Race:
         if self._left is not None:
             open_ &= self._left > 0
         late = np.flatnonzero(open_)
+        self._chances.append((late, age, policy.probability))
         if policy.probability < 1:
             late = late[self._deck.coins(late) < policy.probability]
         self._send(late, age, by_request=False)
@@ -256,6 +261,21 @@ class _Race:
                 row = row[stop_ms[row] > age]
             (late if by_request else own)[:] += np.bincount(row, minlength=rows)
         return own, late
+
+    def expected_before(self, stop_ms: Floats | None) -> Floats:
+        """(k,) copies by the stage's own policy before the stage went on, on average over their coins.
+
+        Exact for one copy a call: whether a call is late does not hang on its own coin. Of further copies
+        each counts by its chance where the ones before it went as they were drawn.
+        """
+        rows, width = self.ends.shape
+        found = np.zeros(rows)
+        for which, age, chance in self._chances:
+            row = which // width
+            if stop_ms is not None:
+                row = row[stop_ms[row] > age]
+            found += chance * np.bincount(row, minlength=rows)
+        return found
 
 
 def _ages(policy: Reissue | None) -> Iterator[float]:

@@ -46,9 +46,11 @@ class Simulation:
     Attributes:
         before_ms: (n,): latency of each request without the plan.
         after_ms: (n,): of the same request with it: same stages' latencies, copies beside them.
-        spent: (n,): what the copies of each request cost, as a share of an average request's cost.
-        stage_spent: by stage: mean over requests of what its copies cost.
-        stage_fraction: by stage: share of its calls that got a copy.
+        spent: (n,): what the copies of each request cost, as a share of an average request's cost, with the
+            coins as they fell.
+        expected_spent: (n,): the same on average over the coins, a share of an average request's cost too.
+        stage_spent: by stage: mean over requests of what its copies cost, on average over the coins.
+        stage_fraction: by stage: share of its calls that get a copy, on average over the coins.
         lost: (n,): utility lost in each request: the sum over stages of their losses times their weights.
         stage_loss: by stage that may answer in part: share of its own utility lost, mean over requests.
         late_spent: (n,): what help for each late request cost, in the unit of `spent`.
@@ -62,6 +64,7 @@ class Simulation:
     before_ms: Floats
     after_ms: Floats
     spent: Floats
+    expected_spent: Floats
     stage_spent: Mapping[str, float] = field(default_factory=dict)
     stage_fraction: Mapping[str, float] = field(default_factory=dict)
     lost: Floats = field(default_factory=_none)
@@ -85,8 +88,8 @@ class Simulation:
 
     @property
     def reissue(self) -> float:
-        """Extra cost of all copies, as a share of the cost of all requests."""
-        return float(self.spent.mean()) if len(self.spent) else 0.0
+        """Expected extra cost of all copies, as a share of the cost of all requests."""
+        return float(self.expected_spent.mean()) if len(self.expected_spent) else 0.0
 
     @property
     def utility_loss(self) -> float:
@@ -178,6 +181,7 @@ class _Part:
     before_ms: Floats
     after_ms: Floats
     spent: Floats
+    expected_spent: Floats
     lost: Floats
     late_spent: Floats
     sums: Mapping[str, _Sums]
@@ -185,10 +189,10 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Totals of one stage in a block: calls, copies, help for late ones (in calls), late calls, loss."""
+    """Totals of a stage in a block: calls, expected copies, late help (in calls), late calls, loss."""
 
     calls: int
-    copies: int
+    copies: float
     late_work: float
     late: int
     lost: float
@@ -230,7 +234,7 @@ class Replayer:
         """Replay a block: by stage, which recorded requests' latencies it takes."""
         before: dict[str, Floats] = {}
         after: dict[str, Floats] = {}
-        spent, lost, late_spent = (np.zeros(len(rows[0])) for _ in range(3))
+        spent, expected, lost, late_spent = (np.zeros(len(rows[0])) for _ in range(4))
         sums: dict[str, _Sums] = {}
         for player, chosen in zip(self._players, rows, strict=True):
             alone = player.alone(chosen)
@@ -242,12 +246,13 @@ class Replayer:
                 after[player.name] = played.latency_ms if start is None else played.latency_ms + start
                 late_work = played.late_copies + played.late_work
                 spent += player.cost * played.copies
+                expected += player.cost * played.expected
                 late_spent += player.cost * late_work
                 if plan.partial is not None:
                     lost += plan.partial.weight * played.lost
                 sums[player.name] = _Sums(
                     player.calls(chosen),
-                    int(played.copies.sum()),
+                    float(played.expected.sum()),
                     float(late_work.sum()),
                     int(played.late.sum()),
                     float(played.lost.sum()),
@@ -257,7 +262,7 @@ class Replayer:
             else:
                 after[player.name] = _end(player, after, alone)
         last = [np.maximum.reduce([ends[name] for name in self._sinks]) for ends in (before, after)]
-        return _Part(last[0], last[1], spent, lost, late_spent, sums)
+        return _Part(last[0], last[1], spent, expected, lost, late_spent, sums)
 
     def join(self, parts: list[_Part]) -> Simulation:
         """Put blocks together."""
@@ -276,6 +281,7 @@ class Replayer:
             before_ms=np.concatenate([part.before_ms for part in parts]),
             after_ms=np.concatenate([part.after_ms for part in parts]),
             spent=np.concatenate([part.spent for part in parts]),
+            expected_spent=np.concatenate([part.expected_spent for part in parts]),
             stage_spent={name: costs[name] * total(name, "copies") / requests for name in those("reissue")},
             stage_fraction={name: total(name, "copies") / calls[name] for name in those("reissue")},
             lost=np.concatenate([part.lost for part in parts]),

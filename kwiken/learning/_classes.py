@@ -57,7 +57,7 @@ def by_class(profile: Profile, plan: Plan, *, seed: int = 0) -> tuple[ClassOutco
         raise InputError("the profile has no classes of requests", where="classes")
     rows = np.repeat(np.arange(profile.requests), -(-DRAWS // max(1, profile.requests)))
     played = replay(profile, plan, rows, seed=seed)
-    kinds, total = profile.classes[rows], float(played.spent.sum())
+    kinds, total = profile.classes[rows], float(played.expected_spent.sum())
     found = []
     for number, name in enumerate(profile.class_names):
         mine = kinds == number
@@ -70,7 +70,7 @@ def by_class(profile: Profile, plan: Plan, *, seed: int = 0) -> tuple[ClassOutco
                     share=count / profile.requests,
                     before=ladder(played.before_ms[mine]),
                     after=ladder(played.after_ms[mine]),
-                    spent=float(played.spent[mine].sum()) / total if total > 0 else 0.0,
+                    spent=float(played.expected_spent[mine].sum()) / total if total > 0 else 0.0,
                 )
             )
     return tuple(sorted(found, key=lambda each: -each.requests))
