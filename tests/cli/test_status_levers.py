@@ -33,7 +33,12 @@ def test_levers_in_use_say_what_they_spent() -> None:
 
 @pytest.mark.parametrize("unkept", [None, "No space left on device"])
 def test_a_plan_that_is_not_noted_is_told(unkept: str | None, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster: dict[str, Any] = {"service": "shop", "gateway": None, "replicas": [], "runtime": figures(plan_unkept=unkept)}
+    cluster: dict[str, Any] = {
+        "service": "shop",
+        "gateway": None,
+        "replicas": [],
+        "runtime": figures(plan_unkept=unkept),
+    }
     _show(cluster)
     told = (
         "kwiken: shop: the plan in force cannot be noted (No space left on device); a gateway that takes over"

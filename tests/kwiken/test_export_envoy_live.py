@@ -155,7 +155,8 @@ async def test_the_budget_bounds_the_copies_that_run_at_once(tmp_path: Path) -> 
         calls = [asyncio.create_task(get("/lookup")) for _ in range(40)]
         await until(lambda: len(servers.attempts) > 40)
         await asyncio.sleep(0.5)
-        assert 41 <= len(servers.attempts) <= 47
+        # Envoy counts the copies among the calls in flight, and each of its threads looks for itself.
+        assert 41 <= len(servers.attempts) <= 52, "without a budget there are 80"
         gate.set()
         assert await asyncio.gather(*calls) == [(200, "slow")] * 40
 
