@@ -122,14 +122,12 @@ class _Trial:
             async with Cluster(self._case.target, traces=self._traces) as cluster:
                 replicas = (await cluster.status())["replicas"]
                 flaky = choose(replicas, SEED) if self._case.disturbed else {}
-                async with Disturber(flaky, SEED), self._load(cluster) as load:
+                load = _Load(cluster.gateway_url, self._case.rate, self._queries)
+                async with Disturber(flaky, SEED), load:
                     plan = await self._plan(load)
                     blocks = await self._blocks(cluster, load, plan)
                 await cluster.put_plan(None)
             return self._compared(plan, blocks, load)
-
-    def _load(self, cluster: Cluster) -> _Load:
-        return _Load(cluster.gateway_url, self._case.rate, self._queries)
 
     async def _plan(self, load: _Load) -> Plan:
         """A plan from some time without one."""

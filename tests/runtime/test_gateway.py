@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from kwiken import Budgets, Costs, DefinitionError, InputError, Plan, Reissue, Service, Stage, StagePlan
+from kwiken import DefinitionError, InputError, Plan, Service, Stage
 from runtime._clock import SystemClock
 from runtime._executor import Executor
 from runtime._gateway import Gateway
@@ -24,7 +24,7 @@ from runtime._policy import Limits
 from runtime._replica import ReplicaServer
 from runtime._watch import PlanFile, parse_endpoint
 from runtime._wire import RequestReader, format_traceparent, parse_traceparent, split_address
-from tests.support.services_http import Ask, service
+from tests.support.services_http import Ask, plan_for, service
 from tests.support.waiting import found, until
 
 TOKEN = "a-token-of-tests"
@@ -81,18 +81,6 @@ async def local(
             yield Front(gateway, executor, session)
         finally:
             await gateway.stop(grace_s=0.0)
-
-
-def plan_for(target: Service = service, *, after_ms: float = 25.0) -> Plan:
-    return Plan(
-        version=1,
-        service=target.name,
-        created="2024-01-01T00:00:00Z",
-        profile="sha256:0",
-        budgets=Budgets(reissue=0.05),
-        cost=Costs(model="calls", stages={"first": 0.25, "middle": 0.5, "last": 0.25}),
-        stages={"middle": StagePlan(reissue=Reissue(after_ms=after_ms, fraction=0.05))},
-    )
 
 
 async def test_a_request_goes_through_every_stage() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken import Budgets, Costs, Plan, Reissue, StagePlan
+from kwiken import Plan
 from runtime._clock import SystemClock
 from runtime._control import Control
 from runtime._errors import UnkeptError
@@ -18,7 +18,7 @@ from runtime._executor import Executor
 from runtime._gateway import failure_of
 from runtime._kept import KeptPlan
 from runtime._local import LocalTransport, local_replicas
-from tests.support.services_http import service
+from tests.support.services_http import plan_for, service
 
 
 def test_what_is_kept_is_read_and_private(tmp_path: Path) -> None:
@@ -99,18 +99,6 @@ def test_a_broken_note_is_none_and_said(
     assert "cannot be read" in caplog.text
 
 
-def plan_of(after_ms: float) -> Plan:
-    return Plan(
-        version=1,
-        service=service.name,
-        created="2024-01-01T00:00:00Z",
-        profile="sha256:0",
-        budgets=Budgets(reissue=0.05),
-        cost=Costs(model="calls", stages={"first": 0.25, "middle": 0.5, "last": 0.25}),
-        stages={"middle": StagePlan(reissue=Reissue(after_ms=after_ms, fraction=0.05))},
-    )
-
-
 async def put(control: Control, plan: Plan | None, **headers: str) -> Any:
     async def read() -> bytes:
         return msgspec.json.encode(plan)
@@ -131,13 +119,13 @@ async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path:
     control.keep = lambda plan, *, must: kept.keep(plan, None, must=must)
     control.unkept = lambda: kept.trouble
     nobody: Any = None
-    assert await put(control, plan_of(25.0)) == plan_of(25.0)
+    assert await put(control, plan_for(after_ms=25.0)) == plan_for(after_ms=25.0)
     full(kept)
     with pytest.raises(UnkeptError):
-        await put(control, plan_of(50.0625))
-    assert executor.plan == plan_of(25.0)
+        await put(control, plan_for(after_ms=50.0625))
+    assert executor.plan == plan_for(after_ms=25.0)
     assert (await control.status(nobody))["plan_unkept"] is None
-    assert await put(control, plan_of(50.0625), kw_keeps="1") == plan_of(50.0625)
+    assert await put(control, plan_for(after_ms=50.0625), kw_keeps="1") == plan_for(after_ms=50.0625)
     assert (await control.status(nobody))["plan_unkept"] == "Is a directory"
     assert await put(control, None) is None
     assert executor.plan is None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from kwiken import Partial, Reissue, Service
+from kwiken import Budgets, Costs, Partial, Plan, Reissue, Service, StagePlan
 
 
 class Ask(msgspec.Struct, forbid_unknown_fields=True):
@@ -76,3 +76,16 @@ async def middle(ask: Ask, *, shard: int) -> str:
 async def last(parts: Partial[str]) -> dict[str, str]:
     """The shards' texts, joined."""
     return {"said": " ".join(parts.present)}
+
+
+def plan_for(target: Service = service, *, after_ms: float = 25.0) -> Plan:
+    """A plan that reissues the middle stage."""
+    return Plan(
+        version=1,
+        service=target.name,
+        created="2024-01-01T00:00:00Z",
+        profile="sha256:0",
+        budgets=Budgets(reissue=0.05),
+        cost=Costs(model="calls", stages={"first": 0.25, "middle": 0.5, "last": 0.25}),
+        stages={"middle": StagePlan(reissue=Reissue(after_ms=after_ms, fraction=0.05))},
+    )
