@@ -81,15 +81,9 @@ def _run(main: Coroutine[Any, Any, DemoResult]) -> DemoResult:
 
 
 def _show(result: DemoResult) -> None:
-    from cli.reporting import NAMES, change, ms, of_result, rungs
+    from cli.reporting import NAMES, of_result
 
-    arms = {name: rungs(getattr(result, name)) for name in ("before", "after", "even", "expected")}
-    rows = [
-        (name, *(f"{ms(values[key])} ({change(arms['before'][key], values[key])})" for key in values))
-        if name != "before"
-        else (name, *(ms(values[key]) for key in values))
-        for name, values in arms.items()
-    ]
+    rows = latency_rows(result)
     note("")
     print_table("Latency from the moment when a request was due", ("", *NAMES.values()), rows, to_stdout=True)
     print()
@@ -98,6 +92,31 @@ def _show(result: DemoResult) -> None:
         "Where the budget went", columns, [_stage_row(stage) for stage in result.stages], to_stdout=True
     )
     print("", *of_result(result), sep="\n")
+
+
+def latency_rows(result: DemoResult) -> list[tuple[str, ...]]:
+    """A row an arm, each with its change against the arm that it is to be compared with.
+
+    What was expected was expected of the requests that the plan was learned from, so it changes these.
+    """
+    from cli.reporting import change, ms, rungs
+
+    learned = result.expectation.before
+    arms = (
+        ("before", result.before, None),
+        ("after", result.after, result.before),
+        ("even", result.even, result.before),
+        ("as learned", learned, None),
+        ("expected", result.expected, learned),
+    )
+    rows = []
+    for name, ladder, base in arms:
+        told = [ms(value) for value in rungs(ladder).values()]
+        if base is not None:
+            changes = (change(*pair) for pair in zip(rungs(base).values(), rungs(ladder).values(), strict=True))
+            told = [f"{cell} ({moved})" for cell, moved in zip(told, changes, strict=True)]
+        rows.append((name, *told))
+    return rows
 
 
 def _stage_row(stage: Any) -> tuple[str, ...]:

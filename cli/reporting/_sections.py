@@ -18,6 +18,7 @@ LABELS = {
     "even": "same budget, spread evenly",
     "expected": "expected by the plan",
 }
+LEARNED = "without the plan, as learned"
 HEAD = tuple(NAMES.values())
 
 
@@ -53,7 +54,7 @@ def _bands(material: Material, *, measured: bool) -> list[Band]:
     expected = material.plan.expected
     after = Band("expected", LABELS["expected"], rungs(expected.after), dict(expected.bounds.after))
     before = Band(
-        "before", "without the plan, as learned", rungs(expected.before), dict(expected.bounds.before)
+        "before", LEARNED, rungs(expected.before), dict(expected.bounds.before)
     )
     return [after] if measured else [before, after]
 
@@ -76,36 +77,42 @@ def _doubts(material: Material) -> tuple[str, ...]:
 
 
 def _ladder_table(material: Material) -> Table:
-    """Percentiles down, arms across; each arm after the first with its change against the first."""
-    ladders = {LABELS.get(arm, arm): rungs(ladder_of(values)) for arm, values in material.arms.items()}
-    expected, bounds = _promised(material)
-    if not ladders and material.plan is not None and material.plan.expected is not None:
-        ladders["without the plan, as learned"] = rungs(material.plan.expected.before)
-    if expected:
-        ladders[LABELS["expected"]] = expected
-    base, *others = ladders
-    head = [
-        "",
-        base,
-        *(cell for label in others for cell in (label, "change")),
-        *(["interval"] if bounds else []),
+    """Percentiles down, arms across, each with its change: a measured arm against the first of them.
+
+    What is expected is set against the requests that the plan was learned from, not against later ones.
+    """
+    measured = {LABELS.get(arm, arm): rungs(ladder_of(values)) for arm, values in material.arms.items()}
+    learned, expected, bounds = _promised(material)
+    columns = [
+        (label, ladder, None if i == 0 else measured[next(iter(measured))])
+        for i, (label, ladder) in enumerate(measured.items())
     ]
+    if expected:
+        columns += [(LEARNED, learned, None), (LABELS["expected"], expected, learned)]
+    head = ["", *(cell for label, _, base in columns for cell in (label, "change")[: 1 + (base is not None)])]
     body = []
     for name, key in zip(HEAD, PERCENTILES, strict=True):
-        cells = [name, ms(ladders[base][key])]
-        for label in others:
-            cells += [ms(ladders[label][key]), change(ladders[base][key], ladders[label][key])]
-        body.append((*cells, between(*bounds[key]) if key in bounds else "\N{EN DASH}")[: len(head)])
-    return Table(head=tuple(head), body=tuple(body), strong=("p99",))
+        cells = [name]
+        for _, ladder, base in columns:
+            cells += [ms(ladder[key])] if base is None else [ms(ladder[key]), change(base[key], ladder[key])]
+        if bounds:
+            cells.append(between(*bounds[key]) if key in bounds else "\N{EN DASH}")
+        body.append(tuple(cells))
+    return Table(head=(*head, *(["interval"] if bounds else [])), body=tuple(body), strong=("p99",))
 
 
-def _promised(material: Material) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
-    """The expected ladder and its bounds; empty where none is known."""
+Rungs = dict[str, float]
+
+
+def _promised(material: Material) -> tuple[Rungs, Rungs, dict[str, tuple[float, float]]]:
+    """The ladders that a plan was learned from and expects, and bounds of that; empty where not known."""
     if material.result is not None:
-        return rungs(material.result.expectation.after), material.result.expectation.bounds
+        promise = material.result.expectation
+        return rungs(promise.before), rungs(promise.after), promise.bounds
     if material.plan is not None and material.plan.expected is not None:
-        return rungs(material.plan.expected.after), material.plan.expected.bounds.after
-    return {}, {}
+        expected = material.plan.expected
+        return rungs(expected.before), rungs(expected.after), expected.bounds.after
+    return {}, {}, {}
 
 
 def budget(material: Material) -> Section | None:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from cli._demo import latency_rows
 from cli.reporting import (
     Bar,
     CurveView,
@@ -22,6 +23,7 @@ from cli.reporting import (
     render,
 )
 from cli.reporting._result import ArmCount, Cut, Disturbance, Expectation, Paused, Settings, Spent, StageShare
+from cli.reporting._sections import _ladder_table
 from kwiken import (
     Budgets,
     Costs,
@@ -291,6 +293,19 @@ def test_tables_hold_the_measured_numbers() -> None:
         "78 requests",
     ):
         assert words in page.text
+
+
+def test_what_was_expected_changes_what_was_learned_from_not_what_came_later() -> None:
+    result = result_of()  # learned from requests with a p99 of 180 ms; 71.5 expected; 200 measured before
+    rows = {row[0]: row for row in latency_rows(result)}
+    assert rows["after"][4] == "80.0 ms (\N{MINUS SIGN}60%)"
+    assert rows["as learned"][4] == "180 ms"
+    assert rows["expected"][4] == "71.5 ms (\N{MINUS SIGN}60%)"  # 64% against the measured one
+    table = _ladder_table(material_of())
+    [p99] = [dict(zip(table.head, row, strict=True)) for row in table.body if row[0] == "p99"]
+    assert p99["without the plan, as learned"] == "180 ms"
+    [row] = [row for row in table.body if row[0] == "p99"]
+    assert row[table.head.index("expected by the plan") + 1] == "\N{MINUS SIGN}60%"
 
 
 def test_hostile_names_stay_text() -> None:
