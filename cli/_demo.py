@@ -113,7 +113,9 @@ def latency_rows(result: DemoResult) -> list[tuple[str, ...]]:
     for name, ladder, base in arms:
         told = [ms(value) for value in rungs(ladder).values()]
         if base is not None:
-            changes = (change(*pair) for pair in zip(rungs(base).values(), rungs(ladder).values(), strict=True))
+            changes = (
+                change(*pair) for pair in zip(rungs(base).values(), rungs(ladder).values(), strict=True)
+            )
             told = [f"{cell} ({moved})" for cell, moved in zip(told, changes, strict=True)]
         rows.append((name, *told))
     return rows

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from cli._naming import VerbContext
 from cli._output import note, printable
 from cli._process import Terminated, silence
 from kwiken import KwikenError
@@ -56,6 +57,7 @@ class Verbs(click.Group):
             return None
         command = importlib.import_module(f"cli._{cmd_name}").command
         assert isinstance(command, click.Command)
+        command.context_class = VerbContext
         return command
 
     def resolve_command(

@@ -11,7 +11,7 @@ import click
 
 from cli._options import NOT_NEGATIVE, load_service
 from cli._output import note
-from kwiken import Service
+from kwiken import DefinitionError, InputError, Service
 
 if TYPE_CHECKING:
     from runtime import StateFiles
@@ -76,7 +76,11 @@ def _check_plan(path: str, service: Service) -> None:
     """Refuse a bad plan before anything is started."""
     from cli._options import load_plan
 
-    load_plan(path).check(service)
+    plan = load_plan(path)
+    try:
+        plan.check(service)
+    except (InputError, DefinitionError) as error:
+        raise InputError(str(error), where=path) from error
 
 
 async def _run(target: str, files: StateFiles, plan: str | None, settings: dict[str, Any]) -> None:

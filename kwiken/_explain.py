@@ -179,7 +179,7 @@ def _among_slowest(there: Mapping[str, Bools], total_ms: Floats) -> dict[str, fl
 
 def _check(profile: Profile, plan: Plan | None, budget: float) -> None:
     if not profile.requests:
-        raise InputError("the profile has no requests")
+        raise InputError("the profile has no requests", where="profile")
     if not 0 < budget <= 1:
         raise InputError(f"must be a share above 0 and at most 1, not {budget}", where="budget")
     if plan is not None and plan.service != profile.service:

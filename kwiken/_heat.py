@@ -50,7 +50,7 @@ def heat_maps(profile: Profile, *, columns: int = COLUMNS) -> tuple[Heat, ...]:
     if columns < 1:
         raise InputError(f"must be 1 or more, not {columns}", where="columns")
     if not profile.requests:
-        raise InputError("the profile has no requests")
+        raise InputError("the profile has no requests", where="profile")
     first, last = float(profile.started_s.min()), float(profile.started_s.max())
     edges = np.linspace(first, last if last > first else first + 1.0, columns + 1)
     stretch = np.clip(np.searchsorted(edges, profile.started_s, side="right") - 1, 0, columns - 1)

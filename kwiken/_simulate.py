@@ -129,13 +129,13 @@ def simulate(
             by default what each stage's pairs say, and 0 where there are none.
 
     Raises:
-        InputError: for an empty profile, fewer than one request, a plan for a stage that it lacks, or a
-            correlation outside [0, 1).
+        InputError: for an empty profile, fewer than one request, a plan for a stage that it lacks or that
+            cannot answer in part as the plan says, or a correlation outside [0, 1).
     """
     if requests < 1:
         raise InputError(f"requests must be 1 or more, not {requests}")
     if not profile.requests:
-        raise InputError("the profile has no requests")
+        raise InputError("the profile has no requests", where="profile")
     rng = np.random.default_rng(seed)
     replayer = Replayer(profile, plan, seed=seed, copy_correlation=copy_correlation)
     parts = []
@@ -297,15 +297,24 @@ def acting(profile: Profile, plan: Plan | None) -> dict[str, StagePlan]:
     """The stages that a plan does something at.
 
     Raises:
-        InputError: for a stage that the profile lacks.
+        InputError: for a stage that the profile lacks, or a partial answer of one that is no fan-out.
     """
     if plan is None:
         return {}
-    known = {stage.name for stage in profile.stages}
-    for name in plan.stages:
-        if name not in known:
-            names = ", ".join(sorted(known)[:8])
-            raise InputError(f"the plan's stage {name!r} is not in the profile; it has: {names}")
+    width = {stage.name: stage.calls_ms.shape[1] for stage in profile.stages}
+    for name, stage in plan.stages.items():
+        if name not in width:
+            names = ", ".join(sorted(width)[:8])
+            raise InputError(
+                f"the plan's stage {name!r} is not in the profile; it has: {names}", where="plan"
+            )
+        if stage.partial is not None and width[name] == 1:
+            wide = ", ".join(sorted(other for other, shards in width.items() if shards > 1)[:8])
+            raise InputError(
+                f"stage {name!r}: partial is for a fan-out, and this stage has one shard, so its answer "
+                f"cannot be partial; the profile's fan-outs: {wide or 'none'}",
+                where="plan",
+            )
     return {
         name: stage
         for name, stage in plan.stages.items()

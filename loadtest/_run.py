@@ -120,6 +120,6 @@ def _allow_files(sockets: int) -> None:
     if hard != resource.RLIM_INFINITY and hard < need:
         raise InputError(
             f"{sockets} needs {need} open files, but this machine allows {hard}; lower it or raise ulimit -n",
-            where="in flight",
+            where="max in flight",
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))

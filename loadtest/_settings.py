@@ -138,7 +138,7 @@ def prepare(settings: LoadSettings, *, endless: bool = False) -> Prepared:
         raise InputError(f"must be GET or POST; got {settings.method!r}", where="method")
     _check("timeout", settings.timeout_s, high=MAX_TIMEOUT_S)
     _check("late", settings.late_ms, high=60_000)
-    _check("in flight", settings.max_in_flight, low=1, high=MAX_IN_FLIGHT)
+    _check("max in flight", settings.max_in_flight, low=1, high=MAX_IN_FLIGHT)
     _check("seed", settings.seed, low=0, high=2**63)
     arrivals = parse_arrivals(settings.arrivals, rate=settings.rate, duration_s=settings.duration_s)
     if arrivals.duration_s is not None:

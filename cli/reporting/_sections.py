@@ -53,9 +53,7 @@ def _bands(material: Material, *, measured: bool) -> list[Band]:
         return []
     expected = material.plan.expected
     after = Band("expected", LABELS["expected"], rungs(expected.after), dict(expected.bounds.after))
-    before = Band(
-        "before", LEARNED, rungs(expected.before), dict(expected.bounds.before)
-    )
+    before = Band("before", LEARNED, rungs(expected.before), dict(expected.bounds.before))
     return [after] if measured else [before, after]
 
 

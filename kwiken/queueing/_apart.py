@@ -71,7 +71,7 @@ def load_model(
             busy all the time, or a profile without requests or that load acts on nowhere.
     """
     if not profile.requests:
-        raise InputError("the profile has no requests")
+        raise InputError("the profile has no requests", where="profile")
     given, known = replicas or {}, utilisation or {}
     _check_names(profile, given, "replicas")
     _check_names(profile, known, "utilisation")
@@ -96,7 +96,7 @@ def load_model(
             )
     if all(model.station.replicas is None for model in stages.values()):
         raise InputError(
-            "no stage has a measured busy time, so nobody knows how load acts on it; give utilisations",
+            "no stage has a measured busy time, so nobody knows how load acts on it; give it for one",
             where="utilisation",
         )
     return LoadModel(profile, rate, stages, tuple(_notes(profile, stages)))
@@ -141,7 +141,9 @@ def _rate(profile: Profile) -> float:
     """Requests a second of the profile's own time."""
     span = float(np.ptp(profile.started_s)) if profile.requests > 1 else 0.0
     if not span > 0:
-        raise InputError("its requests span no time, so their rate is not known; give it", where="rate")
+        raise InputError(
+            "the profile's requests span no time, so their rate is not known; give it", where="rate"
+        )
     return (profile.requests - 1) / span
 
 
@@ -154,7 +156,9 @@ def _station(
     if idle or not (stage.busy_ms or utilisation):
         return None
     if replicas is None:
-        raise InputError(f"of stage {stage.name!r} nobody knows how many it has; give them", where="replicas")
+        raise InputError(
+            f"nobody knows how many stage {stage.name!r} has; give their number", where="replicas"
+        )
     measured = (stage.busy_ms or 0.0) * calls_per_s / 1e3 / replicas
     if utilisation is None or not stage.busy_ms:
         busy, background = utilisation or measured, None
@@ -175,8 +179,8 @@ def _station(
         raise InputError(
             f"stage {stage.name!r} would have been busy {busy:.0%} of the time with {replicas} "
             f"replica{'s' if replicas > 1 else ''}, {calls_per_s:.4g} calls a second and "
-            f"{busy * replicas / calls_per_s * 1e3:.4g} ms of work a call: give its replicas, utilisation "
-            "or the rate as they were"
+            f"{busy * replicas / calls_per_s * 1e3:.4g} ms of work a call: give its "
+            "`replicas`, `utilisation` or the `rate` as they were"
         )
     return station
 

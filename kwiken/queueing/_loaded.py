@@ -11,7 +11,7 @@ import numpy as np
 from kwiken._errors import InputError
 from kwiken._plan import Ladder, Plan
 from kwiken._profile import Floats
-from kwiken._simulate import REQUESTS, ladder
+from kwiken._simulate import REQUESTS, acting, ladder
 from kwiken._stage import Reissue
 from kwiken.queueing._model import LoadModel
 from kwiken.queueing._network import QueueSimulation, poisson_arrivals, simulate_queues
@@ -153,16 +153,10 @@ def policies_of(model: LoadModel, plan: Plan | None) -> dict[str, Reissue]:
         plan: whose policies to take; None for none.
 
     Raises:
-        InputError: for a stage that the profile lacks.
+        InputError: for a stage that the profile lacks, or a partial answer of one that is no fan-out.
     """
-    found: dict[str, Reissue] = {}
-    for name, stage in plan.stages.items() if plan is not None else ():
-        if name not in model.stages:
-            known = ", ".join(sorted(model.stages)[:8])
-            raise InputError(f"the plan's stage {name!r} is not in the profile; it has: {known}")
-        if stage.reissue is not None:
-            found[name] = stage.reissue
-    return found
+    stages = acting(model.profile, plan)
+    return {name: stage.reissue for name, stage in stages.items() if stage.reissue is not None}
 
 
 def reissuing(station: Station, policy: Reissue, *, scale: float = 1.0) -> Station:

@@ -163,7 +163,39 @@ class TestFiles:
     def test_too_few_requests(self, tmp_path: Path) -> None:
         path = tmp_path / "profile.json"
         path.write_text(profile_to_json(small_profile(3)))
-        refused(run("plan", str(path)), "at least 10 requests, and the profile has 3")
+        refused(run("plan", str(path)), f"{path}: a plan needs at least 10 requests, and the profile has 3")
+
+    @pytest.mark.parametrize(
+        "more", [[], ["--load", "1", "--utilisation", "lookup=0.1", "--replicas=lookup=4"]]
+    )
+    def test_partial_answers_of_a_stage_that_is_no_fan_out(
+        self, good: Path, tmp_path: Path, more: list[str]
+    ) -> None:
+        rule = {"cutoff_ms": 50.0, "wait_ms": None, "progress": 0.5, "loss": 0.1}
+        document = put("stages.spell.partial", rule)(json.loads((good / "plan.json").read_text()))
+        path = tmp_path / "plan.json"
+        path.write_text(json.dumps(document))
+        result = run("simulate", str(good / "profile.json"), "--plan", str(path), *more)
+        refused(result, f"{path}: stage 'spell': .* fan-out.* one shard.*fan-outs: lookup$")
+
+    @pytest.mark.parametrize("verb", ["simulate", "explain"])
+    def test_a_profile_without_requests_is_named(self, verb: str, tmp_path: Path) -> None:
+        path = tmp_path / "profile.json"
+        path.write_text(profile_to_json(small_profile(0)))
+        refused(run(verb, str(path)), f"{path}: the profile has no requests$")
+
+    def test_a_plan_from_stdin_for_stages_that_are_not_there(self, good: Path) -> None:
+        document = put("stages.ghost", {"reissue": None})(json.loads((good / "plan.json").read_text()))
+        told = json.dumps(document)
+        result = run("simulate", str(good / "profile.json"), "--plan", "-", stdin=told)
+        assert "<stdin>: the plan's stage 'ghost'" in result.stderr
+
+    def test_a_file_may_be_called_like_a_parameter(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path("rate").write_text("[]")
+        refused(run("plan", "rate"), "^kwiken: rate: ")
 
 
 class TestOptions:
@@ -176,14 +208,17 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("args", "pattern"),
         [
-            (["--utility-loss", "0.1", "--partial", "spell"], "partial: stage 'spell' has one shard"),
+            (["--utility-loss", "0.1", "--partial", "spell"], "--partial: stage 'spell' has one shard"),
             (
                 ["--utility-loss", "0.1", "--partial", "nosuch"],
-                "partial: stage 'nosuch' is not in the profile",
+                "--partial: stage 'nosuch' is not in the profile",
             ),
             (["--utility-loss", "0.1", "--utility-weight", "lookup"], "'lookup' must be STAGE=WEIGHT"),
             (["--utility-loss", "0.1", "--utility-weight", "lookup=0"], "'lookup=0' must be STAGE=WEIGHT"),
-            (["--utility-loss", "0.1", "--utility-weight", "spell=1"], "lacks a weight for stage 'lookup'"),
+            (
+                ["--utility-loss", "0.1", "--utility-weight", "spell=1"],
+                "--utility-weight: lacks a weight for stage 'lookup'",
+            ),
             (
                 ["--utility-loss", "0.1", "--utility-weight", "lookup=1", "--utility-weight", "lookup=2"],
                 "stage 'lookup' is given twice",
@@ -192,7 +227,7 @@ class TestOptions:
             (["--utility-weight", "lookup=1"], "--utility-weight: means nothing without a budget of utility"),
             (
                 ["--levers", "joint", "--spread", "equal"],
-                "levers: 'joint' goes with the spread 'sumvar' only",
+                "--levers: 'joint' goes with the spread 'sumvar' only",
             ),
             (["--replicas", "lookup=1", "--replicas", "lookup=2"], "stage 'lookup' is given twice"),
             (["--objective", "p98"], "'p98' is not"),
@@ -200,7 +235,7 @@ class TestOptions:
             (["--seed", "-1"], "Invalid value for '--seed'"),
             (["--seed", "1.5"], "Invalid value for '--seed'"),
             (["--cost", "free"], "--cost: must be one of typical, busy, calls, mean, or a file"),
-            (["--cost", "busy"], "cost: busy time was not measured for: spell"),
+            (["--cost", "busy"], "--cost: busy time was not measured for: spell"),
             (["--cost", ""], "--cost: must be one of typical, busy, calls, mean, or a file"),
             (["--cost", "/dev/null"], "/dev/null: is empty"),
             (["--cost", "/"], "/: is a folder"),
@@ -239,7 +274,7 @@ class TestOptions:
             (["--requests", "0"], "Invalid value for '--requests'"),
             (["--requests", "10000001"], "Invalid value for '--requests'"),
             (["--requests", "many"], "Invalid value for '--requests'"),
-            (["--load", "2"], "utilisation: no stage has a measured busy time"),
+            (["--load", "2"], "--utilisation: no stage has a measured busy time"),
             (["--load", "0"], "Invalid value for '--load'.*above 0"),
             (["--load", "nan"], "Invalid value for '--load'"),
         ],

@@ -59,6 +59,7 @@ class TestHelp:
         assert set(done.stdout.splitlines()[-1].split()) == {
             "LOADED",
             "cli._main",
+            "cli._naming",
             "cli._output",
             "cli._process",
         }

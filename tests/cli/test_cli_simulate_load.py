@@ -191,5 +191,7 @@ def test_a_profile_busier_than_can_be_says_what_to_give(files: Path, tmp_path: P
     (tmp_path / "busy.json").write_text(json.dumps(profile))
     busy = str(tmp_path / "busy.json")
     refused(run("plan", busy), "stage 'rank' would have been busy .* with 1 replica, .*--no-guard")
-    refused(run("plan", busy, "--load", "1"), "give its replicas, utilisation or the rate as they were$")
+    refused(
+        run("plan", busy, "--load", "1"), "give its --replicas, --utilisation or the --rate as they were$"
+    )
     assert run("plan", busy, "--no-guard").exit_code == 0

@@ -367,7 +367,10 @@ def test_https_checks_the_certificate(
         (["http://h", "--rate", "1", "--duration", "1", "--body", "{"], "body: is not JSON"),
         (["http://h", "--rate", "1", "--duration", "1", "--path", "x"], "path"),
         (["http://h", "--rate", "1", "--duration", "1", "--method", "PUT"], "method"),
-        (["http://h", "--rate", "1", "--duration", "1", "--max-in-flight", "0"], "in flight"),
+        (
+            ["http://h", "--rate", "1", "--duration", "1", "--max-in-flight", "0"],
+            "--max-in-flight: must be at least 1",
+        ),
         (["http://h", "--rate", "1", "--duration", "1", "--seed", "-1"], "seed"),
         (["--rate", "1", "--duration", "1"], "URL"),
         (

@@ -78,7 +78,7 @@ class TestWhatIsGiven:
         profile = queue_profile(rate_of(0.5), requests=3000, known=False)
         with pytest.raises(InputError, match="no stage has a measured busy time"):
             load_model(profile)
-        with pytest.raises(InputError, match="stage 'rank' nobody knows how many"):
+        with pytest.raises(InputError, match="replicas: nobody knows how many stage 'rank' has"):
             load_model(profile, utilisation={"rank": 0.5})
         model = load_model(profile, utilisation={"rank": 0.5}, replicas={"rank": 4})
         assert model.stages["rank"].utilisation == pytest.approx(0.5)
