@@ -78,7 +78,8 @@ def copy_correlation(stage: StageProfile, pool: Pool) -> Correlation:
     weight = log_weight - np.log1p((z / PRIOR_Z) ** 2)
     weight = np.exp(weight - weight.max())
     weight /= weight.sum()
-    low, high = np.interp(INTERVAL, np.cumsum(weight), z)
+    # Each weight lies half below its point of the grid: many pairs leave few points, and cells would show.
+    low, high = np.interp(INTERVAL, np.cumsum(weight) - weight / 2, z)
     mean = float(np.tanh(max(0.0, float(weight @ z))))
     return Correlation(mean, float(np.tanh(low)), float(np.tanh(high)), len(seen), len(guesses))
 

@@ -31,6 +31,7 @@ MOST_POOL = 1 << 16  # values of a copy's law that are kept apart,
 LEAST_POOL = 1 << 12  # also at the widest fan-outs,
 MOST_TABLE = 1 << 23  # where values times ranks stay below this
 TABLED = 1.0  # late calls of all time-outs for each value of the law, from which a table of ranks pays
+NEGLIGIBLE = 1e-18  # chance that adds nothing to a sum of doubles
 AT_ONCE = 1 << 13  # late calls of several time-outs that are looked up together
 
 
@@ -56,8 +57,10 @@ class RankedCalls:
         matrix = matrix[:: max(1, -(-matrix.size // MOST_CELLS))]
         if matrix.shape[1] == 1:
             return cls((_ascending(matrix[:, 0]),), len(matrix))
-        ranked = -np.sort(-matrix, axis=1)  # slowest first, NaN last
-        return cls(tuple(_ascending(ranked[:, e]) for e in range(ranked.shape[1])), len(matrix))
+        ranked = -np.sort(-matrix, axis=1).T  # slowest first, NaN last
+        counts = (~np.isnan(ranked)).sum(axis=1).tolist()
+        columns = np.sort(ranked, axis=1)
+        return cls(tuple(column[:count] for column, count in zip(columns, counts, strict=True)), len(matrix))
 
 
 def _ascending(values: Floats) -> Floats:
@@ -85,9 +88,12 @@ def slowest_moments(
     share = probability * np.concatenate(([0.0], law.cdf))
     before = np.ones(len(share))
     ranks = _ranks(law.values, calls.columns[0], after_ms)
+    youngest = after_ms.min()
     for column in calls.columns:
-        if not len(column) or column[-1] <= after_ms.min():
+        if not len(column) or column[-1] <= youngest:
             break  # further ranks are faster still
+        if before[law.values.searchsorted(column[-1] - youngest)] < NEGLIGIBLE:
+            break  # so many copies are never all that fast, and further ranks ask for more and faster ones
         table = _Table.of(law.values, before, before * share)
         _add_late(first, second, column, ranks, table, after_ms)
         before = before * share
@@ -119,11 +125,12 @@ class _Table:
 
     @classmethod
     def of(cls, values: Floats, before: Floats, power: Floats) -> _Table:
-        mass = np.diff(power) - np.diff(before)
+        late = before - power
+        mass = late[:-1] - late[1:]
         low, low2 = np.zeros(len(power)), np.zeros(len(power))
         np.cumsum(mass * values, out=low[1:])
         np.cumsum(mass * values * values, out=low2[1:])
-        return cls(low, low2, before - power)
+        return cls(low, low2, late)
 
 
 def _not_late(calls: RankedCalls, after_ms: Floats) -> tuple[Floats, Floats]:

@@ -56,6 +56,14 @@ def test_pairs_of_races_tell_the_correlation_in_spite_of_cancelling(stage_of: St
     assert found.pairs == 3000
 
 
+def test_the_interval_holds_the_estimate_however_many_pairs_there_are(stage_of: StageOf) -> None:
+    for pairs in (30, 300, 3000, 20_000):
+        calls, seen, cut = raced_pairs(0.5, pairs, after_ms=1.0)
+        found = copy_correlation(replace(stage_of("a", calls), pairs_ms=seen, pairs_cut=cut), Pool.of(calls))
+        assert found.low < found.rho < found.high
+        assert found.low - 0.01 <= 0.5 <= found.high + 0.01
+
+
 def test_few_pairs_are_shrunk_towards_independence(stage_of: StageOf) -> None:
     found = []
     for pairs in (3, 30, 3000):

@@ -132,3 +132,24 @@ def test_thinned_pool_keeps_mean_weight_and_the_slow_end() -> None:
     assert thin.values @ thin.weights == pytest.approx(values.mean())
     assert np.array_equal(thin.values[-500:], values[-500:])
     assert (np.diff(thin.values) >= 0).all()
+
+
+@pytest.mark.parametrize("age", [0.0, 2.0, 6.0])
+def test_ranks_that_hardly_any_copies_reach_are_left_out_without_a_trace(age: float) -> None:
+    """400 shards, of which only the first hundred or so ranks count; the whole sum by the law of the max."""
+    rng = np.random.default_rng(5)
+    calls = rng.exponential(1.0, (16, 400))
+    pool = Pool.of(calls)
+    ends = np.unique(np.concatenate((calls.ravel(), age + pool.values)))
+    upto = np.ones(len(ends))
+    mean = square = 0.0
+    passed = 1.0 - pool.tail(ends - age + 1e-9)  # share of copies over by then, whatever was rounded
+    for row in calls:
+        late = (row[None, :] > ends[:, None]).sum(axis=1)
+        upto = np.where((ends < age) & (late > 0), 0.0, passed**late)
+        step = np.diff(upto, prepend=0.0)
+        mean += float((step * ends).sum()) / len(calls)
+        square += float((step * ends * ends).sum()) / len(calls)
+    found = slowest_moments(RankedCalls.of(calls), pool, np.array([age]))
+    assert found[0][0] == pytest.approx(mean, rel=1e-12)
+    assert found[1][0] == pytest.approx(square, rel=1e-12)
