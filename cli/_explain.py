@@ -9,7 +9,7 @@ import click
 
 from cli._learned import note_cut_short, note_few
 from cli._options import OBJECTIVES, SHARE, json_option, load_plan, load_profile, seed_option
-from cli._output import print_json, print_table, printable, progress
+from cli._output import note, print_json, print_table, printable, progress
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MOST_PATHS = 5
 OBJECTIVE = "tail"
+WORTH_SAYING = 0.1
 BUT_HEAT = "by replica and time they count with as long as they ran"
 
 
@@ -75,6 +76,11 @@ def command(
         _show(story, planned=plan is not None)
         note_cut_short(learned, f"their times are estimated, as in a plan; {BUT_HEAT}")
         note_few(learned)
+        if story.contradicted > WORTH_SAYING:
+            note(
+                f"in {story.contradicted:.0%} of the requests latency_ms is far from what their stages come "
+                "to, as where copies were sent while they were traced"
+            )
 
 
 def _show_proof(judged: HeldOut) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from kwiken._arena import ROWS, Arena
+from kwiken._contradiction import check_agrees, contradicted
 from kwiken._costs import cost_of_one_call, costs
 from kwiken._curve import Curve
 from kwiken._curve_bounds import CurveBounds, curve_bounds
@@ -92,6 +93,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         cut_short: how many calls were given up before they ended. Their times are estimated, as a plan's
             are, but for the heat maps, where they count with as long as they ran.
         heat: latency by replica and time, a map a stage.
+        contradicted: share of the requests whose latency is more than a tenth off from what their stages
+            come to; such may be where copies were sent while the service was traced.
     """
 
     service: str
@@ -104,6 +107,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     effective: tuple[str, ...] = ()
     cut_short: int = 0
     heat: tuple[Heat, ...] = ()
+    contradicted: float = 0.0
 
 
 def explain(
@@ -121,8 +125,8 @@ def explain(
         seed: of the simulations.
 
     Raises:
-        InputError: for a profile without requests, a budget outside (0, 1], or a plan of another service or
-            of stages that the profile lacks.
+        InputError: for a profile without requests, or most of whose requests are not what its stages come
+            to; a budget outside (0, 1]; a plan of another service or of stages that the profile lacks.
     """
     _check(profile, plan, budget)
     latency = _latency(profile, seed)
@@ -151,6 +155,7 @@ def explain(
         effective=shape.effective,
         cut_short=_cut_short(profile),
         heat=heat_maps(profile),
+        contradicted=float(contradicted(profile).mean()),
     )
 
 
@@ -193,6 +198,7 @@ def _check(profile: Profile, plan: Plan | None, budget: float) -> None:
                 f"the plan's stage {name!r} is not in the profile; it has: {', '.join(known[:8])}",
                 where="plan",
             )
+    check_agrees(profile)
 
 
 def _planned(plan: Plan | None) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from kwiken._contradiction import told_contradiction
 from kwiken._curve import Curve
 from kwiken._objective import Verdict
 from kwiken._profile import Profile
@@ -30,6 +31,8 @@ def reissue_notes(profile: Profile, curves: Mapping[str, Curve], margin: float, 
             f"only {profile.requests} requests: high percentiles rest on a few of them, so intervals are "
             "wide and the plan spends less than it may"
         )
+    if (told := told_contradiction(profile)) is not None:
+        notes.append(f"{told}; a plan goes by the stages, and so does what it expects")
     if margin < 1:
         notes.append(
             f"{margin:.0%} of the reissue budget was apportioned; the rest is kept for later requests that "

@@ -107,7 +107,10 @@ def _needs_profile(found: Found) -> bool:
 
 def _profile(found: Found, wishes: Wishes, tell: Tell | None) -> Profile:
     if found.profile is not None:
-        return profile_from_json(_text(found.profile), where=str(found.profile))
+        profile = profile_from_json(_text(found.profile), where=str(found.profile))
+        if not profile.requests:
+            raise InputError("the profile has no requests", where=str(found.profile))
+        return profile
     return fit_profile(found.traces, root=wishes.root, service=wishes.service, on_progress=tell)
 
 

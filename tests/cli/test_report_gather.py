@@ -250,12 +250,11 @@ def test_stdout_takes_the_page(make: Make) -> None:
     assert result.stdout.startswith("<!doctype html>")
 
 
-def test_a_profile_without_requests_is_drawn_as_that(tmp_path: Path) -> None:
-    profile = small_profile()
-    (tmp_path / "none.json").write_text(profile_to_json(part_of(profile, np.arange(0))))
-    result = run("report", str(tmp_path / "none.json"), "-o", "-")
-    assert result.exit_code == 0
-    assert "The profile holds no request." in result.stdout
+def test_a_profile_without_requests_is_refused(tmp_path: Path) -> None:
+    path, page = tmp_path / "empty.json", tmp_path / "page.html"
+    path.write_text(profile_to_json(part_of(small_profile(20), np.arange(0))))
+    refused(run("report", str(path), "-o", str(page)), f"{path}: the profile has no requests")
+    assert not page.exists()
 
 
 def test_bad_sources_are_one_line_that_names_them(make: Make, tmp_path: Path) -> None:

@@ -170,3 +170,36 @@ def test_text_and_report_change_their_shade_at_the_same_times_of_the_median() ->
     assert "(. below 1.5, - below 3, + below 6, * below 12, % below 24, # above)" in told[-2]
     drawn = str(draw_heat((heat,))[0])
     assert [drawn.count(f"heat heat{i}") for i in range(6)] == [1] * 6
+
+
+def disturbed(profile: Profile, share: float, times: float) -> Profile:
+    """The profile with the latencies of some whole requests made up."""
+    latency = profile.latency_ms.copy()
+    latency[: round(share * len(latency))] *= times
+    return replace(profile, latency_ms=latency)
+
+
+def test_requests_that_are_not_what_their_stages_say_are_refused(faulty: Profile, tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    file.write_text(profile_to_json(disturbed(faulty, 0.6, 3.0)))
+    refused(
+        run("explain", str(file)), f"{file}: latency_ms of 60% of the requests .* request 0 has .* ms, and"
+    )
+    file.write_text(profile_to_json(disturbed(faulty, 1.0, 1.05)))  # the tolerance
+    assert run("explain", str(file)).exit_code == 0
+
+
+def test_a_part_of_them_is_told(faulty: Profile, tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    off = disturbed(faulty, 0.2, 0.5)
+    file.write_text(profile_to_json(off))
+    assert explain(off).contradicted == pytest.approx(0.2)
+    assert "in 20% of the requests latency_ms is far from" in run("explain", str(file)).stderr
+    assert "latency_ms of 20% of the requests" in run("plan", str(file)).stderr
+    assert explain(faulty).contradicted == 0
+
+
+def test_calls_that_were_cut_short_contradict_nothing(faulty: Profile) -> None:
+    last = faulty.stages[-1]
+    cut = replace(last, censored=np.ones_like(last.censored), calls_ms=last.calls_ms / 100)
+    assert explain(replace(faulty, stages=(*faulty.stages[:-1], cut))).contradicted == 0
