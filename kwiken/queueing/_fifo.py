@@ -14,20 +14,25 @@ from heapq import heapify, heappop, heappush, heapreplace
 import numpy as np
 
 from kwiken._profile import Floats
+from kwiken.queueing._estimates import Estimates
 from kwiken.queueing._pauses import Clock
-
-Answered = Callable[[int, float, float], None]
 
 
 class FifoReplicas:
     """The replicas of one stage, each with its own queue. Times are milliseconds; moments never go back.
 
+    Attributes:
+        score: of a replica at a moment, lower is better: its load, or what its caller believes. Asked twice a
+            call, so it is a closure that holds all it needs.
+        came: when each call comes.
+        end: when its work ends, as far as is known.
+        replica: who does it.
+
     Args:
         clocks: one a replica; None where it never pauses.
         workers: calls that a replica serves at once.
-        calls: number of primary calls, which are numbered from 0; copies get the numbers after.
-        answered: told of every call that its caller saw answered, once somebody looks: replica, how long it
-            took, moment.
+        arrival: when each primary call comes; they are numbered from 0, and copies get the numbers after.
+        estimates: what the caller believes of the replicas, told of every answer once somebody looks.
         unheard: calls that are somebody else's, so that the caller hears nothing of their end.
     """
 
@@ -35,79 +40,79 @@ class FifoReplicas:
         self,
         clocks: Sequence[Clock | None],
         workers: int,
-        calls: int,
+        arrival: list[float],
         *,
-        answered: Answered | None = None,
+        estimates: Estimates | None = None,
         unheard: Container[int] = (),
     ) -> None:
+        calls = len(arrival)
         self._clocks = clocks
         self._workers = workers
-        self._answered, self._unheard = answered, unheard
+        self._estimates, self._unheard = estimates, unheard
         self._free = [[0.0] * workers for _ in clocks]  # own time at which each worker is free, a heap
         self._flight: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (answer, call), a heap
         self._line: list[deque[int]] = [deque() for _ in clocks]  # as they came; those answered go later
         self._open = bytearray(calls)  # by call: whether its caller waits for it
         self._left: list[list[int]] = [[] for _ in clocks]  # calls that nobody waits for but go on
         self._start = [0.0] * calls  # own time
-        self._own_end = [0.0] * calls
         self._rest = [0.0] * calls
-        self.came = [0.0] * calls
+        self._own_end = [0.0] * calls
+        self.came = arrival.copy()
         self.end = [0.0] * calls
         self.replica = [0] * calls
         self.worked = [0.0] * len(clocks)  # work done and promised by replica
+        self.score: Callable[[int, float], float] = (
+            self.load
+            if estimates is None
+            else estimates.in_order(self._flight, self._line, self._open, self.came, unheard)
+        )
 
     def load(self, replica: int, now: float) -> int:
         """Calls that its caller waits for."""
         flight = self._flight[replica]
-        if self._answered is None:
-            while flight and flight[0][0] <= now:
-                heappop(flight)
-        else:
-            while flight and flight[0][0] <= now:
-                moment, call = heappop(flight)
-                self._open[call] = False
-                if call not in self._unheard:
-                    self._answered(replica, moment - self.came[call], moment)
+        while flight and flight[0][0] <= now:
+            moment, call = heappop(flight)
+            self._open[call] = False
+            if self._estimates is not None and call not in self._unheard:
+                self._estimates.answered(replica, moment - self.came[call], moment)
         return len(flight)
 
-    def oldest(self, replica: int) -> float:
-        """When the oldest call came that its caller waits for; there must be one, and `load` been asked.
+    def place(self, call: int, replica: int, work: float, rest: float, now: float) -> float:
+        """A call arrives. A copy's number is the next one that was not used.
 
-        Only where somebody is told of answers.
+        Returns:
+            When it is answered, or earlier where a call ahead of it is taken out.
         """
-        line = self._line[replica]
-        while not self._open[line[0]]:
-            line.popleft()
-        return self.came[line[0]]
-
-    def place(self, call: int, replica: int, work: float, rest: float, now: float) -> None:
-        """A call arrives. A copy's number is the next one that was not used."""
         clock = self._clocks[replica]
         own_now = now if clock is None else clock.worked(now)
         free = self._free[replica]
-        start = max(own_now, free[0])
+        start = free[0]
+        if start < own_now:  # noqa: PLR1730 - costs a call
+            start = own_now
         own_end = start + work
         heapreplace(free, own_end)
         end = own_end if clock is None else clock.moment(own_end)
         flight = self._flight[replica]
         if flight and flight[0][0] <= now:
             self.load(replica, now)
-        heappush(flight, (end + rest, call))
+        answer = end + rest
+        heappush(flight, (answer, call))
         self.worked[replica] += work
         if call == len(self.end):
-            for of_calls in (self._start, self._own_end, self._rest, self.came, self.end):
+            for of_calls in (self._start, self._rest, self._own_end, self.end):
                 of_calls.append(0.0)
+            self.came.append(now)
             self.replica.append(0)
             self._open.append(False)
-        if self._answered is not None:
+        if self._estimates is not None:
             self._open[call] = True
             self._line[replica].append(call)
         self._start[call] = start
-        self._own_end[call] = own_end
         self._rest[call] = rest
-        self.came[call] = now
+        self._own_end[call] = own_end
         self.end[call] = end
         self.replica[call] = replica
+        return answer
 
     def end_by(self, call: int, now: float) -> float:  # noqa: ARG002 - other disciplines need the moment
         """When the call's work ends, as far as is known; final where that is not after `now`."""

@@ -1,13 +1,15 @@
 """One stage's calls, its queues and its copies, moment by moment.
 
 Four things happen: calls arrive, they get old enough for a copy, watched attempts end, and calls ask for
-another copy. Arrivals and first time-outs are sorted beforehand; only races, the few calls that got a copy,
-need a heap. A call that is answered in time costs its place in a queue and one look at its end.
+another copy. Arrivals are sorted beforehand. First time-outs pass in the same order, and need a look only
+where the call was not sure to be answered by then when it came. Only races, the few calls that got a copy,
+need a heap. A call that is answered in time costs its place in a queue and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf, nextafter
@@ -29,6 +31,9 @@ Ints = NDArray[np.int64]
 Copies = Callable[[float], tuple[float, float]]
 WATCH: Final = 0  # an attempt should have been answered
 AGAIN: Final = 1  # a call may have another copy
+EARNS: Final = 1  # a call whose time-out matters to the account alone
+MAY: Final = 2  # a call that may have a copy
+DRAWN: Final = 512  # turns that are drawn at once
 MOST_HELD: Final = 1024  # calls at the replica that is to take a copy: it will never be rid of them
 
 
@@ -39,6 +44,7 @@ class OverloadError(InputError):
 class Replicas(Protocol):
     """The replicas of a stage, whatever their discipline."""
 
+    score: Callable[[int, float], float]
     came: list[float]
     end: list[float]
     replica: list[int]
@@ -47,11 +53,8 @@ class Replicas(Protocol):
     def load(self, replica: int, now: float) -> int:
         """Calls that its caller waits for, in service, in the queue or at rest."""
 
-    def oldest(self, replica: int) -> float:
-        """When the oldest of them came."""
-
-    def place(self, call: int, replica: int, work: float, rest: float, now: float) -> None:
-        """A call arrives."""
+    def place(self, call: int, replica: int, work: float, rest: float, now: float) -> float:
+        """A call arrives; when it is answered at the latest, as far as is known."""
 
     def end_by(self, call: int, now: float) -> float:
         """When a call's work ended; any moment after `now` where it has not."""
@@ -134,31 +137,31 @@ class QueueRace:
         rng: np.random.Generator,
     ) -> None:
         kind = FifoReplicas if station.discipline == "fifo" else SharingReplicas
-        self._count = len(clocks)
+        self._count, self._clocks = len(clocks), clocks
         self._estimates = Estimates(self._count) if station.dispatch == "aged" else None
+        self._arrival: list[float] = calls.arrival.tolist()
+        own = calls.pinned < 0
         self._replicas: Replicas = kind(
             clocks,
             station.workers,
-            len(calls.arrival),
-            answered=self._estimates.answered if self._estimates is not None else None,
-            unheard=frozenset(np.flatnonzero(calls.pinned >= 0).tolist()),
+            self._arrival,
+            estimates=self._estimates,
+            unheard=frozenset(np.flatnonzero(~own).tolist()),
         )
         self._name = station.name
         self._dispatch = station.dispatch
         self._cancel = station.cancel
         self._reissue = station.reissue if self._count > 1 else None
         self._given = calls
-        self._arrival = calls.arrival.tolist()
         self._rest: list[float] = calls.rest.tolist()
         self._copies = copies
-        self._rng = rng
         self._places = _places(calls.pinned, self._count, station.dispatch, rng)
         earnings = station.earnings
-        own = calls.pinned < 0
         self._account = Account(earnings, calls.arrival[own]) if earnings is not None else None
         self._prompt_earn = self._account if earnings is not None and earnings.prompt_only else None
-        self._due, self._late, self._may = self._time_outs(calls)
-        self._next = 0  # place in both
+        self._roles = self._roles_of(own, rng)
+        self._late: deque[tuple[float, int]] = deque()  # (time-out, call) of those that may need a copy then
+        self._turns = turns(rng)
         self._events: list[tuple[float, int, int]] = []  # (moment, what, call or attempt), a heap
         self._attempts: dict[int, list[int]] = {}  # by call in a race
         self._owner: list[int] = []  # by copy: its call
@@ -167,94 +170,99 @@ class QueueRace:
 
     def run(self) -> Served:
         """Serve all calls."""
-        place, pick, until = self._replicas.place, self._pick, self._until
-        due, events = self._due, self._events
-        given = self._given
-        each = zip(self._arrival, given.work.tolist(), given.rest.tolist(), *self._places, strict=True)
-        for call, (now, need, rest, one, other) in enumerate(each):
-            if due[self._next] < now or (events and events[0][0] <= now):
-                until(now)
-            place(call, one if one == other else pick(one, other, now), need, rest, now)
+        place, score, until = self._replicas.place, self._replicas.score, self._until
+        least = self._least if self._dispatch == "least" else None
+        given, late = self._given, self._late
+        each = zip(
+            self._arrival, given.work.tolist(), self._rest.copy(), *self._places, self._roles, strict=True
+        )
+        after = self._reissue.after_ms if self._reissue is not None else inf
+        prompt = self._prompt_earn
+        upcoming = inf
+        for call, (now, need, rest, one, other, role) in enumerate(each):
+            if upcoming <= now:
+                upcoming = until(now)
+            seat = one
+            if one != other:
+                if least is not None:
+                    seat = least(one, now)
+                elif score(one, now) > score(other, now):
+                    seat = other
+            answer = place(call, seat, need, rest, now)
+            if role:
+                due = now + after
+                if answer > due:
+                    late.append((due, call))
+                    upcoming = min(upcoming, due)
+                elif prompt is not None:
+                    prompt.earn_at(due)
         until(inf)
         self._replicas.finish()
         return self._served()
 
-    def _time_outs(self, calls: Calls) -> tuple[list[float], list[int], list[bool]]:
-        """When first time-outs pass, ascending, of which calls, and whether these may have a copy then.
+    def _roles_of(self, own: NDArray[np.bool_], rng: np.random.Generator) -> bytes:
+        """What passes at each call's first time-out: nothing, `EARNS` or `MAY`."""
+        if self._reissue is None:
+            return bytes(len(own))
+        may = own
+        if self._reissue.probability < 1:  # one coin a call, as in the runtime
+            may = own & (rng.random(len(own)) < self._reissue.probability)
+        earns = own if self._prompt_earn is not None else may
+        return np.where(may, MAY, np.where(earns, EARNS, 0)).astype(np.uint8).tobytes()
 
-        A moment that never comes closes it. Calls without a copy's coin are there only where they may earn.
+    def _until(self, now: float) -> float:
+        """Let everything happen that is due before `now`, and races end that end at that very moment.
+
+        Returns:
+            The next moment at which something is due.
         """
-        reissue = self._reissue
-        if reissue is None:
-            return [inf], [-1], [False]
-        own = calls.pinned < 0
-        may = own.copy()
-        if reissue.probability < 1:  # one coin a call, as in the runtime
-            may &= self._rng.random(len(may)) < reissue.probability
-        seen = np.flatnonzero(may if self._prompt_earn is None else own)
-        due = calls.arrival[seen] + reissue.after_ms
-        return [*due.tolist(), inf], [*seen.tolist(), -1], [*may[seen].tolist(), False]
-
-    def _until(self, now: float) -> None:
-        """Let everything happen that is due before `now`, and races end that end at that very moment."""
-        events = self._events
+        events, late = self._events, self._late
         while True:
-            due = self._due[self._next]
+            due = late[0][0] if late else inf
             if events and events[0][0] <= due:
-                if events[0][0] > now or events[0][0] == inf:
-                    return
-                moment, what, number = heappop(events)
+                moment = events[0][0]
+                if moment > now or moment == inf:
+                    return moment
+                _, what, number = heappop(events)
                 if what == WATCH:
                     self._watched(number, moment)
                 else:
                     self._again(number, moment)
             elif due < now:
-                self._time_out(self._late[self._next], due, may=self._may[self._next])
-                self._next += 1
+                self._time_out(late.popleft()[1], due)
             else:
-                return
+                return due
 
-    def _time_out(self, call: int, now: float, *, may: bool) -> None:
-        """A call's first time-out passes."""
+    def _time_out(self, call: int, now: float) -> None:
+        """The first time-out passes of a call that was expected to be late."""
         if self._replicas.end_by(call, now) + self._rest[call] <= now:
             if self._prompt_earn is not None:
                 self._prompt_earn.earn()
-        elif may:
+        elif self._roles[call] == MAY:
             self._attempts[call] = [call]
             self._send_copy(call, now)
 
-    def _pick(self, one: int, other: int, now: float) -> int:
-        """Which replica takes a call."""
-        if self._dispatch != "least":
-            return one if self._score(one, now) <= self._score(other, now) else other
-        best, least = one, self._replicas.load(one, now)
-        # from a random one, so that ties are fair
-        for replica in (*range(one + 1, self._count), *range(one)):
+    def _least(self, start: int, now: float) -> int:
+        """The least loaded replica, from a random one on so that ties are fair."""
+        load = self._replicas.load
+        best, least = start, load(start, now)
+        for replica in (*range(start + 1, self._count), *range(start)):
             if not least:
                 break
-            load = self._replicas.load(replica, now)
-            if load < least:
-                best, least = replica, load
+            other = load(replica, now)
+            if other < least:
+                best, least = replica, other
         return best
 
-    def _score(self, replica: int, now: float) -> float:
-        """Lower is better."""
-        load = self._replicas.load(replica, now)
-        if self._estimates is None:
-            return load
-        oldest = self._replicas.oldest(replica) if load else now
-        return self._estimates.score(replica, load, oldest, now)
-
-    def _pick_other(self, call: int, now: float) -> int | None:
-        """A replica without an attempt of this call; None where there is none."""
+    def _pick_other(self, call: int, now: float) -> int:
+        """A replica without an attempt of this call; there must be one."""
         tried = [self._replicas.replica[attempt] for attempt in self._attempts[call]]
         left = [replica for replica in range(self._count) if replica not in tried]
-        if not left:
-            return None
-        turn = int(self._rng.integers(len(left)))
+        turn = int(next(self._turns) * len(left))
         if self._dispatch == "random":
             return left[turn]
-        return min(left[turn:] + left[:turn], key=lambda replica: self._score(replica, now))
+        score = self._replicas.score
+        return min(left[turn:] + left[:turn], key=lambda replica: score(replica, now))
 
     def _again(self, call: int, now: float) -> None:
         """A call may have another copy, if it still waits."""
@@ -267,16 +275,17 @@ class QueueRace:
         self._send_copy(call, now)
 
     def _send_copy(self, call: int, now: float) -> None:
-        """A copy is due."""
-        attempts, seat = self._attempts[call], self._pick_other(call, now)
+        """A copy is due, if there is a replica for it and somebody pays."""
+        attempts = self._attempts[call]
         assert self._reissue is not None
-        if seat is None:
+        if len(attempts) == self._count:
             return
         if self._account is not None and not self._account.pays(call, now):
             age = now - self._arrival[call]
             if age > 0:
                 heappush(self._events, (now + age, AGAIN, call))
             return
+        seat = self._pick_other(call, now)
         copy = self._given.count + len(self._owner)
         work, rest = self._copies(self._rest[call])
         if self._replicas.load(seat, now) > MOST_HELD:
@@ -337,7 +346,9 @@ class QueueRace:
         assert self._estimates is not None
         replica = self._replicas.replica[attempt]
         self._replicas.load(replica, now)  # learn first what was answered before
-        self._estimates.dropped(replica, now - self._replicas.came[attempt], now)
+        clock = self._clocks[replica]
+        alive_at = now if clock is None else goes_on_at(clock, now)
+        self._estimates.dropped(replica, now - self._replicas.came[attempt], now, alive_at)
 
     def _call_of(self, attempt: int) -> int:
         return attempt if attempt < self._given.count else self._owner[attempt - self._given.count]
@@ -358,6 +369,18 @@ class QueueRace:
             worked_ms=np.asarray(self._replicas.worked),
             extra_ms=float(sum(self._replicas.worked) - given.work.sum()),
         )
+
+
+def goes_on_at(clock: Clock, now: float) -> float:
+    """When a replica works again: at the end of the pause that it is in; `now` where it is in none."""
+    own = clock.worked(now)
+    return clock.moment(nextafter(own, inf)) if clock.moment(own) < now else now
+
+
+def turns(rng: np.random.Generator) -> Iterator[float]:
+    """Uniform draws from 0 to below 1, one after the other."""
+    while True:
+        yield from rng.random(DRAWN).tolist()
 
 
 def _places(

@@ -1,8 +1,8 @@
 """The plan's fixed point: reissues are load, load makes calls late, and late calls are reissued.
 
-Kwiken section 9.2 of the extensions: allocate, predict what the added load does to latencies, learn the
-curves anew, allocate again, with damping, until the spend changes by less than 1% of the budget. On the way
-stages where copies hurt at that load are refused any.
+The source leaves it to its outlook (section 9; docs/queueing.md). Here: allocate, predict what the added load
+does to latencies, learn the curves anew, allocate again, with damping, until the spend changes by less than 1%
+of the budget. On the way stages where copies hurt at that load are refused any.
 """
 
 from __future__ import annotations

@@ -7,23 +7,28 @@ its work since it came. It grows by `min(1, cores / calls)` a millisecond; a hea
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from kwiken.queueing._fifo import Answered
+from kwiken.queueing._estimates import Estimates
 from kwiken.queueing._pauses import Clock
 
 
 class SharingReplicas:
     """The replicas of one stage. Times are milliseconds; moments never go back.
 
+    Attributes:
+        score: of a replica at a moment, lower is better: its load, or what its caller believes.
+        came: when each call comes.
+        end: when its work ended; infinite where it goes on.
+        replica: who does it.
+
     Args:
         clocks: one a replica; None where it never pauses.
         workers: cores of a replica; one call uses at most one of them.
-        calls: number of primary calls, which are numbered from 0; copies get the numbers after.
-        answered: told of every call that its caller saw answered, once somebody looks: replica, how long it
-            took, moment.
+        arrival: when each primary call comes; they are numbered from 0, and copies get the numbers after.
+        estimates: what the caller believes of the replicas, told of every answer once somebody looks.
         unheard: calls that are somebody else's, so that the caller hears nothing of their end.
     """
 
@@ -31,14 +36,15 @@ class SharingReplicas:
         self,
         clocks: Sequence[Clock | None],
         workers: int,
-        calls: int,
+        arrival: list[float],
         *,
-        answered: Answered | None = None,
+        estimates: Estimates | None = None,
         unheard: Container[int] = (),
     ) -> None:
+        calls = len(arrival)
         self._clocks = clocks
         self._cores = workers
-        self._answered, self._unheard = answered, unheard
+        self._estimates, self._unheard = estimates, unheard
         self._heaps: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (attention at its end, call)
         self._resting: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (answer, call), a heap
         self._left: list[set[int]] = [set() for _ in clocks]  # calls that nobody waits for but go on
@@ -46,10 +52,11 @@ class SharingReplicas:
         self._until = [0.0] * len(clocks)  # own time up to which it is known
         self._tag = [0.0] * calls  # attention at its end
         self._rest = [0.0] * calls
-        self.came = [0.0] * calls
+        self.came = arrival.copy()
         self.end = [inf] * calls
         self.replica = [0] * calls
         self.worked = [0.0] * len(clocks)  # work done and promised by replica
+        self.score: Callable[[int, float], float] = self.load if estimates is None else self._judge(estimates)
 
     def load(self, replica: int, now: float) -> int:
         """Calls that its caller waits for."""
@@ -57,31 +64,43 @@ class SharingReplicas:
         resting = self._resting[replica]
         while resting and resting[0][0] <= now:
             moment, call = heappop(resting)
-            if self._answered is not None and call not in self._unheard:
-                self._answered(replica, moment - self.came[call], moment)
+            if self._estimates is not None and call not in self._unheard:
+                self._estimates.answered(replica, moment - self.came[call], moment)
         return len(self._heaps[replica]) - len(self._left[replica]) + len(resting)
 
-    def oldest(self, replica: int) -> float:
+    def _judge(self, estimates: Estimates) -> Callable[[int, float], float]:
+        def score(replica: int, now: float) -> float:
+            load = self.load(replica, now)
+            return estimates.score(replica, load, self._oldest(replica) if load else now, now)
+
+        return score
+
+    def _oldest(self, replica: int) -> float:
         """When the oldest call came that its caller waits for; there must be one, and `load` been asked."""
         left = self._left[replica]
         serving = [self.came[call] for _, call in self._heaps[replica] if call not in left]
         return min(serving + [self.came[call] for _, call in self._resting[replica]])
 
-    def place(self, call: int, replica: int, work: float, rest: float, now: float) -> None:
-        """A call arrives. A copy's number is the next one that was not used."""
+    def place(self, call: int, replica: int, work: float, rest: float, now: float) -> float:
+        """A call arrives. A copy's number is the next one that was not used.
+
+        Returns:
+            Infinity: nobody knows yet when it is answered at the latest.
+        """
         self._advance(replica, now)
         tag = self._given[replica] + work
         heappush(self._heaps[replica], (tag, call))
         self.worked[replica] += work
         if call == len(self.end):
-            for of_calls in (self._tag, self._rest, self.came):
+            for of_calls in (self._tag, self._rest):
                 of_calls.append(0.0)
+            self.came.append(now)
             self.end.append(inf)
             self.replica.append(0)
-        self.came[call] = now
         self._tag[call] = tag
         self._rest[call] = rest
         self.replica[call] = replica
+        return inf
 
     def end_by(self, call: int, now: float) -> float:
         """When the call ended; infinite where it goes on after `now`."""

@@ -15,7 +15,7 @@ from kwiken import InputError, Reissue
 from kwiken.queueing._estimates import Estimates
 from kwiken.queueing._law import Constant, Exponential, LogNormal
 from kwiken.queueing._pauses import Clock, Pauses, clocks
-from kwiken.queueing._race import Calls, Copies, OverloadError, QueueRace, Served
+from kwiken.queueing._race import MAY, Calls, Copies, OverloadError, QueueRace, Served, turns
 from kwiken.queueing._serve import copies_of, serve
 from kwiken.queueing._station import Background, Cancel, Discipline, Dispatch, Earnings, Station
 
@@ -44,9 +44,10 @@ class Slow:
         station: Station,
         clocks: list[Clock | None],
         copies: Copies,
+        rng: np.random.Generator,
     ) -> None:
         self.race, self.station, self.clocks, self.copies = race, station, clocks, copies
-        self.rng = copy.deepcopy(race._rng)
+        self.draws = turns(rng)
         self.attempts: list[Attempt] = []
         self.of: dict[int, list[Attempt]] = {}
         self.answer: dict[int, float] = {}
@@ -79,12 +80,12 @@ class Slow:
     def run(self) -> None:
         calls = self.race._given
         arrivals = list(zip(calls.arrival.tolist(), itertools.count()))
+        after_ms = self.station.reissue.after_ms if self.station.reissue is not None else inf
         # (moment, call, whether it may have a copy, whether it is the call's first)
         timers: list[tuple[float, int, bool, bool]] = sorted(
-            (due, call, may, True)
-            for due, call, may in zip(
-                self.race._due[:-1], self.race._late[:-1], self.race._may[:-1], strict=True
-            )
+            (moment + after_ms, call, role == MAY, True)
+            for call, (moment, role) in enumerate(zip(calls.arrival.tolist(), self.race._roles, strict=True))
+            if role
         )
         while True:
             going = [(a, p) for r in range(len(self.clocks)) for a, p in self.paces(r)]
@@ -201,14 +202,14 @@ class Slow:
         left = [r for r in range(len(self.clocks)) if r not in tried]
         if not left:
             return None
-        turn = int(self.rng.integers(len(left)))
-        left = left[turn:] + left[:turn]
-        seat = left[0] if self.station.dispatch == "random" else min(left, key=self.score)
         if self.level < self.needed(call):
             self.denied += 1
             self.refused[call] = self.refused.get(call, 0) + 1
             return 2 * self.now - float(self.race._given.arrival[call])
         self.level -= 1
+        turn = int(next(self.draws) * len(left))
+        left = left[turn:] + left[:turn]
+        seat = left[0] if self.station.dispatch == "random" else min(left, key=self.score)
         work, rest = self.copies(float(self.race._given.rest[call]))
         self.add(call, seat, work, rest)
         return self.now + reissue.after_ms if len(self.of[call]) <= reissue.copies else None
@@ -219,13 +220,21 @@ class Slow:
             if other.ended + other.rest <= self.now or self.station.cancel == "none":
                 continue
             self.hear(other.replica)
-            self.estimates.dropped(other.replica, self.now - other.came, self.now)
+            self.estimates.dropped(
+                other.replica, self.now - other.came, self.now, self.alive_at(other.replica)
+            )
             other.dropped = True
             if other.ended < inf:
                 continue
             served = other in [a for a, _ in self.in_service(other.replica)]
             if self.station.cancel == "running" or not served:
                 other.gone = True
+
+    def alive_at(self, replica: int) -> float:
+        """When a replica answers that it lives: once it works."""
+        clock = self.clocks[replica]
+        stretches = () if clock is None else zip(clock._begins, clock._ends, strict=True)
+        return next((end for begin, end in stretches if begin < self.now < end), self.now)
 
     def in_service(self, replica: int) -> list[tuple[Attempt, float]]:
         present = self.present(replica)
@@ -248,10 +257,10 @@ def both(station: Station, utilisation: float, count: int, seed: int) -> tuple[S
     assert station.replicas is not None
     times = clocks(station.pauses, station.replicas, np.random.default_rng([seed, 1]))
     spares = [copies_of(station, np.random.default_rng([seed, 2])) for _ in range(2)]
-    race = QueueRace(station, calls, times, spares[0], np.random.default_rng([seed, 3]))
-    slow = Slow(
-        race, station, clocks(station.pauses, station.replicas, np.random.default_rng([seed, 1])), spares[1]
-    )
+    drawing = np.random.default_rng([seed, 3])
+    race = QueueRace(station, calls, times, spares[0], drawing)
+    again = clocks(station.pauses, station.replicas, np.random.default_rng([seed, 1]))
+    slow = Slow(race, station, again, spares[1], copy.deepcopy(drawing))
     served = race.run()
     slow.run()
     return served, slow
