@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
@@ -111,12 +112,19 @@ def _how_to_name(plan: Plan, lost: Sequence[str], needs: str) -> str:
         f"its spans are {match.operation!r} of {match.service!r}" if match is not None else "it has no match"
     )
     if needs == "grpc":
-        what, entry = "names no gRPC method", f'{{"{first}": "package.Service/Method"}}'
+        what, entry = "names no gRPC method", _json({first: "package.Service/Method"})
     else:
         what = "names no HTTP path or gRPC method at a host"
-        entry = f'{{"{first}": {{"call": "GET /path", "host": "name", "port": 80}}}}'
+        entry = _json({first: {"call": "GET /path", "host": "name", "port": 80}})
     others = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     return f"stage {first!r}{others} {what}: {spans}; say what it calls with --map FILE holding {entry}"
+
+
+def _json(entry: Mapping[str, object]) -> str:
+    """A map to copy from a message: JSON that neither a terminal nor a line of text could spoil."""
+    text = json.dumps(entry, ensure_ascii=False)
+    text = text if text.isprintable() else json.dumps(entry)
+    return text.replace("  ", " \\u0020")  # lines are told with single spaces
 
 
 def _merged(plan: Plan, call: Call, names: Sequence[str]) -> Hedge:

@@ -149,3 +149,26 @@ class TestRefusals:
         out = tmp_path / "settings.yaml"
         refused(run("export", plan, "--to", "istio", "-o", str(out)), "stage 'rank'")
         assert not out.exists()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        'a "quoted" one',
+        "back\\slash",
+        "größe",
+        "tab\tand\nline",
+        "two  spaces   three",
+        "\u00a0\u2028\x1b[31m",
+    ],
+)
+def test_the_map_that_a_refusal_shows_can_be_used_as_it_is(program: str, name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, plan_with({name: stage("rank", LATE, service="no host")}))
+    result = run("export", path, "--to", program)
+    refused(result, "--map FILE holding {")
+    told = result.stderr.rpartition(" holding ")[2].strip()
+    assert list(json.loads(told)) == [name]
+    targets = tmp_path / "map.json"
+    targets.write_text(told)
+    assert run("export", path, "--to", program, "--map", str(targets)).exit_code == 0
