@@ -10,7 +10,7 @@ from kwiken._curve import Curve
 from kwiken._descent import descend
 from kwiken._objective import scaled, with_coins
 from kwiken._profile import Profile
-from kwiken._sumvar import Allocation, HulledCurve, equal_budget, sumvar, uniform_fraction
+from kwiken._sumvar import Allocation, HulledCurve, allocation_of, equal_budget, sumvar, uniform_fraction
 from kwiken._tail import MeanAndSpread
 from kwiken.learning import Caution
 
@@ -63,10 +63,10 @@ class Aim:
 
     def _start(self, budget: float) -> Allocation:
         """SumVar's answer, by what is sure to be gained; of variance alone, or of mean and spread."""
-        found = self.caution(self._prices, budget)
-        if self._objective != "variance":
-            sure = {
-                name: bounds.timid(self._curves[name].hull) for name, bounds in self.caution.bounds.items()
-            }
-            found = self._by_tail(self._prices, budget, hulls=sure)
+        hulls = self.caution.hulls(self._prices, budget)
+        if self._objective == "variance":
+            shares = sumvar(hulls, self._prices, budget).fractions
+            found = allocation_of(self._curves, self._prices, shares)
+        else:
+            found = self._by_tail(self._prices, budget, hulls=hulls)
         return with_coins(found, self._curves)

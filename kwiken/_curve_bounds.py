@@ -43,10 +43,16 @@ class CurveBounds:
     level: float
 
     def gain_between(self, fraction: float) -> tuple[float, float]:
-        """Low and high of what reissuing that share of the calls gains, ms²; from 0."""
+        """Low and high of what reissuing that share of the calls gains, ms²; from 0.
+
+        The high end is as many errors away on a logarithm's scale: slowness that few requests have shows in
+        few samples, so what was seen is more often too small than too large.
+        """
         gain = float(np.interp(fraction, self.fraction, self.gain))
         away = _deviations(self.level) * float(np.interp(fraction, self.fraction, self.gain_error))
-        return max(0.0, gain - away), max(0.0, gain + away)
+        if gain <= 0:
+            return 0.0, max(0.0, gain + away)
+        return max(0.0, gain - away), gain * float(np.exp(min(np.log(WIDEST), away / gain)))
 
     @property
     def certainty(self) -> float:

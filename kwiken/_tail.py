@@ -60,12 +60,13 @@ class MeanAndSpread:
         Args:
             prices: by stage: what reissuing all of its calls costs.
             budget: the most that may be spent.
-            hulls: by stage: hull of its variance to go by, at the curve's own points; the curve's by default.
+            hulls: of every stage: hull of its variance to go by, at the curve's own points; the curve's by
+                default.
 
         Returns:
             The allocation; its gains are those of the curves' variances.
         """
-        by_variance = {name: (hulls or {}).get(name, curve) for name, curve in self._curves.items()}
+        by_variance: Mapping[str, HulledCurve] = self._curves if hulls is None else hulls
         found = sumvar(by_variance, prices, budget)
         for _ in range(ROUNDS):
             weight = 2 * self._spread_ms(found) / self._z

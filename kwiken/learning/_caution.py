@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-
-import numpy as np
 
 from kwiken._curve import Curve
 from kwiken._curve_bounds import TRUST, CurveBounds, curve_bounds
 from kwiken._profile import Profile
-from kwiken._sumvar import Allocation, HulledCurve, sumvar
+from kwiken._sumvar import HulledCurve, sumvar
 
 DOUBT = 0.5  # certainty below which a reader should know of it
 SHOWN = 5
 
 
 class Caution:
-    """Apportions by SumVar on timid curves; learns the bounds of those stages that would get anything.
+    """Timid curves to apportion by; learns the bounds of those stages that would get anything.
 
     Args:
         profile: what was learned.
@@ -33,17 +30,21 @@ class Caution:
         self._hulls: dict[str, HulledCurve] = dict(curves)
         self.bounds: dict[str, CurveBounds] = {}
 
-    def __call__(self, prices: Mapping[str, float], budget: float) -> Allocation:
-        """The allocation of a budget; its gains are those of the curves themselves.
+    def hulls(self, prices: Mapping[str, float], budget: float) -> Mapping[str, HulledCurve]:
+        """By stage: the hull to apportion a budget by.
 
-        Stages that were not looked at are taken by their own curves, which promise at least as much; so once
-        nobody gets anything who was not looked at, the rest would get nothing either.
+        Stages that were not looked at keep their own curves, which promise at least as much; so once nobody
+        gets anything of the sum of variances who was not looked at, the rest would get nothing either.
+
+        Args:
+            prices: by stage: what reissuing all of its calls costs.
+            budget: the most that may be spent.
         """
         while True:
-            found = sumvar(self._hulls, prices, budget)
-            fresh = [name for name, share in found.fractions.items() if share > 0 and name not in self.bounds]
+            found = sumvar(self._hulls, prices, budget).fractions
+            fresh = [name for name, share in found.items() if share > 0 and name not in self.bounds]
             if not fresh:
-                return _on(found, self._curves, prices)
+                return self._hulls
             self._look_at(fresh)
 
     def _look_at(self, names: Iterable[str]) -> None:
@@ -51,29 +52,6 @@ class Caution:
         found = curve_bounds(self._profile, some, seed=self._seed)
         self.bounds.update(found)
         self._hulls.update({name: found[name].timid(curve.hull) for name, curve in some.items()})
-
-
-def _on(found: Allocation, curves: Mapping[str, Curve], prices: Mapping[str, float]) -> Allocation:
-    """The same shares, with what they gain on the curves themselves."""
-    return replace(
-        found,
-        gains={
-            name: float(curves[name].hull[0]) - curves[name].hull_at(share)
-            for name, share in found.fractions.items()
-        },
-        marginal={
-            name: _slope(curves[name], share) / prices[name] for name, share in found.fractions.items()
-        },
-    )
-
-
-def _slope(curve: Curve, fraction: float) -> float:
-    """Fall of the hull for each share more, just to the right."""
-    at = int(np.searchsorted(curve.fraction, fraction, side="right"))
-    if not 0 < at < len(curve.fraction):
-        return 0.0
-    rise = curve.hull[at - 1] - curve.hull[at]
-    return float(rise / (curve.fraction[at] - curve.fraction[at - 1]))
 
 
 def caution_notes(bounds: Mapping[str, CurveBounds]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from kwiken._reissues import ReissueSettings, ReissueStudy, study_reissues
 from kwiken._spend import within_budget
 from kwiken._stage import Reissue
 from kwiken._stage_curves import stage_curves
-from kwiken._sumvar import Allocation
+from kwiken._sumvar import Allocation, allocation_of
 from kwiken.levers._lagrange import two_budgets
 from kwiken.levers._partial import PartialSettings, PartialStudy, learnable, loss_weights, study_partial
 from kwiken.levers._surface import raced_calls, surface
@@ -99,16 +99,8 @@ class JointPlanner:
         found = two_budgets(
             curves, surfaces, costs=self.shares.stages, weights=weights, reissue=reissue, loss=loss
         )
-        fractions = {name: found.reissue[name] for name in surfaces if name in curves}
-        return Allocation(
-            fractions=fractions,
-            spent=sum(self.shares.stages[name] * share for name, share in fractions.items()),
-            gains={
-                name: curves[name].hull_at(0.0) - curves[name].hull_at(share)
-                for name, share in fractions.items()
-            },
-            marginal=dict.fromkeys(fractions, found.prices[0]),
-        )
+        some = {name: curves[name] for name in surfaces if name in curves}
+        return allocation_of(some, self.shares.stages, found.reissue)
 
 
 def tuned_with_copies(

@@ -1,8 +1,8 @@
 """The plan's fixed point: reissues are load, load makes calls late, and late calls are reissued.
 
-The source leaves it to its outlook (section 9; docs/queueing.md). Here: allocate, predict what the added load
-does to latencies, learn the curves anew, allocate again, with damping, until the spend changes by less than 1%
-of the budget. On the way stages where copies hurt at that load are refused any.
+The source leaves it to its outlook (section 9; docs/queueing.md). Here: allocate, predict what the added
+load does to latencies, learn the curves anew, allocate again, with damping, until the spend changes by less
+than 1% of the budget. On the way stages where copies hurt at that load are refused any.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -31,6 +31,7 @@ DAMPING: Final = 0.5  # weight of the newest estimate of added load
 SEARCHED: Final = 8  # stages whose thresholds are searched: of growing load the busiest ones feel most
 MOVED: Final = 0.02  # relative change of a policy up to which its last look still holds
 
+T = TypeVar("T")
 Bound = tuple[float, float]
 StudyOf = Callable[[Profile], PlanStudy]
 
@@ -271,12 +272,35 @@ def _planned(plan: Plan) -> float:
 
 
 def _without(study: PlanStudy, refused: Mapping[str, object]) -> PlanStudy:
-    """The study without reissues at some stages."""
+    """The study without reissues at some stages, nor what these would cost and gain."""
     stages = {
         name: msgspec.structs.replace(entry, reissue=None) if name in refused else entry
         for name, entry in study.plan.stages.items()
     }
-    return replace(study, plan=msgspec.structs.replace(study.plan, stages=stages))
+    allocation, simulation = study.allocation, study.simulation
+    gone = sum(study.plan.cost.stages[name] * allocation.fractions.get(name, 0.0) for name in refused)
+    none = dict.fromkeys((name for name in allocation.fractions if name in refused), 0.0)
+    return replace(
+        study,
+        plan=msgspec.structs.replace(study.plan, stages=stages),
+        allocation=replace(
+            allocation,
+            fractions={**allocation.fractions, **none},
+            spent=max(0.0, allocation.spent - gone),
+            gains={**allocation.gains, **none},
+            marginal={**allocation.marginal, **none},
+        ),
+        simulation=replace(
+            simulation,
+            stage_spent=_others(simulation.stage_spent, refused),
+            stage_fraction=_others(simulation.stage_fraction, refused),
+        ),
+        between=_others(study.between, refused),
+    )
+
+
+def _others(values: Mapping[str, T], refused: Collection[str]) -> dict[str, T]:
+    return {name: value for name, value in values.items() if name not in refused}
 
 
 def _unknown_levers(plan: Plan) -> bool:

@@ -62,3 +62,17 @@ def test_fan_outs_seldom_stages_and_still_stages_have_bounds(
         assert (bounds.low <= curves[name].variance).all()
         assert (bounds.high >= curves[name].variance).all()
     assert found["still"].high.max() == pytest.approx(0)
+
+
+def test_a_gain_may_be_larger_than_few_requests_show(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    """The slowest calls make most of a heavy tail's variance, and few requests hold too few of them."""
+    rng = np.random.default_rng(3)
+    skew = []
+    for requests in (500, 50_000):
+        profile = profile_of(stage_of("a", rng.lognormal(0, 1, requests)))
+        bounds = curve_bounds(profile, stage_curves(profile))["a"]
+        gain = float(np.interp(0.05, bounds.fraction, bounds.gain))
+        low, high = bounds.gain_between(0.05)
+        assert low < gain < high
+        skew.append((high - gain) / (gain - low))
+    assert skew[0] > skew[1] > 1

@@ -80,7 +80,7 @@ def test_a_plan_says_so(stage_of: StageOf, profile_of: ProfileOf) -> None:
     (found,) = study.drift
     policy = study.plan.stages["a"].reissue
     assert policy is not None
-    assert found.after_ms == policy.after_ms
+    assert found.after_ms == pytest.approx(policy.after_ms, rel=1e-6)
     assert any(note.startswith("the service changed while it was traced (a: ") for note in study.notes)
 
 

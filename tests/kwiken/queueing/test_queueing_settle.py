@@ -124,6 +124,23 @@ class TestSettle:
             assert guard.above is not None
             assert guard.above <= guard.utilisation
 
+    def test_what_is_refused_at_last_neither_costs_nor_gains(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In the last round there is no plan to follow that knows of the refusal."""
+        monkeypatch.setattr(_settle, "ROUNDS", 1)
+        model = load_model(
+            queue_profile(rate_of(0.7), requests=4000, seed=9), cancel="none", dispatch="random"
+        )
+        planned = greedy(model.profile)
+        assert planned.allocation.spent > 0 < planned.allocation.total_gain
+        study = settle(model, greedy, requests=4000).study
+        assert all(entry.reissue is None for entry in study.plan.stages.values())
+        assert study.allocation.spent == pytest.approx(0.0, abs=1e-12)
+        assert {*study.allocation.fractions.values(), *study.allocation.gains.values()} == {0.0}
+        assert {*study.allocation.marginal.values()} == {0.0}
+        assert not study.simulation.stage_spent
+        assert not study.simulation.stage_fraction
+        assert not study.between
+
     def test_thresholds_are_searched_at_the_busiest_stages_only(
         self, model: LoadModel, monkeypatch: pytest.MonkeyPatch
     ) -> None:
