@@ -22,10 +22,13 @@ from kwiken._errors import InputError
 from kwiken._pool import Pool, complete_calls, pool
 from kwiken._profile import Floats, Profile, StageProfile
 from kwiken.queueing._law import Constant, Empirical, Law, LogNormal
-from kwiken.queueing._model import LEVELS, PILOT, LoadModel, StageModel, pilot, ranks, shuffle
+from kwiken.queueing._model import LoadModel, StageModel, levels, pilot, ranks, shuffle
 from kwiken.queueing._station import Background, Cancel, Dispatch, Station
+from kwiken.queueing._together import on_one_machine
 
-PASSES = 3  # of simulating waits: rests decide how calls find replicas, and waits what rests are
+# Passes of simulating waits, since rests decide how calls find replicas, and waits what rests are: so many of the
+# calls are simulated in each. Rests hardly matter to waits, so the first ones need not be exact.
+PASSES = (0.25, 0.25, 1.0)
 IDLE = 0.02  # share of the replicas' time below which nobody waits, so one pass will do
 CLOSE = 0.001  # mean error of the law of latencies, relative to its mean, that needs no further round
 ROUNDS = 20  # of correcting the law of rests, in each
@@ -45,6 +48,8 @@ def load_model(
     cancel: Cancel = "queued",
     seed: int = 0,
     copy_correlation: float | None = None,
+    processors: int | None = None,
+    processor_use: float | None = None,
 ) -> LoadModel:
     """Take a profile apart into work, waits and the rest.
 
@@ -61,6 +66,9 @@ def load_model(
             processor has begun cannot be stopped from outside.
         seed: of all draws.
         copy_correlation: as `simulate` takes it.
+        processors: of the one machine that all replicas share, and wait for; None where each has its own.
+        processor_use: share of all processors' time that was used. What calls' own work leaves of it is taken
+            for a process in front that sends them, with one thread. By default there is none.
 
     Returns:
         The model. Load does not act on a stage with neither busy times nor a given utilisation; a note
@@ -70,6 +78,8 @@ def load_model(
         InputError: for a stage that the profile lacks, one whose replicas nobody knows, one that would be
             busy all the time, or a profile without requests or that load acts on nowhere.
     """
+    if processor_use is not None and processors is None:
+        raise InputError("says nothing without the number of processors", where="processor_use")
     if not profile.requests:
         raise InputError("the profile has no requests", where="profile")
     given, known = replicas or {}, utilisation or {}
@@ -99,7 +109,8 @@ def load_model(
             "no stage has a measured busy time, so nobody knows how load acts on it; give it for one",
             where="utilisation",
         )
-    return LoadModel(profile, rate, stages, tuple(_notes(profile, stages)))
+    model = LoadModel(profile, rate, stages, tuple(_notes(profile, stages)))
+    return model if processors is None else on_one_machine(model, processors, processor_use, seed=seed)
 
 
 def measured_utilisation(
@@ -219,40 +230,42 @@ def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, 
     assert station.replicas is not None
     used = station.work.mean_ms * rate * float(there.sum()) / len(calls) / 1e3 / station.replicas
     model = StageModel(station, used, calls, calls, visits)
-    wanted = law.quantile(LEVELS)
-    rest, busy = _rests(model, wanted, seed)
-    explained = np.interp(ranks(law, calls), LEVELS, wanted - rest)
+    rest, busy = _rests(model, law, seed)
+    at = levels(len(rest))
+    wanted = law.quantile(at)
+    explained = np.interp(ranks(law, calls), at, wanted - rest)
     rests = np.where(there, np.maximum(0.0, calls - explained), np.nan)
-    got = np.sort(rest[shuffle(seed)] + busy)
-    at = (np.asarray(CHECKED) * PILOT).astype(int)
-    least = np.maximum(wanted[at], 1e-9)
+    got = np.sort(rest[shuffle(len(rest), seed)] + busy)
+    checked = (np.asarray(CHECKED) * len(rest)).astype(int)
+    least = np.maximum(wanted[checked], 1e-9)
     background = station.background.utilisation if station.background is not None else 0.0
     return replace(
         model,
         station=replace(station, rest=Empirical(Pool.of(rests)), alike=alike),
         utilisation=used + background,
         rest_ms=rests,
-        misfit=float((np.abs(got[at] - wanted[at]) / least).max()),
-        crowded=max(0.0, float(((np.sort(busy)[at] - wanted[at]) / least).max())),
+        misfit=float((np.abs(got - wanted)[checked] / least).max()),
+        crowded=max(0.0, float(((np.sort(busy) - wanted)[checked] / least).max())),
     )
 
 
-def _rests(model: StageModel, wanted: Floats, seed: int) -> tuple[Floats, Floats]:
+def _rests(model: StageModel, law: Pool, seed: int) -> tuple[Floats, Floats]:
     """The law of rests: put right what work, wait and rest together have too much or too little.
 
     Args:
         model: of the stage, as far as it is known.
-        wanted: (PILOT,) ascending: the law of latencies.
+        law: of latencies.
         seed: of all draws.
 
     Returns:
-        (PILOT,) ascending: the law of rests, and (PILOT,): work and wait of the calls with these rests,
-        shuffled.
+        (pilot_calls,) ascending: the law of rests, and (pilot_calls,): work and wait of the calls with these
+        rests, shuffled.
     """
-    shuffled = shuffle(seed)
-    rest = np.zeros(PILOT)
-    busy = rest
-    for _ in range(PASSES if model.utilisation >= IDLE else 1):
+    rest = busy = np.zeros(1)
+    for share in PASSES if model.utilisation >= IDLE else PASSES[-1:]:
+        size = int(share * model.pilot_calls)
+        wanted, shuffled = law.quantile(levels(size)), shuffle(size, seed)
+        rest = np.interp(levels(size), levels(len(rest)), rest)
         busy = pilot(model, rest[shuffled], factor=1.0, seed=seed) - rest[shuffled]
         for _ in range(ROUNDS):
             missing = wanted - np.sort(rest[shuffled] + busy)

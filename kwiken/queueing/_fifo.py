@@ -149,7 +149,9 @@ class FifoReplicas:
         if start[call] <= own_now and not running:
             left.append(call)
             return None
-        self.worked[replica] -= own_end[call] - max(start[call], own_now)
+        left_at = max(start[call], own_now)
+        self.worked[replica] -= own_end[call] - left_at
+        own_end[call] = left_at
         others = [other for _, other in self._flight[replica] if own_end[other] > own_now] + left
         serving = [other for other in others if start[other] <= own_now]
         waiting = [other for other in others if start[other] > own_now]
@@ -171,6 +173,12 @@ class FifoReplicas:
 
     def finish(self) -> None:
         """Nothing more will come. Every end is known already."""
+
+    def busy(self) -> tuple[Floats, Floats]:
+        """(a,) and (a,): own time at which attempts came into service and left it; those that did."""
+        begins, ends = np.asarray(self._start), np.asarray(self._own_end)
+        served = ends > begins
+        return begins[served], ends[served]
 
 
 def fifo_ends(arrivals: Floats, work: Floats, workers: int) -> Floats:

@@ -6,23 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
 from kwiken._errors import InputError
 from kwiken._plan import Ladder, Plan
 from kwiken._profile import Floats
 from kwiken._simulate import REQUESTS, acting, ladder
 from kwiken._stage import Reissue
+from kwiken.queueing._machine import Machine
 from kwiken.queueing._model import LoadModel
-from kwiken.queueing._network import QueueSimulation, poisson_arrivals, simulate_queues
+from kwiken.queueing._network import QueueSimulation
 from kwiken.queueing._station import Earnings, Station
+from kwiken.queueing._trial import Trial
 
 # The runtime's rules for accounts (runtime/_policy.py): a stage may pass its planned share by so much ...
 SLACK: Final = 1.5
 BURST: Final = 16.0  # ... and save so many copies.
 UNSTATED: Final = 0.1  # share of the calls that a policy which states none may reissue
 MOSTLY: Final = 0.5  # from this share of late calls on all calls earn
-WARM_UP: Final = 0.1  # of the requests, on top: the queues fill with them
 ROUNDS: Final = 4  # of holding the sum of all stages to the budget
 CLOSE: Final = 0.01  # relative overspend that needs no further round
 
@@ -95,7 +94,8 @@ def simulate_load(
     """Send a profile's requests through its queues, at some factor of its load.
 
     A request takes the rests of one recorded request in all stages, drawn with replacement; arrivals are
-    Poisson, work is drawn from its law, waits follow from both. Copies go as the runtime's do: paid by an
+    Poisson, work is drawn from its law, waits follow from both, and from the processors where the model has a
+    machine. Copies go as the runtime's do: paid by an
     account of the stage, to the replica that has the least to do, and losers are cancelled. Where all
     stages together would spend more than the budget, all accounts earn less in proportion. Partial
     answers and catch-up are not simulated.
@@ -116,10 +116,10 @@ def simulate_load(
         raise InputError(f"requests must be 1 or more, not {requests}")
     model.check(factor)
     policies = policies_of(model, plan)
-    trial = _Trial(model, factor, requests, seed)
-    alone = trial.run({})
+    trial = Trial(model, factor, requests, seed)
+    alone, machine = trial.run({})
     stations = {name: reissuing(model.stages[name].station, policy) for name, policy in policies.items()}
-    after = alone if plan is None or not stations else _within_budget(trial, stations, plan)
+    after = alone if plan is None or not stations else _within_budget(trial, stations, plan, machine)
     return LoadSimulation(
         factor=factor,
         rate_per_s=model.rate_per_s * factor,
@@ -175,33 +175,9 @@ def reissuing(station: Station, policy: Reissue, *, scale: float = 1.0) -> Stati
     return replace(station, reissue=policy, earnings=earnings)
 
 
-class _Trial:
-    """The same requests, to be sent through the stages as they are or with copies."""
-
-    def __init__(self, model: LoadModel, factor: float, requests: int, seed: int) -> None:
-        self._model, self._seed = model, seed
-        self._warm_up = int(requests * WARM_UP)
-        count = requests + self._warm_up
-        arriving, choosing, *working = np.random.default_rng([seed, 0]).spawn(2 + len(model.stages))
-        self._arrivals = poisson_arrivals(model.rate_per_s * factor, count, arriving)
-        rows = choosing.integers(model.profile.requests, size=count)
-        self._given = {
-            name: stage.primaries(rows, rng)
-            for (name, stage), rng in zip(model.stages.items(), working, strict=True)
-        }
-
-    def run(self, changed: Mapping[str, Station]) -> QueueSimulation:
-        stations = [changed.get(name, stage.station) for name, stage in self._model.stages.items()]
-        return simulate_queues(
-            stations,
-            self._arrivals,
-            rng=np.random.default_rng([self._seed, 1]),
-            given=self._given,
-            warm_up=self._warm_up,
-        )
-
-
-def _within_budget(trial: _Trial, stations: Mapping[str, Station], plan: Plan) -> QueueSimulation:
+def _within_budget(
+    trial: Trial, stations: Mapping[str, Station], plan: Plan, machine: Machine | None
+) -> QueueSimulation:
     """Send copies; where they cost more than the budget, let all accounts earn less until they do not."""
     scale = 1.0
     for _ in range(ROUNDS):
@@ -210,7 +186,7 @@ def _within_budget(trial: _Trial, stations: Mapping[str, Station], plan: Plan) -
             for name, station in stations.items()
             if station.reissue is not None
         }
-        found = trial.run(changed)
+        found, machine = trial.run(changed, machine)
         spent = sum(_spent(plan, found, name) for name in changed)
         if spent <= plan.budgets.reissue * (1 + CLOSE):
             break

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,9 +19,10 @@ from kwiken.queueing._race import Calls
 from kwiken.queueing._serve import serve
 from kwiken.queueing._station import Station
 
-PILOT = 1 << 15  # calls behind a law of waits
-# Laws are compared at so many levels, those of a sorted pilot.
-LEVELS = (np.arange(PILOT) + 0.5) / PILOT
+PILOT = 1 << 15  # calls behind a law of waits,
+FEWEST = 1 << 12  # or at least so many
+OVER = 4  # where they are so many times those measured: the chance in these is then the greater by far
+KEPT = 3  # laws of latencies that a stage keeps
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,14 @@ class StageModel:
     visits_per_s: float
     misfit: float = 0.0
     crowded: float = 0.0
+    _laws: dict[tuple[float, int], Floats] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @property
+    def pilot_calls(self) -> int:
+        """How many calls to simulate for a law of waits."""
+        return min(PILOT, max(FEWEST, OVER * int((~np.isnan(self.calls_ms)).sum())))
 
     def inflated(self, factor: float, *, seed: int) -> Floats:
         """(n, width) latencies of the same calls at `factor` times the calls.
@@ -72,13 +83,25 @@ class StageModel:
         self.check(factor)
         if self.station.replicas is None or factor == 1.0:
             return latency_ms
-        rest = _spread(self.rest_ms[~np.isnan(self.rest_ms)])
-        mixed = rest[shuffle(seed)]
-        then, now = (np.sort(pilot(self, mixed, factor=f, seed=seed)) for f in (1.0, factor))
-        law = Pool.of(self.calls_ms)
-        measured = law.quantile(LEVELS)
+        then, now = self._law(1.0, seed), self._law(factor, seed)
+        law, at = Pool.of(self.calls_ms), levels(len(now))
+        measured = law.quantile(at)
         longer = np.sort(np.maximum(0.0, measured + now - then)) - measured  # no call passes another
-        return np.asarray(np.maximum(0.0, latency_ms + np.interp(ranks(law, latency_ms), LEVELS, longer)))
+        return np.asarray(np.maximum(0.0, latency_ms + np.interp(ranks(law, latency_ms), at, longer)))
+
+    def _law(self, factor: float, seed: int) -> Floats:
+        """(pilot_calls,) ascending: latencies at that load. The profile's own is kept, and the last others."""
+        known = self._laws.get((factor, seed))
+        if known is not None:
+            return known
+        size = self.pilot_calls
+        rest = Pool.of(self.rest_ms[~np.isnan(self.rest_ms)]).quantile(levels(size))
+        found = np.sort(pilot(self, rest[shuffle(size, seed)], factor=factor, seed=seed))
+        others = [key for key in self._laws if key[0] != 1.0]
+        for key in others[: len(others) + 1 - KEPT]:
+            del self._laws[key]
+        self._laws[factor, seed] = found
+        return found
 
     def check(self, factor: float) -> None:
         """Refuse a load, so many times the profile's, that is more than the replicas can do.
@@ -122,6 +145,27 @@ class StageModel:
 
 
 @dataclass(frozen=True)
+class Shared:
+    """One machine for all replicas of a profile.
+
+    Attributes:
+        processors: how many it has.
+        work_ms: what a request costs it, the process in front included.
+    """
+
+    processors: int
+    work_ms: float
+
+    def busy_at(self, rate_per_s: float) -> float:
+        """Share of all processors' time that so many requests a second use, without copies.
+
+        Args:
+            rate_per_s: requests a second.
+        """
+        return self.work_ms * rate_per_s / 1e3 / self.processors
+
+
+@dataclass(frozen=True)
 class LoadModel:
     """A profile, taken apart.
 
@@ -130,15 +174,17 @@ class LoadModel:
         rate_per_s: requests a second then.
         stages: by name, parents before children.
         notes: what a reader should know, in words.
+        shared: the machine that all replicas share; None where nobody waits for a processor.
     """
 
     profile: Profile
     rate_per_s: float
     stages: Mapping[str, StageModel]
     notes: tuple[str, ...]
+    shared: Shared | None = None
 
     def check(self, factor: float) -> None:
-        """Refuse a load that is more than some stage's replicas can do.
+        """Refuse a load that is more than some stage's replicas, or the processors, can do.
 
         Raises:
             InputError: naming the stage; or for a factor that is no finite number above 0.
@@ -147,36 +193,47 @@ class LoadModel:
             raise InputError(f"must be a finite number above 0, not {factor}", where="load")
         for stage in self.stages.values():
             stage.check(factor)
+        busy = self.shared.busy_at(self.rate_per_s * factor) if self.shared is not None else 0.0
+        if self.shared is not None and busy >= 1:
+            raise InputError(
+                f"{self.shared.processors} processors would be busy {busy:.0%}: more than they can do",
+                where="processors",
+            )
 
 
 def pilot(model: StageModel, rest: Floats, *, factor: float, seed: int) -> Floats:
-    """(PILOT,): latencies at `factor` times the profile's rate; the same calls for every factor.
+    """(m,): latencies at `factor` times the profile's rate; the same calls for every factor.
 
     Args:
         model: of the stage.
-        rest: (PILOT,) of each call. Callers cannot tell calls at rest from those that wait, so where replicas
+        rest: (m,) of each call. Callers cannot tell calls at rest from those that wait, so where replicas
             are chosen by load it matters to waits.
         factor: the load, in the profile's.
         seed: of all draws.
     """
     station = replace(model.station, rest=Constant(0.0), reissue=None, alike=0.0)
-    draws, serving = np.random.default_rng([seed, PILOT]).spawn(2)
+    size = len(rest)
+    draws, serving = np.random.default_rng([seed, PILOT, zlib.crc32(station.name.encode())]).spawn(2)
     widths = (~np.isnan(model.calls_ms)).sum(axis=1)
     widths = widths[widths > 0]
-    visits = draws.choice(widths, size=PILOT)
-    arrival = np.cumsum(draws.standard_exponential(PILOT)) * (1e3 / (model.visits_per_s * factor))
-    arrival = np.repeat(arrival, visits)[:PILOT]
-    calls = Calls(arrival, station.work.draw(draws, PILOT), rest, np.full(PILOT, -1))
+    visits = draws.choice(widths, size=size)
+    arrival = np.repeat(np.cumsum(draws.standard_exponential(size)), visits)[:size]
+    arrival *= size / (widths.mean() * arrival[-1]) * 1e3 / (model.visits_per_s * factor)
+    work = station.work.draw(draws, size)
+    work *= station.work.mean_ms / max(float(work.mean()), math.ulp(0.0))
+    calls = Calls(arrival, work, rest, np.full(size, -1))
     return serve(station, calls, serving).latency_ms
 
 
-def shuffle(seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.random.default_rng([seed, PILOT, 1]).permutation(PILOT)
+@lru_cache(maxsize=4)
+def levels(size: int) -> Floats:
+    """(size,): the levels at which laws are compared, those of a sorted pilot of so many calls."""
+    return (np.arange(size) + 0.5) / size
 
 
-def _spread(values: Floats) -> Floats:
-    """(PILOT,) ascending: the law of some values at the levels."""
-    return Pool.of(values).quantile(LEVELS)
+def shuffle(size: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """(size,): the calls of a pilot in another order."""
+    return np.random.default_rng([seed, PILOT, 1]).permutation(size)
 
 
 def ranks(law: Pool, values: Floats) -> Floats:

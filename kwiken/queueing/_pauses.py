@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -45,7 +45,23 @@ class Pauses:
             raise InputError("must be a law of a mean above 0", where="pauses.length")
 
 
-class Clock:
+class Clock(Protocol):
+    """A replica's own time, in which it works as if nothing had happened. Milliseconds, from moment 0."""
+
+    def worked(self, moment: float) -> float:
+        """Own time at a moment."""
+
+    def moment(self, worked: float) -> float:
+        """The first moment at which it has worked so long."""
+
+    def worked_at(self, moments: Floats) -> Floats:
+        """(n,): own time at moments of which the last is the greatest."""
+
+    def moments_at(self, worked: Floats) -> Floats:
+        """(n,): the first moments at which it has worked so long; of these the last is the greatest."""
+
+
+class PausingClock:
     """A replica's own time, which stands still while it pauses. It runs from moment 0; milliseconds.
 
     Pauses are drawn as far as somebody asks, so the answer does not depend on the order of questions.
@@ -119,5 +135,5 @@ def clocks(pauses: Pauses | None, replicas: int, rng: np.random.Generator) -> li
     if pauses is None or not pauses.share:
         return [None] * replicas
     pausing = replicas if pauses.replicas is None else min(pauses.replicas, replicas)
-    own: list[Clock | None] = [Clock(pauses, child) for child in rng.spawn(pausing)]
+    own: list[Clock | None] = [PausingClock(pauses, child) for child in rng.spawn(pausing)]
     return own + [None] * (replicas - pausing)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf, nextafter
 from typing import Final, Protocol
@@ -71,6 +71,9 @@ class Replicas(Protocol):
     def finish(self) -> None:
         """Nothing more will come."""
 
+    def busy(self) -> tuple[Floats, Floats]:
+        """(a,) and (a,): own time at which attempts came into service and left it, where that is known."""
+
 
 @dataclass(frozen=True)
 class Calls:
@@ -106,6 +109,9 @@ class Served:
         denied: copies that the account could not pay when they were due.
         worked_ms: (replicas,) work done, of copies and background too.
         extra_ms: how much of it copies caused: what all attempts did beyond the work of first ones.
+        copies_ms: (k,) moments at which copies were sent.
+        busy_ms: (a,) and (a,): own time at which an attempt came into service and left it; known where calls
+            are served in order.
     """
 
     latency_ms: Floats
@@ -115,6 +121,8 @@ class Served:
     denied: int
     worked_ms: Floats
     extra_ms: float
+    copies_ms: Floats = field(default_factory=lambda: np.empty(0))
+    busy_ms: tuple[Floats, Floats] = field(default_factory=lambda: (np.empty(0), np.empty(0)))
 
 
 class QueueRace:
@@ -368,6 +376,8 @@ class QueueRace:
             denied=self._account.denied if self._account is not None else 0,
             worked_ms=np.asarray(self._replicas.worked),
             extra_ms=float(sum(self._replicas.worked) - given.work.sum()),
+            copies_ms=np.asarray(self._replicas.came[given.count :]),
+            busy_ms=self._replicas.busy(),
         )
 
 

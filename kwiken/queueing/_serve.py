@@ -22,7 +22,7 @@ DRAWN: Final = 512  # copies that are drawn at once
 SLACK: Final = 0.02  # background goes on for so much longer than the calls, for those that end last
 
 
-def serve(station: Station, calls: Calls, rng: np.random.Generator) -> Served:
+def serve(station: Station, calls: Calls, rng: np.random.Generator, clock: Clock | None = None) -> Served:
     """Run a stage's calls through its queues.
 
     Args:
@@ -30,6 +30,7 @@ def serve(station: Station, calls: Calls, rng: np.random.Generator) -> Served:
         calls: its primary calls, by arrival.
         rng: of all draws; replicas, copies, pauses and background have streams of their own, so stations that
             differ in one of them share the others.
+        clock: of the machine that its replicas run on; None where each has one to itself.
 
     Raises:
         InputError: for more calls than fit in memory.
@@ -46,7 +47,7 @@ def serve(station: Station, calls: Calls, rng: np.random.Generator) -> Served:
         raise InputError(
             f"stage {station.name!r} would get {every.count} calls, and {MOST_CALLS} fit; take fewer requests"
         )
-    times = clocks(station.pauses, station.replicas, pausing)
+    times = clocks(station.pauses, station.replicas, pausing) if clock is None else [clock] * station.replicas
     if _nothing_interferes(station):
         served = _each_alone(station, every, times, dispatch)
     else:
@@ -116,13 +117,13 @@ def _each_alone(
     """Random replicas in the order of arrival: every replica by itself, all of its calls at once."""
     drawn = rng.integers(len(times), size=calls.count)
     replica = np.where(calls.pinned >= 0, calls.pinned, drawn)
-    end = np.empty(calls.count)
+    end, own_end = np.empty(calls.count), np.empty(calls.count)
     order = np.argsort(replica, kind="stable")
     bounds = np.searchsorted(replica[order], np.arange(len(times) + 1))
     for number, clock in enumerate(times):
         mine = order[bounds[number] : bounds[number + 1]]
         if len(mine):
-            end[mine] = _ends(calls.arrival[mine], calls.work[mine], station.workers, clock)
+            own_end[mine], end[mine] = _ends(calls.arrival[mine], calls.work[mine], station.workers, clock)
     return Served(
         latency_ms=end - calls.arrival + calls.rest,
         wait_ms=np.maximum(0.0, end - calls.arrival - calls.work),
@@ -131,19 +132,23 @@ def _each_alone(
         denied=0,
         worked_ms=np.asarray(np.bincount(replica, calls.work, minlength=len(times)), dtype=float),
         extra_ms=0.0,
+        busy_ms=(own_end - calls.work, own_end),
     )
 
 
-def _ends(arrival: Floats, work: Floats, workers: int, clock: Clock | None) -> Floats:
+def _ends(arrival: Floats, work: Floats, workers: int, clock: Clock | None) -> tuple[Floats, Floats]:
+    """Own time and moment of each end."""
     if clock is None:
-        return fifo_ends(arrival, work, workers)
-    return clock.moments_at(fifo_ends(clock.worked_at(arrival), work, workers))
+        ends = fifo_ends(arrival, work, workers)
+        return ends, ends
+    own = fifo_ends(clock.worked_at(arrival), work, workers)
+    return own, clock.moments_at(own)
 
 
 def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.random.Generator) -> Served:
     """A stage that nothing can overload: copies race, and nobody waits."""
     latency = calls.work + calls.rest
-    extra, sent = 0.0, np.zeros(calls.count, np.int64)
+    extra, sent, moments = 0.0, np.zeros(calls.count, np.int64), [np.empty(0)]
     reissue = station.reissue
     if reissue is not None:
         may = np.ones(calls.count, np.bool_)
@@ -155,6 +160,7 @@ def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.rando
             latency[late] = np.minimum(latency[late], number * reissue.after_ms + drawn.sum(axis=1))
             extra += float(drawn[:, 0].sum())
             sent[late] += 1
+            moments.append(calls.arrival[late] + number * reissue.after_ms)
     return Served(
         latency_ms=latency,
         wait_ms=np.zeros(calls.count),
@@ -163,4 +169,5 @@ def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.rando
         denied=0,
         worked_ms=np.array([float(calls.work.sum()) + extra]),
         extra_ms=extra,
+        copies_ms=np.concatenate(moments),
     )

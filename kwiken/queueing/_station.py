@@ -102,6 +102,8 @@ class Station:
         alike: correlation of the normal scores of a copy's rest and its call's; needs an `Empirical` rest.
         background: other work of the replicas.
         pauses: how replicas stand still.
+        front_ms: work of the process in front (a gateway) for each call: half of it when the call is sent,
+            half when it is answered. It matters where processors are shared, and only there.
 
     Raises:
         InputError: for what no stage could be; names the stage and the field.
@@ -122,6 +124,7 @@ class Station:
     alike: float = 0.0
     background: Background | None = None
     pauses: Pauses | None = None
+    front_ms: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what no stage could be; names the stage and the field."""
@@ -137,6 +140,8 @@ class Station:
                 raise self._wrong(label, f"must be one of {known}, not {getattr(self, label)!r}")
         if not 0 <= self.alike < 1 or (self.alike and not isinstance(self.rest, Empirical)):
             raise self._wrong("alike", f"must be from 0 to below 1, with an Empirical rest, not {self.alike}")
+        if not 0 <= self.front_ms < math.inf:
+            raise self._wrong("front_ms", f"must be a finite number >= 0, not {self.front_ms}")
         if self.replicas is None and self.background is not None:
             raise self._wrong("background", "needs replicas to run on")
 

@@ -14,7 +14,7 @@ import pytest
 from kwiken import InputError, Reissue
 from kwiken.queueing._estimates import Estimates
 from kwiken.queueing._law import Constant, Exponential, LogNormal
-from kwiken.queueing._pauses import Clock, Pauses, clocks
+from kwiken.queueing._pauses import Clock, Pauses, PausingClock, clocks
 from kwiken.queueing._race import MAY, Calls, Copies, OverloadError, QueueRace, Served, turns
 from kwiken.queueing._serve import copies_of, serve
 from kwiken.queueing._station import Background, Cancel, Discipline, Dispatch, Earnings, Station
@@ -393,7 +393,7 @@ class TestRules:
         assert 0.3 < (served.wait_ms > 20).mean() < 0.6
 
     def test_the_share_and_the_length_of_pauses(self) -> None:
-        clock = Clock(Pauses(share=0.2, length=Exponential(30.0)), np.random.default_rng(1))
+        clock = PausingClock(Pauses(share=0.2, length=Exponential(30.0)), np.random.default_rng(1))
         assert clock.worked(1e7) == pytest.approx(0.8e7, rel=0.02)
         moments = np.sort(np.random.default_rng(2).random(1000) * 1e6)
         worked = clock.worked_at(moments)

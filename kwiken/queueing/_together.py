@@ -1,0 +1,132 @@
+"""A profile's stages on one machine: what of its latencies is waiting for a processor.
+
+Each stage was taken apart by itself (`_apart`), as if it had its processors alone. Here all run on one
+machine, at the profile's own load. What latencies then have too much is taken from the rests, law for law,
+until every stage has the latencies that were measured. So at the profile's own load the model has the
+profile's percentiles as before, and at another the time that calls wait for processors changes too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from kwiken._errors import InputError
+from kwiken._pool import Pool
+from kwiken._profile import Floats
+from kwiken.queueing._law import Empirical
+from kwiken.queueing._model import LoadModel, Shared, StageModel, levels, ranks
+from kwiken.queueing._trial import Trial
+
+REQUESTS: Final = 6000  # that laws are learned from: a hundred calls beyond p99 and more
+LEVELS: Final = levels(4096)
+ROUNDS: Final = 5  # of putting laws right; they rest after three or four
+LIGHTEST: Final = 0.1  # quantile of the own time that is taken for work: that of a request that met nobody
+MISFIT: Final = 0.1  # relative error of a percentile that is worth a word
+CHECKED: Final = (0.5, 0.9, 0.99)
+
+
+def on_one_machine(model: LoadModel, processors: int, use: float | None, *, seed: int) -> LoadModel:
+    """Put a profile's stages on one machine.
+
+    Args:
+        model: each stage by itself.
+        processors: of the machine.
+        use: share of all processors' time that was used at the profile's load. What calls' own work leaves of
+            it is taken for the work of a process in front that sends them: some in each request's own time,
+            the rest alike for every call. None for none.
+        seed: of all draws.
+
+    Raises:
+        InputError: for what no machine has, or one that would be busy all the time.
+    """
+    if use is not None and not 0 < use < 1:
+        raise InputError(f"must be a share above 0 and below 1, not {use}", where="processor_use")
+    stages = dict(model.stages)
+    calls = {name: float((~np.isnan(stage.calls_ms)).sum(axis=1).mean()) for name, stage in stages.items()}
+    own_work = sum(_work_ms(stage, calls[name], model.rate_per_s) for name, stage in stages.items())
+    over = 0.0 if use is None else use * processors * 1e3 / model.rate_per_s - own_work
+    fronts = _fronts(model, calls, max(0.0, over))
+    stages = {
+        name: replace(stage, station=replace(stage.station, front_ms=fronts[name]))
+        for name, stage in stages.items()
+    }
+    shared = Shared(processors, own_work + max(0.0, over))
+    together = replace(model, stages=stages, shared=shared)
+    together.check(1.0)
+    found, off = _put_right(together, seed)
+    return replace(found, notes=(*model.notes, *_notes(shared, model.rate_per_s, over, off)))
+
+
+def _work_ms(stage: StageModel, calls: float, rate_per_s: float) -> float:
+    """A request's work on the stage's replicas, their other work included."""
+    station = stage.station
+    if station.replicas is None:
+        return 0.0
+    other = station.background.utilisation if station.background is not None else 0.0
+    return calls * station.work.mean_ms + other * station.replicas * 1e3 / rate_per_s
+
+
+def _fronts(model: LoadModel, calls: Mapping[str, float], work_ms: float) -> dict[str, float]:
+    """Work of the process in front by call of each stage, so that a request has so much."""
+    own = {stage.name for stage in model.profile.stages if stage.own_time}
+    fronts = dict.fromkeys(model.stages, 0.0)
+    left = work_ms
+    for name in own:
+        fronts[name] = min(left, float(np.nanquantile(model.stages[name].calls_ms, LIGHTEST)))
+        left -= fronts[name] * calls[name]
+    others = sum(count for name, count in calls.items() if name not in own)
+    return {name: fronts[name] if name in own else max(0.0, left) / max(others, 1.0) for name in fronts}
+
+
+def _put_right(model: LoadModel, seed: int) -> tuple[LoadModel, dict[str, float]]:
+    """Correct all laws of rests together; by stage the relative error of a percentile that is left."""
+    made = {name: stage for name, stage in model.stages.items() if len(Pool.of(stage.calls_ms))}
+    wanted = {name: _law(stage.calls_ms) for name, stage in made.items()}
+    rests = {name: _law(stage.rest_ms) for name, stage in made.items()}
+    machine = None
+    for _ in range(ROUNDS):
+        found, machine = Trial(model, 1.0, REQUESTS, seed).run({}, machine)
+        got = {name: _law(found.stages[name].call_ms) for name in made}
+        for name in made:
+            rests[name] = np.sort(np.maximum(0.0, rests[name] + wanted[name] - got[name]))
+        fitted = {name: _with_rests(stage, wanted[name], rests[name]) for name, stage in made.items()}
+        model = replace(model, stages={**model.stages, **fitted})
+    return model, {name: _off(wanted[name], got[name]) for name in made}
+
+
+def _law(times_ms: Floats) -> Floats:
+    return Pool.of(times_ms).quantile(LEVELS)
+
+
+def _off(wanted: Floats, got: Floats) -> float:
+    at = (np.asarray(CHECKED) * len(wanted)).astype(int)
+    return float((np.abs(got - wanted)[at] / np.maximum(wanted[at], math.ulp(1.0))).max())
+
+
+def _with_rests(stage: StageModel, wanted: Floats, rests: Floats) -> StageModel:
+    """Rank for rank, so that what made a request slow everywhere does so still."""
+    law = Pool.of(stage.calls_ms)
+    explained = np.interp(ranks(law, stage.calls_ms), LEVELS, wanted - rests)
+    rest = np.where(np.isnan(stage.calls_ms), np.nan, np.maximum(0.0, stage.calls_ms - explained))
+    return replace(stage, station=replace(stage.station, rest=Empirical(Pool.of(rest))), rest_ms=rest)
+
+
+def _notes(shared: Shared, rate_per_s: float, over: float, off: Mapping[str, float]) -> list[str]:
+    notes = []
+    if over < 0:
+        notes.append(
+            "calls' own work is more than the given use of the processors: "
+            f"{shared.busy_at(rate_per_s):.0%} of {shared.processors}"
+        )
+    far = [f"{name} {error:.0%}" for name, error in off.items() if error > MISFIT]
+    if far:
+        notes.append(
+            "on shared processors, work, wait and a rest do not quite add up to the latencies (error of a "
+            f"percentile): {', '.join(far)}"
+        )
+    return notes
