@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypedDict, Unpack
 
 import msgspec
@@ -15,6 +15,7 @@ from kwiken._curve import Curve
 from kwiken._curve_bounds import CurveBounds
 from kwiken._errors import InputError
 from kwiken._expect import expect
+from kwiken._in_vain import in_vain_notes
 from kwiken._objective import OBJECTIVES, Verdict
 from kwiken._plan import Budgets, Plan, StagePlan
 from kwiken._plan_notes import reissue_notes, verdict_notes
@@ -22,6 +23,7 @@ from kwiken._profile import Profile
 from kwiken._reissues import ReissueSettings, ReissueStudy
 from kwiken._simulate import Simulation
 from kwiken._sumvar import Allocation, sumvar
+from kwiken._tidy import later, tidied
 from kwiken.learning import Drift, drift, drift_notes
 from kwiken.levers import (
     WAYS,
@@ -161,19 +163,22 @@ def study_plan(
     stopping, reissues = found.partial, found.reissues
     draft = planner.draft(profile, found, created)
     late = _catch_up(profile, draft, reissues, seed=seed, copy_correlation=copy_correlation)
-    draft = msgspec.structs.replace(draft, stages=_helping(draft.stages, late))
+    draft = tidied(msgspec.structs.replace(draft, stages=_helping(draft.stages, late)))
     simulation, expected = expect(
         profile, draft, window_s=window_s, seed=seed, copy_correlation=copy_correlation
     )
-    changed = drift(profile, after_ms={name: policy.after_ms for name, policy in reissues.policies.items()})
+    plan = msgspec.structs.replace(draft, expected=tidied(expected))
+    ages = {name: stage.reissue.after_ms for name, stage in plan.stages.items() if stage.reissue is not None}
+    changed = drift(profile, after_ms=ages)
     return PlanStudy(
-        plan=msgspec.structs.replace(draft, expected=expected),
+        plan=plan,
         curves=reissues.curves,
         allocation=reissues.allocation,
         margin=reissues.margin,
         simulation=simulation,
         notes=(
             *verdict_notes(reissues.verdict),
+            *in_vain_notes(profile, plan, reissues.curves, seed=seed),
             *reissue_notes(profile, reissues.curves, reissues.margin, simulation.refused),
             *stopping.notes,
             *found.verdict.notes,
@@ -224,7 +229,7 @@ def _catch_up(
         return LateStudy()
     prices = {name: draft.cost.stages[name] for name in reissues.curves}
     whole = sumvar(reissues.curves, prices, budgets.reissue + budgets.catch_up).fractions
-    return study_catch_up(
+    found = study_catch_up(
         profile,
         draft,
         budgets.catch_up,
@@ -233,6 +238,9 @@ def _catch_up(
         seed=seed,
         copy_correlation=copy_correlation,
     )
+    policies = {name: tidied(policy) for name, policy in found.policies.items()}
+    after_ms = None if found.after_ms is None else later(found.after_ms)
+    return replace(found, policies=policies, after_ms=after_ms)
 
 
 def _helping(stages: Mapping[str, StagePlan], late: LateStudy) -> dict[str, StagePlan]:

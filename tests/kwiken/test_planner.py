@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 from kwiken import (
     Budgets,
+    Costs,
     Expected,
     InputError,
+    PartialPolicy,
     Plan,
     Profile,
     Reissue,
@@ -25,6 +28,7 @@ from kwiken import (
     stage_curves,
     study_plan,
 )
+from kwiken._tidy import tidied
 from kwiken._window import granted
 
 StageOf = Callable[..., StageProfile]
@@ -302,3 +306,77 @@ def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None
 def test_unknown_settings_are_refused(profile: Profile, setting: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         make_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED, **setting)
+
+
+def test_a_plan_has_no_digits_that_mean_nothing(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    profile = chain_of(stage_of, profile_of, requests=1500, seed=3)
+    plan = make_plan(
+        profile, budgets=Budgets(reissue=0.05, utility_loss=0.003, catch_up=0.02), created=CREATED
+    )
+    assert any(stage.partial is not None for stage in plan.stages.values())
+    assert any(stage.reissue is not None for stage in plan.stages.values())
+    text = plan.to_json()
+    read = Plan.from_json(text)
+    assert read == plan
+    assert read.digest == plan.digest
+    for line in text.splitlines():
+        if "progress" not in line:
+            assert re.search(r"\d\.\d*?(0{6,}|9{6,})\d", line) is None, line
+            assert re.search(r"_ms.*\.\d{7}", line) is None, line
+
+
+def test_a_call_of_a_time_outs_very_length_stays_in_time(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    rng = np.random.default_rng(4)
+    times = rng.uniform(1, 2, 500) + rng.random(500) * 1e-8
+    times[:10] += 100.0
+    plan = make_plan(profile_of(stage_of("a", times)), budgets=Budgets(reissue=0.02), created=CREATED)
+    policy = reissue_of(plan, "a")
+    assert len(repr(policy.after_ms)) <= 12
+    late = float((times > policy.after_ms).mean())
+    assert late * policy.probability == pytest.approx(policy.fraction, abs=1e-9)
+
+
+@given(st.floats(0, 1e7), st.floats(1e-12, 1), st.integers(1, 1000), st.integers(1, 1000))
+def test_rounding_keeps_what_a_rule_means(ms: float, share: float, needed: int, shards: int) -> None:
+    progress = min(needed, shards) / shards
+    rule = PartialPolicy(cutoff_ms=ms, wait_ms=None, progress=progress, loss=share)
+    found = tidied(rule)
+    assert found.progress == progress
+    assert found.wait_ms is None
+    assert found.cutoff_ms is not None
+    assert ms <= found.cutoff_ms <= ms + 2e-6
+    assert found.loss == pytest.approx(share, rel=1e-8)
+    assert tidied(found) == found
+
+
+def test_stages_called_like_fields_are_rounded_as_shares() -> None:
+    costs = Costs(model="file", stages={"a_ms": 1e-8 / 3, "progress": 2 / 3, "before": 1 / 3})
+    assert tidied(costs).stages == {"a_ms": 3.33333333e-9, "progress": 0.666666667, "before": 0.333333333}
+
+
+class TestABudgetInVain:
+    """A stage that pauses in 5% of its calls: copies for fewer than 4 in 100 cannot move p99."""
+
+    def study(self, stage_of: StageOf, profile_of: ProfileOf, budget: float, **stage: Any) -> tuple[str, ...]:
+        rng = np.random.default_rng(5)
+        pauses = np.where(rng.random(4000) < 0.05, 200.0, 0.0)
+        profile = profile_of(stage_of("paused", rng.uniform(9, 11, 4000) + pauses, **stage))
+        return study_plan(profile, budgets=Budgets(reissue=budget), created=CREATED).notes
+
+    def test_it_is_told_with_a_budget_that_would_do(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+        [told] = [note for note in self.study(stage_of, profile_of, 0.01) if "buys no p99" in note]
+        found = re.search(r"a reissue budget of ([\d.]+) should cut it by (\d+)%", told)
+        assert found is not None, told
+        assert 0.02 < float(found[1]) <= 0.16
+        assert int(found[2]) > 50
+        notes = self.study(stage_of, profile_of, float(found[1]))
+        assert not any("buys no p99" in note for note in notes)
+
+    def test_where_nothing_would_do_that_is_told(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+        notes = self.study(stage_of, profile_of, 0.01, reissuable=False)
+        assert any("buys no p99" in note and "no stage may be reissued" in note for note in notes)
+
+    def test_without_a_budget_there_is_nothing_to_tell(
+        self, stage_of: StageOf, profile_of: ProfileOf
+    ) -> None:
+        assert not any("buys no p99" in note for note in self.study(stage_of, profile_of, 0.0))
