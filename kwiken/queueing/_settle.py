@@ -20,6 +20,7 @@ from kwiken._plan import Expected, Intervals, Ladder, Plan
 from kwiken._planner import PlanStudy
 from kwiken._profile import Profile, StageProfile
 from kwiken._stage import Reissue
+from kwiken._tidy import tidied
 from kwiken.queueing._guard import CALLS, QUIET, Guard, Look, calls_each, guards, look, tail_hurts
 from kwiken.queueing._loaded import LoadSimulation, policies_of, simulate_load
 from kwiken.queueing._model import LoadModel, StageModel
@@ -94,7 +95,7 @@ def settle(
     known, unsearched = search.guards(study.plan)
     plan = msgspec.structs.replace(study.plan, profile=model.profile.digest)
     if plan.expected is not None and not _unknown_levers(plan):
-        plan = msgspec.structs.replace(plan, expected=_expected(plan.expected, simulation))
+        plan = msgspec.structs.replace(plan, expected=tidied(_expected(plan.expected, simulation)))
     notes = (*study.notes, *_notes(search, known, unsearched, simulation))
     return Settlement(
         study=replace(study, plan=plan, notes=notes),
