@@ -26,8 +26,8 @@ from kwiken.queueing._model import LoadModel, StageModel, levels, pilot, ranks, 
 from kwiken.queueing._station import Background, Cancel, Dispatch, Station
 from kwiken.queueing._together import on_one_machine
 
-# Passes of simulating waits, since rests decide how calls find replicas, and waits what rests are: so many of the
-# calls are simulated in each. Rests hardly matter to waits, so the first ones need not be exact.
+# Passes of simulating waits, since rests decide how calls find replicas, and waits what rests are: each with
+# a share of the calls, as the first ones only have to come near.
 PASSES = (0.25, 0.25, 1.0)
 IDLE = 0.02  # share of the replicas' time below which nobody waits, so one pass will do
 CLOSE = 0.001  # mean error of the law of latencies, relative to its mean, that needs no further round
@@ -67,8 +67,8 @@ def load_model(
         seed: of all draws.
         copy_correlation: as `simulate` takes it.
         processors: of the one machine that all replicas share, and wait for; None where each has its own.
-        processor_use: share of all processors' time that was used. What calls' own work leaves of it is taken
-            for a process in front that sends them, with one thread. By default there is none.
+        processor_use: share of all processors' time that was used. What the replicas' work, and the
+            gateway's where the profile has it, leave of that is others'. By default there are none.
 
     Returns:
         The model. Load does not act on a stage with neither busy times nor a given utilisation; a note

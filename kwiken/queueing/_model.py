@@ -90,7 +90,7 @@ class StageModel:
         return np.asarray(np.maximum(0.0, latency_ms + np.interp(ranks(law, latency_ms), at, longer)))
 
     def _law(self, factor: float, seed: int) -> Floats:
-        """(pilot_calls,) ascending: latencies at that load. The profile's own is kept, and the last others."""
+        """(pilot_calls,) ascending: latencies at that load. Kept: the profile's own, and the last others."""
         known = self._laws.get((factor, seed))
         if known is not None:
             return known
@@ -150,11 +150,13 @@ class Shared:
 
     Attributes:
         processors: how many it has.
-        work_ms: what a request costs it, the process in front included.
+        work_ms: what a request costs it, the process in front and others included.
+        others_ms: how much of it is neither the replicas' nor the front's.
     """
 
     processors: int
     work_ms: float
+    others_ms: float = 0.0
 
     def busy_at(self, rate_per_s: float) -> float:
         """Share of all processors' time that so many requests a second use, without copies.

@@ -18,10 +18,10 @@ import numpy as np
 from kwiken._dag import end_to_end
 from kwiken._plan import Expected, Intervals, Ladder, Plan
 from kwiken._planner import PlanStudy
-from kwiken._profile import Profile, StageProfile
+from kwiken._profile import Floats, Profile, StageProfile
 from kwiken._stage import Reissue
 from kwiken._tidy import tidied
-from kwiken.queueing._guard import CALLS, QUIET, Guard, Look, calls_each, guards, look, tail_hurts
+from kwiken.queueing._guard import CALLS, QUIET, SCOUT, Guard, Look, calls_each, guards, look, tail_hurts
 from kwiken.queueing._loaded import LoadSimulation, policies_of, simulate_load
 from kwiken.queueing._model import LoadModel, StageModel
 from kwiken.queueing._serve import MOST_CALLS
@@ -30,6 +30,9 @@ ROUNDS: Final = 8
 SETTLED: Final = 0.01  # change of the spend, as a share of the budget, below which it is settled
 DAMPING: Final = 0.5  # weight of the newest estimate of added load
 SEARCHED: Final = 8  # stages whose thresholds are searched: of growing load the busiest ones feel most
+REQUESTS: Final = 20_000  # that the final expectation rests on,
+FEWEST: Final = 5000  # or at least so many
+OVER: Final = 4  # where they are so many times the profile's, which then tells less than they do
 MOVED: Final = 0.02  # relative change of a policy up to which its last look still holds
 
 T = TypeVar("T")
@@ -63,7 +66,7 @@ class Settlement:
 
 
 def settle(
-    model: LoadModel, study_of: StudyOf, *, load: float = 1.0, requests: int = 20_000, seed: int = 0
+    model: LoadModel, study_of: StudyOf, *, load: float = 1.0, requests: int | None = None, seed: int = 0
 ) -> Settlement:
     """Find the plan that fits the load which it adds to.
 
@@ -71,7 +74,8 @@ def settle(
         model: of the profile.
         study_of: makes a plan for a profile, as `study_plan` does with everything else given.
         load: the load to plan for, times the profile's.
-        requests: that the final expectation rests on; fewer where a fan-out is so wide that they do not fit.
+        requests: that the final expectation rests on; by default four times the profile's, from 5,000 to
+            20,000. Fewer where a fan-out is so wide that they do not fit.
         seed: of all draws.
 
     Returns:
@@ -83,13 +87,14 @@ def settle(
         InputError: for a load that some stage cannot serve, or what `study_of` refuses.
     """
     model.check(load)
-    widest = max(stage.station.fanout for stage in model.stages.values())
-    requests = min(requests, max(1000, MOST_CALLS // (2 * widest)))  # half, for the warm-up and other work
     search = _Search(model, study_of, load, seed)
     while True:
         study = search.run()
-        simulation = simulate_load(model, study.plan, factor=load, requests=requests, seed=seed)
-        harmless = not tail_hurts(simulation.before_ms, simulation.after_ms)
+        for count in _requests(model, requests):
+            simulation = simulate_load(model, study.plan, factor=load, requests=count, seed=seed)
+            harmless = not tail_hurts(simulation.before_ms, simulation.after_ms)
+            if harmless:
+                break
         if harmless or search.rounds >= ROUNDS or not search.refuse_busiest(study.plan):
             break
     known, unsearched = search.guards(study.plan)
@@ -108,6 +113,17 @@ def settle(
     )
 
 
+def _requests(model: LoadModel, given: int | None) -> tuple[int, ...]:
+    """How many requests to simulate, and how many more before copies are refused for what that shows."""
+    widest = max(stage.station.fanout for stage in model.stages.values())
+    fitting = max(1000, MOST_CALLS // (2 * widest))  # half, for the warm-up and other work
+    if given is not None:
+        return (min(given, fitting),)
+    enough = max(FEWEST, OVER * model.profile.requests)
+    most = min(REQUESTS, fitting)
+    return (enough, most) if enough < most else (most,)
+
+
 class _Search:
     """Looks for the fixed point."""
 
@@ -119,6 +135,7 @@ class _Search:
         self.rounds, self.settled = 0, False
         self._looks: dict[str, tuple[Reissue, int, Look]] = {}  # the newest: its policy, calls, what was seen
         self._calls = CALLS
+        self._alone: dict[tuple[str, int], Floats] = {}  # by stage and calls: latencies without copies
 
     def run(self) -> PlanStudy:
         """Plan, look, and plan again until it rests."""
@@ -161,16 +178,23 @@ class _Search:
         tried, calls, last = self._looks.get(name, (None, 0, None))
         if tried is not None and last is not None and calls == self._calls and _close(tried, policy):
             return last
-        alone = last.alone_ms if last is not None and calls == self._calls else None
+        found = self._look_at(name, policy, SCOUT) if self._calls >= 2 * SCOUT else None
+        if found is None or not found.plain or found.hurts:  # few calls are not enough to refuse any
+            found = self._look_at(name, policy, self._calls)
+        self._looks[name] = (policy, self._calls, found)
+        return found
+
+    def _look_at(self, name: str, policy: Reissue, calls: int) -> Look:
+        """A look with so many calls; the arm without copies is the same for every policy."""
         found = look(
             self.model.stages[name],
             policy,
             factor=self.load,
             seed=self._seed,
-            calls=self._calls,
-            alone_ms=alone,
+            calls=calls,
+            alone_ms=self._alone.get((name, calls)),
         )
-        self._looks[name] = (policy, self._calls, found)
+        self._alone[name, calls] = found.alone_ms
         return found
 
     def _busy(self, plan: Plan) -> dict[str, Reissue]:

@@ -15,12 +15,15 @@ from kwiken._profile import Floats
 from kwiken.queueing import (
     Constant,
     LogNormal,
+    StageModel,
     Station,
+    _model,
     load_model,
     measured_utilisation,
     simulate_load,
     simulate_queues,
 )
+from kwiken.queueing._model import pilot
 from tests.support.queue_profiles import CHAIN, queue_profile, rate_of
 
 
@@ -71,6 +74,38 @@ class TestTakenApart:
         assert spearmanr(stage.calls_ms[there], slower[there]).statistic > 0.9999
         assert np.nanmean(slower) > np.nanmean(stage.calls_ms)
         np.testing.assert_array_equal(stage.inflated(1.0, seed=0), stage.calls_ms)
+
+
+class TestPilot:
+    @pytest.mark.parametrize(("requests", "calls"), [(300, 4096), (3000, 12_000), (40_000, 32_768)])
+    def test_it_is_as_long_as_the_profile_needs(self, requests: int, calls: int) -> None:
+        stage = load_model(queue_profile(rate_of(0.3), requests=requests)).stages["rank"]
+        assert stage.pilot_calls == calls
+
+    def test_a_law_once_simulated_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        stage = load_model(queue_profile(rate_of(0.3), requests=2000)).stages["rank"]
+        loads: list[float] = []
+
+        def seen(model: StageModel, rest: Floats, *, factor: float, seed: int) -> Floats:
+            loads.append(factor)
+            return pilot(model, rest, factor=factor, seed=seed)
+
+        monkeypatch.setattr(_model, "pilot", seen)
+        first = stage.inflated(1.5, seed=0)
+        np.testing.assert_array_equal(stage.inflated(1.5, seed=0), first)
+        assert loads == [1.0, 1.5]
+        for factor in (1.6, 1.7, 1.8, 1.9):
+            stage.inflated(factor, seed=0)
+        np.testing.assert_array_equal(stage.inflated(1.5, seed=0), first)
+        assert loads == [1.0, 1.5, 1.6, 1.7, 1.8, 1.9, 1.5]
+
+    def test_it_has_the_load_that_it_is_asked_for(self, profile: Profile) -> None:
+        """Chance in arrivals and work is taken out: what the replicas do is what they should."""
+        stage = load_model(profile).stages["rank"]
+        rest = np.zeros(5000)
+        calm, busy = (pilot(stage, rest, factor=factor, seed=3) for factor in (1e-3, 1.6))
+        assert calm.mean() == pytest.approx(stage.station.work.mean_ms)
+        assert busy.mean() > 1.2 * calm.mean()
 
 
 class TestWhatIsGiven:

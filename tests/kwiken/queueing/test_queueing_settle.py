@@ -89,7 +89,7 @@ class TestSettle:
         assert plan.profile == model.profile.digest
         assert any(entry.reissue is not None for entry in plan.stages.values())
         assert plan.expected is not None
-        assert plan.expected.after == found.simulation.after
+        assert plan.expected.after.p99_ms == pytest.approx(found.simulation.after.p99_ms)
         assert plan.expected.after.p99_ms < plan.expected.before.p99_ms
         assert plan.expected.spent.reissue <= 0.05 * 1.02
         assert any("requests a second, 1 times the profile's" in note for note in found.study.notes)
@@ -159,6 +159,7 @@ class TestSettle:
     ) -> None:
         """One that moved is, but not its arm without copies."""
         asked: list[tuple[float, bool]] = []
+        monkeypatch.setattr(_settle, "SCOUT", 15_000)  # as many as there are, so none
 
         def seen(stage: StageModel, policy: Reissue, **settings: Any) -> Look:
             asked.append((policy.after_ms, settings["alone_ms"] is not None))
@@ -179,6 +180,34 @@ class TestSettle:
         found = settle(model, moving, requests=4000)
         assert found.rounds == 5
         assert asked == [(60.0, False), (60.0, False), (80.0, True), (80.0, True)]
+
+    def test_few_calls_show_that_copies_help_plainly_and_never_that_they_hurt(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[tuple[int, bool]] = []
+
+        def seen(stage: StageModel, policy: Reissue, **settings: Any) -> Look:
+            found = look(stage, policy, **settings)
+            asked.append((settings["calls"], found.hurts))
+            return found
+
+        monkeypatch.setattr(_settle, "look", seen)
+        calm, busy = (
+            load_model(queue_profile(rate_of(used), requests=4000, seed=9), cancel="none", dispatch="random")
+            for used in (0.15, 0.7)
+        )
+        assert not settle(calm, greedy, requests=4000).refused
+        assert {*asked} == {(5000, False)}
+        asked.clear()
+        assert settle(busy, greedy, requests=4000).refused
+        assert asked == [(5000, True), (15_000, True)] * 2
+
+    @pytest.mark.parametrize(("profiled", "simulated"), [(200, 5000), (2000, 8000), (8000, 20_000)])
+    def test_what_is_expected_rests_on_requests_as_the_profile_has_them(
+        self, profiled: int, simulated: int
+    ) -> None:
+        model = load_model(queue_profile(rate_of(0.3), requests=profiled))
+        assert len(settle(model, STUDY).simulation.before_ms) == simulated
 
     def test_stages_that_nobody_searched_are_refused_all_the_same(
         self, monkeypatch: pytest.MonkeyPatch
