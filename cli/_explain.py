@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from cli._learned import note_cut_short, note_few
-from cli._options import OBJECTIVES, SHARE, json_option, load_plan, load_profile, seed_option
+from cli._options import OBJECTIVES, SHARE, Real, json_option, load_plan, load_profile, seed_option
 from cli._output import note, print_json, print_table, printable, progress
 from kwiken import InputError
 
 if TYPE_CHECKING:
-    from kwiken import Explanation, Heat, HeldOut, Ladder, StageStory
+    from kwiken import Explanation, Heat, HeldOut, Ladder, Profile, StageStory
 
 MOST_PATHS = 5
 OBJECTIVE = "tail"
 WORTH_SAYING = 0.1
+PLANNED = "dynamic"  # what a plan's `partial` is
+CUTS = ("p50", "p90", "p99")
 BUT_HEAT = "by replica and time they count with as long as they ran"
 
 
@@ -38,6 +40,14 @@ BUT_HEAT = "by replica and time they count with as long as they ran"
     type=click.Choice(OBJECTIVES),
     help="Of the plan that is judged, with --held-out.  [default: tail]",
 )
+@click.option(
+    "--stop-rules",
+    "loss",
+    type=Real(0, 1, above=True),
+    metavar="LOSS",
+    help="Compare rules by which fan-outs stop waiting, for a loss of so much of their utility (0.002, say): "
+    "tuned on the first half of PROFILE, judged on the second.",
+)
 @seed_option
 @json_option
 def command(
@@ -47,6 +57,7 @@ def command(
     budget: float,
     proof: bool,
     objective: str | None,
+    loss: float | None,
     seed: int,
     as_json: bool,
 ) -> None:
@@ -57,7 +68,15 @@ def command(
         raise InputError("does not go with --held-out, which makes plans of its own", where="--plan")
     if objective is not None and not proof:
         raise InputError("needs --held-out: without it no plan is made", where="--objective")
+    if loss is not None and (proof or plan_file is not None):
+        other = "--held-out" if proof else "--plan"
+        raise InputError(
+            f"does not go with {other}: it compares rules, and makes no plan", where="--stop-rules"
+        )
     learned = load_profile(profile)
+    if loss is not None:
+        _stop_rules(learned, loss, seed=seed, as_json=as_json)
+        return
     if proof:
         with progress("planning and judging"):
             judged = held_out(learned, budget=budget, objective=objective or OBJECTIVE, seed=seed)
@@ -81,6 +100,35 @@ def command(
                 f"in {story.contradicted:.0%} of the requests latency_ms is far from what their stages come "
                 "to, as where copies were sent while they were traced"
             )
+
+
+def _stop_rules(profile: Profile, loss: float, *, seed: int, as_json: bool) -> None:
+    """Every stop rule at every fan-out; plans and gateways know the dynamic one."""
+    from kwiken import fan_out_rules
+
+    with progress("comparing stop rules"):
+        found = fan_out_rules(profile, loss, seed=seed)
+    if as_json:
+        print_json({"service": profile.service, "loss": loss, "fan_outs": found})
+        return
+    for fan_out in found:
+        rows = [
+            (
+                f"{rule.name} *" if rule.name == PLANNED else rule.name,
+                f"{rule.variance_left:.3f}",
+                *(f"{rule.cuts[at]:.1%}" for at in CUTS),
+                f"{rule.loss:.3%}",
+            )
+            for rule in fan_out.rules
+        ]
+        title = f"{fan_out.stage}: {fan_out.shards} shards, {fan_out.visits} visits, may lose {loss:.3%}"
+        head = ("stop rule", "variance left", *(f"{at} cut" for at in CUTS), "utility lost")
+        print_table(title, head, rows, to_stdout=True)
+        print()
+    print(
+        "tuned on the earlier half of the visits and judged on the later; *: the rule of plans and gateways"
+    )
+    note_few(profile)
 
 
 def _show_proof(judged: HeldOut) -> None:

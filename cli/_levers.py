@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_WEIGHT: Final = 1e12
+LOST: Final = ("utility lost, of its own", "of the whole answer")
 WAYS: Final = ("separate", "joint", "auto")
 
 
@@ -129,17 +130,18 @@ def show_levers(study: PlanStudy) -> None:
             _ms(stage.partial.cutoff_ms),
             f"{stage.partial.progress:.1%}",
             _ms(stage.partial.wait_ms),
-            f"{stage.partial.loss:.3%}",
+            f"{study.simulation.stage_loss.get(name, 0.0):.3%}",
+            f"{stage.partial.weight * study.simulation.stage_loss.get(name, 0.0):.3%}",
         )
         for name, stage in plan.stages.items()
         if stage.partial is not None
     ]
     if rows:
-        columns = ("fan-out", "stops at ms", "or once so many came", "and ms went by", "planned loss")
+        columns = ("fan-out", "stops at ms", "or once so many came", "and ms went by", *LOST)
         print_table("\nPartial answers", columns, rows)
     if plan.expected is not None and plan.budgets.utility_loss:
-        lost = plan.expected.spent.utility_loss
-        note(f"utility lost: {lost:.3%} expected, {plan.budgets.utility_loss:.3%} allowed")
+        lost, limit = plan.expected.spent.utility_loss, plan.budgets.utility_loss
+        note(f"utility lost, of the whole answer: {lost:.3%} expected, {limit:.3%} allowed")
     _show_late(study)
 
 

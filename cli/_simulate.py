@@ -9,6 +9,7 @@ import click
 
 from cli._counts import by_every_count
 from cli._learned import note_few
+from cli._levers import LOST
 from cli._loaded import simulate_loaded
 from cli._options import POSITIVE, json_option, load_plan, load_profile, seed_option
 from cli._output import note, print_json, print_table, progress
@@ -135,7 +136,7 @@ def _show(result: Simulation, profile: Profile, plan: Plan | None) -> None:
     if plan is None:
         print("\nno plan given, so nothing was spent")
         return
-    columns = ("stage", "calls reissued", "share of cost", "utility lost", "spent on late requests")
+    columns = ("stage", "calls reissued", "share of cost", LOST[0], "spent on late requests")
     rows = [
         (name, *(f"{stage[field]:.2%}" for field in ("fraction", "spent", "loss", "late_spent")))
         for name, stage in _stages(result).items()
@@ -143,7 +144,7 @@ def _show(result: Simulation, profile: Profile, plan: Plan | None) -> None:
     print_table("\nSpent", columns, rows, to_stdout=True)
     print(f"\nextra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
     if plan.budgets.utility_loss or result.utility_loss:
-        print(f"utility lost: {result.utility_loss:.3%}, {plan.budgets.utility_loss:.3%} allowed")
+        print(f"utility lost, {LOST[1]}: {result.utility_loss:.3%}, {plan.budgets.utility_loss:.3%} allowed")
     if plan.budgets.catch_up or result.catch_up:
         print(
             f"spent on late requests: {result.catch_up:.2%} of cost, {plan.budgets.catch_up:.2%} allowed; "

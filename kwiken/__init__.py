@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kwiken._dag import critical_path, end_to_end, finish_times, parents_first
     from kwiken._draw import Box, boxes_of, to_dot, to_mermaid
     from kwiken._explain import Explanation, PathStory, StageStory, explain
+    from kwiken._fan_out_rules import FanOutRules, fan_out_rules
     from kwiken._handler import Signature
     from kwiken._heat import Heat, heat_maps
     from kwiken._held_out import HeldOut, HeldOutArm, held_out
@@ -73,6 +74,7 @@ _LAZY = {
     "Drift": "kwiken.learning",
     "Expected": "kwiken._plan",
     "Explanation": "kwiken._explain",
+    "FanOutRules": "kwiken._fan_out_rules",
     "GRID": "kwiken._curve",
     "Heat": "kwiken._heat",
     "HeldOut": "kwiken._held_out",
@@ -111,6 +113,7 @@ _LAZY = {
     "end_to_end": "kwiken._dag",
     "equal_budget": "kwiken._sumvar",
     "explain": "kwiken._explain",
+    "fan_out_rules": "kwiken._fan_out_rules",
     "guess_by_kind": "kwiken.learning",
     "guess_copies": "kwiken.learning",
     "finish_times": "kwiken._dag",
@@ -165,6 +168,7 @@ __all__ = [
     "Drift",
     "Expected",
     "Explanation",
+    "FanOutRules",
     "Heat",
     "HeldOut",
     "HeldOutArm",
@@ -206,6 +210,7 @@ __all__ = [
     "end_to_end",
     "equal_budget",
     "explain",
+    "fan_out_rules",
     "finish_times",
     "guess_by_kind",
     "guess_copies",

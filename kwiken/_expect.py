@@ -105,9 +105,9 @@ def _kept_to_window(
             arm = again(_without(plan, copies=not with_copies, help_=not with_help))
             for name, values in found.items():
                 values[those] = getattr(arm, name)[those]
-    share, late_share = (
+    share, late_share, lost_share = (
         float(found[name].sum() / getattr(simulation, name).sum()) if getattr(simulation, name).any() else 1.0
-        for name in ("spent", "late_spent")
+        for name in ("spent", "late_spent", "lost")
     )
     return replace(
         simulation,
@@ -115,6 +115,7 @@ def _kept_to_window(
         expected_spent=share * simulation.expected_spent,
         stage_spent={name: share * value for name, value in simulation.stage_spent.items()},
         stage_fraction={name: share * value for name, value in simulation.stage_fraction.items()},
+        stage_loss={name: lost_share * value for name, value in simulation.stage_loss.items()},
         stage_late={name: late_share * value for name, value in simulation.stage_late.items()},
         refused=1.0 - share,
         late_refused=1.0 - late_share,

@@ -38,7 +38,7 @@ def _partial(plan: Plan) -> Table | None:
         for name, stage in plan.stages.items()
         if stage.partial is not None
     )
-    head = ("answers in part", "goes on after", "or after so many answers", "utility lost")
+    head = ("answers in part", "goes on after", "or after so many answers", "may lose of its utility")
     return Table(head=head, body=body) if body else None
 
 

@@ -134,6 +134,24 @@ class TestPlan:
         told = run("simulate", profile, "--plan", str(out))
         assert "utility lost" in told.stdout
 
+    @pytest.mark.parametrize("weights", [[], ["lookup=1", "audit=3"]])
+    def test_what_is_lost_is_told_by_one_figure(
+        self, profile: str, tmp_path: Path, weights: list[str]
+    ) -> None:
+        out = tmp_path / "plan.json"
+        given = [word for weight in weights for word in ("--utility-weight", weight)]
+        result = run("plan", profile, "--reissue", "0.01", "--utility-loss", "0.01", "-o", str(out), *given)
+        assert result.exit_code == 0, result.stderr
+        table = result.stderr.partition("Partial answers")[2]
+        [row] = [line for line in table.splitlines() if line.startswith("lookup")]
+        own, whole = (cell.strip() for cell in row.split("│")[-2:])
+        share = 1 / 4 if weights else 1
+        assert float(whole.rstrip("%")) == pytest.approx(share * float(own.rstrip("%")), abs=1e-3)
+        assert f"utility lost, of the whole answer: {whole} expected" in table
+        told = run("simulate", profile, "--plan", str(out), "--requests", "200000").stdout
+        assert "utility lost, of the whole answer: " in told
+        assert "utility lost, of its own" in " ".join(told.split())
+
     def test_json_holds_the_curve_of_variance_against_loss(self, profile: str) -> None:
         data = data_of("plan", profile, "--utility-loss", "0.02", "--partial", "lookup")
         curve = data["partial"]["stages"]["lookup"]

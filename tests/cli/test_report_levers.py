@@ -51,6 +51,7 @@ def tables(section: Section | None) -> list[Table]:
 
 def test_stop_rules_and_help_are_shown_by_stage() -> None:
     partial, late = tables(other_levers(Material(plan=PLAN)))
+    assert partial.head[-1] == "may lose of its utility"
     assert partial.body == (("lookup", "80.0 ms", "75.0% and 5.00 ms more", "0.40%"),)
     assert late.body == (
         ("lookup", "120 ms", "at once", "3", "yes"),
