@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken._copies import linked
+from kwiken._copies import dealer, linked
 from kwiken._curve import Curve
 from kwiken._dag import end_to_end, start_times
 from kwiken._errors import InputError
@@ -94,9 +94,7 @@ class Arena:
         self._stages = profile.stages
         policies = curves if learned is None else learned
         self._players = {
-            stage.name: _Player(
-                stage, curves[stage.name], policies[stage.name], self._rows, np.random.default_rng([seed, i])
-            )
+            stage.name: _Player(stage, curves[stage.name], policies[stage.name], self._rows, dealer(seed, i))
             for i, stage in enumerate(profile.stages)
             if stage.name in curves and stage.name in policies
         }

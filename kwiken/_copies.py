@@ -21,6 +21,7 @@ from kwiken._profile import Floats
 MOST_ROWS = 1 << 14  # requests that a curve of correlated copies looks at
 MOST_CELLS = 1 << 20  # calls times points that are held at once
 MOST_POINTS, LEAST_POINTS = 64, 8
+DEALT = 0x6B77  # in the seed of copies that are dealt to every call
 
 
 class Races(Protocol):
@@ -116,6 +117,15 @@ def _raced(
         return float(one), float(two)
     ends = np.fmax.reduce(np.where((x > after_ms) & (coins[: len(part)] < share), raced, x), axis=1)
     return float(ends.mean(axis=1).sum()), float((ends * ends).mean(axis=1).sum())
+
+
+def dealer(seed: int, place: int = 0) -> np.random.Generator:
+    """Where copies that are dealt to every call come from, by stage.
+
+    Normal values drawn for calls in their order would be those of calls that were themselves drawn with such
+    a seed, as in somebody's made-up profile, and copies as slow as their calls; so this seed is nobody's.
+    """
+    return np.random.default_rng([seed, place, DEALT])
 
 
 def races(calls: Floats, pool: Pool, rho: float) -> Races:

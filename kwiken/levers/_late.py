@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from kwiken._arena import ROWS, smooth_p99
+from kwiken._copies import dealer
 from kwiken._dag import start_times
 from kwiken._objective import part_of
 from kwiken._plan import CatchUpPolicy, Plan, StagePlan
@@ -203,7 +204,7 @@ class LateArena:
             Player(
                 stage,
                 draft.cost.stages.get(stage.name, 0.0),
-                np.random.default_rng([seed, i]),
+                dealer(seed, i),
                 copy_correlation=copy_correlation,
                 races=stage.name in most.reissue or _reissued(draft.stages.get(stage.name)),
                 dealt=True,

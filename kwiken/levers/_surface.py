@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kwiken._copies import dealer
 from kwiken._curve import Curve
 from kwiken._objective import rows_of
 from kwiken._player import Player
@@ -65,9 +66,8 @@ def surface(
         seed: of copies and coins, the same at every point.
     """
     some = _some(stage)
-    rng = np.random.default_rng(seed)
     rho = 0.0 if curve is None else curve.correlation
-    player = Player(some, 0.0, rng, copy_correlation=rho, dealt=True)
+    player = Player(some, 0.0, dealer(seed), copy_correlation=rho, dealt=True)
     shares = np.unique([min(1.0, part * most_reissue) if curve is not None else 0.0 for part in PARTS])
     losses = np.unique([min(1.0, part * most_loss) for part in PARTS])
     variance = np.empty((len(shares), len(losses)))
@@ -110,7 +110,6 @@ def raced_calls(
     found = {}
     for i, stage in enumerate(profile.stages):
         if stage.name in names:
-            rng = np.random.default_rng([seed, i])
-            player = Player(stage, 0.0, rng, copy_correlation=copy_correlation, dealt=True)
+            player = Player(stage, 0.0, dealer(seed, i), copy_correlation=copy_correlation, dealt=True)
             found[stage.name] = player.raced(policies.get(stage.name))
     return found

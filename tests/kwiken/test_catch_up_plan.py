@@ -73,8 +73,8 @@ def test_the_budget_holds_on_later_requests_and_p99_falls() -> None:
         spends.append(found[0.01].catch_up)
         gains.append(1 - found[0.01].after.p99_ms / found[0.0].after.p99_ms)
         assert len(ages_of(arms[0.01].plan)) == 1
-    assert np.mean(np.array(spends) <= 0.01) >= 0.75
-    assert max(spends) <= 0.012
+    assert np.mean(spends) <= 0.01
+    assert max(spends) <= 0.011, "within a tenth, which later requests may differ by"
     assert np.mean(spends) >= 0.007
     assert np.mean(gains) > 0.03
     assert min(gains) > 0
@@ -198,3 +198,17 @@ def test_ledgers_of_copies_and_of_help_refuse_on_their_own(stage_of: StageOf, pr
     assert sum(study.simulation.stage_late.values()) == pytest.approx(study.simulation.catch_up)
     assert costs(profile, "calls").stages == study.plan.cost.stages
     assert replace(study.simulation, late_refused=0.0).catch_up == study.simulation.catch_up
+
+
+def test_a_profile_made_up_with_the_plans_own_seed_is_planned_like_any_other(
+    stage_of: StageOf, profile_of: ProfileOf
+) -> None:
+    """Copies were dealt by the very values that had made the calls, and came out as slow as these."""
+    cuts = []
+    for seed in (0, 12345):
+        rng = np.random.default_rng(seed)
+        first, second = rng.lognormal(3, 1, 6000), rng.lognormal(3, 0.8, 6000)
+        profile = profile_of(stage_of("a", first), stage_of("b", second, after=("a",)))
+        budgets = Budgets(reissue=0.05, catch_up=0.02)
+        cuts.append(study_plan(profile, budgets=budgets, created=CREATED).late.cut)
+    assert cuts[0] == pytest.approx(cuts[1], abs=0.025)
