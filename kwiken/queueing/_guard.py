@@ -26,7 +26,7 @@ from kwiken.queueing._station import Station
 
 BUSIEST: Final = 0.95  # share of the servers' time up to which is looked
 IDLEST: Final = 0.05  # and from which on
-STEPS: Final = 6  # of bisection: the threshold is found to within a 64th of what is between
+FINE: Final = 0.02  # share of the servers' time to within which the threshold is found
 CALLS: Final = 60_000  # of one stage, in one look: p99 rests on 600 of them
 ALL_CALLS: Final = 240_000  # of all stages that are looked at in turn ...
 FEWEST_CALLS: Final = 10_000  # ... but of each at least so many
@@ -145,7 +145,13 @@ def look(
 
 
 def guard(
-    model: StageModel, policy: Reissue, *, factor: float = 1.0, seed: int = 0, calls: int | None = None
+    model: StageModel,
+    policy: Reissue,
+    *,
+    factor: float = 1.0,
+    seed: int = 0,
+    calls: int | None = None,
+    hurts: bool | None = None,
 ) -> Guard:
     """From where on a policy hurts its stage (Vulimiri et al. 2013).
 
@@ -155,13 +161,20 @@ def guard(
         factor: the load at which its utilisation is told, in the profile's.
         seed: of all draws.
         calls: as `look` takes it.
+        hurts: whether it does at that load, where that is known: then the other side alone is searched.
     """
-    above = _first_bad(
-        lambda used: _hurts(model, policy, model.factor_at(used), seed, calls or CALLS),
-        model.busy_at(0.0) + IDLEST,
-        BUSIEST,
-    )
-    return Guard(model.busy_at(factor), above)
+    low, high, here = model.busy_at(0.0) + IDLEST, BUSIEST, model.busy_at(factor)
+    known: dict[float, bool] = {}
+    if hurts is not None and low < here < high:
+        known[here] = hurts
+        low, high = (low, here) if hurts else (here, high)
+
+    def bad(used: float) -> bool:
+        if used in known:
+            return known[used]
+        return _hurts(model, policy, model.factor_at(used), seed, calls or CALLS)
+
+    return Guard(here, _first_bad(bad, low, high))
 
 
 def _hurts(model: StageModel, policy: Reissue, factor: float, seed: int, calls: int) -> bool:
@@ -183,6 +196,7 @@ def guards(
     factor: float = 1.0,
     seed: int = 0,
     busiest: int | None = None,
+    hurts: Mapping[str, bool] | None = None,
 ) -> dict[str, Guard]:
     """From where on each stage's policy hurts it.
 
@@ -193,6 +207,7 @@ def guards(
         seed: of all draws.
         busiest: how many stages to search, the busiest at `factor`; None for all. Nothing is known of the
             others, which are left out.
+        hurts: by stage: whether its policy does at `factor`, where that is known.
 
     Returns:
         Of the stages on which load acts, the busiest first; without those that are still quiet when another
@@ -207,7 +222,14 @@ def guards(
     chosen = sorted(acted_on, key=lambda name: model.stages[name].busy_at(factor), reverse=True)[:busiest]
     calls = calls_each(len(acted_on))
     return {
-        name: guard(model.stages[name], policies[name], factor=factor, seed=seed, calls=calls)
+        name: guard(
+            model.stages[name],
+            policies[name],
+            factor=factor,
+            seed=seed,
+            calls=calls,
+            hurts=(hurts or {}).get(name),
+        )
         for name in chosen
     }
 
@@ -249,16 +271,16 @@ def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | 
             return True
         return tail_hurts(found.before_ms, found.after_ms)
 
-    return _first_bad(hurts, max(least, most * IDLEST), most)
+    return _first_bad(hurts, max(least, most * IDLEST), most, fine=most * FINE)
 
 
-def _first_bad(bad: Callable[[float], bool], low: float, high: float) -> float | None:
-    """Where it begins to be bad, by bisection; None where it is not even at the high end."""
+def _first_bad(bad: Callable[[float], bool], low: float, high: float, *, fine: float = FINE) -> float | None:
+    """Where it begins to be bad, by bisection to within `fine`; None where it is not even at the high end."""
     if low >= high or not bad(high):
         return None
     if bad(low):
         return low
-    for _ in range(STEPS):
+    while high - low > fine:
         middle = (low + high) / 2
         if bad(middle):
             high = middle

@@ -226,7 +226,8 @@ class _Search:
         """From where on copies hurt at the busiest stages, and the stages where nobody looked for that."""
         alone = {name: policy for name, policy in self.refused.items() if policy is not None}
         policies = {**alone, **self._busy(plan)}
-        found = guards(self.model, policies, factor=self.load, seed=self._seed, busiest=SEARCHED)
+        hurts = {name: name in alone for name in policies}
+        found = guards(self.model, policies, factor=self.load, seed=self._seed, busiest=SEARCHED, hurts=hurts)
         busy = {name: self.model.stages[name].busy_at(self.load) for name in self.refused.keys() - alone}
         together = {name: Guard(used, used) for name, used in busy.items()}
         return {**together, **found}, tuple(name for name in policies if name not in found)

@@ -79,6 +79,22 @@ class TestThreshold:
         found = look(pure(BLIND), EVERYTHING, factor=pure(BLIND).factor_at(0.7))
         assert found.hurts
 
+    @pytest.mark.parametrize("edge", [0.15, 0.6])
+    def test_the_side_where_it_is_known_to_help_or_hurt_is_not_searched(
+        self, monkeypatch: pytest.MonkeyPatch, edge: float
+    ) -> None:
+        model, here, asked = pure(BLIND), 0.25, list[float]()
+
+        def hurting(stage: StageModel, policy: Reissue, factor: float, *_: object) -> bool:
+            asked.append(stage.busy_at(factor))
+            return asked[-1] >= edge
+
+        monkeypatch.setattr(_guard, "_hurts", hurting)
+        found = guard(model, EVERYTHING, factor=model.factor_at(here), hurts=here >= edge)
+        assert found.above is not None
+        assert edge <= found.above <= edge + 0.02
+        assert all(used < here if here >= edge else used > here for used in asked)
+
     def test_few_calls_show_what_is_plain(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Overloaded queues are slow to simulate: thirteen seconds a look, once."""
         asked: list[tuple[float, int]] = []
