@@ -6,13 +6,15 @@ which is read from the gateway's spans. So what is learned and what is judged sh
 no request; and of the races of the latter the former knows nothing.
 
 `queued` has queues and nothing else, so it tests the simulator and the runtime's rules. `search` burns
-processors of a machine that all its processes share, and that is not simulated. `demo` is the same with the
-demo's pauses, which make its tail.
+processors of a machine that all its processes share; how much of it all of them used while it was learned
+is measured, and simulated. `demo` is the same with the demo's pauses, which make its tail: in each round
+every block has the same ones.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
 import time
@@ -20,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Self
+from typing import Self, TypedDict
 
 import aiohttp
 import msgspec
@@ -28,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._harness import Row
-from cli.demo import Disturber, choose
+from cli.demo import Disturber, Flaky, choose
 from kwiken import Budgets, Plan, Profile, make_plan, part_of
 from kwiken.queueing import Cancel, load_model, simulate_load
 from otel import fit_profile
@@ -53,8 +55,8 @@ class Case:
         rate: requests a second that are learned from.
         factors: loads, in that.
         cancel: what becomes of a race's losers.
-        queries: whether the service asks for queries. The other answers how long its stages held their
-            replicas, which stands for the busy times in the spans.
+        queries: whether the service asks for queries, and burns processors. The other answers how long its
+            stages held their replicas, which stands for the busy times in the spans.
         disturbed: whether replicas are paused as in the demo.
     """
 
@@ -122,10 +124,10 @@ class _Trial:
             async with Cluster(self._case.target, traces=self._traces) as cluster:
                 replicas = (await cluster.status())["replicas"]
                 flaky = choose(replicas, SEED) if self._case.disturbed else {}
-                load = _Load(cluster.gateway_url, self._case.rate, self._queries)
-                async with Disturber(flaky, SEED), load:
-                    plan = await self._plan(load)
-                    blocks = await self._blocks(cluster, load, plan)
+                async with _Load(cluster.gateway_url, self._case.rate, self._queries) as load:
+                    async with Disturber(flaky, SEED):
+                        plan = await self._plan(load)
+                    blocks = await self._blocks(cluster, load, plan, flaky)
                 await cluster.put_plan(None)
             return self._compared(plan, blocks, load)
 
@@ -136,10 +138,16 @@ class _Trial:
         await asyncio.sleep(self._learn_s)
         until = time.time()
         await asyncio.sleep(FLUSH_S)
-        profile = self._with_work(fit_profile([self._traces], since_s=since, until_s=until), load)
-        return make_plan(profile, budgets=Budgets(reissue=BUDGET), created=CREATED)
 
-    async def _blocks(self, cluster: Cluster, load: _Load, plan: Plan) -> list[_Block]:
+        def planned() -> Plan:
+            profile = self._with_work(fit_profile([self._traces], since_s=since, until_s=until), load)
+            return make_plan(profile, budgets=Budgets(reissue=BUDGET), created=CREATED)
+
+        return await asyncio.to_thread(planned)  # the load goes on meanwhile
+
+    async def _blocks(
+        self, cluster: Cluster, load: _Load, plan: Plan, flaky: Mapping[str, Flaky]
+    ) -> list[_Block]:
         """The loads, the arms and what is learned from, in turns: a machine's moods strike all alike."""
         kinds: list[tuple[float, str]] = [(1.0, LEARNED)]
         kinds += [(factor, arm) for factor in self._case.factors for arm in ARMS]
@@ -149,10 +157,12 @@ class _Trial:
             for factor, arm in order:
                 load.rate = self._case.rate * factor
                 await cluster.put_plan(plan if arm == "after" else None)
-                await asyncio.sleep(SETTLE_S)
-                since = time.time()
-                await asyncio.sleep(self._block_s)
-                blocks.append(_Block(factor, arm, since, time.time()))
+                async with Disturber(flaky, number):
+                    await asyncio.sleep(SETTLE_S)
+                    since, used = time.time(), _processor_times()
+                    await asyncio.sleep(self._block_s)
+                    use = _share_used(used, _processor_times())
+                    blocks.append(_Block(factor, arm, since, time.time(), use))
         await asyncio.sleep(FLUSH_S)
         return blocks
 
@@ -179,7 +189,9 @@ class _Trial:
         unraced = (replace(stage, pairs_ms=None, pairs_cut=None) for stage in whole.stages)
         calm = part_of(replace(whole, stages=tuple(unraced)), _rows(whole, blocks, 1.0, LEARNED))
         learned = self._with_work(calm, load)
-        model = load_model(learned, rate_per_s=self._case.rate, cancel=self._case.cancel)
+        model = load_model(
+            learned, rate_per_s=self._case.rate, cancel=self._case.cancel, **self._processors(blocks)
+        )
         rows = []
         for factor in self._case.factors:
             said = simulate_load(model, plan, factor=factor, requests=SIMULATED)
@@ -190,6 +202,36 @@ class _Trial:
                 rows.append(_row(label, latency_ms, measured))
         return rows
 
+    def _processors(self, blocks: Sequence[_Block]) -> _Processors:
+        """This machine's, and how much of them was used while it was learned."""
+        used = [block.use for block in blocks if block.arm == LEARNED and block.use is not None]
+        if not (self._case.queries and used):
+            return {}
+        return {"processors": os.cpu_count(), "processor_use": float(np.mean(used))}
+
+
+class _Processors(TypedDict, total=False):
+    """What `load_model` wants to know of a machine."""
+
+    processors: int | None
+    processor_use: float
+
+
+def _processor_times() -> tuple[int, int] | None:
+    """Time that all processors were used, and all of their time, in ticks; None where nobody says."""
+    try:
+        words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    except OSError:
+        return None
+    ticks = [int(word) for word in words[1:9]]  # user nice system idle iowait irq softirq steal
+    return sum(ticks) - sum(ticks[3:5]), sum(ticks)
+
+
+def _share_used(before: tuple[int, int] | None, after: tuple[int, int] | None) -> float | None:
+    if before is None or after is None:
+        return None
+    return (after[0] - before[0]) / max(1, after[1] - before[1])
+
 
 LEARNED = "learned"
 ARMS = ("before", "after")
@@ -197,12 +239,13 @@ ARMS = ("before", "after")
 
 @dataclass(frozen=True)
 class _Block:
-    """Some seconds of one load and arm."""
+    """Some seconds of one load and arm, and the share of the processors' time that was used in them."""
 
     factor: float
     arm: str
     since_s: float
     until_s: float
+    use: float | None
 
 
 def _rows(profile: Profile, blocks: Sequence[_Block], factor: float, arm: str) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", int, float)
 MAX_REPLICAS: Final = 10_000
+MAX_PROCESSORS: Final = 4096
 DISPATCHES: Final = ("aged", "two", "least", "random")
 CANCELS: Final = ("queued", "running", "none")
 
@@ -91,9 +92,22 @@ CANCEL: Final = click.option(
 )
 
 
+PROCESSORS: Final = click.option(
+    "--processors",
+    type=click.IntRange(1, MAX_PROCESSORS),
+    help="Of the one machine that all replicas share; by default nobody waits for a processor.",
+)
+PROCESSOR_USE: Final = click.option(
+    "--processor-use",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Share of these processors' time that was used, by others too.",
+)
+
+
 def queue_options(command: F) -> F:
     """The options that say what queues are like."""
-    for option in (CANCEL, DISPATCH, RATE, UTILISATION, REPLICAS):
+    for option in (PROCESSOR_USE, PROCESSORS, CANCEL, DISPATCH, RATE, UTILISATION, REPLICAS):
         command = option(command)
     return command
 

@@ -84,9 +84,10 @@ def command(
 
 def _refuse_idle(queues: Mapping[str, Any]) -> None:
     """Settings of queues say nothing where none are simulated."""
-    for name in ("replicas", "utilisation", "rate"):
+    for name in ("replicas", "utilisation", "rate", "processors", "processor_use"):
         if queues[name]:
-            raise InputError("needs --load: without it no queues are simulated", where=f"--{name}")
+            option = f"--{name.replace('_', '-')}"
+            raise InputError("needs --load: without it no queues are simulated", where=option)
 
 
 def _check(plan: Plan, profile: Profile, plan_file: str, profile_file: str) -> None:

@@ -73,11 +73,14 @@ def fit_own(forest: Forest, requests: Requests) -> Profile:
     codes = codes[in_order(starts, [forest.names.texts[code] for code in codes.tolist()])]
     edges, forest.counts["edges_cut_from_cycles"] = _edges(forest, visits, codes, count)
     stages = [_stage(forest, visits, service, code, count) for code in codes.tolist()]
-    control = forest.owns["marks"][forest.spans["own"][requests.rows]] & c.CONTROL != 0
+    notes = forest.owns[forest.spans["own"][requests.rows]]
+    control = notes["marks"] & c.CONTROL != 0
     forest.counts["requests_control"] = int(control.sum())
     rows = requests.rows
     root = forest.names.operations[requests.op]
-    return build(forest, began[rows], ended[rows], root=root, stages=stages, edges=edges)
+    busy = notes["busy_ms"][~np.isnan(notes["busy_ms"])]
+    busy_ms = float(busy.mean()) if len(busy) else None
+    return build(forest, began[rows], ended[rows], root=root, stages=stages, edges=edges, busy_ms=busy_ms)
 
 
 def _visits(forest: Forest, requests: Requests) -> _Visits:

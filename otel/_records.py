@@ -114,6 +114,7 @@ class RequestRecord:
         control: whether the plan did nothing for it, so that latencies without it stay known.
         error: what went wrong; None for nothing.
         stages: its visits, in the order of their start.
+        busy_ms: CPU time that the gateway spent on it, milliseconds: its even share; None where not measured.
     """
 
     trace_id: int
@@ -126,6 +127,7 @@ class RequestRecord:
     control: bool = False
     error: str | None = None
     stages: list[StageRecord] = field(default_factory=list)
+    busy_ms: float | None = None
 
 
 class Observer(Protocol):

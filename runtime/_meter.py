@@ -28,10 +28,10 @@ class Meter:
 
 
 class Carrier:
-    """CPU time that a replica's thread burns around its calls: reading, writing, keeping the books.
+    """CPU time that a thread burns around its calls: reading, writing, keeping the books.
 
-    A copy costs that too, and for a light stage it is most of the cost. It is what the thread burnt less what
-    the calls were metered, spread evenly over the calls. Jobs in other threads are metered but not
+    A copy costs a replica that too, and for a light stage it is most of the cost. It is what the thread burnt
+    less what the calls were metered, spread evenly over the calls. Jobs in other threads are metered but not
     burnt here, so a stage that uses many is charged a little less than it costs.
     """
 

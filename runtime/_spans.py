@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kwiken import Service
-from otel import Observer
+from otel import Observer, RequestRecord
+from runtime._meter import Carrier, Meter
 
 if TYPE_CHECKING:
     from runtime._process import GatewaySpec, ReplicaSpec
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("kwiken.spans")
 LOOK_S: Final = 5.0
 MORE: Final = 10
+NOTHING: Final = Meter()  # the gateway's thread has no handlers
 
 
 class Counts(Protocol):
@@ -76,6 +78,27 @@ class Losses:
             self.look()
 
 
+class Weighed:
+    """An `Observer` that notes what each request cost this process: its even share of the thread's CPU time.
+
+    Args:
+        observer: that takes the notes.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._carrier: Carrier | None = None
+
+    def request_finished(self, record: RequestRecord) -> None:
+        """Weigh and hand on. The first request only starts the scales: what came before it is start-up."""
+        if self._carrier is None:
+            self._carrier = Carrier()
+            self._carrier.start()
+        else:
+            record.busy_ms = self._carrier.share_ms(NOTHING)
+        self._observer.request_finished(record)
+
+
 @contextlib.contextmanager
 def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer | None]:
     """The gateway's observer, flushed at the end; None where no spans are wanted.
@@ -91,7 +114,7 @@ def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer |
     traces = Path(spec.traces) if spec.traces is not None else None
     observer = make_observer(service.name, traces=traces, otlp=spec.otlp)
     with Losses("gateway", observer.counts).told(), contextlib.closing(observer):
-        yield observer
+        yield Weighed(observer)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cli.demo._disturb import Disturber, choose
+    from cli.demo._disturb import Disturber, Flaky, choose
     from cli.demo._run import run_demo
     from cli.demo._settings import DemoSettings, divide
     from cli.demo._watch import TerminalWatch, Watch
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "DemoSettings": "cli.demo._settings",
     "Disturber": "cli.demo._disturb",
+    "Flaky": "cli.demo._disturb",
     "TerminalWatch": "cli.demo._watch",
     "Watch": "cli.demo._watch",
     "choose": "cli.demo._disturb",
@@ -24,7 +25,7 @@ _LAZY = {
     "run_demo": "cli.demo._run",
 }
 
-__all__ = ["DemoSettings", "Disturber", "TerminalWatch", "Watch", "choose", "divide", "run_demo"]
+__all__ = ["DemoSettings", "Disturber", "Flaky", "TerminalWatch", "Watch", "choose", "divide", "run_demo"]
 
 
 def __getattr__(name: str) -> Any:

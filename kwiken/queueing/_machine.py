@@ -26,6 +26,8 @@ from kwiken.queueing._fifo import fifo_ends
 
 Ints = NDArray[np.int64]
 MAX_PROCESSORS: Final = 4096
+COPY_COST: Final = 2.0  # calls: the copy, and the question whether the loser's replica lives (decision 16)
+PIECE_MS: Final = 1.0  # of other work; about what a scheduler gives at a time
 
 
 class SharedClock:
@@ -101,19 +103,21 @@ class Machine:
     Attributes:
         processors: how many it has.
         clock: its own time.
+        others: (j,) moments at which a piece of other work comes, `PIECE_MS` each.
         sending: by stage: (n * width,) milliseconds from a call's start until the front had sent it.
         answering: by stage: (n * width,) milliseconds from an answer's arrival until the front had read it.
     """
 
     processors: int
     clock: SharedClock
+    others: Floats
     sending: Mapping[str, Floats] = field(default_factory=dict)
     answering: Mapping[str, Floats] = field(default_factory=dict)
 
     @classmethod
-    def idle(cls, processors: int) -> Machine:
+    def idle(cls, processors: int, others: Floats) -> Machine:
         """One on which nothing was ever slow."""
-        return cls(processors, SharedClock(np.empty(0), np.empty(0), processors))
+        return cls(processors, SharedClock(np.empty(0), np.empty(0), processors), others)
 
     def after(self, busy: Sequence[tuple[Floats, Floats]], handled: Sequence[Handled]) -> Machine:
         """What is known after one more turn.
@@ -123,11 +127,13 @@ class Machine:
             handled: what the process in front had to do.
         """
         sending, answering, front = self._front([part for part in handled if part.front_ms])
-        spans = [*busy, front]
+        others = self.clock.worked_at(self.others)
+        spans = [*busy, front, (others, others + PIECE_MS)]
         begins, ends = (
             self.clock.moments_at(np.concatenate([span[side] for span in spans])) for side in (0, 1)
         )
-        return Machine(self.processors, SharedClock(begins, ends, self.processors), sending, answering)
+        clock = SharedClock(begins, ends, self.processors)
+        return Machine(self.processors, clock, self.others, sending, answering)
 
     def _front(
         self, handled: Sequence[Handled]
@@ -137,7 +143,7 @@ class Machine:
         pieces = [
             np.full(len(moments), part.front_ms * share)
             for part in handled
-            for moments, share in ((part.sent, 0.5), (part.answered, 0.5), (part.copies, 1.0))
+            for moments, share in ((part.sent, 0.5), (part.answered, 0.5), (part.copies, COPY_COST))
         ]
         if not due:
             return {}, {}, (np.empty(0), np.empty(0))

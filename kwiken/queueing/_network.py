@@ -144,12 +144,13 @@ def simulate_queues(
     )[0]
 
 
-def idle_machine(stations: Sequence[Station], processors: int) -> Machine:
+def idle_machine(stations: Sequence[Station], processors: int, others_ms: Floats | None = None) -> Machine:
     """A machine for these stations, on which nothing has happened.
 
     Args:
         stations: that are to share it.
         processors: how many it has.
+        others_ms: (j,) moments at which a piece of other work comes; None for none.
 
     Raises:
         InputError: for what no machine has, or a station that cannot be on it.
@@ -164,7 +165,7 @@ def idle_machine(stations: Sequence[Station], processors: int) -> Machine:
                 f"stage {station.name!r}: must serve in order and not pause where processors are shared",
                 where="processors",
             )
-    return Machine.idle(processors)
+    return Machine.idle(processors, np.empty(0) if others_ms is None else others_ms)
 
 
 def simulate_machine(

@@ -31,14 +31,16 @@ CHECKED: Final = (0.5, 0.9, 0.99)
 
 
 def on_one_machine(model: LoadModel, processors: int, use: float | None, *, seed: int) -> LoadModel:
-    """Put a profile's stages on one machine.
+    """Put a profile's stages on one machine, and the process in front where its work is known.
+
+    The front's work is the busy time of the profile's own time: some of it is in each request's own time,
+    the rest is shared by all calls alike.
 
     Args:
         model: each stage by itself.
         processors: of the machine.
-        use: share of all processors' time that was used at the profile's load. What calls' own work leaves of
-            it is taken for the work of a process in front that sends them: some in each request's own time,
-            the rest alike for every call. None for none.
+        use: share of all processors' time that was used at the profile's load. What calls' and the front's
+            work leave of it is taken for others', whose work grows with the load. None for no others.
         seed: of all draws.
 
     Raises:
@@ -46,20 +48,22 @@ def on_one_machine(model: LoadModel, processors: int, use: float | None, *, seed
     """
     if use is not None and not 0 < use < 1:
         raise InputError(f"must be a share above 0 and below 1, not {use}", where="processor_use")
-    stages = dict(model.stages)
-    calls = {name: float((~np.isnan(stage.calls_ms)).sum(axis=1).mean()) for name, stage in stages.items()}
-    own_work = sum(_work_ms(stage, calls[name], model.rate_per_s) for name, stage in stages.items())
-    over = 0.0 if use is None else use * processors * 1e3 / model.rate_per_s - own_work
-    fronts = _fronts(model, calls, max(0.0, over))
+    calls = {
+        name: float((~np.isnan(stage.calls_ms)).sum(axis=1).mean()) for name, stage in model.stages.items()
+    }
+    fronts = _fronts(model, calls)
+    work = sum(_work_ms(stage, calls[name], model.rate_per_s) for name, stage in model.stages.items())
+    work += sum(fronts[name] * calls[name] for name in fronts)
+    others = 0.0 if use is None else use * processors * 1e3 / model.rate_per_s - work
     stages = {
         name: replace(stage, station=replace(stage.station, front_ms=fronts[name]))
-        for name, stage in stages.items()
+        for name, stage in model.stages.items()
     }
-    shared = Shared(processors, own_work + max(0.0, over))
+    shared = Shared(processors, work + max(0.0, others), max(0.0, others))
     together = replace(model, stages=stages, shared=shared)
     together.check(1.0)
     found, off = _put_right(together, seed)
-    return replace(found, notes=(*model.notes, *_notes(shared, model.rate_per_s, over, off)))
+    return replace(found, notes=(*model.notes, *_notes(shared, model.rate_per_s, others, off)))
 
 
 def _work_ms(stage: StageModel, calls: float, rate_per_s: float) -> float:
@@ -71,16 +75,17 @@ def _work_ms(stage: StageModel, calls: float, rate_per_s: float) -> float:
     return calls * station.work.mean_ms + other * station.replicas * 1e3 / rate_per_s
 
 
-def _fronts(model: LoadModel, calls: Mapping[str, float], work_ms: float) -> dict[str, float]:
-    """Work of the process in front by call of each stage, so that a request has so much."""
-    own = {stage.name for stage in model.profile.stages if stage.own_time}
+def _fronts(model: LoadModel, calls: Mapping[str, float]) -> dict[str, float]:
+    """Work of the process in front by call of each stage, so that a request has what was measured."""
+    own = {stage.name: stage.busy_ms or 0.0 for stage in model.profile.stages if stage.own_time}
+    own = {name: work for name, work in own.items() if model.stages[name].station.replicas is None}
     fronts = dict.fromkeys(model.stages, 0.0)
-    left = work_ms
-    for name in own:
-        fronts[name] = min(left, float(np.nanquantile(model.stages[name].calls_ms, LIGHTEST)))
-        left -= fronts[name] * calls[name]
-    others = sum(count for name, count in calls.items() if name not in own)
-    return {name: fronts[name] if name in own else max(0.0, left) / max(others, 1.0) for name in fronts}
+    left = 0.0
+    for name, work in own.items():
+        fronts[name] = min(work, float(np.nanquantile(model.stages[name].calls_ms, LIGHTEST)))
+        left += work - fronts[name]
+    each = left / max(1.0, sum(count for name, count in calls.items() if name not in own))
+    return {name: fronts[name] if name in own else each for name in fronts}
 
 
 def _put_right(model: LoadModel, seed: int) -> tuple[LoadModel, dict[str, float]]:
@@ -116,11 +121,11 @@ def _with_rests(stage: StageModel, wanted: Floats, rests: Floats) -> StageModel:
     return replace(stage, station=replace(stage.station, rest=Empirical(Pool.of(rest))), rest_ms=rest)
 
 
-def _notes(shared: Shared, rate_per_s: float, over: float, off: Mapping[str, float]) -> list[str]:
+def _notes(shared: Shared, rate_per_s: float, others_ms: float, off: Mapping[str, float]) -> list[str]:
     notes = []
-    if over < 0:
+    if others_ms < 0:
         notes.append(
-            "calls' own work is more than the given use of the processors: "
+            "the replicas' and the gateway's work alone is more than the given use of the processors: "
             f"{shared.busy_at(rate_per_s):.0%} of {shared.processors}"
         )
     far = [f"{name} {error:.0%}" for name, error in off.items() if error > MISFIT]

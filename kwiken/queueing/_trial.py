@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.queueing._machine import Machine
+from kwiken.queueing._machine import PIECE_MS, Machine
 from kwiken.queueing._model import LoadModel
 from kwiken.queueing._network import (
     MORE_TURNS,
@@ -38,12 +38,15 @@ class Trial:
         self._warm_up = int(requests * WARM_UP)
         count = requests + self._warm_up
         arriving, choosing, *working = np.random.default_rng([seed, 0]).spawn(2 + len(model.stages))
+        others = model.shared.others_ms if model.shared is not None else 0.0
         self._arrivals = poisson_arrivals(model.rate_per_s * factor, count, arriving)
         rows = choosing.integers(model.profile.requests, size=count)
         self._given = {
             name: stage.primaries(rows, rng)
             for (name, stage), rng in zip(model.stages.items(), working, strict=True)
         }
+        pieces = arriving.poisson(count * others / PIECE_MS)
+        self._others = arriving.random(pieces) * self._arrivals[-1]
 
     def run(
         self, changed: Mapping[str, Station], known: Machine | None = None
@@ -70,6 +73,6 @@ class Trial:
             rng=rng,
             given=self._given,
             warm_up=self._warm_up,
-            machine=known or idle_machine(stations, shared.processors),
+            machine=known or idle_machine(stations, shared.processors, self._others),
             turns=TURNS if known is None else MORE_TURNS,
         )

@@ -6,7 +6,7 @@ import copy
 import itertools
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import pytest
@@ -46,7 +46,8 @@ class Slow:
         copies: Copies,
         rng: np.random.Generator,
     ) -> None:
-        self.race, self.station, self.clocks, self.copies = race, station, clocks, copies
+        self.race, self.station, self.copies = race, station, copies
+        self.clocks = cast("list[PausingClock | None]", clocks)
         self.draws = turns(rng)
         self.attempts: list[Attempt] = []
         self.of: dict[int, list[Attempt]] = {}
@@ -74,7 +75,13 @@ class Slow:
 
     def turns(self) -> float:
         """The next moment at which a replica stops or goes on."""
-        moments = [m for c in self.clocks if c is not None for m in (*c._begins, *c._ends) if m > self.now]
+        moments = [
+            m
+            for c in self.clocks
+            if isinstance(c, PausingClock)
+            for m in (*c._begins, *c._ends)
+            if m > self.now
+        ]
         return min(moments, default=inf)
 
     def run(self) -> None:
