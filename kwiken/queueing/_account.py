@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Final
 
 from kwiken._profile import Floats
 from kwiken.queueing._station import Earnings
+
+HALVINGS: Final = 64  # of what is kept: then there is nothing left of it
 
 
 class Account:
@@ -18,7 +21,11 @@ class Account:
 
     def __init__(self, earnings: Earnings, arrivals: Floats) -> None:
         self._fraction, self._burst = earnings.fraction, earnings.burst
-        self._keeps_back = earnings.keeps_back
+        # What must be there for a call by how often it was denied: half of the burst is kept for calls denied
+        # before, a quarter for those denied twice, ...
+        halvings = range(1, HALVINGS) if earnings.keeps_back else ()
+        kept = [self._burst * 0.5**times for times in halvings] or [0.0]
+        self._needed = [max(1.0, min(1.0 + more, self._burst)) for more in kept]
         self._level = earnings.burst
         self._earned_at: list[float] = [] if earnings.prompt_only else arrivals.tolist()
         self._seen = 0  # of these
@@ -38,17 +45,10 @@ class Account:
         seen = bisect_right(self._earned_at, now, lo=self._seen)
         self._level = min(self._burst, self._level + self._fraction * (seen - self._seen))
         self._seen = seen
-        if self._level < self._needed(call):
+        denials = self._denials.get(call, 0)
+        if self._level < self._needed[min(denials, len(self._needed) - 1)]:
             self.denied += 1
-            if self._keeps_back:
-                self._denials[call] = self._denials.get(call, 0) + 1
+            self._denials[call] = denials + 1
             return False
         self._level -= 1.0
         return True
-
-    def _needed(self, call: int) -> float:
-        """What must be there: half of the burst is kept for calls denied before, a quarter after two, ..."""
-        if not self._keeps_back:
-            return 1.0
-        kept = self._burst * 0.5 ** (self._denials.get(call, 0) + 1)
-        return max(1.0, min(1.0 + kept, self._burst))

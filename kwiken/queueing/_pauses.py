@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from math import inf, nextafter
 from typing import Final, Protocol
 
 import numpy as np
@@ -137,3 +138,9 @@ def clocks(pauses: Pauses | None, replicas: int, rng: np.random.Generator) -> li
     pausing = replicas if pauses.replicas is None else min(pauses.replicas, replicas)
     own: list[Clock | None] = [PausingClock(pauses, child) for child in rng.spawn(pausing)]
     return own + [None] * (replicas - pausing)
+
+
+def goes_on_at(clock: Clock, now: float) -> float:
+    """When a replica works again: at the end of the pause that it is in; `now` where it is in none."""
+    own = clock.worked(now)
+    return clock.moment(nextafter(own, inf)) if clock.moment(own) < now else now

@@ -23,7 +23,7 @@ from kwiken._profile import Floats
 from kwiken.queueing._account import Account
 from kwiken.queueing._estimates import Estimates
 from kwiken.queueing._fifo import FifoReplicas
-from kwiken.queueing._pauses import Clock
+from kwiken.queueing._pauses import Clock, goes_on_at
 from kwiken.queueing._sharing import SharingReplicas
 from kwiken.queueing._station import Dispatch, Station
 
@@ -247,8 +247,7 @@ class QueueRace:
             if self._prompt_earn is not None:
                 self._prompt_earn.earn()
         elif self._roles[call] == MAY:
-            self._attempts[call] = [call]
-            self._send_copy(call, now)
+            self._send_copy(call, [call], now)
 
     def _least(self, start: int, now: float) -> int:
         """The least loaded replica, from a random one on so that ties are fair."""
@@ -262,9 +261,9 @@ class QueueRace:
                 best, least = replica, other
         return best
 
-    def _pick_other(self, call: int, now: float) -> int:
-        """A replica without an attempt of this call; there must be one."""
-        tried = [self._replicas.replica[attempt] for attempt in self._attempts[call]]
+    def _pick_other(self, attempts: Sequence[int], now: float) -> int:
+        """A replica without one of these attempts; there must be one."""
+        tried = [self._replicas.replica[attempt] for attempt in attempts]
         left = [replica for replica in range(self._count) if replica not in tried]
         turn = int(next(self._turns) * len(left))
         if self._dispatch == "random":
@@ -275,25 +274,23 @@ class QueueRace:
     def _again(self, call: int, now: float) -> None:
         """A call may have another copy, if it still waits."""
         attempts = self._attempts.get(call)
-        if attempts is None:
-            return
-        if len(attempts) == 1 and self._replicas.end_by(call, now) + self._rest[call] <= now:
-            del self._attempts[call]  # it was never watched, as it has no copy
-            return
-        self._send_copy(call, now)
+        if attempts is not None:
+            self._send_copy(call, attempts, now)
+        elif call not in self._answered and self._replicas.end_by(call, now) + self._rest[call] > now:
+            self._send_copy(call, [call], now)  # its first
 
-    def _send_copy(self, call: int, now: float) -> None:
+    def _send_copy(self, call: int, attempts: list[int], now: float) -> None:
         """A copy is due, if there is a replica for it and somebody pays."""
-        attempts = self._attempts[call]
         assert self._reissue is not None
         if len(attempts) == self._count:
             return
         if self._account is not None and not self._account.pays(call, now):
-            age = now - self._arrival[call]
-            if age > 0:
-                heappush(self._events, (now + age, AGAIN, call))
+            then = now + (now - self._arrival[call])
+            answered_by_then = self._replicas.end[call] + self._rest[call] <= then
+            if then > now and not answered_by_then:
+                heappush(self._events, (then, AGAIN, call))
             return
-        seat = self._pick_other(call, now)
+        seat = self._pick_other(attempts, now)
         copy = self._given.count + len(self._owner)
         work, rest = self._copies(self._rest[call])
         if self._replicas.load(seat, now) > MOST_HELD:
@@ -304,6 +301,7 @@ class QueueRace:
         self._rest.append(rest)
         self._replicas.place(copy, seat, work, rest, now)
         attempts.append(copy)
+        self._attempts[call] = attempts
         for attempt in attempts if len(attempts) == 2 else (copy,):  # noqa: PLR2004 - with the first copy
             self._watch(attempt, now)
         if len(attempts) <= self._reissue.copies:
@@ -379,12 +377,6 @@ class QueueRace:
             copies_ms=np.asarray(self._replicas.came[given.count :]),
             busy_ms=self._replicas.busy(),
         )
-
-
-def goes_on_at(clock: Clock, now: float) -> float:
-    """When a replica works again: at the end of the pause that it is in; `now` where it is in none."""
-    own = clock.worked(now)
-    return clock.moment(nextafter(own, inf)) if clock.moment(own) < now else now
 
 
 def turns(rng: np.random.Generator) -> Iterator[float]:
