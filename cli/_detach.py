@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cli._output import note
+from cli._output import note, room_in
 from kwiken import InputError, KwikenError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ READY_S: Final = 240.0
 POLL_S: Final = 0.05
 END_S: Final = 5.0
 MAX_TAIL: Final = 4000
+FULL: Final = 1 << 12  # bytes of room: fewer hold no state and no log
 
 
 def start_detached(files: StateFiles, arguments: Sequence[str]) -> str:
@@ -89,4 +90,8 @@ def _last_words(log: Path, start: int) -> str:
     with log.open("rb") as file:
         file.seek(start)
         lines = file.read()[-MAX_TAIL:].decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("kwiken: ") if lines else f"it ended without a word; its log is {log}"
+    if lines:
+        return lines[-1].removeprefix("kwiken: ")
+    if room_in(log.parent) < FULL:
+        return f"{log.parent}: no room is left there, so nothing can be noted of what runs"
+    return f"it ended without a word; its log is {log}"

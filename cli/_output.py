@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -121,6 +122,12 @@ def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
+
+
+def room_in(path: Path) -> int:
+    """Bytes that can be written in a folder, be it there or still to be made."""
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    return shutil.disk_usage(there).free
 
 
 def print_json(value: Any) -> None:

@@ -154,11 +154,24 @@ def _show(cluster: dict[str, Any]) -> None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
     print(_spend(cluster["runtime"]))
+    if unknown := unnoted(cluster):
+        note(
+            f"kwiken: {cluster['service']}: the gateway has {unknown} of its replicas that are not noted; "
+            "where the folder of the state is full its supervisor cannot write what it started"
+        )
     if unkept := cluster["runtime"].get("plan_unkept"):
         note(
             f"kwiken: {cluster['service']}: the plan in force cannot be noted ({printable(unkept)}); "
             "a gateway that takes over may not have it"
         )
+
+
+def unnoted(cluster: dict[str, Any]) -> int:
+    """How many replicas serve in the place of some that are noted and dead."""
+    noted = {each["address"] for each in cluster["replicas"]}
+    stages = cluster["runtime"].get("stages", {}).values()
+    serving = {seat["address"] for stage in stages for seat in stage["replicas"]}
+    return len(serving - noted) if any(not each["alive"] for each in cluster["replicas"]) else 0
 
 
 def _trouble(cluster: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from cli._output import write_text
+from cli._output import room_in, write_text
 from cli.reporting import LoadRow
 from kwiken import InputError
 
@@ -22,6 +22,8 @@ PACKED = ".jsonl.gz"
 LEVEL = 1  # spans repeat themselves: little is gained by more, and it takes twice as long
 PACKERS = 2
 MARK = ".kwiken-demo"  # there from a demo's start, and held by it for as long as it runs
+MB = 1_000_000
+FULL = 1 << 16  # bytes: less than one flush of the spans
 OWN = ("profile.json", "plan.json", "plan-even.json", "demo.json", "load.jsonl", "report.html")
 
 
@@ -38,12 +40,16 @@ class Folder:
         self._claim = claim
 
     @classmethod
-    def make(cls, path: Path) -> Folder:
+    def make(cls, path: Path, *, needs: int = 0) -> Folder:
         """The folder, made where it is missing; what an earlier demo left in it is removed, and nothing else.
 
+        Args:
+            path: of the folder.
+            needs: bytes that will be written there, at the least.
+
         Raises:
-            InputError: when it cannot be made or written to, or files of these names are there that no demo
-                wrote; names them.
+            InputError: when it cannot be made or written to, has no room, or files of these names are there
+                that no demo wrote; names them.
         """
         try:
             old = [path / name for name in OWN if (path / name).exists()]
@@ -52,6 +58,13 @@ class Folder:
                 raise InputError(
                     f"holds {old[0].relative_to(path)}, which no demo wrote and this one would replace; "
                     "give another folder",
+                    where=str(path),
+                )
+            room = room_in(path) + sum(file.stat().st_size for file in old)
+            if room < needs:
+                raise InputError(
+                    f"has room for {room / MB:.0f} MB, and a demo of this length writes {needs / MB:.0f} MB "
+                    "or more; give another folder by --out, or lower --seconds or --rate",
                     where=str(path),
                 )
             (path / TRACES).mkdir(parents=True, exist_ok=True)
@@ -63,6 +76,15 @@ class Folder:
                 f"cannot be written: {error.strerror}", where=str(error.filename or path)
             ) from error
         return folder
+
+    def check_room(self) -> None:
+        """Refuse to go on where nothing more can be written: what is not traced cannot be judged.
+
+        Raises:
+            InputError: names the folder.
+        """
+        if room_in(self.path) < FULL:
+            raise InputError("no room is left there, so the traces are incomplete", where=str(self.path))
 
     def release(self) -> None:
         """Give the folder back."""

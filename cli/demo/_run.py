@@ -31,6 +31,7 @@ FLUSH_S = 1.5  # the sink writes about once a second
 FEW_ANSWERS = 5
 GRACE_S = 5.0
 PUTS = 3
+REQUEST_BYTES = 15_000  # that its spans take, at the least
 
 
 class SwitchError(KwikenError):
@@ -47,11 +48,12 @@ class _Bench:
     disturber: Disturber
     load: Load
     watch: Watch
-    traces: Path
+    folder: Folder
 
     async def tick(self, seconds: float) -> None:
         """See that all still runs, and say how far it is."""
         self.watch.passed(seconds)
+        self.folder.check_room()
         await self.load.check()
         self.disturber.check()
 
@@ -76,7 +78,12 @@ class _Bench:
         settings = self.settings
         return await self._working(
             asyncio.to_thread(
-                learn, self.traces, since_s=since, until_s=until, budget=settings.budget, seed=settings.seed
+                learn,
+                self.folder.traces,
+                since_s=since,
+                until_s=until,
+                budget=settings.budget,
+                seed=settings.seed,
             )
         )
 
@@ -128,7 +135,8 @@ async def run_demo(settings: DemoSettings, watch: Watch) -> DemoResult:
     Raises:
         KwikenError: when a step fails; says which. Whatever was started has ended by then.
     """
-    folder = Folder.make(settings.out)
+    requests = settings.seconds * settings.rate
+    folder = Folder.make(settings.out, needs=round(REQUEST_BYTES * requests))
     try:
         return await _run_in(folder, settings, watch)
     finally:
@@ -171,7 +179,7 @@ async def _under_load(
     flaky = {} if settings.calm else choose(replicas, settings.seed)
     watch.disturbance(flaky)
     async with Disturber(flaky, settings.seed) as disturber, load:
-        bench = _Bench(settings, timing, cluster, disturber, load, watch, folder.traces)
+        bench = _Bench(settings, timing, cluster, disturber, load, watch, folder)
         await bench.flowing()
         learned = await bench.learn()
         trial = await bench.compare(learned)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cli._detach import _last_words
 from runtime import StateFiles
 from runtime._identity import Identity
 from runtime._state import VERSION, ClusterState, ProcessState
@@ -177,3 +179,15 @@ class TestDetached:
             assert run("status", "--state", str(tmp_path)).exit_code == 0
         finally:
             assert run("down", "--state", str(tmp_path)).exit_code == 0
+
+
+def test_a_supervisor_that_could_write_no_last_words_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "hello.log"
+    log.write_text("before\n")
+    assert _last_words(log, 0) == "before"
+    assert _last_words(log, 7) == f"it ended without a word; its log is {log}"
+    usage = shutil.disk_usage(tmp_path)._replace(free=0)
+    monkeypatch.setattr("cli._output.shutil.disk_usage", lambda path: usage)
+    assert _last_words(log, 7) == f"{tmp_path}: no room is left there, so nothing can be noted of what runs"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from cli.demo._usage import processor_seconds, used_between
 from cli.demo._watch import TerminalWatch
 from kwiken import Budgets, InputError, Plan, make_plan
 from otel import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+from tests.support.commands import refused, run
 from tests.support.profiles import small_profile
 
 BLOCKS = [Block("before", 0, 100.0, 105.0), Block("after", 0, 105.0, 110.0), Block("after", 1, 110.0, 115.0)]
@@ -346,3 +348,38 @@ def test_the_bar_moves_with_the_steps_and_never_past_them() -> None:
         for _ in range(3):
             watch.passed(1.0)
     assert spy.at == [0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 2, 3, 4, 5]
+
+
+def full(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    """Has every file system say that so much room is left."""
+    usage = shutil.disk_usage("/")._replace(free=free)
+    monkeypatch.setattr("cli._output.shutil.disk_usage", lambda path: usage)
+
+
+def test_a_demo_is_not_begun_where_its_traces_find_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "deep" / "demo"
+    full(monkeypatch, 2_000_000)
+    refused(
+        run("demo", "--out", str(out)), f"{out}: has room for 2 MB, and a demo of this length writes 50 MB"
+    )
+    assert not out.exists()
+
+
+def test_what_an_earlier_demo_left_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Folder.make(tmp_path).release()
+    (tmp_path / "profile.json").write_text("x" * 3000)
+    full(monkeypatch, 1000)
+    with pytest.raises(InputError, match="has room for 0 MB"):
+        Folder.make(tmp_path, needs=5000)
+    Folder.make(tmp_path, needs=3500).release()
+
+
+def test_a_demo_ends_once_nothing_can_be_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder.make(tmp_path)
+    folder.check_room()
+    full(monkeypatch, 0)
+    with pytest.raises(InputError, match=f"{tmp_path}: no room is left there, so the traces are incomplete"):
+        folder.check_room()
+    folder.release()

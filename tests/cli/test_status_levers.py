@@ -44,3 +44,25 @@ def test_a_plan_that_is_not_noted_is_told(unkept: str | None, capsys: pytest.Cap
         "kwiken: shop: the plan in force cannot be noted (No space left on device); a gateway that takes over"
     )
     assert (told in capsys.readouterr().err) is (unkept is not None)
+
+
+@pytest.mark.parametrize(
+    ("alive", "serving", "said"), [(False, "b", True), (False, "a", False), (True, "b", False)]
+)
+def test_replicas_that_a_full_disk_kept_from_being_noted_are_told(
+    alive: bool, serving: str, said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replica = {
+        "replica": "rank-0",
+        "pid": 1,
+        "alive": alive,
+        "inflight": None,
+        "latency_ms": None,
+        "ejected": None,
+        "restarts": 0,
+        "address": "http://h:a",
+    }
+    seats = {"rank": {"replicas": [{"address": f"http://h:{serving}"}]}}
+    _show({"service": "shop", "gateway": None, "replicas": [replica], "runtime": figures(stages=seats)})
+    told = "shop: the gateway has 1 of its replicas that are not noted"
+    assert (told in capsys.readouterr().err) is said
