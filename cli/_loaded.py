@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from cli._output import note, print_json, print_table, progress
 from cli._plan import ladder_rows
-from cli._queues import model_of
+from cli._queues import model_of, processors_of
+from cli._thresholds import hurt_from
 
 if TYPE_CHECKING:
     from kwiken import Plan, Profile
@@ -61,6 +62,7 @@ def _loaded_document(
             }
             for name, stage in result.stages.items()
         },
+        "processors": processors_of(result),
         "reissue_hurts_above_load": whole,
         "notes": result.notes,
         "requests": requests,
@@ -83,7 +85,12 @@ def _show_loaded(
         title, ("ms", "before", "after", "change"), ladder_rows(result.before, result.after), to_stdout=True
     )
     columns = ("stage", "replicas", "busy before", "after", "calls reissued", "share of cost", "hurts above")
-    print_table("\nStages", columns, _loaded_rows(result, above), to_stdout=True)
+    print_table("\nStages", columns, _loaded_rows(result, plan, above), to_stdout=True)
+    machine = processors_of(result)
+    if machine is not None:
+        print(
+            f"\n{machine['count']} processors, shared by all: busy {machine['utilisation']:.1%} before copies"
+        )
     if plan is None:
         print("\nno plan given, so nothing was spent")
     else:
@@ -93,13 +100,17 @@ def _show_loaded(
         note(f"note: {remark}")
 
 
-def _loaded_rows(result: LoadSimulation, above: Mapping[str, float | None]) -> list[tuple[str, ...]]:
+def _loaded_rows(
+    result: LoadSimulation, plan: Plan | None, above: Mapping[str, float | None]
+) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for name, stage in result.stages.items():
         replicas = result.model.stages[name].station.replicas
         busy = ("-", "-", "-") if replicas is None else (str(replicas), _pct(stage.before), _pct(stage.after))
-        bound = above.get(name)
-        hurts = "-" if name not in above else "never seen" if bound is None else f"{bound:.0%} busy"
+        reissued = plan is not None and name in plan.stages and plan.stages[name].reissue is not None
+        hurts = hurt_from(above[name]) if name in above else "-"
+        if reissued and name not in above:
+            hurts = "not known" if replicas is None else "stays quiet"
         rows.append((name, *busy, f"{stage.fraction:.2%}", f"{stage.spent:.2%}", hurts))
     return rows
 

@@ -16,6 +16,7 @@ from cli._levers import lever_options, lever_summary, show_levers
 from cli._options import OBJECTIVES, POSITIVE, SHARE, json_option, load_profile, out_option, seed_option
 from cli._output import MIB, note, note_written, print_json, print_table, progress, read_text, write_text
 from cli._queues import load_summary, queue_options, settled
+from cli._thresholds import show_thresholds
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def command(
         print_json(_summary(study) | {"spent_by_model": by_model} | told)
     else:
         _show(study)
+        show_thresholds(settlement)
         note(f"copies by every count: {by_every_count(by_model)}")
         show_classes(learned, study.plan)
         for remark in study.notes:

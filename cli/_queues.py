@@ -12,7 +12,7 @@ from kwiken import InputError
 
 if TYPE_CHECKING:
     from kwiken import PlanStudy, Profile
-    from kwiken.queueing import LoadModel, Settlement
+    from kwiken.queueing import LoadModel, LoadSimulation, Settlement
 
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", int, float)
@@ -166,7 +166,7 @@ def settled(
     if load is None:
         known = measured_utilisation(profile, replicas=queues["replicas"], rate_per_s=queues["rate"])
         busiest = max((*known.values(), *queues["utilisation"].values()), default=0.0)
-        if not guarded or busiest < QUIET:
+        if not guarded or (busiest < QUIET and queues["processors"] is None):
             return study_of(profile), None
     try:
         model = model_of(profile, seed=seed, **queues)
@@ -176,6 +176,14 @@ def settled(
         raise InputError(f"{error}; or leave load out by --no-guard") from error
     found = settle(model, study_of, load=load or 1.0, seed=seed)
     return found.study, found
+
+
+def processors_of(simulation: LoadSimulation) -> dict[str, Any] | None:
+    """The machine that all replicas share, for JSON; None where there is none."""
+    shared = simulation.model.shared
+    if shared is None:
+        return None
+    return {"count": shared.processors, "utilisation": shared.busy_at(simulation.rate_per_s)}
 
 
 def load_summary(settlement: Settlement | None) -> dict[str, Any]:
@@ -188,10 +196,12 @@ def load_summary(settlement: Settlement | None) -> dict[str, Any]:
             "rate_per_s": settlement.simulation.rate_per_s,
             "rounds": settlement.rounds,
             "settled": settlement.settled,
+            "processors": processors_of(settlement.simulation),
             "refused": settlement.refused,
             "guards": {
                 name: {"utilisation": found.utilisation, "reissue_hurts_above": found.above}
                 for name, found in settlement.guards.items()
             },
+            "unsearched": settlement.unsearched,
         }
     }

@@ -144,6 +144,37 @@ class TestSimulate:
         refused(run("simulate", str(files / "profile.json"), *options), pattern)
 
 
+class TestProcessors:
+    def test_all_replicas_share_them(self, files: Path) -> None:
+        profile, common = str(files / "profile.json"), ("--load", "1.2", "--requests", "800")
+        data = data_of("simulate", profile, *common, "--processors", "7", "--processor-use", "0.7")
+        assert data["processors"]["count"] == 7
+        assert data["processors"]["utilisation"] == pytest.approx(0.84)
+        assert data["before"]["p50_ms"] > data_of("simulate", profile, *common)["before"]["p50_ms"]
+        told = run("simulate", profile, *common, "--processors", "7", "--processor-use", "0.7")
+        assert "7 processors, shared by all: busy 84.0% before copies" in told.stdout
+
+    def test_a_plan_is_expected_to_do_what_it_does_on_them(self, files: Path) -> None:
+        profile = str(files / "calm.json")
+        data = data_of("plan", profile, "--processors", "2")
+        assert data["load"]["processors"]["count"] == 2
+        assert 0.05 < data["load"]["processors"]["utilisation"] < 0.15
+
+    @pytest.mark.parametrize(
+        ("options", "pattern"),
+        [
+            (["--processors", "2"], "--processors.*needs --load"),
+            (["--processor-use", "0.5"], "--processor-use.*needs --load"),
+            (["--load", "1", "--processor-use", "0.5"], "says nothing without the number of processors"),
+            (["--load", "1", "--processors", "0"], "--processors"),
+            (["--load", "1", "--processors", "2", "--processor-use", "1"], "--processor-use"),
+            (["--load", "1", "--processors", "1"], "would be busy"),
+        ],
+    )
+    def test_refusals(self, files: Path, options: list[str], pattern: str) -> None:
+        refused(run("simulate", str(files / "profile.json"), *options), pattern)
+
+
 class TestPlan:
     def test_a_busy_service_is_planned_with_its_load(self, files: Path, tmp_path: Path) -> None:
         data = data_of("plan", str(files / "profile.json"))
