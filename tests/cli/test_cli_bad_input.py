@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cli._options import load_service
 from kwiken import Plan, profile_to_json
 from tests.support.commands import refused, run
 from tests.support.profiles import small_profile
@@ -303,6 +304,25 @@ class TestServices:
     def test_unknown_services(self, tmp_path: Path, args: list[str], target: str, pattern: str) -> None:
         state = ["--state", str(tmp_path)] if args[0] == "up" else []
         refused(run(args[0], target, *args[1:], *state), pattern)
+
+    @pytest.mark.parametrize(
+        ("change", "pattern"),
+        [
+            (put("service", "shop"), "the plan is for service 'shop'"),
+            (put("created", "today"), "service 'echo' has no stage 'spell'"),
+        ],
+    )
+    def test_a_plan_that_up_cannot_follow_is_named(
+        self, good: Path, tmp_path: Path, change: Change, pattern: str
+    ) -> None:
+        service = "tests.support.services_http:service"
+        name = load_service(service).name
+        document = change(put("service", name)(json.loads((good / "plan.json").read_text())))
+        path = tmp_path / "plan.json"
+        path.write_text(json.dumps(document))
+        refused(
+            run("up", service, "--state", str(tmp_path / "s"), "--plan", str(path)), f"{path}: .*{pattern}"
+        )
 
     @pytest.mark.parametrize(
         ("args", "pattern"),
