@@ -5,8 +5,9 @@ says little. The link is taken as a Gaussian copula of correlation rho, and each
 likelihood: exactly where both ended, by a tail where one was cut short. That a pair was seen at all depends
 on the call alone, whose law is known, so it cancels out.
 
-Before any copy was sent, the calls' work tells: what a copy would have taken is guessed (`guess_copies`),
-and the guesses speak as some pairs would, so that real pairs soon outweigh them.
+Before any copy was sent, the calls' work tells, or their kind: what a copy would have taken is guessed
+(`guess_copies`). The guesses say how much of the calls' lateness copies would leave, with the weight of some
+pairs, so that real pairs soon outweigh them.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtri
 
-from kwiken._copies import normal_scores
+from kwiken._copies import linked, normal_scores
 from kwiken._errors import InputError
 from kwiken._pool import Pool
 from kwiken._profile import Bools, Floats, StageProfile
@@ -29,6 +30,8 @@ MOST_PAIRS = 20_000  # that are looked at: the estimate is sharp long before
 GUESSES_WORTH = (
     50  # pairs that all guesses of a stage speak for, at most: the assumption behind them may fail
 )
+MOST_LATE, POINTS = 200, 12  # guesses that are looked at, and copies of each that a correlation stands for
+LEAST_VARIANCE = 0.01  # of the share of lateness that copies leave
 
 
 @dataclass(frozen=True)
@@ -72,9 +75,7 @@ def copy_correlation(stage: StageProfile, pool: Pool) -> Correlation:
     z = np.arctanh(GRID)
     log_weight = _log_likelihood(normal_scores(pool, seen[::step]), cut[::step])
     if len(guesses):
-        none = np.zeros(guesses.shape, np.bool_)
-        share = min(1.0, GUESSES_WORTH / len(guesses))
-        log_weight += share * _log_likelihood(normal_scores(pool, guesses), none)
+        log_weight += _log_likelihood_of_guesses(pool, guesses)
     weight = log_weight - np.log1p((z / PRIOR_Z) ** 2)
     weight = np.exp(weight - weight.max())
     weight /= weight.sum()
@@ -117,3 +118,28 @@ def _log_likelihood(scores: Floats, cut: Bools) -> Floats:
         some = cut[:, cut_one] & ~cut[:, known]
         total += log_ndtr((GRID[:, None] * scores[some, known] - scores[some, cut_one]) / spread).sum(axis=1)
     return total
+
+
+def _log_likelihood_of_guesses(pool: Pool, guesses: Floats) -> Floats:
+    """(rho,): of how much of the calls' lateness copies would leave, on average; late is beyond the median.
+
+    Where there are small requests and large ones, a copy of a large one is large, yet among these each is as
+    good as independent of the next; by all of their normal scores a third of such copies would be small. So
+    guesses speak only of what a race is about.
+    """
+    median = float(pool.quantile(np.array([0.5]))[0])
+    late = guesses[guesses[:, 0] > median]
+    late = late[:: max(1, -(-len(late) // MOST_LATE))]
+    if not len(late):
+        return np.zeros(len(GRID))
+    call, copy = late[:, :1], late[:, 1:]
+
+    def left(copies: Floats) -> Floats:
+        return np.clip((copies - median) / (call - median), 0.0, 1.0)
+
+    seen = left(copy)
+    normal = np.broadcast_to(ndtri((np.arange(POINTS) + 0.5) / POINTS), (len(late), POINTS))
+    expected = [left(linked(pool, call, normal, rho)) for rho in GRID.tolist()]
+    away = np.array([each.mean() for each in expected]) - seen.mean()
+    variance = LEAST_VARIANCE + float(seen.var()) + np.array([each.var() for each in expected])
+    return np.asarray(-0.5 * min(len(guesses), GUESSES_WORTH) * away * away / variance)
