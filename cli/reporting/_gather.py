@@ -84,17 +84,20 @@ def gather(found: Found, wishes: Wishes, *, tell: Tell | None = None) -> Materia
         curves=curve_views(stage_curves(profile, seed=wishes.seed), plan, even)
         if profile is not None
         else (),
-        story=_story(profile, plan, wishes),
+        story=_story(profile, plan, wishes, where=str(found.profile or found.traces[0]))
+        if profile is not None
+        else None,
         notes=tuple(notes),
     )
 
 
-def _story(profile: Profile | None, plan: Plan | None, wishes: Wishes) -> Explanation | None:
+def _story(profile: Profile, plan: Plan | None, wishes: Wishes, *, where: str) -> Explanation:
     """Why slow requests are slow, with the plan's budget (else the wished one) tried at each stage alone."""
-    if profile is None or not profile.requests:
-        return None
     budget = plan.budgets.reissue if plan is not None else 0.0
-    return explain(profile, plan, budget=budget or wishes.reissue or DEFAULT_BUDGET, seed=wishes.seed)
+    try:
+        return explain(profile, plan, budget=budget or wishes.reissue or DEFAULT_BUDGET, seed=wishes.seed)
+    except InputError as error:
+        raise InputError(str(error).removeprefix(f"{error.where}: "), where=where) from error
 
 
 def _text(path: Path) -> str:

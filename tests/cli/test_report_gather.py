@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -255,6 +256,13 @@ def test_a_profile_without_requests_is_refused(tmp_path: Path) -> None:
     path.write_text(profile_to_json(part_of(small_profile(20), np.arange(0))))
     refused(run("report", str(path), "-o", str(page)), f"{path}: the profile has no requests")
     assert not page.exists()
+
+
+def test_a_profile_that_contradicts_itself_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    profile = small_profile(200)
+    path.write_text(profile_to_json(replace(profile, latency_ms=3 * profile.latency_ms)))
+    refused(run("report", str(path), "-o", str(tmp_path / "page.html")), f"{path}: latency_ms of 100% of the")
 
 
 def test_bad_sources_are_one_line_that_names_them(make: Make, tmp_path: Path) -> None:
