@@ -26,10 +26,11 @@ from kwiken.queueing._station import Station
 
 BUSIEST: Final = 0.95  # share of the servers' time up to which is looked
 IDLEST: Final = 0.05  # and from which on
-FINE: Final = 0.02  # share of the servers' time to within which the threshold is found
+FINE: Final = 0.04  # share of the servers' time to within which it is found: chance moves it by more
 CALLS: Final = 60_000  # of one stage, in one look: p99 rests on 600 of them
-ALL_CALLS: Final = 240_000  # of all stages that are looked at in turn ...
-FEWEST_CALLS: Final = 10_000  # ... but of each at least so many
+ALL_CALLS: Final = 600_000  # of all stages that are looked at in turn at the load planned for ...
+SEARCH_CALLS: Final = 240_000  # ... and while thresholds are searched: more calls make these no surer, ...
+FEWEST_CALLS: Final = 15_000  # ... and fewer would find some too high
 SCOUT: Final = 5000  # calls of a first look,
 PLAIN: Final = 0.05  # which suffices where p99 and the mean beyond it both change by more, relatively
 QUIET: Final = 0.1  # share of the replicas' time below which queues do not matter to a copy
@@ -182,7 +183,7 @@ def _hurts(model: StageModel, policy: Reissue, factor: float, seed: int, calls: 
 
     Overloaded queues are slow to simulate, since every loser that is taken out moves all behind it.
     """
-    if calls >= 2 * SCOUT:
+    if calls > FEWEST_CALLS:
         few = look(model, policy, factor=factor, seed=seed, calls=SCOUT)
         if few.plain:
             return few.hurts
@@ -220,7 +221,7 @@ def guards(
         if model.stages[name].station.replicas is not None and model.stages[name].busy_at(most) >= QUIET
     ]
     chosen = sorted(acted_on, key=lambda name: model.stages[name].busy_at(factor), reverse=True)[:busiest]
-    calls = calls_each(len(acted_on))
+    calls = calls_each(len(acted_on), SEARCH_CALLS)
     return {
         name: guard(
             model.stages[name],
@@ -234,9 +235,9 @@ def guards(
     }
 
 
-def calls_each(stages: int) -> int:
+def calls_each(stages: int, of_all: int = ALL_CALLS) -> int:
     """How many calls a look has where so many stages are looked at."""
-    return min(CALLS, max(FEWEST_CALLS, ALL_CALLS // max(1, stages)))
+    return min(CALLS, max(FEWEST_CALLS, of_all // max(1, stages)))
 
 
 def highest_load(model: LoadModel) -> float:

@@ -22,7 +22,7 @@ from kwiken.queueing import (
     look,
     plan_hurts_above,
 )
-from kwiken.queueing._guard import BUSIEST, _first_bad, tail_hurts
+from kwiken.queueing._guard import BUSIEST, FINE, _first_bad, tail_hurts
 from tests.support.queue_profiles import queue_profile, rate_of
 
 
@@ -92,7 +92,7 @@ class TestThreshold:
         monkeypatch.setattr(_guard, "_hurts", hurting)
         found = guard(model, EVERYTHING, factor=model.factor_at(here), hurts=here >= edge)
         assert found.above is not None
-        assert edge <= found.above <= edge + 0.02
+        assert edge <= found.above <= edge + FINE
         assert all(used < here if here >= edge else used > here for used in asked)
 
     def test_few_calls_show_what_is_plain(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ class TestBisection:
     def test_it_finds_the_edge(self, edge: float) -> None:
         found = _first_bad(lambda x: x >= edge, 0.05, BUSIEST)
         assert found is not None
-        assert edge <= found <= edge + (BUSIEST - 0.05) / 64 + 1e-12
+        assert edge <= found <= edge + FINE
 
     def test_all_or_nothing(self) -> None:
         assert _first_bad(lambda _: False, 0.0, 1.0) is None
