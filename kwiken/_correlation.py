@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
-from kwiken._copies import linked, normal_scores
+from kwiken._copies import normal_scores
 from kwiken._errors import InputError
 from kwiken._pool import Pool
 from kwiken._profile import Bools, Floats, StageProfile
@@ -30,7 +30,9 @@ MOST_PAIRS = 20_000  # that are looked at: the estimate is sharp long before
 GUESSES_WORTH = (
     50  # pairs that all guesses of a stage speak for, at most: the assumption behind them may fail
 )
-MOST_LATE, POINTS = 200, 12  # guesses that are looked at, and copies of each that a correlation stands for
+COARSE = 4  # guesses are compared at every so many-th rho
+MOST_LATE = 200  # guesses that are looked at,
+NORMAL = ndtri((np.arange(8) + 0.5) / 8)  # and copies of each, that a correlation stands for
 LEAST_VARIANCE = 0.01  # of the share of lateness that copies leave
 
 
@@ -138,8 +140,10 @@ def _log_likelihood_of_guesses(pool: Pool, guesses: Floats) -> Floats:
         return np.clip((copies - median) / (call - median), 0.0, 1.0)
 
     seen = left(copy)
-    normal = np.broadcast_to(ndtri((np.arange(POINTS) + 0.5) / POINTS), (len(late), POINTS))
-    expected = [left(linked(pool, call, normal, rho)) for rho in GRID.tolist()]
-    away = np.array([each.mean() for each in expected]) - seen.mean()
-    variance = LEAST_VARIANCE + float(seen.var()) + np.array([each.var() for each in expected])
+    rho = GRID[::COARSE, None, None]
+    normal = rho * normal_scores(pool, call) + np.sqrt(1.0 - rho * rho) * NORMAL
+    expected = left(pool.quantile(ndtr(normal)))  # (rho, calls, copies of each)
+    away = expected.mean(axis=(1, 2)) - seen.mean()
+    variance = LEAST_VARIANCE + float(seen.var()) + expected.var(axis=(1, 2))
+    away, variance = (np.interp(GRID, GRID[::COARSE], values) for values in (away, variance))
     return np.asarray(-0.5 * min(len(guesses), GUESSES_WORTH) * away * away / variance)
