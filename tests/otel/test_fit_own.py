@@ -361,3 +361,19 @@ def test_odd_worths_and_threads_are_refused_by_name(tmp_path: Path, key: str, va
     }
     with pytest.raises(ValueError, match=key):
         worth(value) if key == "kw.worth" else own_note(attributes, Names())
+
+
+@given(st.lists(st.none() | st.floats(0, 100), min_size=2, max_size=8))
+@settings(max_examples=15, deadline=None)
+def test_own_time_knows_what_requests_cost_the_gateway(busy: list[float | None]) -> None:
+    """The mean of those that say so; and no stage's work changes by it."""
+    rng = random.Random(1)
+    dag = random_dag(rng, 3)
+    requests = [record(rng, dag, start=T0 + i * 50 * MS) for i in range(len(busy))]
+    plain = learn(requests)
+    for request, busy_ms in zip(requests, busy, strict=True):
+        request.busy_ms = busy_ms
+    told = learn(requests)
+    known = [value for value in busy if value is not None]
+    assert told.stages[0].busy_ms == (pytest.approx(sum(known) / len(known)) if known else None)
+    assert [stage.busy_ms for stage in told.stages[1:]] == [stage.busy_ms for stage in plain.stages[1:]]
