@@ -8,6 +8,7 @@ probability.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +21,8 @@ from kwiken._profile import Floats
 
 MOST_ROWS = 1 << 14  # requests that a curve of correlated copies looks at
 MOST_CELLS = 1 << 20  # calls times points that are held at once
+FAR = 30.0  # minus the logarithm of a chance that adds nothing
+MOST_POOL = 1 << 14  # values of a copy's law that are kept apart
 MOST_POINTS, LEAST_POINTS = 64, 8
 DEALT = 0x6B77  # in the seed of copies that are dealt to every call
 
@@ -53,7 +56,8 @@ class CorrelatedRaces:
     """Copies whose normal score has correlation `rho` with their call's.
 
     Attributes:
-        calls: (n, width) calls, the request with the slowest one first; NaN for no call.
+        calls: (n, k) calls, the request with the slowest one first; NaN for no call. Of wide fan-outs the
+            slowest k of each request.
         pool: law of a call and of a copy.
         rho: from 0 up to 1, the latter excluded.
     """
@@ -67,8 +71,10 @@ class CorrelatedRaces:
         """From (n,) or (n, width) latencies; beyond `MOST_ROWS` requests only every k-th is used."""
         matrix = calls.reshape(len(calls), -1)
         matrix = matrix[:: max(1, -(-len(matrix) // MOST_ROWS))]
+        matrix = _slowest_calls(matrix)
         slowest = np.fmax.reduce(matrix, axis=1, initial=0.0)
-        return cls(np.ascontiguousarray(matrix[np.argsort(-slowest, kind="stable")]), pool, rho)
+        law = pool.thinned(MOST_POOL)
+        return cls(np.ascontiguousarray(matrix[np.argsort(-slowest, kind="stable")]), law, rho)
 
     def moments(self, after_ms: Floats, probability: float) -> tuple[Floats, Floats]:
         """See `Races`. A copy's law is cut into points of equal weight; fan-outs shuffle these by shard."""
@@ -80,10 +86,12 @@ class CorrelatedRaces:
         width = self.calls.shape[1]
         points = int(np.clip(MOST_CELLS // max(1, self.calls.size), LEAST_POINTS, MOST_POINTS))
         block = max(1, MOST_CELLS // (points * width))
-        rng = np.random.default_rng(0)  # the same shuffles each time, so that curves repeat
+        shuffles = np.random.default_rng(0).spawn(2)  # the same each time, so that curves repeat
         for at in range(0, max(late, default=0), block):
             part = self.calls[at : at + block]
-            copies, coins = self._copies(part, points, rng)
+            copies = self._copies(part, points, shuffles[0])
+            tossed = probability < 1 and width > 1
+            coins = _shuffled_parts((*part.shape, points), shuffles[1]) if tossed else None
             for g, count in enumerate(late):
                 if count > at:
                     one, two = _raced(
@@ -93,15 +101,42 @@ class CorrelatedRaces:
                     square[g] += two
         return mean / max(1, len(self.calls)), square / max(1, len(self.calls))
 
-    def _copies(self, part: Floats, points: int, rng: np.random.Generator) -> tuple[Floats, Floats | None]:
-        """(k, width, points) latencies of copies, and coins where shards need their own."""
-        levels = (np.arange(points) + 0.5) / points
+    def _copies(self, part: Floats, points: int, rng: np.random.Generator) -> Floats:
+        """(k, width, points) latencies of copies.
+
+        Of single calls the middles of equal parts of the law. Of a fan-out a draw from each part, or its
+        slowest copies, which decide when it is over, would never be slower than the middle of the last part.
+        """
         shape = (*part.shape, points)
         if part.shape[1] == 1:
-            return linked(self.pool, part[:, :, None], np.broadcast_to(ndtri(levels), shape), self.rho), None
-        shuffled = rng.permuted(np.broadcast_to(levels, shape), axis=2)
-        coins = rng.permuted(np.broadcast_to(levels, shape), axis=2)
-        return linked(self.pool, part[:, :, None], ndtri(shuffled), self.rho), coins
+            normal = np.broadcast_to(ndtri(_levels(points)), shape)
+        else:
+            normal = ndtri(_shuffled_parts(shape, rng))
+        return linked(self.pool, part[:, :, None], normal, self.rho)
+
+
+def _slowest_calls(calls: Floats) -> Floats:
+    """(n, k): the slowest calls of each request, so many that the others never decide when it is over.
+
+    They do only where the copies of all k are faster than the next call: with a chance below `(1 - k / n)^k`
+    of n shards, as copies of slow calls are no faster than others, which is below `exp(-k² / n)`.
+    """
+    width = calls.shape[1]
+    enough = math.ceil(math.sqrt(FAR * width))
+    return calls if enough >= width else -np.sort(-calls, axis=1)[:, :enough]
+
+
+def _levels(points: int) -> Floats:
+    """(points,): the middles of as many equal parts of a unit."""
+    return np.asarray((np.arange(points) + 0.5) / points)
+
+
+def _shuffled_parts(shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """Draws from a unit, one of each equal part along the last axis, in an order of their own each time."""
+    parts = rng.permuted(np.broadcast_to(np.arange(float(shape[-1])), shape), axis=-1)
+    parts += rng.random(shape)
+    parts /= shape[-1]
+    return parts
 
 
 def _raced(
@@ -110,12 +145,14 @@ def _raced(
     """Sums over requests of the slowest call's mean and mean square."""
     x = part[:, :, None]
     raced = np.minimum(x, after_ms + copies[: len(part)])
-    if coins is None:  # single calls: the coin is a mixture, exact
+    if part.shape[1] == 1:  # the coin is a mixture, exact
         ends, alone = raced[:, 0, :], part[:, 0]
         one = share * ends.mean(axis=1).sum() + (1 - share) * alone.sum()
         two = share * (ends * ends).mean(axis=1).sum() + (1 - share) * (alone * alone).sum()
         return float(one), float(two)
-    ends = np.fmax.reduce(np.where((x > after_ms) & (coins[: len(part)] < share), raced, x), axis=1)
+    if coins is not None:
+        raced = np.where((x > after_ms) & (coins[: len(part)] < share), raced, x)
+    ends = np.fmax.reduce(raced, axis=1)
     return float(ends.mean(axis=1).sum()), float((ends * ends).mean(axis=1).sum())
 
 

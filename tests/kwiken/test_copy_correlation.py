@@ -110,6 +110,23 @@ def test_moments_of_correlated_copies_match_sampling(shards: int, coin: float) -
     assert variance == pytest.approx(raced.var(), rel=0.03)
 
 
+@pytest.mark.parametrize("shards", [100, 400])
+@pytest.mark.parametrize("share", [0.01, 0.1, 1.0])
+def test_wide_fan_outs_wait_for_their_slowest_copies(shards: int, share: float) -> None:
+    """Of hundreds of copies some are slower than any middle of a few equal parts of their law."""
+    rng = np.random.default_rng(7)
+    calls = rng.lognormal(0, 1, (40_000 // shards, shards))
+    curve = reissue_curve(calls, correlation=0.3)
+    policy = curve.policy(share, coin=1.0)
+    assert policy is not None
+    again = np.repeat(calls, 40, axis=0)
+    copies = linked(curve.pool, again, rng.standard_normal(again.shape), 0.3)
+    ends = np.where(again > policy.after_ms, np.minimum(again, policy.after_ms + copies), again).max(axis=1)
+    mean, variance = curve.moments(policy)
+    assert mean == pytest.approx(ends.mean(), rel=0.02)
+    assert variance == pytest.approx(ends.var(), rel=0.1)
+
+
 def test_hardly_any_correlation_is_hardly_any_change() -> None:
     x = np.random.default_rng(3).lognormal(0, 1, 5000)
     free, tied = reissue_curve(x), reissue_curve(x, correlation=1e-6)
