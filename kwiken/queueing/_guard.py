@@ -75,10 +75,14 @@ class Look:
     @property
     def plain(self) -> bool:
         """Whether copies change the tail by so much that few calls show which way."""
+        return self.changes_by(PLAIN)
+
+    def changes_by(self, least: float) -> bool:
+        """Whether p99 and the mean beyond it both change by more than that, relatively."""
         if self.raced_ms is None:
             return True
         pairs = zip(_tail(self.alone_ms), _tail(self.raced_ms), strict=True)
-        return all(abs(raced - alone) > PLAIN * alone for alone, raced in pairs)
+        return all(abs(raced - alone) > least * alone for alone, raced in pairs)
 
 
 def tail_hurts(alone_ms: Floats, raced_ms: Floats) -> bool:

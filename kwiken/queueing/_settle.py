@@ -33,6 +33,7 @@ SEARCHED: Final = 8  # stages whose thresholds are searched: of growing load the
 REQUESTS: Final = 20_000  # that the final expectation rests on,
 FEWEST: Final = 5000  # or at least so many
 OVER: Final = 4  # where they are so many times the profile's, which then tells less than they do
+SURE: Final = 0.1  # relative gain of p99, and of the mean beyond it, that few calls may show; no loss
 MOVED: Final = 0.02  # relative change of a policy up to which its last look still holds
 
 T = TypeVar("T")
@@ -179,7 +180,7 @@ class _Search:
         if tried is not None and last is not None and calls == self._calls and _close(tried, policy):
             return last
         found = self._look_at(name, policy, SCOUT) if self._calls >= 2 * SCOUT else None
-        if found is None or not found.plain or found.hurts:  # few calls are not enough to refuse any
+        if found is None or found.hurts or not found.changes_by(SURE):
             found = self._look_at(name, policy, self._calls)
         self._looks[name] = (policy, self._calls, found)
         return found
