@@ -105,7 +105,7 @@ def inner_calls(children: Children, at: Ints) -> Calls:
     """The calls inside of a stage's own calls; none where there are none of their own.
 
     As for a request. But where nothing branches the call's next one down is the one stage inside it, and the
-    other end of the call itself is not: an only child in another service.
+    other end of the call itself is not: an only child in another service, of a span in its caller's service.
 
     Args:
         children: of the spans.
@@ -117,10 +117,16 @@ def inner_calls(children: Children, at: Ints) -> Calls:
     first = levels[0]
     if not len(first):
         return first
-    operations = children.forest.names.operations
-    service, _ = operations[children.forest.spans["op"][at[at >= 0][0]]]
-    same = operations[first.op[0]][0] == service
-    return first if same else levels[1]
+    row = int(at[at >= 0][0])
+    service = _service(children.forest, row)
+    above = int(children.forest.parent[row])
+    callee = above >= 0 and _service(children.forest, above) != service  # the call's other end already
+    same = _service(children.forest, int(first.row[0])) == service
+    return first if same or callee else levels[1]
+
+
+def _service(forest: Forest, row: int) -> str:
+    return forest.names.operations[int(forest.spans["op"][row])][0]
 
 
 def _way_down(children: Children, at: Ints) -> list[Calls]:

@@ -51,9 +51,10 @@ def nested(rng: random.Random, levels: int, path: str = "c", chances: tuple[floa
     return node
 
 
-def emit(rng: random.Random, node: Node, trace: int, parent: int, start: int, out: list[Span]) -> int:
-    """Add a call's spans; when it ends. All times are whole microseconds."""
-    span = Span(trace, rng.getrandbits(64) or 1, parent, "s", node.name, start, 0)
+def emit(rng: random.Random, node: Node, caller: Span, start: int, out: list[Span]) -> int:
+    """Add a call's spans, the client's of its caller's service; when it ends. Times are whole microseconds."""
+    trace = caller.trace
+    span = Span(trace, rng.getrandbits(64) or 1, caller.id, caller.service, node.name, start, 0)
     out.append(span)
     inner = span
     if node.pair:
@@ -64,7 +65,7 @@ def emit(rng: random.Random, node: Node, trace: int, parent: int, start: int, ou
     now = start + rng.randint(1, 400) * 10_000
     for layer in node.layers:
         there = [child for child in layer if rng.random() < child.chance]
-        now = max([now, *(emit(rng, child, trace, inner.id, now, out) for child in there)])
+        now = max([now, *(emit(rng, child, inner, now, out) for child in there)])
     span.end = now + rng.randint(1, 400) * 10_000
     inner.end = span.end - 1000 if node.pair else span.end
     return span.end
@@ -74,7 +75,7 @@ def spans_of(rng: random.Random, root: Node, requests: int) -> list[Span]:
     out: list[Span] = []
     start = T0
     for trace in range(1, requests + 1):
-        start = emit(rng, root, trace, 0, start, out) + MS
+        start = emit(rng, root, Span(trace, 0, 0, "s", "", start, start), start, out) + MS
     return out
 
 
@@ -96,16 +97,18 @@ def reach(pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
     return {(names[a], names[b]) for a, b in np.argwhere(closure(edges))}
 
 
-def expected(node: Node, depth: int) -> tuple[list[str], list[str], set[tuple[str, str]]]:
+def expected(node: Node, depth: int, caller: str = "s") -> tuple[list[str], list[str], set[tuple[str, str]]]:
     """First and last stages of a call split to some depth, and pairs of stages in order, by definition."""
+    name = f"{caller}:{node.name}"
     if not (depth and node.layers):
-        return [f"s:{node.name}"], [f"s:{node.name}"], set()
-    own = f"s:{node.name}{OWN_TIME}"
+        return [name], [name], set()
+    own = name + OWN_TIME
+    service = f"server-{node.name}" if node.pair else caller
     before, pairs = [own], set()
     for layer in node.layers:
         ends: list[str] = []
         for child in layer:
-            first, last, inner = expected(child, depth - 1)
+            first, last, inner = expected(child, depth - 1, service)
             pairs |= inner | {(a, b) for a in before for b in first}
             ends += last
         before = ends
@@ -174,7 +177,24 @@ def test_the_only_call_of_a_calls_other_end_is_a_stage_inside() -> None:
     root = Node("c", [[Node("a", [[Node("x")]], pair=True)], [Node("b")]])
     assert [s.name for s in learn(spans_of(rng, root, 30), 1).stages[1:]] == ["s:a", "s:b"]
     deep = learn(spans_of(rng, root, 30), 2)
-    assert [s.name for s in deep.stages[1:]] == [f"s:a{OWN_TIME}", "s:x", "s:b"]
+    assert [s.name for s in deep.stages[1:]] == [f"s:a{OWN_TIME}", "server-a:x", "s:b"]
+
+
+def test_the_only_call_of_a_service_whose_callers_write_no_spans_is_a_stage_inside() -> None:
+    """Where each service writes its own span only, an only child in another service is a call."""
+    spans: list[Span] = []
+    for trace in range(1, 31):
+        start = T0 + trace * 100 * MS
+        spans += [
+            Span(trace, 1, 0, "web", "get", start, start + 50 * MS),
+            Span(trace, 2, 1, "db", "read", start + MS, start + 30 * MS),
+            Span(trace, 3, 2, "disk", "seek", start + 5 * MS, start + 20 * MS),
+            Span(trace, 4, 1, "ads", "pick", start + 31 * MS, start + 40 * MS),
+        ]
+    assert [s.name for s in learn(spans, 1).stages[1:]] == ["db:read", "ads:pick"]
+    deep = learn(spans, 2)
+    assert [s.name for s in deep.stages[1:]] == [f"db:read{OWN_TIME}", "disk:seek", "ads:pick"]
+    np.testing.assert_allclose(deep.stage(f"db:read{OWN_TIME}").latency_ms, 14)
 
 
 def test_a_fan_out_is_not_split() -> None:
