@@ -174,11 +174,9 @@ class FifoReplicas:
     def finish(self) -> None:
         """Nothing more will come. Every end is known already."""
 
-    def busy(self) -> tuple[Floats, Floats]:
-        """(a,) and (a,): own time at which attempts came into service and left it; those that did."""
-        begins, ends = np.asarray(self._start), np.asarray(self._own_end)
-        served = ends > begins
-        return begins[served], ends[served]
+    def service(self) -> Floats:
+        """(a,): how long each attempt was served."""
+        return np.asarray(np.asarray(self._own_end) - np.asarray(self._start))
 
 
 def fifo_ends(arrivals: Floats, work: Floats, workers: int) -> Floats:

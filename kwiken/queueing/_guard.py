@@ -78,7 +78,11 @@ class Look:
         return self.changes_by(PLAIN)
 
     def changes_by(self, least: float) -> bool:
-        """Whether p99 and the mean beyond it both change by more than that, relatively."""
+        """Whether p99 and the mean beyond it both change by more than that.
+
+        Args:
+            least: share of each.
+        """
         if self.raced_ms is None:
             return True
         pairs = zip(_tail(self.alone_ms), _tail(self.raced_ms), strict=True)

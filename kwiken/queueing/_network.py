@@ -21,13 +21,14 @@ from kwiken._errors import InputError
 from kwiken._plan import Ladder
 from kwiken._profile import Floats
 from kwiken._simulate import ladder
-from kwiken.queueing._machine import MAX_PROCESSORS, Handled, Machine
+from kwiken.queueing._flow import Settled, StageCalls, flow, settled_stage
+from kwiken.queueing._machine import MAX_PROCESSORS, Machine
 from kwiken.queueing._race import Calls, Served
 from kwiken.queueing._serve import serve
 from kwiken.queueing._station import Station
 
 Ints = NDArray[np.int64]
-TURNS: Final = 4  # from an idle machine: the third moves percentiles by some 2%, a fifth by less than chance
+TURNS: Final = 3  # from an idle machine: what is settled does not change much by the clock
 MORE_TURNS: Final = 2  # from a machine that did nearly the same before
 
 
@@ -165,7 +166,7 @@ def idle_machine(stations: Sequence[Station], processors: int, others_ms: Floats
                 f"stage {station.name!r}: must serve in order and not pause where processors are shared",
                 where="processors",
             )
-    return Machine.idle(processors, np.empty(0) if others_ms is None else others_ms)
+    return Machine(processors, np.empty(0) if others_ms is None else others_ms)
 
 
 def simulate_machine(
@@ -194,10 +195,8 @@ def simulate_machine(
     """
     streams = rng.spawn(len(stations))
     for _ in range(turns):  # the same draws in each
-        found, busy, handled = _pass(
-            stations, arrivals_ms, copy.deepcopy(streams), given or {}, warm_up, machine
-        )
-        machine = machine.after(busy, handled)
+        found, settled = _pass(stations, arrivals_ms, copy.deepcopy(streams), given or {}, warm_up, machine)
+        machine = flow(machine, arrivals_ms, settled)
     return found, machine
 
 
@@ -220,24 +219,27 @@ def _pass(
     given: Mapping[str, Primaries],
     warm_up: int,
     machine: Machine | None,
-) -> tuple[QueueSimulation, list[tuple[Floats, Floats]], list[Handled]]:
-    """Go through all stages once; what became of the requests, and of the machine."""
+) -> tuple[QueueSimulation, list[Settled]]:
+    """Go through all stages once; what became of the requests, and what is settled for a machine."""
     ends: dict[str, Floats] = {}
     stages: dict[str, StageQueues] = {}
-    busy, handled = [], []
+    settled: list[Settled] = []
+    places: dict[str, int] = {}
     for i in parents_first(stations):
         station = stations[i]
         parents = start_times(station, ends)
         start = arrivals if parents is None else parents
-        stage, served, part = _stage(station, start, given.get(station.name), streams[i], machine)
+        stage, calls, served = _stage(station, start, given.get(station.name), streams[i], machine)
         ends[station.name] = start + stage.latency_ms
         stages[station.name] = _without_first(stage, warm_up)
-        if machine is not None:
-            busy.append(served.busy_ms)
-            handled.append(part)
+        if machine is not None and served.attempts is not None:
+            places[station.name] = len(settled)
+            settled.append(
+                settled_stage(station, [places[name] for name in station.after], calls, served.attempts)
+            )
     inner = {parent for station in stations for parent in station.after}
     last = np.maximum.reduce([end for name, end in ends.items() if name not in inner])
-    return QueueSimulation(np.asarray(last - arrivals)[warm_up:], stages), busy, handled
+    return QueueSimulation(np.asarray(last - arrivals)[warm_up:], stages), settled
 
 
 def _stage(
@@ -246,19 +248,17 @@ def _stage(
     primaries: Primaries | None,
     rng: np.random.Generator,
     machine: Machine | None,
-) -> tuple[StageQueues, Served, Handled]:
+) -> tuple[StageQueues, StageCalls, Served]:
     """Simulate one stage, given when each request comes to it."""
     drawing, serving = rng.spawn(2)
     work, rest = _work_and_rest(station, len(start), primaries, drawing)
     there = np.flatnonzero(~np.isnan(work).ravel())
     sending, answering = _delays(station, there, machine)
-    sent = start[there // work.shape[1]]
-    order = np.argsort(sent + sending, kind="stable")
+    sent = start[there // work.shape[1]] + sending
+    order = np.argsort(sent, kind="stable")
     there, sent, sending, answering = there[order], sent[order], sending[order], answering[order]
     owner = there // work.shape[1]
-    calls = Calls(
-        sent + sending, work.ravel()[there], rest.ravel()[there] + answering, np.full(len(there), -1)
-    )
+    calls = Calls(sent, work.ravel()[there], rest.ravel()[there] + answering, np.full(len(there), -1))
     served = serve(station, calls, serving, machine.clock if machine is not None else None)
     took = served.latency_ms + sending
     latency = np.zeros(len(start))
@@ -273,12 +273,7 @@ def _stage(
         utilisation=_utilisation(station, calls, served),
         extra_load=served.extra_ms / max(float(calls.work.sum()), math.ulp(0.0)),
     )
-    answered = np.maximum(calls.arrival, sent + took - answering)
-    return (
-        stage,
-        served,
-        Handled(station.name, station.front_ms, work.size, there, sent, answered, served.copies_ms),
-    )
+    return stage, StageCalls(len(start), work.size, there, answering), served
 
 
 def _delays(station: Station, there: Ints, machine: Machine | None) -> tuple[Floats, Floats]:

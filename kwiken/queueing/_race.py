@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf, nextafter
 from typing import Final, Protocol
@@ -71,8 +71,8 @@ class Replicas(Protocol):
     def finish(self) -> None:
         """Nothing more will come."""
 
-    def busy(self) -> tuple[Floats, Floats]:
-        """(a,) and (a,): own time at which attempts came into service and left it, where that is known."""
+    def service(self) -> Floats | None:
+        """(a,): how long each attempt was served; None where all in service share their replica."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,27 @@ class Calls:
 
 
 @dataclass(frozen=True)
+class Attempts:
+    """All attempts of a stage's calls, primaries first; a of them.
+
+    Attributes:
+        call: (a,) whose; -1 for other work of the replicas.
+        came: (a,) moments at which they came to their replicas.
+        replica: (a,) which; -1 where there is none.
+        work: (a,) milliseconds of own time for which they were served; 0 where they were taken out before.
+        rest: (a,) milliseconds.
+        wins: (a,) whether it answered its call.
+    """
+
+    call: Ints
+    came: Floats
+    replica: Ints
+    work: Floats
+    rest: Floats
+    wins: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
 class Served:
     """What became of them.
 
@@ -109,9 +130,7 @@ class Served:
         denied: copies that the account could not pay when they were due.
         worked_ms: (replicas,) work done, of copies and background too.
         extra_ms: how much of it copies caused: what all attempts did beyond the work of first ones.
-        copies_ms: (k,) moments at which copies were sent.
-        busy_ms: (a,) and (a,): own time at which an attempt came into service and left it; known where calls
-            are served in order.
+        attempts: of all calls; None where they are not served in order.
     """
 
     latency_ms: Floats
@@ -121,8 +140,7 @@ class Served:
     denied: int
     worked_ms: Floats
     extra_ms: float
-    copies_ms: Floats = field(default_factory=lambda: np.empty(0))
-    busy_ms: tuple[Floats, Floats] = field(default_factory=lambda: (np.empty(0), np.empty(0)))
+    attempts: Attempts | None = None
 
 
 class QueueRace:
@@ -174,6 +192,7 @@ class QueueRace:
         self._attempts: dict[int, list[int]] = {}  # by call in a race
         self._owner: list[int] = []  # by copy: its call
         self._answered: dict[int, float] = {}  # by call that had a copy: when
+        self._winner: dict[int, int] = {}  # and by which attempt
         self._taken_out: list[int] = []
 
     def run(self) -> Served:
@@ -321,6 +340,7 @@ class QueueRace:
             self._watch(attempt, nextafter(now, inf))  # later by all means, whatever rounding says
             return
         self._answered[call] = now
+        self._winner[call] = attempt
         losers = self._attempts.pop(call)
         for loser in losers if self._cancel != "none" else ():
             if loser != attempt:
@@ -374,8 +394,24 @@ class QueueRace:
             denied=self._account.denied if self._account is not None else 0,
             worked_ms=np.asarray(self._replicas.worked),
             extra_ms=float(sum(self._replicas.worked) - given.work.sum()),
-            copies_ms=np.asarray(self._replicas.came[given.count :]),
-            busy_ms=self._replicas.busy(),
+            attempts=self._all_attempts(),
+        )
+
+    def _all_attempts(self) -> Attempts | None:
+        work = self._replicas.service()
+        if work is None:
+            return None
+        count = self._given.count
+        wins = np.arange(len(work)) < count
+        wins[list(self._winner)] = False
+        wins[list(self._winner.values())] = True
+        return Attempts(
+            call=np.concatenate((np.arange(count), np.asarray(self._owner, np.int64))),
+            came=np.asarray(self._replicas.came),
+            replica=np.asarray(self._replicas.replica),
+            work=work,
+            rest=np.asarray(self._rest),
+            wins=wins,
         )
 
 

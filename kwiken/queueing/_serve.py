@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kwiken._copies import linked
 from kwiken._errors import InputError
@@ -14,7 +15,7 @@ from kwiken._profile import Floats
 from kwiken.queueing._fifo import fifo_ends
 from kwiken.queueing._law import Empirical
 from kwiken.queueing._pauses import Clock, clocks
-from kwiken.queueing._race import Calls, Copies, QueueRace, Served
+from kwiken.queueing._race import Attempts, Calls, Copies, Ints, QueueRace, Served
 from kwiken.queueing._station import Station
 
 MOST_CALLS: Final = 1 << 22  # of one stage in one run: some 150 bytes each while it is simulated
@@ -101,7 +102,14 @@ def _without_background(served: Served, every: Calls) -> Served:
         wait_ms=served.wait_ms[own],
         replica=served.replica[own],
         copies=served.copies[own],
+        attempts=None if served.attempts is None else _renumbered(served.attempts, own),
     )
+
+
+def _renumbered(attempts: Attempts, own: NDArray[np.bool_]) -> Attempts:
+    """Calls by their number among the stage's own."""
+    numbers = np.where(own, np.cumsum(own) - 1, -1)
+    return replace(attempts, call=numbers[attempts.call])
 
 
 def _nothing_interferes(station: Station) -> bool:
@@ -117,13 +125,13 @@ def _each_alone(
     """Random replicas in the order of arrival: every replica by itself, all of its calls at once."""
     drawn = rng.integers(len(times), size=calls.count)
     replica = np.where(calls.pinned >= 0, calls.pinned, drawn)
-    end, own_end = np.empty(calls.count), np.empty(calls.count)
+    end = np.empty(calls.count)
     order = np.argsort(replica, kind="stable")
     bounds = np.searchsorted(replica[order], np.arange(len(times) + 1))
     for number, clock in enumerate(times):
         mine = order[bounds[number] : bounds[number + 1]]
         if len(mine):
-            own_end[mine], end[mine] = _ends(calls.arrival[mine], calls.work[mine], station.workers, clock)
+            end[mine] = _ends(calls.arrival[mine], calls.work[mine], station.workers, clock)
     return Served(
         latency_ms=end - calls.arrival + calls.rest,
         wait_ms=np.maximum(0.0, end - calls.arrival - calls.work),
@@ -132,23 +140,26 @@ def _each_alone(
         denied=0,
         worked_ms=np.asarray(np.bincount(replica, calls.work, minlength=len(times)), dtype=float),
         extra_ms=0.0,
-        busy_ms=(own_end - calls.work, own_end),
+        attempts=_one_each(calls, replica, calls.work, calls.rest),
     )
 
 
-def _ends(arrival: Floats, work: Floats, workers: int, clock: Clock | None) -> tuple[Floats, Floats]:
-    """Own time and moment of each end."""
+def _one_each(calls: Calls, replica: Ints, work: Floats, rest: Floats) -> Attempts:
+    """Nobody has a copy."""
+    everybody = np.arange(calls.count)
+    return Attempts(everybody, calls.arrival, replica, work, rest, np.ones(calls.count, np.bool_))
+
+
+def _ends(arrival: Floats, work: Floats, workers: int, clock: Clock | None) -> Floats:
     if clock is None:
-        ends = fifo_ends(arrival, work, workers)
-        return ends, ends
-    own = fifo_ends(clock.worked_at(arrival), work, workers)
-    return own, clock.moments_at(own)
+        return fifo_ends(arrival, work, workers)
+    return clock.moments_at(fifo_ends(clock.worked_at(arrival), work, workers))
 
 
 def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.random.Generator) -> Served:
     """A stage that nothing can overload: copies race, and nobody waits."""
     latency = calls.work + calls.rest
-    extra, sent, moments = 0.0, np.zeros(calls.count, np.int64), [np.empty(0)]
+    extra, sent = 0.0, np.zeros(calls.count, np.int64)
     reissue = station.reissue
     if reissue is not None:
         may = np.ones(calls.count, np.bool_)
@@ -160,7 +171,6 @@ def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.rando
             latency[late] = np.minimum(latency[late], number * reissue.after_ms + drawn.sum(axis=1))
             extra += float(drawn[:, 0].sum())
             sent[late] += 1
-            moments.append(calls.arrival[late] + number * reissue.after_ms)
     return Served(
         latency_ms=latency,
         wait_ms=np.zeros(calls.count),
@@ -169,5 +179,5 @@ def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.rando
         denied=0,
         worked_ms=np.array([float(calls.work.sum()) + extra]),
         extra_ms=extra,
-        copies_ms=np.concatenate(moments),
+        attempts=_one_each(calls, np.full(calls.count, -1), np.zeros(calls.count), latency),
     )

@@ -11,9 +11,6 @@ from collections.abc import Callable, Container, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
-import numpy as np
-
-from kwiken._profile import Floats
 from kwiken.queueing._estimates import Estimates
 from kwiken.queueing._pauses import Clock
 
@@ -161,9 +158,8 @@ class SharingReplicas:
         for replica in range(len(self._heaps)):
             self._advance(replica, inf)
 
-    def busy(self) -> tuple[Floats, Floats]:
-        """Nothing: calls in service get less than a processor each, so that says too much."""
-        return np.empty(0), np.empty(0)
+    def service(self) -> None:
+        """Nobody is served alone."""
 
     def _advance(self, replica: int, now: float) -> None:
         """Let calls end that end by now."""
