@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -183,13 +184,15 @@ def _show(story: Explanation, *, planned: bool) -> None:
             f"{stage.mean_share:.1%}",
             f"{stage.blamed:.1%}",
             f"{stage.critical:.1%}",
-            f"{stage.tail_ratio:.1f}",
+            f"{stage.tail_ratio:.1f}" if math.isfinite(stage.tail_ratio) else "-",
             f"{stage.cost:.1%}",
             alone,
             _variance_cut(stage),
         ]
         rows.append([*row, f"{stage.planned:.2%}"] if planned else row)
-    title = f"{story.service}: {story.requests} requests, p99 is {story.tail_ratio:.1f} times the median"
+    requests = f"{story.requests} request{'s' if story.requests != 1 else ''}"
+    times = f", p99 is {story.tail_ratio:.1f} times the median" if math.isfinite(story.tail_ratio) else ""
+    title = f"{story.service}: {requests}{times}"
     print_table(title, (*head, "plan reissues") if planned else head, rows, to_stdout=True)
     print("\nblamed: share of the slowest 5% of requests; * effective: one of the few that make a path long")
     print(_effective(story))
@@ -235,9 +238,9 @@ def _heat_lines(maps: tuple[Heat, ...]) -> Iterator[str]:
     yield f"\nlatency by replica and time, {length:.3g} s a column: p95 over the stage's median"
     yield f"({legend}, {HOTTEST} above)"
     rows = [
-        (f"{heat.stage} {name}" if heat.stage not in name else name, heat.typical_ms, row)
+        (name, heat.typical_ms, row)
         for heat in maps
-        for name, row in zip(heat.replicas, heat.slow_ms, strict=True)
+        for name, row in zip(heat.labels, heat.slow_ms, strict=True)
     ]
     width = max(len(printable(name)) for name, _, _ in rows[:MOST_ROWS])
     for name, typical, row in rows[:MOST_ROWS]:

@@ -33,6 +33,14 @@ class Heat(msgspec.Struct, frozen=True, kw_only=True):
     slow_ms: tuple[tuple[float | None, ...], ...]
     typical_ms: float
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the rows are called: each replica, after its stage where its own name does not begin so."""
+        return tuple(
+            name if name != EVERYONE and name.startswith(self.stage) else f"{self.stage} {name}"
+            for name in self.replicas
+        )
+
 
 def heat_maps(profile: Profile, *, columns: int = COLUMNS) -> tuple[Heat, ...]:
     """The heat map of every stage that was called; a request's own time has none (Kwiken Figure 5.2).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from cli.reporting._heat import LEGEND, draw_heat
 from cli.reporting._page import Figure, Row, Section, Table
 from cli.reporting._views import Material
@@ -80,7 +82,7 @@ def _table(story: Explanation) -> Table:
                 percent(stage.mean_share, places=1),
                 percent(stage.blamed, places=1),
                 percent(stage.critical, places=0),
-                f"{stage.tail_ratio:.1f}",
+                f"{stage.tail_ratio:.1f}" if math.isfinite(stage.tail_ratio) else "\N{EN DASH}",
                 gain,
                 variance,
             )

@@ -25,8 +25,8 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class _Row:
-    stage: str
     name: str
+    label: str
     typical_ms: float
     slow_ms: Sequence[float | None]
     first: bool
@@ -39,9 +39,11 @@ def draw_heat(maps: Sequence[Heat]) -> tuple[Markup, int]:
         maps: of one profile, so with the same stretches of time; at least one.
     """
     rows = [
-        _Row(heat.stage, name, heat.typical_ms, slow, place == 0)
+        _Row(name, _label(heat.stage, name, label), heat.typical_ms, slow, place == 0)
         for heat in maps
-        for place, (name, slow) in enumerate(zip(heat.replicas, heat.slow_ms, strict=True))
+        for place, (name, label, slow) in enumerate(
+            zip(heat.replicas, heat.labels, heat.slow_ms, strict=True)
+        )
     ]
     shown = rows[:MOST_ROWS]
     height = TOP + sum(ROW + (GAP if row.first else 0) for row in shown) + BOTTOM
@@ -56,9 +58,13 @@ def draw_heat(maps: Sequence[Heat]) -> tuple[Markup, int]:
     return drawing.markup(), len(rows) - len(shown)
 
 
+def _label(stage: str, name: str, label: str) -> str:
+    """What stands beside a row: of a long stage's name what there is room for."""
+    return label if label == name else f"{short_name(stage, 18)} {name}"
+
+
 def _draw_row(drawing: Drawing, row: _Row, edges: Sequence[float], top: float) -> None:
-    name = row.name if row.stage in row.name else f"{short_name(row.stage, 18)} {row.name}"
-    drawing.text((LEFT - 8, top + ROW - 4), short_name(name, 28), "tick", anchor="end")
+    drawing.text((LEFT - 8, top + ROW - 4), short_name(row.label, 28), "tick", anchor="end")
     step = (WIDTH - LEFT - RIGHT) / len(row.slow_ms)
     for place, value in enumerate(row.slow_ms):
         hint = None

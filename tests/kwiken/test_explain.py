@@ -172,6 +172,24 @@ def test_text_and_report_change_their_shade_at_the_same_times_of_the_median() ->
     assert [drawn.count(f"heat heat{i}") for i in range(6)] == [1] * 6
 
 
+def test_a_row_of_text_and_report_names_its_stage_however_short(
+    stage_of: StageOf, profile_of: ProfileOf, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(4)
+    skipped = np.where(rng.random(300) < 0.7, np.nan, 5.0)
+    profile = profile_of(stage_of("a", rng.exponential(9, 300)), stage_of("l", skipped, after=("a",)))
+    file = tmp_path / "profile.json"
+    file.write_text(profile_to_json(profile))
+    told = run("explain", str(file)).stdout
+    assert "  a all replicas  |" in told
+    assert "  l all replicas  |" in told
+    assert "inf" not in told  # most requests do not call l, so its median is nothing
+    page = tmp_path / "page.html"
+    assert run("report", str(file), "-o", str(page)).exit_code == 0
+    assert ">a all replicas</text>" in page.read_text()
+    assert ">inf<" not in page.read_text()
+
+
 def disturbed(profile: Profile, share: float, times: float) -> Profile:
     """The profile with the latencies of some whole requests made up."""
     latency = profile.latency_ms.copy()

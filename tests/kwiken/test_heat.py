@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -86,3 +87,13 @@ def test_what_has_no_requests_or_columns_is_refused(stage_of: StageOf, profile_o
         heat_maps(profile, columns=0)
     with pytest.raises(InputError, match="requests"):
         heat_maps(replace(profile, latency_ms=np.empty(0), started_s=np.empty(0)))
+
+
+def test_rows_are_named_after_their_stage_unless_replicas_are(
+    stage_of: StageOf, profile_of: ProfileOf
+) -> None:
+    short, other = heat_maps(profile_of(stage_of("a", np.ones(50)), stage_of("all", np.ones(50))))
+    assert short.labels == ("a all replicas",)
+    assert other.labels == ("all all replicas",)
+    named = msgspec.structs.replace(other, stage="rank", replicas=("rank-0", "host7"))
+    assert named.labels == ("rank-0", "rank host7")
