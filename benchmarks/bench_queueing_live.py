@@ -40,7 +40,7 @@ BUDGET = 0.05
 TARGET_OFF = 10.0  # percent
 SETTLE_S = 1.0  # after a switch of plans
 FLUSH_S = 2.5  # the sink writes about once a second
-SIMULATED = 60_000
+SIMULATED = 20_000
 SEED = 7
 CREATED = "2026-01-01T00:00:00Z"
 Floats = NDArray[np.float64]
@@ -108,7 +108,8 @@ class _Trial:
         name: of the case.
         case: which.
         learn_s: seconds of requests that the plan is made from.
-        block_s: seconds of a block.
+        block_s: seconds of a block at the load that is learned from; longer at a lower one, for as many
+            requests.
         rounds: how often every load and arm gets a block, and the load that is learned from one of its own.
     """
 
@@ -160,7 +161,7 @@ class _Trial:
                 async with Disturber(flaky, number):
                     await asyncio.sleep(SETTLE_S)
                     since, used = time.time(), _processor_times()
-                    await asyncio.sleep(self._block_s)
+                    await asyncio.sleep(self._block_s / min(1.0, factor))
                     use = _share_used(used, _processor_times())
                     blocks.append(_Block(factor, arm, since, time.time(), use))
         await asyncio.sleep(FLUSH_S)

@@ -23,6 +23,7 @@ from kwiken._pool import Pool, complete_calls, pool
 from kwiken._profile import Floats, Profile, StageProfile
 from kwiken.queueing._law import Constant, Empirical, Law, LogNormal
 from kwiken.queueing._model import LoadModel, StageModel, levels, pilot, ranks, shuffle
+from kwiken.queueing._stalls import stalls_of
 from kwiken.queueing._station import Background, Cancel, Dispatch, Station
 from kwiken.queueing._together import on_one_machine
 
@@ -109,7 +110,8 @@ def load_model(
             "no stage has a measured busy time, so nobody knows how load acts on it; give it for one",
             where="utilisation",
         )
-    model = LoadModel(profile, rate, stages, tuple(_notes(profile, stages)))
+    stalls = stalls_of(profile, rate)
+    model = LoadModel(profile, rate, stages, tuple(_notes(profile, stages)), stalls=stalls)
     return model if processors is None else on_one_machine(model, processors, processor_use, seed=seed)
 
 

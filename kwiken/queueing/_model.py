@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kwiken._errors import InputError
 from kwiken._pool import Pool
@@ -17,11 +18,15 @@ from kwiken.queueing._law import Constant
 from kwiken.queueing._network import Primaries
 from kwiken.queueing._race import Calls
 from kwiken.queueing._serve import serve
+from kwiken.queueing._stalls import Stalls
 from kwiken.queueing._station import Station
+
+Ints = NDArray[np.int64]
 
 PILOT = 1 << 15  # calls behind a law of waits,
 FEWEST = 1 << 12  # or at least so many
 OVER = 4  # where they are so many times those measured: the chance in these is then the greater by far
+MOST_MET = 0.9  # share of requests that pauses may catch
 KEPT = 3  # laws of latencies that a stage keeps
 
 
@@ -131,15 +136,20 @@ class StageModel:
         return self.station.background.utilisation if self.station.background is not None else 0.0
 
     def primaries(
-        self, rows: np.ndarray[tuple[int], np.dtype[np.int64]], rng: np.random.Generator
+        self, rows: Ints, rng: np.random.Generator, stalls: Stalls | None = None, factor: float = 1.0
     ) -> Primaries:
         """The calls of these requests: their own rests, and work drawn on its own.
 
         Args:
             rows: (m,) places of the requests in the profile.
             rng: where chance comes from.
+            stalls: how its replicas paused; None where nobody knows.
+            factor: the load, times the profile's, at which they paused.
         """
         rest = self.rest_ms[rows]
+        if stalls is not None and factor != 1.0:
+            longer = np.maximum(0.0, rest + stalls.longer_ms(factor))
+            rest = np.where(stalls.caught[rows], longer, rest)
         work = self.station.work.draw(rng, rest.size).reshape(rest.shape)
         return Primaries(np.where(np.isnan(rest), np.nan, work), rest)
 
@@ -177,6 +187,7 @@ class LoadModel:
         stages: by name, parents before children.
         notes: what a reader should know, in words.
         shared: the machine that all replicas share; None where nobody waits for a processor.
+        stalls: by stage: how its replicas paused, where that is known.
     """
 
     profile: Profile
@@ -184,6 +195,28 @@ class LoadModel:
     stages: Mapping[str, StageModel]
     notes: tuple[str, ...]
     shared: Shared | None = None
+    stalls: Mapping[str, Stalls] = field(default_factory=dict)
+
+    def rows(self, factor: float, count: int, rng: np.random.Generator) -> Ints:
+        """(count,): requests of the profile, drawn as they would be met at that load.
+
+        Those that met a pause come with the time, all others with the load.
+
+        Args:
+            factor: the load, times the profile's.
+            count: how many.
+            rng: where chance comes from.
+        """
+        weight = np.ones(self.profile.requests)
+        for stalls in self.stalls.values():
+            weight[stalls.caught.any(axis=1)] *= stalls.likelier(factor)
+        met = weight != 1.0
+        if factor == 1.0 or not met.any() or met.all():
+            return rng.integers(self.profile.requests, size=count)
+        chance = np.where(met, weight / len(weight), 0.0)
+        chance *= min(1.0, MOST_MET / chance.sum())
+        chance[~met] = (1.0 - chance.sum()) / np.count_nonzero(~met)
+        return rng.choice(len(weight), size=count, p=chance)
 
     def check(self, factor: float) -> None:
         """Refuse a load that is more than some stage's replicas, or the processors, can do.

@@ -40,9 +40,9 @@ class Trial:
         arriving, choosing, *working = np.random.default_rng([seed, 0]).spawn(2 + len(model.stages))
         others = model.shared.others_ms if model.shared is not None else 0.0
         self._arrivals = poisson_arrivals(model.rate_per_s * factor, count, arriving)
-        rows = choosing.integers(model.profile.requests, size=count)
+        rows = model.rows(factor, count, choosing)
         self._given = {
-            name: stage.primaries(rows, rng)
+            name: stage.primaries(rows, rng, model.stalls.get(name), factor)
             for (name, stage), rng in zip(model.stages.items(), working, strict=True)
         }
         pieces = arriving.poisson(count * others / PIECE_MS)
