@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli._learned import note_cut_short, note_few
+from cli._learned import note_contradicted, note_cut_short, note_few
 from cli._options import OBJECTIVES, SHARE, Real, json_option, load_plan, load_profile, seed_option
 from cli._output import note, print_json, print_table, printable, progress
 from kwiken import InputError
@@ -86,6 +86,7 @@ def command(
         else:
             _show_proof(judged)
             note_few(learned)
+            note_contradicted(learned)
         return
     plan = None if plan_file is None else load_plan(plan_file)
     with progress("explaining"):

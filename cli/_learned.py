@@ -20,6 +20,15 @@ def note_few(profile: Profile) -> None:
         note(f"only {profile.requests} {many}: their slowest tell little, so trace the service for longer")
 
 
+def note_contradicted(profile: Profile) -> None:
+    """Say so where whole requests took another time than their stages come to."""
+    from kwiken import told_contradiction
+
+    told = told_contradiction(profile)
+    if told is not None:
+        note(f"{told}; what is said here goes by the stages")
+
+
 def cut_short(profile: Profile) -> int:
     """How many calls were given up before they ended."""
     return sum(int(stage.censored.sum()) for stage in profile.stages)

@@ -13,9 +13,9 @@ import click
 from cli._counts import by_every_count
 from cli._learned import gain_between, learned_summary, show_classes
 from cli._levers import lever_options, lever_summary, show_levers
-from cli._options import OBJECTIVES, POSITIVE, SHARE, json_option, load_profile, out_option, seed_option
+from cli._options import OBJECTIVES, SHARE, json_option, load_profile, out_option, seed_option
 from cli._output import MIB, note, note_written, print_json, print_table, progress, read_text, write_text
-from cli._queues import load_summary, queue_options, settled
+from cli._queues import LOAD, load_summary, queue_options, settled
 from cli._thresholds import show_thresholds
 from kwiken import InputError
 
@@ -57,7 +57,7 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
 )
 @click.option(
     "--load",
-    type=POSITIVE,
+    type=LOAD,
     metavar="FACTOR",
     help="Plan for FACTOR times the profile's load.  [default: its own]",
 )

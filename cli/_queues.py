@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from cli._options import POSITIVE
+from cli._options import POSITIVE, Real
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", int, float)
 MAX_REPLICAS: Final = 10_000
+LOAD: Final = Real(1e-3, 1e3)  # times a profile's; farther off nothing that it knows holds
 MAX_PROCESSORS: Final = 4096
 DISPATCHES: Final = ("aged", "two", "least", "random")
 CANCELS: Final = ("queued", "running", "none")
@@ -105,6 +106,9 @@ PROCESSOR_USE: Final = click.option(
 )
 
 
+TOLD: Final = ("replicas", "utilisation", "rate", "processors", "processor_use")  # of a profile's queues
+
+
 def queue_options(command: F) -> F:
     """The options that say what queues are like."""
     for option in (PROCESSOR_USE, PROCESSORS, CANCEL, DISPATCH, RATE, UTILISATION, REPLICAS):
@@ -160,9 +164,13 @@ def settled(
     Returns:
         The study, and how it came to rest; None where no load was named and no stage is busy enough to
         matter, or nobody knows.
+
+    Raises:
+        InputError: for options that contradict one another, a stage that the profile lacks, or as `model_of`.
     """
     from kwiken.queueing import QUIET, measured_utilisation, settle
 
+    _check_options(profile, load, queues, guarded=guarded)
     if load is None:
         known = measured_utilisation(profile, replicas=queues["replicas"], rate_per_s=queues["rate"])
         busiest = max((*known.values(), *queues["utilisation"].values()), default=0.0)
@@ -176,6 +184,25 @@ def settled(
         raise InputError(f"{error}; or leave load out by --no-guard") from error
     found = settle(model, study_of, load=load or 1.0, seed=seed)
     return found.study, found
+
+
+def _check_options(profile: Profile, load: float | None, queues: Mapping[str, Any], *, guarded: bool) -> None:
+    """What would be passed over in silence where load is not looked at."""
+    if not guarded:
+        if load is not None:
+            raise InputError("does not go with --load, which counts with the load", where="--no-guard")
+        told = next((f"--{name.replace('_', '-')}" for name in TOLD if queues[name]), None)
+        if told is not None:
+            raise InputError("does not go with --no-guard, which leaves load out", where=told)
+    if queues["processor_use"] is not None and queues["processors"] is None:
+        raise InputError("says nothing without the number of processors", where="--processor-use")
+    names = [stage.name for stage in profile.stages]
+    for option in ("replicas", "utilisation"):
+        for name in queues[option]:
+            if name not in names:
+                raise InputError(
+                    f"stage {name!r} is not in the profile; it has: {', '.join(names)}", where=f"--{option}"
+                )
 
 
 def processors_of(simulation: LoadSimulation) -> dict[str, Any] | None:

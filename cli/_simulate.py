@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli._counts import by_every_count
-from cli._learned import note_few
+from cli._learned import note_contradicted, note_few
 from cli._levers import LOST
 from cli._loaded import simulate_loaded
-from cli._options import POSITIVE, json_option, load_plan, load_profile, seed_option
+from cli._options import json_option, load_plan, load_profile, seed_option
 from cli._output import note, print_json, print_table, progress
 from cli._plan import ladder_rows
-from cli._queues import queue_options
+from cli._queues import LOAD, TOLD, queue_options
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ MAX_REQUESTS = 10_000_000
 @click.option("--requests", type=click.IntRange(1, MAX_REQUESTS), default=20_000, show_default=True)
 @click.option(
     "--load",
-    type=POSITIVE,
+    type=LOAD,
     metavar="FACTOR",
     help="Simulate queues, at FACTOR times the profile's load.  [default: replay latencies as they were]",
 )
@@ -66,6 +66,7 @@ def command(
         simulate_loaded(learned, plan, load=load, requests=requests, seed=seed, as_json=as_json, **queues)
         if not as_json:
             note_few(learned)
+            note_contradicted(learned)
         return
     _refuse_idle(queues)
     from kwiken import simulate, spent_by_model
@@ -78,13 +79,14 @@ def command(
     else:
         _show(result, learned, plan)
         note_few(learned)
+        note_contradicted(learned)
         if plan is not None:
             print(f"copies by every count: {by_every_count(by_model)}")
 
 
 def _refuse_idle(queues: Mapping[str, Any]) -> None:
     """Settings of queues say nothing where none are simulated."""
-    for name in ("replicas", "utilisation", "rate", "processors", "processor_use"):
+    for name in TOLD:
         if queues[name]:
             option = f"--{name.replace('_', '-')}"
             raise InputError("needs --load: without it no queues are simulated", where=option)

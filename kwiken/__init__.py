@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         service_to_yaml,
     )
     from kwiken._compare import compare_policies
+    from kwiken._contradiction import told_contradiction
     from kwiken._correlation import Correlation, copy_correlation
     from kwiken._costs import cost_of_one_call, costs, default_model
     from kwiken._curve import GRID, Curve, reissue_curve
@@ -148,6 +149,7 @@ _LAZY = {
     "sumvar": "kwiken._sumvar",
     "to_dot": "kwiken._draw",
     "to_mermaid": "kwiken._draw",
+    "told_contradiction": "kwiken._contradiction",
     "uniform_fraction": "kwiken._sumvar",
 }
 
@@ -245,6 +247,7 @@ __all__ = [
     "sumvar",
     "to_dot",
     "to_mermaid",
+    "told_contradiction",
     "uniform_fraction",
 ]
 

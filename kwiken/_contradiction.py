@@ -39,7 +39,15 @@ def check_agrees(profile: Profile) -> None:
 
 
 def told_contradiction(profile: Profile, at_least: float = MANY) -> str | None:
-    """The contradiction in words, with the first such request; None where fewer of them have it."""
+    """How a profile's stages contradict its requests, in words, with the first request that they do.
+
+    Args:
+        profile: what was learned.
+        at_least: share of the requests up to which nothing is said.
+
+    Returns:
+        None where no more of the requests are contradicted.
+    """
     off = contradicted(profile)
     if not len(off) or off.mean() <= at_least:
         return None

@@ -123,7 +123,7 @@ class TestSimulate:
     @pytest.mark.parametrize(
         ("options", "pattern"),
         [
-            (["--load", "0"], "above 0"),
+            (["--load", "0"], "0 is out of range; .* at least 0.001"),
             (["--load", "inf"], "--load"),
             (["--load", "5"], r"would be busy 2\d\d% of the time"),
             (["--load", "1", "--independent"], "--independent: does not go with --load"),
@@ -169,6 +169,8 @@ class TestProcessors:
             (["--load", "1", "--processors", "0"], "--processors"),
             (["--load", "1", "--processors", "2", "--processor-use", "1"], "--processor-use"),
             (["--load", "1", "--processors", "1"], "would be busy"),
+            (["--load", "1e-300"], "1e-300 is out of range; .* at least 0.001 and at most 1000"),
+            (["--load", "1e300"], "1e300 is out of range"),
         ],
     )
     def test_refusals(self, files: Path, options: list[str], pattern: str) -> None:
@@ -200,6 +202,22 @@ class TestPlan:
 
     def test_no_guard_leaves_load_out(self, files: Path) -> None:
         assert "load" not in data_of("plan", str(files / "profile.json"), "--no-guard")
+
+    @pytest.mark.parametrize(
+        ("options", "pattern"),
+        [
+            (["--no-guard", "--load", "1"], "--no-guard: does not go with --load"),
+            (["--no-guard", "--processors", "2"], "--processors: does not go with --no-guard"),
+            (["--no-guard", "--replicas", "rank=3"], "--replicas: does not go with --no-guard"),
+            (["--processor-use", "0.5"], "--processor-use: says nothing without the number of processors"),
+            (["--replicas", "nosuch=3"], "--replicas: stage 'nosuch' is not in the profile; it has: "),
+            (["--utilisation", "nosuch=0.01"], "--utilisation: stage 'nosuch' is not in the profile"),
+        ],
+    )
+    def test_what_would_be_passed_over_is_refused(
+        self, files: Path, options: list[str], pattern: str
+    ) -> None:
+        refused(run("plan", str(files / "calm.json"), *options), pattern)
 
     def test_a_load_nobody_can_judge(self, files: Path) -> None:
         refused(run("plan", str(files / "blind.json"), "--load", "2"), "no stage has a measured busy time")
