@@ -1,7 +1,7 @@
 """What the queueing simulator says of a running service, beside what is measured: p99 at three loads.
 
 One load is learned from, without a plan, and a plan is made. Then that load goes on in short blocks, in turns
-with blocks of each load without and with the plan. The profile of the former predicts p99 of the latter,
+with blocks of each load without and with the plan, so that it is learned all the time. The profile of the former predicts p99 of the latter,
 which is read from the gateway's spans. So what is learned and what is judged share the machine's moods, but
 no request; and of the races of the latter the former knows nothing.
 
@@ -94,7 +94,7 @@ CASES: Mapping[str, Case] = {
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
-    learn_s, block_s, rounds = (8.0, 4.0, 1) if quick else (60.0, 10.0, 8)
+    learn_s, block_s, rounds = (8.0, 4.0, 1) if quick else (60.0, 10.0, 5)
     rows = []
     for name, case in CASES.items():
         rows += asyncio.run(_Trial(name, case, learn_s, block_s, rounds).rows())
@@ -110,7 +110,7 @@ class _Trial:
         learn_s: seconds of requests that the plan is made from.
         block_s: seconds of a block at the load that is learned from; longer at a lower one, for as many
             requests.
-        rounds: how often every load and arm gets a block, and the load that is learned from one of its own.
+        rounds: how often every load and arm gets a block, and the load that is learned from one for each load.
     """
 
     def __init__(self, name: str, case: Case, learn_s: float, block_s: float, rounds: int) -> None:
@@ -150,8 +150,11 @@ class _Trial:
         self, cluster: Cluster, load: _Load, plan: Plan, flaky: Mapping[str, Flaky]
     ) -> list[_Block]:
         """The loads, the arms and what is learned from, in turns: a machine's moods strike all alike."""
-        kinds: list[tuple[float, str]] = [(1.0, LEARNED)]
-        kinds += [(factor, arm) for factor in self._case.factors for arm in ARMS]
+        kinds = [
+            kind
+            for factor in self._case.factors
+            for kind in ((1.0, LEARNED), *((factor, arm) for arm in ARMS))
+        ]
         blocks = []
         for number in range(self._rounds):
             order = kinds if number % 2 == 0 else kinds[::-1]
