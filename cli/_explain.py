@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from cli._learned import note_contradicted, note_cut_short, note_few
-from cli._options import OBJECTIVES, SHARE, Real, json_option, load_plan, load_profile, seed_option
+from cli._options import (
+    OBJECTIVES,
+    SHARE,
+    Real,
+    check_belongs,
+    json_option,
+    load_plan,
+    load_profile,
+    seed_option,
+)
 from cli._output import note, print_json, print_table, printable, progress
 from kwiken import InputError
 
@@ -89,6 +98,8 @@ def command(
             note_contradicted(learned)
         return
     plan = None if plan_file is None else load_plan(plan_file)
+    if plan is not None:
+        check_belongs(plan, learned, str(plan_file), profile)
     with progress("explaining"):
         story = explain(learned, plan, budget=budget, seed=seed)
     if as_json:

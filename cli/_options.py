@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from cli._output import MIB, read_text
-from kwiken import Service
+from cli._output import MIB, note, read_text
+from kwiken import InputError, Service
 
 if TYPE_CHECKING:
     from kwiken import Plan, Profile
@@ -159,3 +159,18 @@ def load_service(target: str) -> Service:
     from runtime import load_target
 
     return load_target(target)
+
+
+def check_belongs(plan: Plan, profile: Profile, plan_file: str, profile_file: str) -> None:
+    """Refuse a plan of another service; say so where it was made from another profile.
+
+    Raises:
+        InputError: names both files.
+    """
+    if plan.service != profile.service:
+        raise InputError(
+            f"is a plan for service {plan.service!r}, and {profile_file} is of {profile.service!r}",
+            where=plan_file,
+        )
+    if plan.profile != profile.digest:
+        note(f"note: {plan_file} was made from another profile of the same service")

@@ -11,8 +11,8 @@ from cli._counts import by_every_count
 from cli._learned import note_contradicted, note_few
 from cli._levers import LOST
 from cli._loaded import simulate_loaded
-from cli._options import json_option, load_plan, load_profile, seed_option
-from cli._output import note, print_json, print_table, progress
+from cli._options import check_belongs, json_option, load_plan, load_profile, seed_option
+from cli._output import print_json, print_table, progress
 from cli._plan import ladder_rows
 from cli._queues import LOAD, TOLD, queue_options
 from kwiken import InputError
@@ -59,7 +59,7 @@ def command(
     learned = load_profile(profile)
     plan = None if plan_file is None else load_plan(plan_file)
     if plan is not None:
-        _check(plan, learned, str(plan_file), profile)
+        check_belongs(plan, learned, str(plan_file), profile)
     if load is not None:
         if independent:
             raise InputError("does not go with --load, which keeps requests whole", where="--independent")
@@ -90,16 +90,6 @@ def _refuse_idle(queues: Mapping[str, Any]) -> None:
         if queues[name]:
             option = f"--{name.replace('_', '-')}"
             raise InputError("needs --load: without it no queues are simulated", where=option)
-
-
-def _check(plan: Plan, profile: Profile, plan_file: str, profile_file: str) -> None:
-    if plan.service != profile.service:
-        raise InputError(
-            f"is a plan for service {plan.service!r}, and {profile_file} is of {profile.service!r}",
-            where=plan_file,
-        )
-    if plan.profile != profile.digest:
-        note(f"note: {plan_file} was made from another profile of the same service")
 
 
 def _document(result: Simulation, requests: int, seed: int) -> dict[str, object]:

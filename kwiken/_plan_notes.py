@@ -14,6 +14,7 @@ from kwiken._stage_curves import FEWEST_CALLS
 
 FEW_REQUESTS = 1000  # below, p99 rests on ten requests or less
 WORTH_SAYING = 0.01
+ALL = 0.995  # rounds to the whole budget
 SAID = 0.05  # correlation from which a reader should know of it
 
 
@@ -33,7 +34,7 @@ def reissue_notes(profile: Profile, curves: Mapping[str, Curve], margin: float, 
         )
     if (told := told_contradiction(profile)) is not None:
         notes.append(f"{told}; a plan goes by the stages, and so does what it expects")
-    if margin < 1:
+    if margin < ALL:
         notes.append(
             f"{margin:.0%} of the reissue budget was apportioned; the rest is kept for later requests that "
             "differ from the earlier ones"

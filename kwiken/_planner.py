@@ -17,6 +17,7 @@ from kwiken._errors import InputError
 from kwiken._expect import expect
 from kwiken._in_vain import in_vain_notes
 from kwiken._objective import OBJECTIVES, Verdict
+from kwiken._once import once_notes
 from kwiken._plan import Budgets, Plan, StagePlan
 from kwiken._plan_notes import reissue_notes, verdict_notes
 from kwiken._profile import Profile
@@ -184,6 +185,7 @@ def study_plan(
             *found.verdict.notes,
             *late.notes,
             *reissues.notes,
+            *once_notes(profile, [name for name, stage in plan.stages.items() if _copied(stage)]),
             *drift_notes(changed),
         ),
         verdict=reissues.verdict,
@@ -194,6 +196,12 @@ def study_plan(
         drift=changed,
         between=reissues.between,
     )
+
+
+def _copied(stage: StagePlan) -> bool:
+    """Whether copies go to a stage, be it of late requests only."""
+    late = stage.catch_up is not None and stage.catch_up.reissue
+    return stage.reissue is not None or late
 
 
 def _check_levers(levers: str, spread: str) -> None:

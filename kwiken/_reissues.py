@@ -11,7 +11,6 @@ from kwiken._curve import Curve
 from kwiken._curve_bounds import CurveBounds
 from kwiken._gains import chosen
 from kwiken._objective import Verdict, cross_validated
-from kwiken._once import once_notes
 from kwiken._plan import Costs
 from kwiken._profile import Profile
 from kwiken._spend import within_budget
@@ -84,5 +83,5 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         found.policies,
         bounds=aim.caution.bounds,
         between=found.between,
-        notes=(*caution_notes(aim.caution.bounds), *once_notes(profile, found.policies)),
+        notes=tuple(caution_notes(aim.caution.bounds)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -217,6 +218,36 @@ def test_a_part_of_them_is_told(faulty: Profile, tmp_path: Path) -> None:
     for verb in (["plan"], ["simulate"], ["explain", "--held-out"]):
         assert told in run(*verb, str(file)).stderr
     assert explain(faulty).contradicted == 0
+
+
+def test_a_plan_of_another_profile_or_service_is_told(
+    faulty: Profile, stage_of: StageOf, profile_of: ProfileOf, tmp_path: Path
+) -> None:
+    profile, other, plan = (str(tmp_path / f"{name}.json") for name in ("profile", "other", "plan"))
+    Path(profile).write_text(profile_to_json(faulty))
+    assert run("plan", profile, "-o", plan).exit_code == 0
+    assert "another profile" not in run("explain", profile, "--plan", plan).stderr
+    later = replace(faulty, stages=(replace(faulty.stages[0], busy_ms=1.0), *faulty.stages[1:]))
+    Path(profile).write_text(profile_to_json(later))
+    assert f"{plan} was made from another profile" in run("explain", profile, "--plan", plan).stderr
+    Path(other).write_text(profile_to_json(replace(faulty, service="other")))
+    refused(run("explain", other, "--plan", plan), f"{plan}: is a plan for service")
+
+
+@pytest.mark.parametrize("budgets", [("--reissue", "0.05"), ("--reissue", "0", "--catch-up", "0.05")])
+def test_copies_that_nobody_declared_safe_are_named_whatever_budget_pays(
+    faulty: Profile, tmp_path: Path, budgets: tuple[str, ...]
+) -> None:
+    profile, plan = str(tmp_path / "profile.json"), str(tmp_path / "plan.json")
+    Path(profile).write_text(profile_to_json(faulty))
+    told = run("plan", profile, *budgets, "-o", plan).stderr
+    copied = [
+        name
+        for name, stage in json.loads(Path(plan).read_text())["stages"].items()
+        if "reissue" in stage or stage.get("catch_up", {}).get("reissue")
+    ]
+    assert copied
+    assert f"Copies go to: {', '.join(copied)}" in " ".join(told.split())
 
 
 def test_calls_that_were_cut_short_contradict_nothing(faulty: Profile) -> None:
