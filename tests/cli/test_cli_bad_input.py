@@ -276,7 +276,7 @@ class TestOptions:
             (["--requests", "10000001"], "Invalid value for '--requests'"),
             (["--requests", "many"], "Invalid value for '--requests'"),
             (["--load", "2"], "--utilisation: no stage has a measured busy time"),
-            (["--load", "0"], "Invalid value for '--load'.*above 0"),
+            (["--load", "0"], "Invalid value for '--load'.*at least 0.001"),
             (["--load", "nan"], "Invalid value for '--load'"),
         ],
     )
