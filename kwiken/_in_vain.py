@@ -10,12 +10,26 @@ from kwiken._arena import ROWS, Arena
 from kwiken._curve import Curve
 from kwiken._descent import choices_of
 from kwiken._objective import apportion
-from kwiken._plan import Plan
+from kwiken._plan import Expected, Plan
 from kwiken._profile import Profile
 
+IN_VAIN = "this budget buys no p99 here"
 NOTHING = 0.01  # of p99: less is none
 WORTH = 0.05  # of p99, for a larger budget to be named
 STEP = 2.0  # from one budget that is tried to the next
+
+
+def in_vain(budget: float, expected: Expected) -> list[str]:
+    """That a reissue budget was given and p99 is expected to stay where it is; nothing where it falls.
+
+    Args:
+        budget: for reissues, as a share of the cost.
+        expected: of the plan.
+    """
+    before, after = expected.before.p99_ms, expected.after.p99_ms
+    if budget <= 0 or _cut(before, after) >= NOTHING:
+        return []
+    return [f"{IN_VAIN}: {before:.4g} ms without the plan, {after:.4g} ms expected with it"]
 
 
 def in_vain_notes(profile: Profile, plan: Plan, curves: Mapping[str, Curve], *, seed: int = 0) -> list[str]:
@@ -28,12 +42,10 @@ def in_vain_notes(profile: Profile, plan: Plan, curves: Mapping[str, Curve], *, 
         seed: of the copies and coins by which larger budgets are tried.
     """
     budget, expected = plan.budgets.reissue, plan.expected
-    if budget <= 0 or expected is None or _cut(expected.before.p99_ms, expected.after.p99_ms) >= NOTHING:
+    found = [] if expected is None else in_vain(budget, expected)
+    if not found:
         return []
-    told = (
-        f"this budget buys no p99 here: {expected.before.p99_ms:.4g} ms without the plan, "
-        f"{expected.after.p99_ms:.4g} ms expected with it"
-    )
+    told = found[0]
     if not curves:
         return [f"{told}; no stage may be reissued"]
     for larger, cut in _larger(profile, plan, curves, budget, seed):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken._profile import Floats
-from kwiken.queueing._machine import PIECE_MS, Machine, SharedClock
+from kwiken.queueing._machine import Machine, SharedClock
 from kwiken.queueing._race import Attempts
 from kwiken.queueing._station import Station
 
@@ -190,6 +190,7 @@ class _Flow:
         self._processors = machine.processors
         self._ends: list[tuple[float, int, int, Job | None]] = []  # (own time, number, seat, job), a heap
         self._later: list[tuple[float, int, Job]] = []  # (moment, number, what), a heap
+        self._starting: deque[tuple[_Stage, int]] = deque()
         self._number = 0
         self._now = self._own = 0.0
         self._pace = 1.0
@@ -199,7 +200,8 @@ class _Flow:
     def _comers(self, arrivals: Floats, firsts: Sequence[int]) -> list[tuple[float, int, int, float]]:
         """(moment, request or -1, seat, work) of what comes by itself, the last first."""
         coming = [(moment, request, -1, 0.0) for request, moment in enumerate(arrivals.tolist())]
-        coming += [(moment, -1, 1, PIECE_MS) for moment in self._machine.others.tolist()]
+        piece_ms = self._machine.piece_ms
+        coming += [(moment, -1, 1, piece_ms) for moment in self._machine.others.tolist()]
         for settled, first in zip(self._settled, firsts, strict=False):
             moments, replicas, work = (part.tolist() for part in settled.background)
             coming += [
@@ -288,7 +290,15 @@ class _Flow:
         heappush(self._later, (until, self._number, what))
 
     def _start(self, stage: _Stage, request: int) -> None:
-        """A request comes to a stage."""
+        """A request comes to a stage; one without calls there goes on at once, however many such follow."""
+        self._starting.append((stage, request))
+        if len(self._starting) > 1:
+            return
+        while self._starting:
+            self._begin(*self._starting[0])
+            self._starting.popleft()
+
+    def _begin(self, stage: _Stage, request: int) -> None:
         calls = range(stage.first[request], stage.first[request + 1])
         if not calls:
             self._done(stage, request)

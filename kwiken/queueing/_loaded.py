@@ -127,7 +127,7 @@ def simulate_load(
         after_ms=after.latency_ms,
         stages=_stages(model, plan, alone, after),
         model=model,
-        notes=(*model.notes, *_notes(plan)),
+        notes=(*model.notes, *_notes(plan), *_unsettled(alone, after)),
     )
 
 
@@ -143,6 +143,16 @@ def _notes(plan: Plan | None) -> list[str]:
     return [
         f"only reissues go through queues; partial answers and catch-up are left out: {', '.join(others)}"
     ]
+
+
+def _unsettled(*runs: QueueSimulation) -> list[str]:
+    if all(run.settled for run in runs):
+        return []
+    told = (
+        "on shared processors, slow calls and the copies that slow them chase each other at this load and "
+        "did not come to rest: a sign of too much load, and no forecast"
+    )
+    return [told]
 
 
 def policies_of(model: LoadModel, plan: Plan | None) -> dict[str, Reissue]:

@@ -25,6 +25,7 @@ from kwiken._profile import Floats
 
 MAX_PROCESSORS: Final = 4096
 PIECE_MS: Final = 1.0  # of other work; about what a scheduler gives at a time
+MOST_PIECES: Final = 200_000  # longer ones, where they would be more
 
 
 class SharedClock:
@@ -36,7 +37,7 @@ class SharedClock:
     """
 
     def __init__(self, moments: Floats, paces: Floats) -> None:
-        self._all_moments, self._all_paces = moments, paces
+        self.moments, self.paces = moments, paces
         self._all_own = np.concatenate(([0.0], np.cumsum(np.diff(moments) * paces[:-1])))
         # for one moment at a time, where an element of an array costs more than the search
         self._moments, self._own = array("d", moments), array("d", self._all_own)
@@ -54,13 +55,25 @@ class SharedClock:
 
     def worked_at(self, moments: Floats) -> Floats:
         """(n,): own time at moments."""
-        at = np.searchsorted(self._all_moments, moments, side="right") - 1
-        return np.asarray(self._all_own[at] + (moments - self._all_moments[at]) * self._all_paces[at])
+        at = np.searchsorted(self.moments, moments, side="right") - 1
+        return np.asarray(self._all_own[at] + (moments - self.moments[at]) * self.paces[at])
 
     def moments_at(self, worked: Floats) -> Floats:
         """(n,): the moments of own times."""
         at = np.searchsorted(self._all_own, worked, side="right") - 1
-        return np.asarray(self._all_moments[at] + (worked - self._all_own[at]) / self._all_paces[at])
+        return np.asarray(self.moments[at] + (worked - self._all_own[at]) / self.paces[at])
+
+
+def between(one: SharedClock, other: SharedClock) -> SharedClock:
+    """The clock half-way between two.
+
+    Args:
+        one: clock.
+        other: clock.
+    """
+    moments = np.unique(np.concatenate((one.moments, other.moments)))
+    paces = [clock.paces[np.searchsorted(clock.moments, moments, side="right") - 1] for clock in (one, other)]
+    return SharedClock(moments, (paces[0] + paces[1]) / 2)
 
 
 @dataclass(frozen=True)
@@ -69,7 +82,8 @@ class Machine:
 
     Attributes:
         processors: how many it has.
-        others: (j,) moments at which a piece of other work comes, `PIECE_MS` each.
+        others: (j,) moments at which a piece of other work comes.
+        piece_ms: how much each is, milliseconds.
         clock: its own time.
         sending: by stage: (n * width,) milliseconds from a call's start until the front had sent it.
         answering: by stage: (n * width,) milliseconds from an answer's arrival until the front had read it.
@@ -77,6 +91,7 @@ class Machine:
 
     processors: int
     others: Floats
+    piece_ms: float = PIECE_MS
     clock: SharedClock = field(default_factory=lambda: SharedClock(np.zeros(1), np.ones(1)))
     sending: Mapping[str, Floats] = field(default_factory=dict)
     answering: Mapping[str, Floats] = field(default_factory=dict)

@@ -168,6 +168,14 @@ class Shared:
     work_ms: float
     others_ms: float = 0.0
 
+    def rate_at(self, utilisation: float) -> float:
+        """The requests a second that use so much of all processors' time, without copies.
+
+        Args:
+            utilisation: share of that time.
+        """
+        return utilisation * self.processors * 1e3 / max(self.work_ms, math.ulp(0.0))
+
     def busy_at(self, rate_per_s: float) -> float:
         """Share of all processors' time that so many requests a second use, without copies.
 
@@ -230,8 +238,9 @@ class LoadModel:
             stage.check(factor)
         busy = self.shared.busy_at(self.rate_per_s * factor) if self.shared is not None else 0.0
         if self.shared is not None and busy >= 1:
+            many = self.shared.processors
             raise InputError(
-                f"{self.shared.processors} processors would be busy {busy:.0%}: more than they can do",
+                f"{many} processor{'s' if many > 1 else ''} would be busy {busy:.0%}: more than they can do",
                 where="processors",
             )
 

@@ -22,13 +22,16 @@ from kwiken._plan import Ladder
 from kwiken._profile import Floats
 from kwiken._simulate import ladder
 from kwiken.queueing._flow import Settled, StageCalls, flow, settled_stage
-from kwiken.queueing._machine import MAX_PROCESSORS, Machine
+from kwiken.queueing._machine import MAX_PROCESSORS, PIECE_MS, Machine, between
 from kwiken.queueing._race import Calls, Served
 from kwiken.queueing._serve import serve
 from kwiken.queueing._station import Station
 
 Ints = NDArray[np.int64]
 TURNS: Final = 3  # from an idle machine: what is settled does not change much by the clock
+MOST_TURNS: Final = 8
+CLOSE: Final = 0.03  # relative change of the mean latency between two turns that may be chance
+CLOSE_COPIES: Final = 0.003  # and of copies, in those of a call
 MORE_TURNS: Final = 2  # from a machine that did nearly the same before
 
 
@@ -84,10 +87,13 @@ class QueueSimulation:
     Attributes:
         latency_ms: (n,) of whole requests.
         stages: by name.
+        settled: False where processors are shared and what copies do to them, and they to copies, did not
+            come to rest.
     """
 
     latency_ms: Floats
     stages: Mapping[str, StageQueues]
+    settled: bool = True
 
     @property
     def ladder(self) -> Ladder:
@@ -145,13 +151,19 @@ def simulate_queues(
     )[0]
 
 
-def idle_machine(stations: Sequence[Station], processors: int, others_ms: Floats | None = None) -> Machine:
+def idle_machine(
+    stations: Sequence[Station],
+    processors: int,
+    others_ms: Floats | None = None,
+    piece_ms: float = PIECE_MS,
+) -> Machine:
     """A machine for these stations, on which nothing has happened.
 
     Args:
         stations: that are to share it.
         processors: how many it has.
         others_ms: (j,) moments at which a piece of other work comes; None for none.
+        piece_ms: how much each is.
 
     Raises:
         InputError: for what no machine has, or a station that cannot be on it.
@@ -166,7 +178,7 @@ def idle_machine(stations: Sequence[Station], processors: int, others_ms: Floats
                 f"stage {station.name!r}: must serve in order and not pause where processors are shared",
                 where="processors",
             )
-    return Machine(processors, np.empty(0) if others_ms is None else others_ms)
+    return Machine(processors, np.empty(0) if others_ms is None else others_ms, piece_ms)
 
 
 def simulate_machine(
@@ -188,16 +200,33 @@ def simulate_machine(
         given: likewise.
         warm_up: likewise.
         machine: what was learned of it from the same arrivals; an idle one at first.
-        turns: how often to go through the stages.
+        turns: how often to go through the stages at least; more often while that changes much.
 
     Returns:
         What became of the requests in the last turn, and what is known of the machine then.
     """
     streams = rng.spawn(len(stations))
-    for _ in range(turns):  # the same draws in each
+    last: QueueSimulation | None = None
+    for turn in range(max(turns, MOST_TURNS)):  # the same draws in each
         found, settled = _pass(stations, arrivals_ms, copy.deepcopy(streams), given or {}, warm_up, machine)
-        machine = flow(machine, arrivals_ms, settled)
-    return found, machine
+        after = flow(machine, arrivals_ms, settled)
+        # where copies make all so slow that none go any more, it would swing from one to the other
+        machine = replace(after, clock=between(machine.clock, after.clock)) if turn >= turns else after
+        if last is not None and turn + 1 >= turns and _close(found, last):
+            return found, machine
+        last = found
+    return replace(found, settled=False), machine
+
+
+def _close(one: QueueSimulation, other: QueueSimulation) -> bool:
+    """Whether two turns tell the same but for what chance may do."""
+    means = [float(each.latency_ms.mean()) for each in (one, other)]
+    copies = [
+        sum(int(stage.copies.sum()) for stage in each.stages.values())
+        / max(1, sum(int(stage.calls.sum()) for stage in each.stages.values()))
+        for each in (one, other)
+    ]
+    return abs(means[0] - means[1]) <= CLOSE * max(means) and abs(copies[0] - copies[1]) <= CLOSE_COPIES
 
 
 def _checked(arrivals_ms: Floats, warm_up: int) -> Floats:

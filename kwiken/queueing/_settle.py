@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from kwiken._dag import end_to_end
+from kwiken._in_vain import IN_VAIN, in_vain
 from kwiken._plan import Expected, Intervals, Ladder, Plan
 from kwiken._planner import PlanStudy
 from kwiken._profile import Floats, Profile, StageProfile
@@ -32,6 +33,8 @@ DAMPING: Final = 0.5  # weight of the newest estimate of added load
 SEARCHED: Final = 8  # stages whose thresholds are searched: of growing load the busiest ones feel most
 REQUESTS: Final = 20_000  # that the final expectation rests on,
 FEWEST: Final = 5000  # or at least so many
+SHARED_CALLS: Final = 150_000  # of these requests, where replicas share processors,
+FEWEST_SHARED: Final = 1000  # but so many requests in any case
 OVER: Final = 4  # where they are so many times the profile's, which then tells less than they do
 SURE: Final = 0.1  # relative gain of p99, and of the mean beyond it, that few calls may show; no loss
 MOVED: Final = 0.02  # relative change of a policy up to which its last look still holds
@@ -102,7 +105,9 @@ def settle(
     plan = msgspec.structs.replace(study.plan, profile=model.profile.digest)
     if plan.expected is not None and not _unknown_levers(plan):
         plan = msgspec.structs.replace(plan, expected=tidied(_expected(plan.expected, simulation)))
-    notes = (*study.notes, *_notes(search, known, unsearched, simulation))
+    planned = [note for note in study.notes if not note.startswith(IN_VAIN)]  # it knew no queues
+    told = [] if plan.expected is None else in_vain(plan.budgets.reissue, plan.expected)
+    notes = (*planned, *told, *_notes(search, known, unsearched, simulation))
     return Settlement(
         study=replace(study, plan=plan, notes=notes),
         rounds=search.rounds,
@@ -116,6 +121,9 @@ def settle(
 
 def _requests(model: LoadModel, given: int | None) -> tuple[int, ...]:
     """How many requests to simulate, and how many more before copies are refused for what that shows."""
+    if model.shared is not None:
+        calls = sum(float((~np.isnan(stage.calls_ms)).sum(axis=1).mean()) for stage in model.stages.values())
+        return (int(min(given or REQUESTS, max(FEWEST_SHARED, SHARED_CALLS / max(calls, 1.0)))),)
     widest = max(stage.station.fanout for stage in model.stages.values())
     fitting = max(1000, MOST_CALLS // (2 * widest))  # half, for the warm-up and other work
     if given is not None:
@@ -210,13 +218,27 @@ class _Search:
     def refuse_busiest(self, plan: Plan) -> bool:
         """Refuse copies at the busiest stage that has any, as all together hurt.
 
-        False where every stage that has some is quiet.
+        Where processors that all share are busy, every stage's copies take them from all others; then half of
+        the stages lose theirs, those whose copies work most. False where nobody that has some is busy.
         """
+        if self._scarce():
+            work = {
+                name: plan.cost.stages.get(name, 0.0) * policy.fraction
+                for name, policy in policies_of(self.model, plan).items()
+            }
+            most = sorted(work, key=lambda name: work[name], reverse=True)
+            self.refused.update(dict.fromkeys(most[: (len(most) + 1) // 2]))
+            return bool(most)
         busy = {name: self.model.stages[name].busy_at(self.load) for name in self._busy(plan)}
         if not busy:
             return False
         self.refused[max(busy, key=lambda name: busy[name])] = None
         return True
+
+    def _scarce(self) -> bool:
+        """Whether processors that all share are busy."""
+        shared = self.model.shared
+        return shared is not None and shared.busy_at(self.model.rate_per_s * self.load) >= QUIET
 
     def _idle(self, added: Mapping[str, float]) -> bool:
         """Whether copies add so little work anywhere that nobody waits for it."""
@@ -370,7 +392,10 @@ def _notes(
         f"planned for {rate:.4g} requests a second, {load:g} times the profile's; the busiest stage, {name}, "
         f"is busy {busy:.0%} of the time"
     )
-    notes = [load_note]
+    if model.shared is not None:
+        used = model.shared.busy_at(rate)
+        load_note += f", and the processors that all share {used:.0%}"
+    notes = [load_note, *_worse(simulation)]
     if search.refused:
         told = ", ".join(
             f"{name} ({model.stages[name].busy_at(load):.0%} busy{_from(known.get(name))})"
@@ -393,6 +418,14 @@ def _notes(
     if not search.settled:
         notes.append(f"plan and load did not come to rest in {search.rounds} rounds; the last plan is kept")
     return [*notes, *model.notes]
+
+
+def _worse(simulation: LoadSimulation) -> list[str]:
+    """That the plan does harm, where it could not be helped."""
+    before, after = simulation.before.p99_ms, simulation.after.p99_ms
+    if not tail_hurts(simulation.before_ms, simulation.after_ms):
+        return []
+    return [f"do not use this plan at this load: p99 is expected to rise from {before:.4g} to {after:.4g} ms"]
 
 
 def _from(found: Guard | None) -> str:

@@ -22,7 +22,9 @@ from kwiken.queueing._law import Empirical
 from kwiken.queueing._model import LoadModel, Shared, StageModel, levels, ranks
 from kwiken.queueing._trial import Trial
 
-REQUESTS: Final = 6000  # that laws are learned from: a hundred calls beyond p99 and more
+REQUESTS: Final = 6000  # that laws are learned from: a stage with one call has sixty beyond p99;
+CALLS: Final = 150_000  # fewer where they have more calls than this,
+FEWEST: Final = 500  # but so many in any case
 LEVELS: Final = levels(4096)
 ROUNDS: Final = 5  # of putting laws right; they rest after three or four
 LIGHTEST: Final = 0.1  # quantile of the own time that is taken for work: that of a request that met nobody
@@ -55,8 +57,9 @@ def on_one_machine(model: LoadModel, processors: int, use: float | None, *, seed
     work = sum(_work_ms(stage, calls[name], model.rate_per_s) for name, stage in model.stages.items())
     work += sum(fronts[name] * calls[name] for name in fronts)
     others = 0.0 if use is None else use * processors * 1e3 / model.rate_per_s - work
+    # Copies hang together with their calls because all is slow at a time; the clock says that already.
     stages = {
-        name: replace(stage, station=replace(stage.station, front_ms=fronts[name]))
+        name: replace(stage, station=replace(stage.station, front_ms=fronts[name], alike=0.0))
         for name, stage in model.stages.items()
     }
     shared = Shared(processors, work + max(0.0, others), max(0.0, others))
@@ -93,9 +96,11 @@ def _put_right(model: LoadModel, seed: int) -> tuple[LoadModel, dict[str, float]
     made = {name: stage for name, stage in model.stages.items() if len(Pool.of(stage.calls_ms))}
     wanted = {name: _law(stage.calls_ms) for name, stage in made.items()}
     rests = {name: _law(stage.rest_ms) for name, stage in made.items()}
+    calls = sum(float((~np.isnan(stage.calls_ms)).sum(axis=1).mean()) for stage in made.values())
+    requests = int(min(REQUESTS, max(FEWEST, CALLS / calls)))
     machine = None
     for _ in range(ROUNDS):
-        found, machine = Trial(model, 1.0, REQUESTS, seed).run({}, machine)
+        found, machine = Trial(model, 1.0, requests, seed).run({}, machine)
         got = {name: _law(found.stages[name].call_ms) for name in made}
         for name in made:
             rests[name] = np.sort(np.maximum(0.0, rests[name] + wanted[name] - got[name]))

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.queueing._machine import PIECE_MS, Machine
+from kwiken.queueing._machine import MOST_PIECES, PIECE_MS, Machine
 from kwiken.queueing._model import LoadModel
 from kwiken.queueing._network import (
     MORE_TURNS,
@@ -45,7 +45,8 @@ class Trial:
             name: stage.primaries(rows, rng, model.stalls.get(name), factor)
             for (name, stage), rng in zip(model.stages.items(), working, strict=True)
         }
-        pieces = arriving.poisson(count * others / PIECE_MS)
+        self._piece_ms = max(PIECE_MS, count * others / MOST_PIECES)
+        pieces = arriving.poisson(count * others / self._piece_ms)
         self._others = arriving.random(pieces) * self._arrivals[-1]
 
     def run(
@@ -73,6 +74,6 @@ class Trial:
             rng=rng,
             given=self._given,
             warm_up=self._warm_up,
-            machine=known or idle_machine(stations, shared.processors, self._others),
+            machine=known or idle_machine(stations, shared.processors, self._others, self._piece_ms),
             turns=TURNS if known is None else MORE_TURNS,
         )

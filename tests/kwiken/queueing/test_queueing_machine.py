@@ -11,25 +11,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwiken import InputError, Profile, Reissue
+from kwiken import Budgets, InputError, PlanStudy, Profile, Reissue, make_plan, study_plan
 from kwiken.queueing import (
     Background,
     Constant,
     Exponential,
+    LoadModel,
     LogNormal,
     Pauses,
+    Primaries,
     Station,
+    _network,
+    _trial,
     load_model,
     mmk_mean_wait_ms,
+    plan_hurts_above,
     poisson_arrivals,
+    settle,
     simulate_load,
     simulate_queues,
 )
+from kwiken.queueing._guard import highest_load
 from kwiken.queueing._machine import SharedClock
 from kwiken.queueing._network import idle_machine, simulate_machine
+from kwiken.queueing._trial import Trial
 from tests.support.queue_profiles import queue_profile
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+CREATED = "2026-01-01T00:00:00Z"
 OWN = "chain:request (own time)"
 CHANGES = st.lists(st.tuples(st.floats(0.001, 50), st.floats(0.01, 1)), max_size=20)
 
@@ -316,3 +325,71 @@ def test_background_counts_as_work() -> None:
         for station in (quiet, loaded)
     ]
     assert means[1] > 1.2 * means[0]
+
+
+class TestBounds:
+    def test_however_many_stages_a_request_skips(self) -> None:
+        """A thousand stages in a row without a call."""
+        stations = [Station(name="0", work=Constant(1.0))]
+        stations += [Station(name=str(i), after=(str(i - 1),), work=Constant(1.0)) for i in range(1, 1000)]
+        none = np.full((2, 1), np.nan)
+        given_calls = {station.name: Primaries(none, none) for station in stations[1:]}
+        found = simulate_queues(
+            stations,
+            np.array([1.0, 50.0]),
+            rng=np.random.default_rng(0),
+            given=given_calls,
+            processors=1,
+        )
+        np.testing.assert_allclose(found.latency_ms, 1.0)
+
+    def test_other_work_comes_in_so_many_pieces_at_most(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_trial, "MOST_PIECES", 1000)
+        model = load_model(profile_of(50.0, 1), rate_per_s=50.0, processors=8, processor_use=0.8)
+        assert model.shared is not None
+        trial = Trial(model, 1.0, 500, 0)
+        _, machine = trial.run({})
+        assert machine is not None
+        assert len(machine.others) < 1200
+        others = len(machine.others) * machine.piece_ms
+        assert others == pytest.approx(550 * model.shared.others_ms, rel=0.1)
+
+    def test_a_load_is_the_highest_that_processors_can_do(self) -> None:
+        model = load_model(profile_of(50.0, 1), rate_per_s=50.0, processors=2)
+        assert highest_load(model) == pytest.approx(0.95 / 0.4, rel=0.01)
+
+    def test_what_does_not_come_to_rest_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model = load_model(profile_of(50.0, 1), rate_per_s=50.0, processors=2)
+        assert not any("chase each other" in note for note in simulate_load(model, requests=500).notes)
+        monkeypatch.setattr(_network, "CLOSE", -1.0)
+        assert any("chase each other" in note for note in simulate_load(model, requests=500).notes)
+
+
+@pytest.fixture(scope="module")
+def scarce() -> LoadModel:
+    """Stages that are hardly busy, on processors that are 68% busy."""
+    idle = tuple(replace(station, replicas=40) for station in MACHINE)
+    profile = queue_profile(85.0, stations=idle, requests=6_000, seed=3, processors=2)
+    return load_model(profile, rate_per_s=85.0, processors=2)
+
+
+class TestScarceProcessors:
+    """Stages that are hardly busy, on a machine that is."""
+
+    def test_a_plan_does_no_harm(self, scarce: LoadModel) -> None:
+        """Copies of a third of the work on processors that are 68% busy: those that are too many are refused."""
+
+        def study_of(profile: Profile) -> PlanStudy:
+            return study_plan(profile, budgets=Budgets(reissue=0.4), created=CREATED)
+
+        found = settle(scarce, study_of, requests=2_000)
+        plan = found.study.plan
+        assert plan.expected is not None
+        assert plan.expected.after.p99_ms <= plan.expected.before.p99_ms * 1.01
+        assert any("the processors that all share 68%" in note for note in found.study.notes)
+
+    def test_the_whole_plan_has_a_threshold(self, scarce: LoadModel) -> None:
+        plan = make_plan(scarce.profile, budgets=Budgets(reissue=0.4), objective="variance", created=CREATED)
+        above = plan_hurts_above(scarce, plan)
+        assert above is not None
+        assert above <= 0.95 / 0.68 + 0.01
