@@ -1,9 +1,9 @@
 """What the queueing simulator says of a running service, beside what is measured: p99 at three loads.
 
 One load is learned from, without a plan, and a plan is made. Then that load goes on in short blocks, in turns
-with blocks of each load without and with the plan, so that it is learned all the time. The profile of the former predicts p99 of the latter,
-which is read from the gateway's spans. So what is learned and what is judged share the machine's moods, but
-no request; and of the races of the latter the former knows nothing.
+with blocks of each load without and with the plan, so that it is learned all the time. The profile of the
+former predicts p99 of the latter, which is read from the gateway's spans. So what is learned and what is
+judged share the machine's moods, but no request; and of the races of the latter the former knows nothing.
 
 `queued` has queues and nothing else, so it tests the simulator and the runtime's rules. `search` burns
 processors of a machine that all its processes share; how much of it all of them used while it was learned
@@ -110,7 +110,7 @@ class _Trial:
         learn_s: seconds of requests that the plan is made from.
         block_s: seconds of a block at the load that is learned from; longer at a lower one, for as many
             requests.
-        rounds: how often every load and arm gets a block, and the load that is learned from one for each load.
+        rounds: how often every load and arm gets a block, and what is learned from one for each load.
     """
 
     def __init__(self, name: str, case: Case, learn_s: float, block_s: float, rounds: int) -> None:
