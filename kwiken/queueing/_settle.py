@@ -235,6 +235,10 @@ class _Search:
         self.refused[max(busy, key=lambda name: busy[name])] = None
         return True
 
+    def for_processors(self, name: str) -> bool:
+        """Whether a stage was refused copies because processors that all share are busy."""
+        return self._scarce() and name in self.refused and self.refused[name] is None
+
     def _scarce(self) -> bool:
         """Whether processors that all share are busy."""
         shared = self.model.shared
@@ -396,12 +400,16 @@ def _notes(
         used = model.shared.busy_at(rate)
         load_note += f", and the processors that all share {used:.0%}"
     notes = [load_note, *_worse(simulation)]
-    if search.refused:
+    alone = [name for name in search.refused if not search.for_processors(name)]
+    if alone:
         told = ", ".join(
-            f"{name} ({model.stages[name].busy_at(load):.0%} busy{_from(known.get(name))})"
-            for name in search.refused
+            f"{name} ({model.stages[name].busy_at(load):.0%} busy{_from(known.get(name))})" for name in alone
         )
         notes.append(f"none are sent where replicas are so busy that copies make the tail worse: {told}")
+    spared = [name for name in search.refused if search.for_processors(name)]
+    if spared:
+        told = ", ".join(spared)
+        notes.append(f"none are sent where they would take processors from all others, who lose more: {told}")
     near = [
         f"{name} ({found.utilisation:.0%} busy, from {found.above:.0%})"
         for name, found in known.items()

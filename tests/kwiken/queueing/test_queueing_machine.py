@@ -387,6 +387,9 @@ class TestScarceProcessors:
         assert plan.expected is not None
         assert plan.expected.after.p99_ms <= plan.expected.before.p99_ms * 1.01
         assert any("the processors that all share 68%" in note for note in found.study.notes)
+        if found.refused:
+            assert any("would take processors from all others" in note for note in found.study.notes)
+            assert not any("replicas are so busy" in note for note in found.study.notes)
 
     def test_the_whole_plan_is_searched_up_to_what_processors_can_do(self, scarce: LoadModel) -> None:
         """Stages alone could take thirty times the load. Copies may hurt nowhere: late calls earn none."""
