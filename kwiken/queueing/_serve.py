@@ -41,7 +41,8 @@ def serve(station: Station, calls: Calls, rng: np.random.Generator, clock: Clock
         return _without_queue(station, calls, copies_of(station, spares), dispatch)
     if not calls.count:
         none, nobody = np.empty(0), np.empty(0, np.int64)
-        return Served(none, none, nobody, nobody, 0, np.zeros(station.replicas), 0.0)
+        attempts = _one_each(calls, nobody, none, none)
+        return Served(none, none, nobody, nobody, 0, np.zeros(station.replicas), 0.0, attempts)
     own = calls.count
     every = calls if station.background is None else with_background(station, calls, others)
     if every.count > MOST_CALLS:

@@ -343,6 +343,22 @@ class TestBounds:
         )
         np.testing.assert_allclose(found.latency_ms, 1.0)
 
+    def test_a_stage_that_nobody_calls_holds_up_nobody(self) -> None:
+        stations = [
+            Station(name="a", work=Constant(1.0)),
+            Station(name="b", after=("a",), work=Constant(1.0)),
+        ]
+        stations.append(Station(name="c", after=("b",), work=Constant(2.0)))
+        none = np.full((2, 1), np.nan)
+        found = simulate_queues(
+            stations,
+            np.array([1.0, 50.0]),
+            rng=np.random.default_rng(0),
+            given={"b": Primaries(none, none)},
+            processors=1,
+        )
+        np.testing.assert_allclose(found.latency_ms, 3.0)
+
     def test_other_work_comes_in_so_many_pieces_at_most(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_trial, "MOST_PIECES", 1000)
         model = load_model(profile_of(50.0, 1), rate_per_s=50.0, processors=8, processor_use=0.8)
