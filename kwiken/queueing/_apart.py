@@ -22,7 +22,7 @@ from kwiken._errors import InputError
 from kwiken._pool import Pool, complete_calls, pool
 from kwiken._profile import Floats, Profile, StageProfile
 from kwiken.queueing._law import Constant, Empirical, Law, LogNormal
-from kwiken.queueing._model import LoadModel, StageModel, levels, pilot, ranks, shuffle
+from kwiken.queueing._model import MISFIT, LoadModel, StageModel, excess, levels, pilot, shuffle, unexplained
 from kwiken.queueing._stalls import stalls_of
 from kwiken.queueing._station import Background, Cancel, Dispatch, Station
 from kwiken.queueing._together import on_one_machine
@@ -34,9 +34,7 @@ IDLE = 0.02  # share of the replicas' time below which nobody waits, so one pass
 CLOSE = 0.001  # mean error of the law of latencies, relative to its mean, that needs no further round
 ROUNDS = 20  # of correcting the law of rests, in each
 BODY = 0.95  # share of the latencies whose spread is taken for that of the work where none was measured
-MISFIT = 0.1  # relative error of a percentile that is worth a word
 SLOWEST, FASTEST = 1e-6, 1e6  # requests a second that a profile may stand for
-CHECKED = (0.5, 0.9, 0.99)
 
 
 def load_model(
@@ -233,21 +231,17 @@ def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, 
     used = station.work.mean_ms * rate * float(there.sum()) / len(calls) / 1e3 / station.replicas
     model = StageModel(station, used, calls, calls, visits)
     rest, busy = _rests(model, law, seed)
-    at = levels(len(rest))
-    wanted = law.quantile(at)
-    explained = np.interp(ranks(law, calls), at, wanted - rest)
-    rests = np.where(there, np.maximum(0.0, calls - explained), np.nan)
+    wanted = law.quantile(levels(len(rest)))
+    rests = unexplained(calls, wanted, rest)
     got = np.sort(rest[shuffle(len(rest), seed)] + busy)
-    checked = (np.asarray(CHECKED) * len(rest)).astype(int)
-    least = np.maximum(wanted[checked], 1e-9)
     background = station.background.utilisation if station.background is not None else 0.0
     return replace(
         model,
         station=replace(station, rest=Empirical(Pool.of(rests)), alike=alike),
         utilisation=used + background,
         rest_ms=rests,
-        misfit=float((np.abs(got - wanted)[checked] / least).max()),
-        crowded=max(0.0, float(((np.sort(busy) - wanted)[checked] / least).max())),
+        misfit=float(np.abs(excess(got, wanted)).max()),
+        crowded=max(0.0, float(excess(np.sort(busy), wanted).max())),
     )
 
 

@@ -242,7 +242,7 @@ class _Flow:
             self._go(stage, number)
             self._seat(FRONT, 2 * stage.half * COPY_COST, None)
         else:
-            self._came(stage, number)
+            self._by_front(READ, stage, number)
 
     def _end(self, moment: float) -> None:
         """The next of those in service ends, and the next in its line begins."""
@@ -257,15 +257,24 @@ class _Flow:
             heappop(self._ends)
             self._free[seat] += 1
             self._set_pace()
-        if job is None:
-            return
-        kind, stage, number = job
+        if job is not None:
+            self._did(*job)
+
+    def _did(self, kind: int, stage: _Stage, number: int) -> None:
         if kind == SEND:
             self._sent(stage, number)
         elif kind == READ:
             self._answered(stage, number)
         elif stage.wins[number]:
             self._rest(stage, number)
+
+    def _by_front(self, kind: int, stage: _Stage, call: int) -> None:
+        """The process in front is to send a call or to read its answer, from now on."""
+        stage.began[call] = self._now
+        if stage.half:
+            self._seat(FRONT, stage.half, (kind, stage, call))
+        else:
+            self._did(kind, stage, call)
 
     def _seat(self, seat: int, work: float, job: Job | None) -> None:
         """Somebody is to do something."""
@@ -303,11 +312,7 @@ class _Flow:
         if not calls:
             self._done(stage, request)
         for call in calls:
-            stage.began[call] = self._now
-            if stage.half:
-                self._seat(FRONT, stage.half, (SEND, stage, call))
-            else:
-                self._sent(stage, call)
+            self._by_front(SEND, stage, call)
 
     def _sent(self, stage: _Stage, call: int) -> None:
         stage.sending[call] = self._now - stage.began[call]
@@ -325,14 +330,6 @@ class _Flow:
 
     def _rest(self, stage: _Stage, attempt: int) -> None:
         self._wait(self._now + stage.rest[attempt], (CAME, stage, stage.call[attempt]))
-
-    def _came(self, stage: _Stage, call: int) -> None:
-        """A call's answer comes in."""
-        stage.began[call] = self._now
-        if stage.half:
-            self._seat(FRONT, stage.half, (READ, stage, call))
-        else:
-            self._answered(stage, call)
 
     def _answered(self, stage: _Stage, call: int) -> None:
         stage.answering[call] = self._now - stage.began[call]

@@ -270,9 +270,8 @@ def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | 
     policies = policies_of(model, plan)
     if all(model.stages[name].station.replicas is None for name in policies):
         return None
-    calls = sum(float((~np.isnan(stage.calls_ms)).mean(axis=0).sum()) for stage in model.stages.values())
     most_calls = MOST_CALLS if model.shared is None else SHARED_CALLS
-    requests = int(min(REQUESTS, max(1000, most_calls / max(calls, 1.0))))
+    requests = int(min(REQUESTS, max(1000, most_calls / max(model.calls_per_request, 1.0))))
     most = highest_load(model)
     least = min(stage.factor_at(IDLEST) for stage in model.stages.values())
 

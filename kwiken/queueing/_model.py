@@ -26,6 +26,9 @@ Ints = NDArray[np.int64]
 PILOT = 1 << 15  # calls behind a law of waits,
 FEWEST = 1 << 12  # or at least so many
 OVER = 4  # where they are so many times those measured: the chance in these is then the greater by far
+CHECKED = (0.5, 0.9, 0.99)  # quantiles by which laws are compared
+MISFIT = 0.1  # relative error of one that is worth a word
+LEAST_MS = 1e-9  # what stands for no time where it divides
 MOST_MET = 0.9  # share of requests that pauses may catch
 KEPT = 3  # laws of latencies that a stage keeps
 
@@ -54,6 +57,11 @@ class StageModel:
     _laws: dict[tuple[float, int], Floats] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    @property
+    def calls_per_request(self) -> float:
+        """Mean number of calls of a request, skipped visits included."""
+        return float((~np.isnan(self.calls_ms)).sum() / max(1, len(self.calls_ms)))
 
     @property
     def pilot_calls(self) -> int:
@@ -205,6 +213,11 @@ class LoadModel:
     shared: Shared | None = None
     stalls: Mapping[str, Stalls] = field(default_factory=dict)
 
+    @property
+    def calls_per_request(self) -> float:
+        """Mean number of calls of a request, at all stages."""
+        return sum(stage.calls_per_request for stage in self.stages.values())
+
     def rows(self, factor: float, count: int, rng: np.random.Generator) -> Ints:
         """(count,): requests of the profile, drawn as they would be met at that load.
 
@@ -286,3 +299,26 @@ def ranks(law: Pool, values: Floats) -> Floats:
     below = cdf[np.searchsorted(law.values, values, side="left")]
     upto = cdf[np.searchsorted(law.values, values, side="right")]
     return np.asarray((below + upto) / 2)
+
+
+def unexplained(calls_ms: Floats, wanted: Floats, rests: Floats) -> Floats:
+    """(n, width): what of calls is rest; rank for rank, so what made a request slow everywhere still does.
+
+    Args:
+        calls_ms: (n, width) milliseconds; NaN for no call.
+        wanted: (k,) ascending: the law of these calls.
+        rests: (k,) ascending: the law of their rests.
+    """
+    explained = np.interp(ranks(Pool.of(calls_ms), calls_ms), levels(len(rests)), wanted - rests)
+    return np.where(np.isnan(calls_ms), np.nan, np.maximum(0.0, calls_ms - explained))
+
+
+def excess(got: Floats, wanted: Floats) -> Floats:
+    """By how much one law passes another at the quantiles `CHECKED`, as a share of each.
+
+    Args:
+        got: (k,) ascending.
+        wanted: (k,) ascending.
+    """
+    at = (np.asarray(CHECKED) * len(wanted)).astype(int)
+    return np.asarray((got - wanted)[at] / np.maximum(wanted[at], LEAST_MS))

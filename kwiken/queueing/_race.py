@@ -130,7 +130,7 @@ class Served:
         denied: copies that the account could not pay when they were due.
         worked_ms: (replicas,) work done, of copies and background too.
         extra_ms: how much of it copies caused: what all attempts did beyond the work of first ones.
-        attempts: of all calls; None where they are not served in order.
+        attempts: of all calls; None where nobody asked.
     """
 
     latency_ms: Floats
@@ -394,10 +394,10 @@ class QueueRace:
             denied=self._account.denied if self._account is not None else 0,
             worked_ms=np.asarray(self._replicas.worked),
             extra_ms=float(sum(self._replicas.worked) - given.work.sum()),
-            attempts=self._all_attempts(),
         )
 
-    def _all_attempts(self) -> Attempts | None:
+    def attempts(self) -> Attempts | None:
+        """What became of all attempts, after `run`; None where calls are not served in order."""
         work = self._replicas.service()
         if work is None:
             return None

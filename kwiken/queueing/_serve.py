@@ -53,7 +53,10 @@ def serve(station: Station, calls: Calls, rng: np.random.Generator, clock: Clock
     if _nothing_interferes(station):
         served = _each_alone(station, every, times, dispatch)
     else:
-        served = QueueRace(station, every, times, copies_of(station, spares), dispatch).run()
+        race = QueueRace(station, every, times, copies_of(station, spares), dispatch)
+        served = race.run()
+        if clock is not None:
+            served = replace(served, attempts=race.attempts())
     return served if every.count == own else _without_background(served, every)
 
 

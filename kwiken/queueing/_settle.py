@@ -122,8 +122,8 @@ def settle(
 def _requests(model: LoadModel, given: int | None) -> tuple[int, ...]:
     """How many requests to simulate, and how many more before copies are refused for what that shows."""
     if model.shared is not None:
-        calls = sum(float((~np.isnan(stage.calls_ms)).sum(axis=1).mean()) for stage in model.stages.values())
-        return (int(min(given or REQUESTS, max(FEWEST_SHARED, SHARED_CALLS / max(calls, 1.0)))),)
+        fitting = SHARED_CALLS / max(model.calls_per_request, 1.0)
+        return (int(min(given or REQUESTS, max(FEWEST_SHARED, fitting))),)
     widest = max(stage.station.fanout for stage in model.stages.values())
     fitting = max(1000, MOST_CALLS // (2 * widest))  # half, for the warm-up and other work
     if given is not None:

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken._dag import start_times
+from kwiken._dag import finish_times, start_times
 from kwiken._profile import Floats, Profile, StageProfile
 
 Bools = NDArray[np.bool_]
@@ -106,14 +106,10 @@ def stalls_of(profile: Profile, rate_per_s: float) -> dict[str, Stalls]:
 
 def _starts(profile: Profile) -> Mapping[str, Floats]:
     """By stage: (n,) moments at which requests came to it, milliseconds."""
-    ends: dict[str, Floats] = {}
-    starts: dict[str, Floats] = {}
     came = (profile.started_s - profile.started_s.min()) * 1e3
-    for stage in profile.stages:  # parents first
-        parents = start_times(stage, ends)
-        starts[stage.name] = came if parents is None else parents
-        ends[stage.name] = starts[stage.name] + stage.latency_ms
-    return starts
+    ends = finish_times(profile.stages, {stage.name: stage.latency_ms for stage in profile.stages})
+    after = {stage.name: start_times(stage, ends) for stage in profile.stages}
+    return {name: came if waited is None else came + waited for name, waited in after.items()}
 
 
 @dataclass(frozen=True)

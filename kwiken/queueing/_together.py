@@ -8,7 +8,6 @@ profile's percentiles as before, and at another the time that calls wait for pro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -19,7 +18,7 @@ from kwiken._errors import InputError
 from kwiken._pool import Pool
 from kwiken._profile import Floats
 from kwiken.queueing._law import Empirical
-from kwiken.queueing._model import LoadModel, Shared, StageModel, levels, ranks
+from kwiken.queueing._model import MISFIT, LoadModel, Shared, StageModel, excess, levels, unexplained
 from kwiken.queueing._trial import Trial
 
 REQUESTS: Final = 6000  # that laws are learned from: a stage with one call has sixty beyond p99;
@@ -28,8 +27,6 @@ FEWEST: Final = 500  # but so many in any case
 LEVELS: Final = levels(4096)
 ROUNDS: Final = 5  # of putting laws right; they rest after three or four
 LIGHTEST: Final = 0.1  # quantile of the own time that is taken for work: that of a request that met nobody
-MISFIT: Final = 0.1  # relative error of a percentile that is worth a word
-CHECKED: Final = (0.5, 0.9, 0.99)
 
 
 def on_one_machine(model: LoadModel, processors: int, use: float | None, *, seed: int) -> LoadModel:
@@ -50,9 +47,7 @@ def on_one_machine(model: LoadModel, processors: int, use: float | None, *, seed
     """
     if use is not None and not 0 < use < 1:
         raise InputError(f"must be a share above 0 and below 1, not {use}", where="processor_use")
-    calls = {
-        name: float((~np.isnan(stage.calls_ms)).sum(axis=1).mean()) for name, stage in model.stages.items()
-    }
+    calls = {name: stage.calls_per_request for name, stage in model.stages.items()}
     fronts = _fronts(model, calls)
     work = sum(_work_ms(stage, calls[name], model.rate_per_s) for name, stage in model.stages.items())
     work += sum(fronts[name] * calls[name] for name in fronts)
@@ -96,8 +91,7 @@ def _put_right(model: LoadModel, seed: int) -> tuple[LoadModel, dict[str, float]
     made = {name: stage for name, stage in model.stages.items() if len(Pool.of(stage.calls_ms))}
     wanted = {name: _law(stage.calls_ms) for name, stage in made.items()}
     rests = {name: _law(stage.rest_ms) for name, stage in made.items()}
-    calls = sum(float((~np.isnan(stage.calls_ms)).sum(axis=1).mean()) for stage in made.values())
-    requests = int(min(REQUESTS, max(FEWEST, CALLS / calls)))
+    requests = int(min(REQUESTS, max(FEWEST, CALLS / model.calls_per_request)))
     machine = None
     for _ in range(ROUNDS):
         found, machine = Trial(model, 1.0, requests, seed).run({}, machine)
@@ -106,23 +100,15 @@ def _put_right(model: LoadModel, seed: int) -> tuple[LoadModel, dict[str, float]
             rests[name] = np.sort(np.maximum(0.0, rests[name] + wanted[name] - got[name]))
         fitted = {name: _with_rests(stage, wanted[name], rests[name]) for name, stage in made.items()}
         model = replace(model, stages={**model.stages, **fitted})
-    return model, {name: _off(wanted[name], got[name]) for name in made}
+    return model, {name: float(np.abs(excess(got[name], wanted[name])).max()) for name in made}
 
 
 def _law(times_ms: Floats) -> Floats:
     return Pool.of(times_ms).quantile(LEVELS)
 
 
-def _off(wanted: Floats, got: Floats) -> float:
-    at = (np.asarray(CHECKED) * len(wanted)).astype(int)
-    return float((np.abs(got - wanted)[at] / np.maximum(wanted[at], math.ulp(1.0))).max())
-
-
 def _with_rests(stage: StageModel, wanted: Floats, rests: Floats) -> StageModel:
-    """Rank for rank, so that what made a request slow everywhere does so still."""
-    law = Pool.of(stage.calls_ms)
-    explained = np.interp(ranks(law, stage.calls_ms), LEVELS, wanted - rests)
-    rest = np.where(np.isnan(stage.calls_ms), np.nan, np.maximum(0.0, stage.calls_ms - explained))
+    rest = unexplained(stage.calls_ms, wanted, rests)
     return replace(stage, station=replace(stage.station, rest=Empirical(Pool.of(rest))), rest_ms=rest)
 
 
