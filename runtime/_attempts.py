@@ -24,6 +24,7 @@ from runtime._notes import describe
 from runtime._picker import Seat
 from runtime._policy import Node
 from runtime._race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, WAIT, Race
+from runtime._settle import settle
 from runtime._tasks import cancel_and_wait
 from runtime._transport import MAX_PRIORITY, Call, Reply
 
@@ -336,8 +337,14 @@ class CallRun:
     # Events.
 
     def _on_timer(self) -> None:
-        now = self._shared.now()
+        # An answer that has come but was not read yet, as the loop was held, needs no copy.
+        settle(self._request.loop, self._on_due)
+
+    def _on_due(self) -> None:
         race = self._race
+        if race.finished:
+            return
+        now = self._shared.now()
         while (step := race.tick(now)) != WAIT:
             if step == FINISH:
                 self._wake()

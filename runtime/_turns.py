@@ -13,13 +13,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
+from functools import partial
 from typing import Final
+
+from runtime._settle import settle
 
 AHEAD_S: Final = 1.0  # that one level of priority is worth
 QUICK_S: Final = 0.0002  # a first step below this hardly lets anything queue up
-# Turns of the loop until what came while it was held has been read and stands in the queue: one to read it,
-# one to begin its task, and one for the order in which a loop does the two.
-SETTLE: Final = 3
 
 
 class DisplacedError(Exception):
@@ -80,14 +80,10 @@ class Turns:
 
     def _begun(self, loop: asyncio.AbstractEventLoop) -> None:
         """The one whose turn it was waits for something, or is done."""
-        self._settle(loop, 0 if time.monotonic() - self._since < QUICK_S else SETTLE)
-
-    def _settle(self, loop: asyncio.AbstractEventLoop, turns: int) -> None:
-        """After a step that held the loop, wait until all that came meanwhile is in the queue."""
-        if turns:
-            loop.call_soon(self._settle, loop, turns - 1)
-        else:
+        if time.monotonic() - self._since < QUICK_S:
             self._next(loop)
+        else:  # it held the loop: first let all that came meanwhile stand in the queue
+            settle(loop, partial(self._next, loop))
 
 
 def _urgency(came: float, priority: int) -> float:

@@ -7,6 +7,7 @@ task each, owned by the `Walk`, which ends them all before it returns.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -17,6 +18,7 @@ from runtime._flight import Request, Shared
 from runtime._gather import STOP, WAIT, Gather
 from runtime._ledger import REQUEST
 from runtime._policy import Node
+from runtime._settle import settle
 from runtime._tasks import cancel_and_wait
 from runtime._worth import utility_of, worths_of
 
@@ -216,9 +218,15 @@ class Walk:
         started.timer = self._request.loop.call_later(delay, self._on_timer, started)
 
     def _on_timer(self, started: Visit) -> None:
+        # An answer that has come but was not read yet, as the loop was held, is not missing.
+        settle(self._request.loop, partial(self._on_due, started))
+
+    def _on_due(self, started: Visit) -> None:
+        if started.gather.finished:
+            return
         now = self._shared.now()
         step = started.gather.tick(now)
-        if step == WAIT and now < started.gather.due:
+        if step == WAIT and now < started.gather.due < inf:
             self._rearm(started, now)
         self._follow(started, step)
 

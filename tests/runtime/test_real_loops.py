@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import uvloop
 
-from kwiken import Reissue
+from kwiken import Partial, PartialPolicy, Reissue, Stage
 from runtime import Call, DeadlineError, Executor, Replica, SystemClock
-from tests.support.replicas import Script, endow, one_stage, plan_of, replicas_of
+from tests.support.replicas import Script, endow, executor_of, one_stage, plan_of, replicas_of, service_of
+from tests.support.waiting import until
 
 LOOPS = pytest.mark.parametrize(
     "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
@@ -76,5 +79,71 @@ def test_timeouts_and_cancels(new_loop: NewLoop) -> None:
         assert script.running == []
         assert executor.status()["inside"] == 0
         assert len(asyncio.all_tasks()) == 1
+
+    on(new_loop, main)
+
+
+# A loop that was held rings its timers before it reads what has come.
+
+
+async def read(end: socket.socket, value: Any) -> Any:
+    await asyncio.get_running_loop().sock_recv(end, 1)
+    return value
+
+
+@LOOPS
+@pytest.mark.parametrize("came", [True, False])
+def test_an_answer_that_came_while_the_loop_was_held_needs_no_copy(new_loop: NewLoop, came: bool) -> None:
+    async def main() -> None:
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        with near, far:
+            script = Script(
+                lambda _, call: read(near, "answer") if call.attempt == 0 else asyncio.sleep(0, "copy")
+            )
+            executor = executor_on(script)
+            endow(executor)
+            run = asyncio.ensure_future(executor.run("q"))
+            await asyncio.sleep(0)
+            if came:
+                far.send(b"!")
+            time.sleep(0.02)  # noqa: ASYNC251 - holds the loop, far beyond the copy's time
+            answer = await run
+            assert answer.value == ("answer" if came else "copy")
+            assert executor.status()["stages"]["s"]["reissues"] == (0 if came else 1)
+
+    on(new_loop, main)
+
+
+@LOOPS
+def test_shards_that_came_while_the_loop_was_held_are_not_missing(new_loop: NewLoop) -> None:
+    async def main() -> None:
+        pairs = [socket.socketpair() for _ in range(2)]
+        try:
+            for near, _ in pairs:
+                near.setblocking(False)
+            service = service_of(Stage(name="f", fanout=2), Stage(name="m", after=("f",)))
+            script = Script(
+                lambda _, call: (
+                    read(pairs[call.shard][0], call.shard)
+                    if call.stage == "f"
+                    else asyncio.sleep(0, call.args[0])
+                )
+            )
+            executor = executor_of(service, script, clock=SystemClock())
+            cut = PartialPolicy(cutoff_ms=500.0, wait_ms=None, progress=1.0, loss=0.01)
+            executor.apply(plan_of(service, partial={"f": cut}))
+            run = asyncio.ensure_future(executor.run("q"))
+            pairs[0][1].send(b"!")
+            await until(lambda: any(entry.end == "answered" for entry in script.of("f")))
+            pairs[1][1].send(b"!")
+            time.sleep(0.6)  # noqa: ASYNC251 - holds the loop, far beyond the cut-off
+            answer = await run
+            assert answer.value == Partial((0, 1))
+            assert not answer.partial
+        finally:
+            for pair in pairs:
+                for end in pair:
+                    end.close()
 
     on(new_loop, main)

@@ -11,6 +11,7 @@ from typing import Any
 from kwiken import Budgets, CatchUpPolicy, PartialPolicy, Plan, Reissue, Service, Stage
 from kwiken._plan import Costs, StagePlan
 from runtime import Call, Executor, Replica, Reply
+from runtime._clock import Clock
 from runtime._ledger import CALL, REQUEST
 from tests.support.virtual import VirtualClock
 
@@ -137,15 +138,16 @@ def executor_of(
     *,
     seed: int = 1,
     replicas: Mapping[str, Sequence[Replica]] | None = None,
+    clock: Clock | None = None,
     **settings: Any,
 ) -> Executor:
-    """An executor under virtual time; no control share unless asked for."""
+    """An executor under virtual time unless a clock is given; no control share unless asked for."""
     return Executor(
         service,
         transport,
         replicas=replicas
         or {name: replicas_of(name, stage.replicas) for name, stage in service.stages.items()},
-        clock=VirtualClock(),
+        clock=clock or VirtualClock(),
         rng=random.Random(seed),
         control_share=settings.pop("control_share", 0.0),
         **settings,
