@@ -14,6 +14,7 @@ from cli._options import (
     SHARE,
     Real,
     check_belongs,
+    given,
     json_option,
     load_plan,
     load_profile,
@@ -72,17 +73,9 @@ def command(
     as_json: bool,
 ) -> None:
     """Say which stages make the slow requests of PROFILE slow, and what reissues would buy there."""
+    _check_options(plan_file, objective, loss, proof=proof)
     from kwiken import explain, held_out
 
-    if proof and plan_file is not None:
-        raise InputError("does not go with --held-out, which makes plans of its own", where="--plan")
-    if objective is not None and not proof:
-        raise InputError("needs --held-out: without it no plan is made", where="--objective")
-    if loss is not None and (proof or plan_file is not None):
-        other = "--held-out" if proof else "--plan"
-        raise InputError(
-            f"does not go with {other}: it compares rules, and makes no plan", where="--stop-rules"
-        )
     learned = load_profile(profile)
     if loss is not None:
         _stop_rules(learned, loss, seed=seed, as_json=as_json)
@@ -113,6 +106,21 @@ def command(
                 f"in {story.contradicted:.0%} of the requests latency_ms is far from what their stages come "
                 "to, as where copies were sent while they were traced"
             )
+
+
+def _check_options(plan_file: str | None, objective: str | None, loss: float | None, *, proof: bool) -> None:
+    """What contradicts, or would be passed over in silence."""
+    if proof and plan_file is not None:
+        raise InputError("does not go with --held-out, which makes plans of its own", where="--plan")
+    if objective is not None and not proof:
+        raise InputError("needs --held-out: without it no plan is made", where="--objective")
+    if loss is not None and (proof or plan_file is not None):
+        other = "--held-out" if proof else "--plan"
+        raise InputError(
+            f"does not go with {other}: it compares rules, and makes no plan", where="--stop-rules"
+        )
+    if loss is not None and given("budget"):
+        raise InputError("does not go with --stop-rules, which compares no copies", where="--budget")
 
 
 def _stop_rules(profile: Profile, loss: float, *, seed: int, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from cli._output import MIB, note, read_text
 from kwiken import InputError, Service
@@ -105,6 +106,11 @@ host_option = click.option(
     help="Address to listen on.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
+
+
+def given(name: str) -> bool:
+    """Whether the command line gives this option, by the name of its parameter."""
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
 def out_option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from cli._options import POSITIVE, Real
+from cli._options import POSITIVE, Real, given
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -106,9 +106,6 @@ PROCESSOR_USE: Final = click.option(
 )
 
 
-TOLD: Final = ("replicas", "utilisation", "rate", "processors", "processor_use")  # of a profile's queues
-
-
 def queue_options(command: F) -> F:
     """The options that say what queues are like."""
     for option in (PROCESSOR_USE, PROCESSORS, CANCEL, DISPATCH, RATE, UTILISATION, REPLICAS):
@@ -191,7 +188,7 @@ def _check_options(profile: Profile, load: float | None, queues: Mapping[str, An
     if not guarded:
         if load is not None:
             raise InputError("does not go with --load, which counts with the load", where="--no-guard")
-        told = next((f"--{name.replace('_', '-')}" for name in TOLD if queues[name]), None)
+        told = next((f"--{name.replace('_', '-')}" for name in queues if given(name)), None)
         if told is not None:
             raise InputError("does not go with --no-guard, which leaves load out", where=told)
     if queues["processor_use"] is not None and queues["processors"] is None:

@@ -11,10 +11,10 @@ from cli._counts import by_every_count
 from cli._learned import note_contradicted, note_few
 from cli._levers import LOST
 from cli._loaded import simulate_loaded
-from cli._options import check_belongs, json_option, load_plan, load_profile, seed_option
+from cli._options import check_belongs, given, json_option, load_plan, load_profile, seed_option
 from cli._output import print_json, print_table, progress
 from cli._plan import ladder_rows
-from cli._queues import LOAD, TOLD, queue_options
+from cli._queues import LOAD, queue_options
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def command(
 
 def _refuse_idle(queues: Mapping[str, Any]) -> None:
     """Settings of queues say nothing where none are simulated."""
-    for name in TOLD:
-        if queues[name]:
+    for name in queues:
+        if given(name):
             option = f"--{name.replace('_', '-')}"
             raise InputError("needs --load: without it no queues are simulated", where=option)
 

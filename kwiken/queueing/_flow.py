@@ -25,10 +25,12 @@ from kwiken.queueing._station import Station
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-COPY_COST: Final = 2.0  # calls: the copy, and the question whether the loser's replica lives (decision 16)
+# Halves of a call's work in front that a copy costs beyond its sending: an answer of its own, and sending
+# and reading the question whether the loser's replica lives (decision 16).
+MORE_OF_A_COPY: Final = 3
 FRONT: Final = 0  # the seat of the process in front: it does one thing at a time
-SEND, SERVE, READ = 0, 1, 2  # what a seat does
-GO, CAME = 3, 4  # what is waited for: a copy's age, an answer
+SEND, SERVE, READ, COPY = 0, 1, 2, 3  # what a seat does
+GO, CAME = 4, 5  # what is waited for: a copy's age, an answer
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,14 @@ class StageCalls:
         requests: n.
         places: n * width.
         there: (m,) which of them the calls have.
-        answering: (m,) milliseconds of their rest that were the process in front's.
+        sending: (m,) milliseconds that the process in front took to send them.
+        answering: (m,) milliseconds of their rest that it took to read their answers.
     """
 
     requests: int
     places: int
     there: Ints
+    sending: Floats
     answering: Floats
 
 
@@ -109,8 +113,8 @@ def settled_stage(station: Station, after: Sequence[int], calls: StageCalls, att
     first_attempt = np.searchsorted(call, np.arange(len(order) + 1))
     came = attempts.came[at]
     primary = first_attempt[call]
-    rest = attempts.rest[at].copy()
-    rest[first_attempt[:-1]] -= calls.answering[order]
+    in_front = (calls.sending + calls.answering)[order][call]  # a copy's; its call's sending came before
+    in_front[first_attempt[:-1]] = calls.answering[order]
     others = attempts.call < 0
     return Settled(
         name=station.name,
@@ -123,7 +127,7 @@ def settled_stage(station: Station, after: Sequence[int], calls: StageCalls, att
         age=came - came[primary],
         replica=attempts.replica[at],
         work=attempts.work[at],
-        rest=np.maximum(0.0, rest),
+        rest=np.maximum(0.0, attempts.rest[at] - in_front),
         wins=attempts.wins[at],
         background=(attempts.came[others], attempts.replica[others], attempts.work[others]),
         replicas=station.replicas or 0,
@@ -239,8 +243,7 @@ class _Flow:
             return
         _, _, (kind, stage, number) = heappop(self._later)
         if kind == GO:
-            self._go(stage, number)
-            self._seat(FRONT, 2 * stage.half * COPY_COST, None)
+            self._by_front(COPY, stage, number)
         else:
             self._by_front(READ, stage, number)
 
@@ -265,16 +268,19 @@ class _Flow:
             self._sent(stage, number)
         elif kind == READ:
             self._answered(stage, number)
+        elif kind == COPY:
+            self._copied(stage, number)
         elif stage.wins[number]:
             self._rest(stage, number)
 
-    def _by_front(self, kind: int, stage: _Stage, call: int) -> None:
-        """The process in front is to send a call or to read its answer, from now on."""
-        stage.began[call] = self._now
+    def _by_front(self, kind: int, stage: _Stage, number: int) -> None:
+        """The process in front is to send a call or a copy, or to read a call's answer, from now on."""
+        if kind != COPY:
+            stage.began[number] = self._now
         if stage.half:
-            self._seat(FRONT, stage.half, (kind, stage, call))
+            self._seat(FRONT, stage.half, (kind, stage, number))
         else:
-            self._did(kind, stage, call)
+            self._did(kind, stage, number)
 
     def _seat(self, seat: int, work: float, job: Job | None) -> None:
         """Somebody is to do something."""
@@ -320,6 +326,11 @@ class _Flow:
         self._go(stage, primary)
         for attempt in range(primary + 1, stage.first_attempt[call + 1]):
             self._wait(self._now + stage.age[attempt], (GO, stage, attempt))
+
+    def _copied(self, stage: _Stage, attempt: int) -> None:
+        self._go(stage, attempt)
+        if stage.half:
+            self._seat(FRONT, stage.half * MORE_OF_A_COPY, None)
 
     def _go(self, stage: _Stage, attempt: int) -> None:
         """An attempt comes to its replica, if it was ever served."""

@@ -287,7 +287,10 @@ def _stage(
     order = np.argsort(sent, kind="stable")
     there, sent, sending, answering = there[order], sent[order], sending[order], answering[order]
     owner = there // work.shape[1]
-    calls = Calls(sent, work.ravel()[there], rest.ravel()[there] + answering, np.full(len(there), -1))
+    passing = None if machine is None else sending + answering
+    calls = Calls(
+        sent, work.ravel()[there], rest.ravel()[there] + answering, np.full(len(there), -1), passing
+    )
     served = serve(station, calls, serving, machine.clock if machine is not None else None)
     took = served.latency_ms + sending
     latency = np.zeros(len(start))
@@ -302,7 +305,7 @@ def _stage(
         utilisation=_utilisation(station, calls, served),
         extra_load=served.extra_ms / max(float(calls.work.sum()), math.ulp(0.0)),
     )
-    return stage, StageCalls(len(start), work.size, there, answering), served
+    return stage, StageCalls(len(start), work.size, there, sending, answering), served
 
 
 def _delays(station: Station, there: Ints, machine: Machine | None) -> tuple[Floats, Floats]:

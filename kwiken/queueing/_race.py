@@ -84,12 +84,15 @@ class Calls:
         work: (m,) milliseconds.
         rest: (m,) milliseconds.
         pinned: (m,) replica that takes it: the stage's background; -1 for a call like any other.
+        passing: (m,) milliseconds that the process in front takes to send a copy of it and to read the
+            answer; None for none.
     """
 
     arrival: Floats
     work: Floats
     rest: Floats
     pinned: Ints
+    passing: Floats | None = None
 
     @property
     def count(self) -> int:
@@ -180,6 +183,7 @@ class QueueRace:
         self._reissue = station.reissue if self._count > 1 else None
         self._given = calls
         self._rest: list[float] = calls.rest.tolist()
+        self._passing: list[float] | None = None if calls.passing is None else calls.passing.tolist()
         self._copies = copies
         self._places = _places(calls.pinned, self._count, station.dispatch, rng)
         earnings = station.earnings
@@ -312,6 +316,8 @@ class QueueRace:
         seat = self._pick_other(attempts, now)
         copy = self._given.count + len(self._owner)
         work, rest = self._copies(self._rest[call])
+        if self._passing is not None:
+            rest += self._passing[call]
         if self._replicas.load(seat, now) > MOST_HELD:
             raise OverloadError(
                 f"stage {self._name!r}: its copies overload it; send fewer, or cancel the losers"

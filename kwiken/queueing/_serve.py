@@ -95,7 +95,8 @@ def with_background(station: Station, calls: Calls, rng: np.random.Generator) ->
     pinned = np.concatenate((calls.pinned, rng.integers(station.replicas, size=count)))
     work = np.concatenate((calls.work, background.work.draw(rng, count)))
     rest = np.concatenate((calls.rest, np.zeros(count)))
-    return Calls(arrival[order], work[order], rest[order], pinned[order])
+    passing = None if calls.passing is None else np.concatenate((calls.passing, np.zeros(count)))[order]
+    return Calls(arrival[order], work[order], rest[order], pinned[order], passing)
 
 
 def _without_background(served: Served, every: Calls) -> Served:
@@ -172,7 +173,8 @@ def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.rando
         for number in range(1, reissue.copies + 1):
             late = np.flatnonzero(may & (latency > number * reissue.after_ms))
             drawn = np.array([copies(rest) for rest in calls.rest[late].tolist()]).reshape(-1, 2)
-            latency[late] = np.minimum(latency[late], number * reissue.after_ms + drawn.sum(axis=1))
+            took = drawn.sum(axis=1) + (0.0 if calls.passing is None else calls.passing[late])
+            latency[late] = np.minimum(latency[late], number * reissue.after_ms + took)
             extra += float(drawn[:, 0].sum())
             sent[late] += 1
     return Served(

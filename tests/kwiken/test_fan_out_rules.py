@@ -80,6 +80,10 @@ def test_what_it_cannot_judge_is_refused(profile: Profile, file: str, tmp_path: 
         run("explain", file, "--stop-rules", "0.1", "--plan", "p.json"),
         "--stop-rules: does not go with --plan",
     )
+    refused(
+        run("explain", file, "--stop-rules", "0.1", "--budget", "0.1"),
+        "--budget: does not go with --stop-rules",
+    )
     narrow = tmp_path / "narrow.json"
     narrow.write_text(profile_to_json(part_of(profile, np.arange(50))))
     refused(

@@ -179,6 +179,30 @@ class TestFront:
         )
         assert sorted(found.stages["a"].call_ms) == pytest.approx([12.0, 13.0, 14.0])
 
+    def test_a_copy_is_sent_and_read_by_it_too(self) -> None:
+        """Sent in 1, late after 10; its copy: sent in 1, work of 4, rest of 3, read in 1. And so turn after turn."""
+        station = Station(
+            name="a",
+            work=Constant(4.0),
+            rest=Constant(3.0),
+            replicas=2,
+            front_ms=2.0,
+            reissue=Reissue(after_ms=10.0),
+        )
+        stuck = {"a": Primaries(np.full((3, 1), 4.0), np.full((3, 1), 100.0))}
+        for turns in (3, 8):
+            found, machine = simulate_machine(
+                [station],
+                np.array([0.0, 100.0, 200.0]),
+                rng=np.random.default_rng(0),
+                given=stuck,
+                warm_up=0,
+                machine=idle_machine([station], 8),
+                turns=turns,
+            )
+            assert found.stages["a"].call_ms == pytest.approx(np.full(3, 20.0))
+            assert machine.answering["a"] == pytest.approx(np.ones(3))
+
     def test_others_take_processors_away(self) -> None:
         station = Station(name="a", work=Constant(10.0))
         machine = idle_machine([station], 1, np.array([3.0, 3.0]))
