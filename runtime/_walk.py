@@ -127,6 +127,7 @@ class Walk:
         self._closed: list[Visit] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._waiter: asyncio.Future[None] | None = None
+        self._over = False
 
     async def run(self) -> Any:
         """Run every stage; returns the last one's answer."""
@@ -134,6 +135,7 @@ class Walk:
             while self._ready or self._open:
                 await self._advance()
         finally:
+            self._over = True  # a visit's timer may ring after a failed request, and must not pay for it
             if self._tasks:
                 await cancel_and_wait(self._tasks)
         return self._answers[self._request.program.sink]
@@ -222,7 +224,7 @@ class Walk:
         settle(self._request.loop, partial(self._on_due, started))
 
     def _on_due(self, started: Visit) -> None:
-        if started.gather.finished:
+        if self._over or started.gather.finished:
             return
         now = self._shared.now()
         step = started.gather.tick(now)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kwiken import Partial, PartialPolicy, Service, Stage
+from kwiken import KwikenError, Partial, PartialPolicy, Service, Stage
 from runtime import HandlerError, Limits
 from runtime._policy import Node
 from runtime._worth import LOOKS, WIDEST, worths_of
@@ -222,6 +222,37 @@ def test_control_requests_wait_for_all() -> None:
         executor = executor_of(service, hung([0.01, 0.5, 0.02, 0.03]), control_share=1.0)
         executor.apply(plan_of(service, partial={"f": CUT}))
         assert not (await executor.run("q")).partial
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+def test_a_request_that_ended_otherwise_loses_no_utility(how: str) -> None:
+    """The fan-out's timer rings afterwards, when a shard has answered and another is missing."""
+
+    async def main() -> None:
+        service = service_of(Stage(name="f", fanout=2), Stage(name="g"), Stage(name="m", after=("f", "g")))
+
+        def behave(_: Any, call: Any) -> Any:
+            if call.stage == "g":
+                return (
+                    raising(HandlerError("g", "ValueError", "broken"), 0.05)
+                    if how == "failed"
+                    else after(1.0)
+                )
+            return after(1.0 if call.shard else 0.01)
+
+        executor = executor_of(service, Script(behave))
+        executor.apply(plan_of(service, partial={"f": CUT}))
+        run = asyncio.ensure_future(executor.run("q"))
+        await asyncio.sleep(0.05)
+        if how == "cancelled":
+            run.cancel()
+        with pytest.raises(asyncio.CancelledError if how == "cancelled" else KwikenError):
+            await run
+        await asyncio.sleep(1.0)
+        assert executor.status()["utility"]["spent"] == 0
+        assert executor.status()["stages"]["f"]["partial"] == {"stops": 0, "waits": 0}
 
     simulate(main)
 
