@@ -58,6 +58,7 @@ class Case:
         queries: whether the service asks for queries, and burns processors. The other answers how long its
             stages held their replicas, which stands for the busy times in the spans.
         disturbed: whether replicas are paused as in the demo.
+        rounds: how often every load and arm gets a block.
     """
 
     target: str
@@ -66,6 +67,7 @@ class Case:
     cancel: Cancel
     queries: bool = False
     disturbed: bool = False
+    rounds: int = 5
 
 
 CASES: Mapping[str, Case] = {
@@ -89,14 +91,16 @@ CASES: Mapping[str, Case] = {
         cancel="queued",
         queries=True,
         disturbed=True,
+        rounds=8,
     ),
 }
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
-    learn_s, block_s, rounds = (8.0, 4.0, 1) if quick else (60.0, 10.0, 5)
+    learn_s, block_s = (8.0, 4.0) if quick else (60.0, 10.0)
     rows = []
     for name, case in CASES.items():
+        rounds = 1 if quick else case.rounds
         rows += asyncio.run(_Trial(name, case, learn_s, block_s, rounds).rows())
     return rows
 
