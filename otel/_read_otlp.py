@@ -6,6 +6,7 @@ Typed decoding skips what is not asked for. A span's attributes stay undecoded u
 from __future__ import annotations
 
 import re
+from math import nan
 from typing import Any, Final
 
 import msgspec
@@ -172,8 +173,9 @@ class OtlpReader:
             self._notes[key] = known
         note, busy, value = known
         if tail is not None:
-            busy = busy_ms(float(tail.group(2)))
-            value = worth(float(tail.group(1)) if tail.group(1) else None)
+            told, measured = tail.groups()
+            busy = busy_ms(float(measured))
+            value = worth(float(told)) if told else nan
         place = len(batch.notes)
         batch.notes.append(note)
         batch.busy_ms.append(busy)
