@@ -112,13 +112,14 @@ def _check_options(plan_file: str | None, objective: str | None, loss: float | N
     """What contradicts, or would be passed over in silence."""
     if proof and plan_file is not None:
         raise InputError("does not go with --held-out, which makes plans of its own", where="--plan")
-    if objective is not None and not proof:
-        raise InputError("needs --held-out: without it no plan is made", where="--objective")
-    if loss is not None and (proof or plan_file is not None):
-        other = "--held-out" if proof else "--plan"
+    others = {"--held-out": proof, "--plan": plan_file is not None, "--objective": objective is not None}
+    other = next((option for option, stated in others.items() if stated), None)
+    if loss is not None and other is not None:
         raise InputError(
             f"does not go with {other}: it compares rules, and makes no plan", where="--stop-rules"
         )
+    if objective is not None and not proof:
+        raise InputError("needs --held-out: without it no plan is made", where="--objective")
     if loss is not None and given("budget"):
         raise InputError("does not go with --stop-rules, which compares no copies", where="--budget")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from cli._options import POSITIVE, Real, given
+from cli._output import note
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -172,6 +173,11 @@ def settled(
         known = measured_utilisation(profile, replicas=queues["replicas"], rate_per_s=queues["rate"])
         busiest = max((*known.values(), *queues["utilisation"].values()), default=0.0)
         if not guarded or (busiest < QUIET and queues["processors"] is None):
+            idle = next((f"--{name}" for name in ("dispatch", "cancel") if given(name)), None)
+            if idle is not None:
+                note(
+                    f"{idle} says nothing here: replicas are hardly used, so load is left out without --load"
+                )
             return study_of(profile), None
     try:
         model = model_of(profile, seed=seed, **queues)

@@ -124,6 +124,7 @@ class Walk:
         self._waiting = [len(node.parents) for node in nodes]
         self._ready = list(request.program.sources)
         self._open = 0
+        self._timed: list[Visit] = []  # visits that had a timer
         self._closed: list[Visit] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._waiter: asyncio.Future[None] | None = None
@@ -135,7 +136,10 @@ class Walk:
             while self._ready or self._open:
                 await self._advance()
         finally:
-            self._over = True  # a visit's timer may ring after a failed request, and must not pay for it
+            self._over = True  # what settles at the end of a failed request must not be paid for
+            for each in self._timed:
+                if each.timer is not None:
+                    each.timer.cancel()
             if self._tasks:
                 await cancel_and_wait(self._tasks)
         return self._answers[self._request.program.sink]
@@ -177,6 +181,8 @@ class Walk:
         started.tasks = [loop.create_task(self._call(started, args, shard)) for shard in range(node.fanout)]
         self._tasks += started.tasks
         self._open += 1
+        if node.partial is not None:
+            self._timed.append(started)
         if gather.due < inf:
             started.timer = loop.call_later(gather.due - now, self._on_timer, started)
 
@@ -190,6 +196,9 @@ class Walk:
             due = gather.due
             now = shared.now()
             step = gather.answered(shard, value, now)
+            if step == STOP:  # more may have come with this one
+                self._on_timer(started)
+                return
             if step == WAIT and gather.due < due:
                 self._rearm(started, now)
         self._follow(started, step)

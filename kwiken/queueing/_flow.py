@@ -25,9 +25,9 @@ from kwiken.queueing._station import Station
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-# Halves of a call's work in front that a copy costs beyond its sending: an answer of its own, and sending
-# and reading the question whether the loser's replica lives (decision 16).
-MORE_OF_A_COPY: Final = 3
+# Halves of a call's work in front that each loser costs when the race is over: cutting its connection and
+# making another, and sending and reading the question whether its replica lives (decision 16).
+AFTER_A_RACE: Final = 3
 FRONT: Final = 0  # the seat of the process in front: it does one thing at a time
 SEND, SERVE, READ, COPY = 0, 1, 2, 3  # what a seat does
 GO, CAME = 4, 5  # what is waited for: a copy's age, an answer
@@ -80,15 +80,15 @@ class StageCalls:
         requests: n.
         places: n * width.
         there: (m,) which of them the calls have.
-        sending: (m,) milliseconds that the process in front took to send them.
-        answering: (m,) milliseconds of their rest that it took to read their answers.
+        answering: (m,) milliseconds of their rest that the process in front took to read their answers.
+        passing: (m,) milliseconds of a copy's rest that it took to send the copy and to read its answer.
     """
 
     requests: int
     places: int
     there: Ints
-    sending: Floats
     answering: Floats
+    passing: Floats
 
 
 def settled_stage(station: Station, after: Sequence[int], calls: StageCalls, attempts: Attempts) -> Settled:
@@ -113,7 +113,7 @@ def settled_stage(station: Station, after: Sequence[int], calls: StageCalls, att
     first_attempt = np.searchsorted(call, np.arange(len(order) + 1))
     came = attempts.came[at]
     primary = first_attempt[call]
-    in_front = (calls.sending + calls.answering)[order][call]  # a copy's; its call's sending came before
+    in_front = calls.passing[order][call]  # a copy's; what sent its call came before
     in_front[first_attempt[:-1]] = calls.answering[order]
     others = attempts.call < 0
     return Settled(
@@ -269,7 +269,7 @@ class _Flow:
         elif kind == READ:
             self._answered(stage, number)
         elif kind == COPY:
-            self._copied(stage, number)
+            self._go(stage, number)
         elif stage.wins[number]:
             self._rest(stage, number)
 
@@ -327,11 +327,6 @@ class _Flow:
         for attempt in range(primary + 1, stage.first_attempt[call + 1]):
             self._wait(self._now + stage.age[attempt], (GO, stage, attempt))
 
-    def _copied(self, stage: _Stage, attempt: int) -> None:
-        self._go(stage, attempt)
-        if stage.half:
-            self._seat(FRONT, stage.half * MORE_OF_A_COPY, None)
-
     def _go(self, stage: _Stage, attempt: int) -> None:
         """An attempt comes to its replica, if it was ever served."""
         if stage.work[attempt] > 0:
@@ -344,6 +339,9 @@ class _Flow:
 
     def _answered(self, stage: _Stage, call: int) -> None:
         stage.answering[call] = self._now - stage.began[call]
+        losers = stage.first_attempt[call + 1] - stage.first_attempt[call] - 1
+        if losers and stage.half:
+            self._seat(FRONT, stage.half * AFTER_A_RACE * losers, None)
         request = stage.request[call]
         stage.left[request] -= 1
         if not stage.left[request]:

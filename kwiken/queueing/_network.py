@@ -287,7 +287,8 @@ def _stage(
     order = np.argsort(sent, kind="stable")
     there, sent, sending, answering = there[order], sent[order], sending[order], answering[order]
     owner = there // work.shape[1]
-    passing = None if machine is None else sending + answering
+    # A copy goes alone, not in its call's place among its sisters; as an answer does that comes late.
+    passing = 2 * answering
     calls = Calls(
         sent, work.ravel()[there], rest.ravel()[there] + answering, np.full(len(there), -1), passing
     )
@@ -305,7 +306,7 @@ def _stage(
         utilisation=_utilisation(station, calls, served),
         extra_load=served.extra_ms / max(float(calls.work.sum()), math.ulp(0.0)),
     )
-    return stage, StageCalls(len(start), work.size, there, sending, answering), served
+    return stage, StageCalls(len(start), work.size, there, answering, passing), served
 
 
 def _delays(station: Station, there: Ints, machine: Machine | None) -> tuple[Floats, Floats]:

@@ -385,9 +385,11 @@ def test_whatever_happens_nothing_leaks_and_only_the_callers_cancel_cancels(
         endow(executor)
         task = asyncio.ensure_future(executor.run("x"))
         cancelled: list[bool] = []
-        for moment in cancels:
-            asyncio.get_running_loop().call_later(moment / 100, lambda: cancelled.append(task.cancel()))
+        call_later = asyncio.get_running_loop().call_later
+        timers = [call_later(moment / 100, lambda: cancelled.append(task.cancel())) for moment in cancels]
         await asyncio.wait([task])
+        for timer in timers:
+            timer.cancel()
         if task.cancelled():
             assert any(cancelled), "cancelled out of nowhere"
         elif task.exception() is None:

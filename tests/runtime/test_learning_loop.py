@@ -85,6 +85,7 @@ def run(folder: Path, plan: Plan | None, seed: int) -> list[RequestRecord]:
             await asyncio.sleep(rng.expovariate(1 / 0.05))
             tasks.append(asyncio.create_task(executor.run("q")))
         await asyncio.gather(*tasks)
+        await asyncio.sleep(1.0)  # the last pause ends, and its question is answered
 
     simulate(main)
     kept.spans.close()

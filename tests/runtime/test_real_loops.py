@@ -116,13 +116,16 @@ def test_an_answer_that_came_while_the_loop_was_held_needs_no_copy(new_loop: New
 
 
 @LOOPS
-def test_shards_that_came_while_the_loop_was_held_are_not_missing(new_loop: NewLoop) -> None:
+@pytest.mark.parametrize(("shards", "heard"), [(2, 1), (2, 0), (4, 1), (8, 0)])
+def test_shards_that_came_while_the_loop_was_held_are_not_missing(
+    new_loop: NewLoop, shards: int, heard: int
+) -> None:
     async def main() -> None:
-        pairs = [socket.socketpair() for _ in range(2)]
+        pairs = [socket.socketpair() for _ in range(shards)]
         try:
             for near, _ in pairs:
                 near.setblocking(False)
-            service = service_of(Stage(name="f", fanout=2), Stage(name="m", after=("f",)))
+            service = service_of(Stage(name="f", fanout=shards), Stage(name="m", after=("f",)))
             script = Script(
                 lambda _, call: (
                     read(pairs[call.shard][0], call.shard)
@@ -134,13 +137,17 @@ def test_shards_that_came_while_the_loop_was_held_are_not_missing(new_loop: NewL
             cut = PartialPolicy(cutoff_ms=500.0, wait_ms=None, progress=1.0, loss=0.01)
             executor.apply(plan_of(service, partial={"f": cut}))
             run = asyncio.ensure_future(executor.run("q"))
-            pairs[0][1].send(b"!")
-            await until(lambda: any(entry.end == "answered" for entry in script.of("f")))
-            pairs[1][1].send(b"!")
+            await until(lambda: len(script.of("f")) == shards)
+            for _, far in pairs[:heard]:
+                far.send(b"!")
+            await until(lambda: sum(entry.end == "answered" for entry in script.of("f")) == heard)
+            for _, far in pairs[heard:]:
+                far.send(b"!")
             time.sleep(0.6)  # noqa: ASYNC251 - holds the loop, far beyond the cut-off
             answer = await run
-            assert answer.value == Partial((0, 1))
+            assert answer.value == Partial(tuple(range(shards)))
             assert not answer.partial
+            assert executor.status()["stages"]["f"]["partial"] == {"stops": 0, "waits": 0}
         finally:
             for pair in pairs:
                 for end in pair:

@@ -54,6 +54,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
+    def timers(self) -> list[asyncio.TimerHandle]:
+        """Those that will ring."""
+        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        return [timer for timer in scheduled if not timer.cancelled()]
+
 
 class VirtualClock:
     """The clock of the running virtual loop."""
@@ -66,13 +71,14 @@ class VirtualClock:
 
 
 def simulate(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run `main` under virtual time; fails where a task outlives it or an error went unseen."""
+    """Run `main` under virtual time; fails where a task or a timer outlives it or an error went unseen."""
     loop = VirtualLoop()
     try:
         result = loop.run_until_complete(main())
         left = asyncio.all_tasks(loop)
         assert not left, f"tasks outlived the test: {left}"
         assert not loop.trouble, loop.trouble
+        assert not loop.timers(), f"timers outlived the test: {loop.timers()}"
         return result
     finally:
         for task in asyncio.all_tasks(loop):

@@ -203,6 +203,52 @@ class TestFront:
             assert found.stages["a"].call_ms == pytest.approx(np.full(3, 20.0))
             assert machine.answering["a"] == pytest.approx(np.ones(3))
 
+    def test_when_a_race_is_over_the_loser_costs_it_too(self) -> None:
+        """The race ends at 25, the front is free at 28, and a call that comes at 25.5 is sent at 29."""
+        station = Station(
+            name="a",
+            work=Constant(4.0),
+            rest=Constant(3.0),
+            replicas=2,
+            front_ms=2.0,
+            reissue=Reissue(after_ms=10.0),
+        )
+        found, machine = simulate_machine(
+            [station],
+            np.array([5.0, 25.5]),
+            rng=np.random.default_rng(0),
+            given={"a": Primaries(np.full((2, 1), 4.0), np.array([[100.0], [3.0]]))},
+            warm_up=0,
+            machine=idle_machine([station], 8),
+            turns=8,
+        )
+        assert machine.sending["a"] == pytest.approx([1.0, 3.5])
+        assert found.stages["a"].call_ms == pytest.approx([20.0, 3.5 + 4 + 3 + 1])
+
+    def test_a_copy_does_not_wait_behind_its_sisters(self) -> None:
+        """Of eight calls sent one after the other the last is stuck; its copy goes alone."""
+        station = Station(
+            name="a",
+            work=Constant(1.0),
+            replicas=16,
+            fanout=8,
+            dispatch="least",
+            front_ms=2.0,
+            reissue=Reissue(after_ms=20.0),
+        )
+        rest = np.zeros((1, 8))
+        rest[0, 7] = 100.0
+        found, _ = simulate_machine(
+            [station],
+            np.array([5.0]),
+            rng=np.random.default_rng(0),
+            given={"a": Primaries(np.ones((1, 8)), rest)},
+            warm_up=0,
+            machine=idle_machine([station], 32),
+            turns=8,
+        )
+        assert found.stages["a"].latency_ms == pytest.approx([8 + 20 + 1 + 1 + 1])
+
     def test_others_take_processors_away(self) -> None:
         station = Station(name="a", work=Constant(10.0))
         machine = idle_machine([station], 1, np.array([3.0, 3.0]))
