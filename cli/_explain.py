@@ -120,8 +120,8 @@ def _check_options(plan_file: str | None, objective: str | None, loss: float | N
         )
     if objective is not None and not proof:
         raise InputError("needs --held-out: without it no plan is made", where="--objective")
-    if loss is not None and given("budget"):
-        raise InputError("does not go with --stop-rules, which compares no copies", where="--budget")
+    if loss is not None and (idle := given("budget")) is not None:
+        raise InputError("does not go with --stop-rules, which compares no copies", where=idle)
 
 
 def _stop_rules(profile: Profile, loss: float, *, seed: int, as_json: bool) -> None:

@@ -108,9 +108,11 @@ host_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
 
 
-def given(name: str) -> bool:
-    """Whether the command line gives this option, by the name of its parameter."""
-    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
+def given(*names: str) -> str | None:
+    """The first of these options, by the names of their parameters, that the command line gives."""
+    source = click.get_current_context().get_parameter_source
+    found = (name for name in names if source(name) is not ParameterSource.DEFAULT)
+    return next((f"--{name.replace('_', '-')}" for name in found), None)
 
 
 def out_option(

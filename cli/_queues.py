@@ -173,8 +173,7 @@ def settled(
         known = measured_utilisation(profile, replicas=queues["replicas"], rate_per_s=queues["rate"])
         busiest = max((*known.values(), *queues["utilisation"].values()), default=0.0)
         if not guarded or (busiest < QUIET and queues["processors"] is None):
-            idle = next((f"--{name}" for name in ("dispatch", "cancel") if given(name)), None)
-            if idle is not None:
+            if (idle := given("dispatch", "cancel")) is not None:
                 note(
                     f"{idle} says nothing here: replicas are hardly used, so load is left out without --load"
                 )
@@ -194,8 +193,7 @@ def _check_options(profile: Profile, load: float | None, queues: Mapping[str, An
     if not guarded:
         if load is not None:
             raise InputError("does not go with --load, which counts with the load", where="--no-guard")
-        told = next((f"--{name.replace('_', '-')}" for name in queues if given(name)), None)
-        if told is not None:
+        if (told := given(*queues)) is not None:
             raise InputError("does not go with --no-guard, which leaves load out", where=told)
     if queues["processor_use"] is not None and queues["processors"] is None:
         raise InputError("says nothing without the number of processors", where="--processor-use")

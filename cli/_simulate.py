@@ -86,10 +86,8 @@ def command(
 
 def _refuse_idle(queues: Mapping[str, Any]) -> None:
     """Settings of queues say nothing where none are simulated."""
-    for name in queues:
-        if given(name):
-            option = f"--{name.replace('_', '-')}"
-            raise InputError("needs --load: without it no queues are simulated", where=option)
+    if (option := given(*queues)) is not None:
+        raise InputError("needs --load: without it no queues are simulated", where=option)
 
 
 def _document(result: Simulation, requests: int, seed: int) -> dict[str, object]:

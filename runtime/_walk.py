@@ -124,11 +124,10 @@ class Walk:
         self._waiting = [len(node.parents) for node in nodes]
         self._ready = list(request.program.sources)
         self._open = 0
-        self._timed: list[Visit] = []  # visits that had a timer
+        self._timed: list[Visit] = []  # visits that may stop early
         self._closed: list[Visit] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._waiter: asyncio.Future[None] | None = None
-        self._over = False
 
     async def run(self) -> Any:
         """Run every stage; returns the last one's answer."""
@@ -136,8 +135,8 @@ class Walk:
             while self._ready or self._open:
                 await self._advance()
         finally:
-            self._over = True  # what settles at the end of a failed request must not be paid for
             for each in self._timed:
+                each.gather.stop()  # what settles after the end of a failed request must not be paid for
                 if each.timer is not None:
                     each.timer.cancel()
             if self._tasks:
@@ -233,7 +232,7 @@ class Walk:
         settle(self._request.loop, partial(self._on_due, started))
 
     def _on_due(self, started: Visit) -> None:
-        if self._over or started.gather.finished:
+        if started.gather.finished:
             return
         now = self._shared.now()
         step = started.gather.tick(now)

@@ -28,6 +28,9 @@ Bools = NDArray[np.bool_]
 # Halves of a call's work in front that each loser costs when the race is over: cutting its connection and
 # making another, and sending and reading the question whether its replica lives (decision 16).
 AFTER_A_RACE: Final = 3
+# Waits of a copy in front: to be sent, and to be read. It goes alone, not in its call's place among its
+# sisters, and so takes as long for either as an answer does that comes late.
+WAITS_OF_A_COPY: Final = 2
 FRONT: Final = 0  # the seat of the process in front: it does one thing at a time
 SEND, SERVE, READ, COPY = 0, 1, 2, 3  # what a seat does
 GO, CAME = 4, 5  # what is waited for: a copy's age, an answer
@@ -81,14 +84,12 @@ class StageCalls:
         places: n * width.
         there: (m,) which of them the calls have.
         answering: (m,) milliseconds of their rest that the process in front took to read their answers.
-        passing: (m,) milliseconds of a copy's rest that it took to send the copy and to read its answer.
     """
 
     requests: int
     places: int
     there: Ints
     answering: Floats
-    passing: Floats
 
 
 def settled_stage(station: Station, after: Sequence[int], calls: StageCalls, attempts: Attempts) -> Settled:
@@ -113,7 +114,7 @@ def settled_stage(station: Station, after: Sequence[int], calls: StageCalls, att
     first_attempt = np.searchsorted(call, np.arange(len(order) + 1))
     came = attempts.came[at]
     primary = first_attempt[call]
-    in_front = calls.passing[order][call]  # a copy's; what sent its call came before
+    in_front = WAITS_OF_A_COPY * calls.answering[order][call]  # a copy's; what sent its call came before
     in_front[first_attempt[:-1]] = calls.answering[order]
     others = attempts.call < 0
     return Settled(

@@ -21,7 +21,7 @@ from kwiken._errors import InputError
 from kwiken._plan import Ladder
 from kwiken._profile import Floats
 from kwiken._simulate import ladder
-from kwiken.queueing._flow import Settled, StageCalls, flow, settled_stage
+from kwiken.queueing._flow import WAITS_OF_A_COPY, Settled, StageCalls, flow, settled_stage
 from kwiken.queueing._machine import MAX_PROCESSORS, PIECE_MS, Machine, between
 from kwiken.queueing._race import Calls, Served
 from kwiken.queueing._serve import serve
@@ -287,8 +287,7 @@ def _stage(
     order = np.argsort(sent, kind="stable")
     there, sent, sending, answering = there[order], sent[order], sending[order], answering[order]
     owner = there // work.shape[1]
-    # A copy goes alone, not in its call's place among its sisters; as an answer does that comes late.
-    passing = 2 * answering
+    passing = None if machine is None else WAITS_OF_A_COPY * answering
     calls = Calls(
         sent, work.ravel()[there], rest.ravel()[there] + answering, np.full(len(there), -1), passing
     )
@@ -306,7 +305,7 @@ def _stage(
         utilisation=_utilisation(station, calls, served),
         extra_load=served.extra_ms / max(float(calls.work.sum()), math.ulp(0.0)),
     )
-    return stage, StageCalls(len(start), work.size, there, answering, passing), served
+    return stage, StageCalls(len(start), work.size, there, answering), served
 
 
 def _delays(station: Station, there: Ints, machine: Machine | None) -> tuple[Floats, Floats]:

@@ -163,6 +163,16 @@ class TestAgainstASlowOne:
         )
 
 
+RACING = Station(
+    name="a",
+    work=Constant(4.0),
+    rest=Constant(3.0),
+    replicas=2,
+    front_ms=2.0,
+    reissue=Reissue(after_ms=10.0),
+)
+
+
 class TestFront:
     def test_half_before_and_half_after(self) -> None:
         """The process in front sends one call after the other: of three at once the last waits longest."""
@@ -181,23 +191,15 @@ class TestFront:
 
     def test_a_copy_is_sent_and_read_by_it_too(self) -> None:
         """Sent in 1, late after 10; its copy: sent in 1, work of 4, rest of 3, read in 1. And so turn after turn."""
-        station = Station(
-            name="a",
-            work=Constant(4.0),
-            rest=Constant(3.0),
-            replicas=2,
-            front_ms=2.0,
-            reissue=Reissue(after_ms=10.0),
-        )
         stuck = {"a": Primaries(np.full((3, 1), 4.0), np.full((3, 1), 100.0))}
         for turns in (3, 8):
             found, machine = simulate_machine(
-                [station],
+                [RACING],
                 np.array([0.0, 100.0, 200.0]),
                 rng=np.random.default_rng(0),
                 given=stuck,
                 warm_up=0,
-                machine=idle_machine([station], 8),
+                machine=idle_machine([RACING], 8),
                 turns=turns,
             )
             assert found.stages["a"].call_ms == pytest.approx(np.full(3, 20.0))
@@ -205,21 +207,13 @@ class TestFront:
 
     def test_when_a_race_is_over_the_loser_costs_it_too(self) -> None:
         """The race ends at 25, the front is free at 28, and a call that comes at 25.5 is sent at 29."""
-        station = Station(
-            name="a",
-            work=Constant(4.0),
-            rest=Constant(3.0),
-            replicas=2,
-            front_ms=2.0,
-            reissue=Reissue(after_ms=10.0),
-        )
         found, machine = simulate_machine(
-            [station],
+            [RACING],
             np.array([5.0, 25.5]),
             rng=np.random.default_rng(0),
             given={"a": Primaries(np.full((2, 1), 4.0), np.array([[100.0], [3.0]]))},
             warm_up=0,
-            machine=idle_machine([station], 8),
+            machine=idle_machine([RACING], 8),
             turns=8,
         )
         assert machine.sending["a"] == pytest.approx([1.0, 3.5])
