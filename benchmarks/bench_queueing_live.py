@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from benchmarks._harness import Row
 from cli.demo import Disturber, Flaky, choose
 from kwiken import Budgets, Plan, Profile, make_plan, part_of
-from kwiken.queueing import Cancel, load_model, simulate_load
+from kwiken.queueing import Cancel, LoadModel, load_model, simulate_load
 from otel import fit_profile
 from runtime import Cluster
 
@@ -204,11 +204,30 @@ class _Trial:
         for factor in self._case.factors:
             said = simulate_load(model, plan, factor=factor, requests=SIMULATED)
             busiest = max(stage.busy_at(factor) for stage in model.stages.values())
+            rows += self._use(blocks, model, factor)
             for arm, latency_ms in zip(ARMS, (said.before_ms, said.after_ms), strict=True):
                 label = f"{self._name}, {factor:g} times the load ({busiest:.0%} busy), {arm}"
                 measured = whole.latency_ms[_rows(whole, blocks, factor, arm)]
                 rows.append(_row(label, latency_ms, measured))
         return rows
+
+    def _use(self, blocks: Sequence[_Block], model: LoadModel, factor: float) -> list[Row]:
+        """How far the processors' use without a plan was off; nothing where nobody shares them."""
+        used = [block.use for block in blocks if (block.factor, block.arm) == (factor, "before")]
+        known = [use for use in used if use is not None]
+        if model.shared is None or not known:
+            return []
+        said, seen = model.shared.busy_at(self._case.rate * factor), float(np.mean(known))
+        return [
+            Row(
+                name=f"processors' use of {self._name}, {factor:g} times the load: "
+                f"predicted {said:.1%}, measured {seen:.1%}",
+                ours=abs(said / seen - 1) * 100,
+                target=TARGET_OFF,
+                unit="% off",
+                alternative=f"{len(known)} blocks: {min(known):.1%} to {max(known):.1%}",
+            )
+        ]
 
     def _processors(self, blocks: Sequence[_Block]) -> _Processors:
         """This machine's, and how much of them was used while it was learned."""

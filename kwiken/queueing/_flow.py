@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush, heapreplace
-from math import inf
+from math import inf, nan
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kwiken._profile import Floats
-from kwiken.queueing._machine import Machine, SharedClock
+from kwiken.queueing._machine import FrontLine, Machine, SharedClock
 from kwiken.queueing._race import Attempts
 from kwiken.queueing._station import Station
 
@@ -28,9 +28,6 @@ Bools = NDArray[np.bool_]
 # Halves of a call's work in front that each loser costs when the race is over: cutting its connection and
 # making another, and sending and reading the question whether its replica lives (decision 16).
 AFTER_A_RACE: Final = 3
-# Waits of a copy in front: to be sent, and to be read. It goes alone, not in its call's place among its
-# sisters, and so takes as long for either as an answer does that comes late.
-WAITS_OF_A_COPY: Final = 2
 FRONT: Final = 0  # the seat of the process in front: it does one thing at a time
 SEND, SERVE, READ, COPY = 0, 1, 2, 3  # what a seat does
 GO, CAME = 4, 5  # what is waited for: a copy's age, an answer
@@ -84,12 +81,14 @@ class StageCalls:
         places: n * width.
         there: (m,) which of them the calls have.
         answering: (m,) milliseconds of their rest that the process in front took to read their answers.
+        passing: (m,) milliseconds of the rest of a copy that it took to send it and to read its answer.
     """
 
     requests: int
     places: int
     there: Ints
     answering: Floats
+    passing: Floats
 
 
 def settled_stage(station: Station, after: Sequence[int], calls: StageCalls, attempts: Attempts) -> Settled:
@@ -114,7 +113,7 @@ def settled_stage(station: Station, after: Sequence[int], calls: StageCalls, att
     first_attempt = np.searchsorted(call, np.arange(len(order) + 1))
     came = attempts.came[at]
     primary = first_attempt[call]
-    in_front = WAITS_OF_A_COPY * calls.answering[order][call]  # a copy's; what sent its call came before
+    in_front = calls.passing[order][call]  # a copy's; what sent its call came before
     in_front[first_attempt[:-1]] = calls.answering[order]
     others = attempts.call < 0
     return Settled(
@@ -169,6 +168,12 @@ class _Stage:
         calls = len(settled.there)
         self.began = [0.0] * calls  # start of each call, then the moment at which its answer came in
         self.sending, self.answering = [0.0] * calls, [0.0] * calls
+        self.copying = [nan] * calls
+        self.due = [0.0] * calls  # moment at which a call's first copy was due
+
+    def is_first_copy(self, attempt: int) -> bool:
+        """Whether it is the first that goes after its call's primary."""
+        return bool(attempt == self.first_attempt[self.call[attempt]] + 1)
 
 
 Job = tuple[int, _Stage, int]  # what, of which stage, and the place of the call or attempt
@@ -200,6 +205,8 @@ class _Flow:
         self._now = self._own = 0.0
         self._pace = 1.0
         self._moments, self._paces = array("d", [0.0]), array("d", [1.0])
+        self._front_until = 0.0  # own time at which the front has done all that it has to
+        self._line_moments, self._line_work = array("d", [0.0]), array("d", [0.0])
         self._coming = self._comers(arrivals, firsts)
 
     def _comers(self, arrivals: Floats, firsts: Sequence[int]) -> list[tuple[float, int, int, float]]:
@@ -244,6 +251,8 @@ class _Flow:
             return
         _, _, (kind, stage, number) = heappop(self._later)
         if kind == GO:
+            if stage.is_first_copy(number):
+                stage.due[stage.call[number]] = self._now
             self._by_front(COPY, stage, number)
         else:
             self._by_front(READ, stage, number)
@@ -270,6 +279,8 @@ class _Flow:
         elif kind == READ:
             self._answered(stage, number)
         elif kind == COPY:
+            if stage.is_first_copy(number):
+                stage.copying[stage.call[number]] = self._now - stage.due[stage.call[number]]
             self._go(stage, number)
         elif stage.wins[number]:
             self._rest(stage, number)
@@ -279,9 +290,16 @@ class _Flow:
         if kind != COPY:
             stage.began[number] = self._now
         if stage.half:
-            self._seat(FRONT, stage.half, (kind, stage, number))
+            self._to_front(stage.half, (kind, stage, number))
         else:
             self._did(kind, stage, number)
+
+    def _to_front(self, work: float, job: Job | None) -> None:
+        """The process in front has more to do."""
+        self._front_until = max(self._front_until, self._own) + work
+        self._line_moments.append(self._now)
+        self._line_work.append(self._front_until - self._own)
+        self._seat(FRONT, work, job)
 
     def _seat(self, seat: int, work: float, job: Job | None) -> None:
         """Somebody is to do something."""
@@ -342,7 +360,7 @@ class _Flow:
         stage.answering[call] = self._now - stage.began[call]
         losers = stage.first_attempt[call + 1] - stage.first_attempt[call] - 1
         if losers and stage.half:
-            self._seat(FRONT, stage.half * AFTER_A_RACE * losers, None)
+            self._to_front(stage.half * AFTER_A_RACE * losers, None)
         request = stage.request[call]
         stage.left[request] -= 1
         if not stage.left[request]:
@@ -362,9 +380,12 @@ class _Flow:
                 settled.name: _placed(settled, getattr(stage, which))
                 for settled, stage in zip(self._settled, self._stages, strict=True)
             }
-            for which in ("sending", "answering")
+            for which in ("sending", "answering", "copying")
         ]
-        return replace(self._machine, clock=clock, sending=delays[0], answering=delays[1])
+        line = FrontLine(np.asarray(self._line_moments), np.asarray(self._line_work))
+        return replace(
+            self._machine, clock=clock, sending=delays[0], answering=delays[1], copying=delays[2], line=line
+        )
 
 
 def _placed(settled: Settled, delays: list[float]) -> Floats:

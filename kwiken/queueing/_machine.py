@@ -77,6 +77,31 @@ def between(one: SharedClock, other: SharedClock) -> SharedClock:
 
 
 @dataclass(frozen=True)
+class FrontLine:
+    """What the process in front had to do, one thing after the other, whenever more came.
+
+    Attributes:
+        moments: (k,) at which more came, ascending; the first is 0.
+        work_ms: (k,) own time that it had to work then, with what came.
+    """
+
+    moments: Floats
+    work_ms: Floats
+
+    def wait_at(self, moments: Floats, clock: SharedClock) -> Floats:
+        """(n,): milliseconds until it gets to what comes at these moments.
+
+        Args:
+            moments: (n,) at which something comes.
+            clock: of the machine that it runs on.
+        """
+        at = np.searchsorted(self.moments, moments, side="right") - 1
+        own = clock.worked_at(moments)
+        done = own - clock.worked_at(self.moments)[at]
+        return np.asarray(clock.moments_at(own + np.maximum(0.0, self.work_ms[at] - done)) - moments)
+
+
+@dataclass(frozen=True)
 class Machine:
     """What is known of a machine after some turns.
 
@@ -87,6 +112,9 @@ class Machine:
         clock: its own time.
         sending: by stage: (n * width,) milliseconds from a call's start until the front had sent it.
         answering: by stage: (n * width,) milliseconds from an answer's arrival until the front had read it.
+        copying: by stage: (n * width,) milliseconds from when a copy was due until the front had sent it;
+            NaN where none went.
+        line: of the front.
     """
 
     processors: int
@@ -95,3 +123,5 @@ class Machine:
     clock: SharedClock = field(default_factory=lambda: SharedClock(np.zeros(1), np.ones(1)))
     sending: Mapping[str, Floats] = field(default_factory=dict)
     answering: Mapping[str, Floats] = field(default_factory=dict)
+    copying: Mapping[str, Floats] = field(default_factory=dict)
+    line: FrontLine = field(default_factory=lambda: FrontLine(np.zeros(1), np.zeros(1)))

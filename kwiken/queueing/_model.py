@@ -168,13 +168,13 @@ class Shared:
 
     Attributes:
         processors: how many it has.
-        work_ms: what a request costs it, the process in front and others included.
-        others_ms: how much of it is neither the replicas' nor the front's.
+        work_ms: what a request costs it, the process in front included.
+        others: processors that other work keeps busy, whatever the load.
     """
 
     processors: int
     work_ms: float
-    others_ms: float = 0.0
+    others: float = 0.0
 
     def rate_at(self, utilisation: float) -> float:
         """The requests a second that use so much of all processors' time, without copies.
@@ -182,7 +182,8 @@ class Shared:
         Args:
             utilisation: share of that time.
         """
-        return utilisation * self.processors * 1e3 / max(self.work_ms, math.ulp(0.0))
+        left = utilisation * self.processors - self.others
+        return max(0.0, left) * 1e3 / max(self.work_ms, math.ulp(0.0))
 
     def busy_at(self, rate_per_s: float) -> float:
         """Share of all processors' time that so many requests a second use, without copies.
@@ -190,7 +191,7 @@ class Shared:
         Args:
             rate_per_s: requests a second.
         """
-        return self.work_ms * rate_per_s / 1e3 / self.processors
+        return (self.work_ms * rate_per_s / 1e3 + self.others) / self.processors
 
 
 @dataclass(frozen=True)

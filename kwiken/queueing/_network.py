@@ -21,7 +21,7 @@ from kwiken._errors import InputError
 from kwiken._plan import Ladder
 from kwiken._profile import Floats
 from kwiken._simulate import ladder
-from kwiken.queueing._flow import WAITS_OF_A_COPY, Settled, StageCalls, flow, settled_stage
+from kwiken.queueing._flow import Settled, StageCalls, flow, settled_stage
 from kwiken.queueing._machine import MAX_PROCESSORS, PIECE_MS, Machine, between
 from kwiken.queueing._race import Calls, Served
 from kwiken.queueing._serve import serve
@@ -287,10 +287,8 @@ def _stage(
     order = np.argsort(sent, kind="stable")
     there, sent, sending, answering = there[order], sent[order], sending[order], answering[order]
     owner = there // work.shape[1]
-    passing = None if machine is None else WAITS_OF_A_COPY * answering
-    calls = Calls(
-        sent, work.ravel()[there], rest.ravel()[there] + answering, np.full(len(there), -1), passing
-    )
+    passing = _passing(station, there, sent, answering, machine)
+    calls = Calls(sent, work.ravel()[there], rest.ravel()[there], np.full(len(there), -1), answering, passing)
     served = serve(station, calls, serving, machine.clock if machine is not None else None)
     took = served.latency_ms + sending
     latency = np.zeros(len(start))
@@ -305,7 +303,7 @@ def _stage(
         utilisation=_utilisation(station, calls, served),
         extra_load=served.extra_ms / max(float(calls.work.sum()), math.ulp(0.0)),
     )
-    return stage, StageCalls(len(start), work.size, there, answering), served
+    return stage, StageCalls(len(start), work.size, there, answering, passing), served
 
 
 def _delays(station: Station, there: Ints, machine: Machine | None) -> tuple[Floats, Floats]:
@@ -318,6 +316,18 @@ def _delays(station: Station, there: Ints, machine: Machine | None) -> tuple[Flo
         none if sending is None else sending[there],
         none if answering is None else answering[there],
     )
+
+
+def _passing(
+    station: Station, there: Ints, sent: Floats, answering: Floats, machine: Machine | None
+) -> Floats:
+    """(m,): what the process in front takes for a copy: to come to it, to send it and to read its answer."""
+    if machine is None or station.reissue is None or not station.front_ms:
+        return np.zeros(len(sent))
+    line = machine.line.wait_at(sent + station.reissue.after_ms, machine.clock) + station.front_ms / 2
+    known = machine.copying.get(station.name)  # a copy that went is in the line itself
+    took = line if known is None else np.where(np.isnan(known[there]), line, known[there])
+    return np.asarray(took + answering)
 
 
 def _work_and_rest(

@@ -84,15 +84,33 @@ class Calls:
         work: (m,) milliseconds.
         rest: (m,) milliseconds.
         pinned: (m,) replica that takes it: the stage's background; -1 for a call like any other.
-        passing: (m,) milliseconds that the process in front takes to send a copy of it and to read the
-            answer; None for none.
+        reading: (m,) milliseconds that the process in front takes then to read the answer; None for none.
+        passing: (m,) milliseconds that the process in front takes, once a copy of it is due, to come to
+            that, to send it and to read the answer; None for none.
     """
 
     arrival: Floats
     work: Floats
     rest: Floats
     pinned: Ints
+    reading: Floats | None = None
     passing: Floats | None = None
+
+    def grace_ms(self, station: Station) -> Floats:
+        """(m,) how long after a call's time-out its answer may be read and no copy goes, milliseconds.
+
+        Before the front sends a copy it reads what has come until then (decision 18).
+
+        Args:
+            station: the stage.
+        """
+        passing = np.zeros(self.count) if self.passing is None else self.passing
+        return np.maximum(0.0, passing - station.front_ms / 2)
+
+    @property
+    def seen_after(self) -> Floats:
+        """(m,) milliseconds from the end of its work until its answer is seen."""
+        return self.rest if self.reading is None else self.rest + self.reading
 
     @property
     def count(self) -> int:
@@ -182,7 +200,11 @@ class QueueRace:
         self._cancel = station.cancel
         self._reissue = station.reissue if self._count > 1 else None
         self._given = calls
-        self._rest: list[float] = calls.rest.tolist()
+        self._rest: list[float] = calls.seen_after.tolist()  # by attempt, until its answer is seen
+        self._own_rest: list[float] = self._rest if calls.reading is None else calls.rest.tolist()
+        self._grace: list[float] | None = None
+        if calls.passing is not None:
+            self._grace = calls.grace_ms(station).tolist()
         self._passing: list[float] | None = None if calls.passing is None else calls.passing.tolist()
         self._copies = copies
         self._places = _places(calls.pinned, self._count, station.dispatch, rng)
@@ -266,11 +288,16 @@ class QueueRace:
 
     def _time_out(self, call: int, now: float) -> None:
         """The first time-out passes of a call that was expected to be late."""
-        if self._replicas.end_by(call, now) + self._rest[call] <= now:
+        if self._in_time(call, call, now):
             if self._prompt_earn is not None:
                 self._prompt_earn.earn()
         elif self._roles[call] == MAY:
             self._send_copy(call, [call], now)
+
+    def _in_time(self, attempt: int, call: int, now: float) -> bool:
+        """Whether an attempt answers its call before a copy that is due now can go."""
+        grace = 0.0 if self._grace is None else self._grace[call]
+        return self._replicas.end_by(attempt, now) + self._rest[attempt] <= now + grace
 
     def _least(self, start: int, now: float) -> int:
         """The least loaded replica, from a random one on so that ties are fair."""
@@ -296,11 +323,11 @@ class QueueRace:
 
     def _again(self, call: int, now: float) -> None:
         """A call may have another copy, if it still waits."""
-        attempts = self._attempts.get(call)
-        if attempts is not None:
+        if call in self._answered:
+            return
+        attempts = self._attempts.get(call, [call])
+        if not any(self._in_time(attempt, call, now) for attempt in attempts):
             self._send_copy(call, attempts, now)
-        elif call not in self._answered and self._replicas.end_by(call, now) + self._rest[call] > now:
-            self._send_copy(call, [call], now)  # its first
 
     def _send_copy(self, call: int, attempts: list[int], now: float) -> None:
         """A copy is due, if there is a replica for it and somebody pays."""
@@ -315,7 +342,7 @@ class QueueRace:
             return
         seat = self._pick_other(attempts, now)
         copy = self._given.count + len(self._owner)
-        work, rest = self._copies(self._rest[call])
+        work, rest = self._copies(self._own_rest[call])
         if self._passing is not None:
             rest += self._passing[call]
         if self._replicas.load(seat, now) > MOST_HELD:
@@ -390,7 +417,7 @@ class QueueRace:
         end = np.asarray(self._replicas.end[: given.count])
         wait = end - given.arrival - given.work
         wait[self._taken_out] = np.nan
-        seen = end + given.rest
+        seen = end + given.seen_after
         seen[list(self._answered)] = list(self._answered.values())
         return Served(
             latency_ms=seen - given.arrival,

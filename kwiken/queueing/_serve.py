@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from kwiken._copies import linked
 from kwiken._errors import InputError
+from kwiken._pool import Pool
 from kwiken._profile import Floats
 from kwiken.queueing._fifo import fifo_ends
 from kwiken.queueing._law import Empirical
@@ -70,16 +72,27 @@ def copies_of(station: Station, rng: np.random.Generator) -> Copies:
             yield from zip(work, rest, strict=True)
 
     own = drawn()
-    law, rho = station.rest, station.alike
+    law, rho, most = station.rest, station.alike, station.alike_to_ms
     if rho <= 0 or not isinstance(law, Empirical):
         return lambda _: next(own)
     scores = rng.spawn(1)[0]
+    shared = law.pool if most == math.inf else _up_to(law.pool, most)
 
     def linked_copy(rest: float) -> tuple[float, float]:
+        work, other = next(own)
         normal = scores.standard_normal(1)
-        return next(own)[0], float(linked(law.pool, np.array([rest]), normal, rho)[0])
+        if max(rest, other) > most:  # one of them is a replica's own affair
+            return work, other
+        return work, float(linked(shared, np.array([rest]), normal, rho)[0])
 
     return linked_copy
+
+
+def _up_to(pool: Pool, most: float) -> Pool:
+    """Those of a pool that are not longer."""
+    count = int(np.searchsorted(pool.values, most, side="right"))
+    mass = pool.mass[:count]
+    return Pool(pool.values[:count], mass / mass.sum() if count else None)
 
 
 def with_background(station: Station, calls: Calls, rng: np.random.Generator) -> Calls:
@@ -95,8 +108,11 @@ def with_background(station: Station, calls: Calls, rng: np.random.Generator) ->
     pinned = np.concatenate((calls.pinned, rng.integers(station.replicas, size=count)))
     work = np.concatenate((calls.work, background.work.draw(rng, count)))
     rest = np.concatenate((calls.rest, np.zeros(count)))
-    passing = None if calls.passing is None else np.concatenate((calls.passing, np.zeros(count)))[order]
-    return Calls(arrival[order], work[order], rest[order], pinned[order], passing)
+    in_front = [
+        None if part is None else np.concatenate((part, np.zeros(count)))[order]
+        for part in (calls.reading, calls.passing)
+    ]
+    return Calls(arrival[order], work[order], rest[order], pinned[order], *in_front)
 
 
 def _without_background(served: Served, every: Calls) -> Served:
@@ -138,14 +154,14 @@ def _each_alone(
         if len(mine):
             end[mine] = _ends(calls.arrival[mine], calls.work[mine], station.workers, clock)
     return Served(
-        latency_ms=end - calls.arrival + calls.rest,
+        latency_ms=end - calls.arrival + calls.seen_after,
         wait_ms=np.maximum(0.0, end - calls.arrival - calls.work),
         replica=replica,
         copies=np.zeros(calls.count, np.int64),
         denied=0,
         worked_ms=np.asarray(np.bincount(replica, calls.work, minlength=len(times)), dtype=float),
         extra_ms=0.0,
-        attempts=_one_each(calls, replica, calls.work, calls.rest),
+        attempts=_one_each(calls, replica, calls.work, calls.seen_after),
     )
 
 
@@ -163,17 +179,19 @@ def _ends(arrival: Floats, work: Floats, workers: int, clock: Clock | None) -> F
 
 def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.random.Generator) -> Served:
     """A stage that nothing can overload: copies race, and nobody waits."""
-    latency = calls.work + calls.rest
+    latency = calls.work + calls.seen_after
     extra, sent = 0.0, np.zeros(calls.count, np.int64)
     reissue = station.reissue
     if reissue is not None:
         may = np.ones(calls.count, np.bool_)
+        passing = np.zeros(calls.count) if calls.passing is None else calls.passing
+        grace = calls.grace_ms(station)
         if reissue.probability < 1:
             may = rng.random(calls.count) < reissue.probability
         for number in range(1, reissue.copies + 1):
-            late = np.flatnonzero(may & (latency > number * reissue.after_ms))
+            late = np.flatnonzero(may & (latency > number * reissue.after_ms + grace))
             drawn = np.array([copies(rest) for rest in calls.rest[late].tolist()]).reshape(-1, 2)
-            took = drawn.sum(axis=1) + (0.0 if calls.passing is None else calls.passing[late])
+            took = drawn.sum(axis=1) + passing[late]
             latency[late] = np.minimum(latency[late], number * reissue.after_ms + took)
             extra += float(drawn[:, 0].sum())
             sent[late] += 1

@@ -100,6 +100,8 @@ class Station:
             those not begun are taken out; `running`: those too that are being served.
         earnings: account that pays for copies; None for one that always can.
         alike: correlation of the normal scores of a copy's rest and its call's; needs an `Empirical` rest.
+        alike_to_ms: the longest rest of which that is said. Longer ones are one replica's own affair (a
+            pause), and a copy's is drawn without regard to its call's.
         background: other work of the replicas.
         pauses: how replicas stand still.
         front_ms: work of the process in front (a gateway) for each call: half of it when the call is sent,
@@ -122,6 +124,7 @@ class Station:
     cancel: Cancel = "running"
     earnings: Earnings | None = None
     alike: float = 0.0
+    alike_to_ms: float = math.inf
     background: Background | None = None
     pauses: Pauses | None = None
     front_ms: float = 0.0
@@ -140,6 +143,8 @@ class Station:
                 raise self._wrong(label, f"must be one of {known}, not {getattr(self, label)!r}")
         if not 0 <= self.alike < 1 or (self.alike and not isinstance(self.rest, Empirical)):
             raise self._wrong("alike", f"must be from 0 to below 1, with an Empirical rest, not {self.alike}")
+        if not self.alike_to_ms >= 0:
+            raise self._wrong("alike_to_ms", f"must be a time >= 0, not {self.alike_to_ms}")
         if not 0 <= self.front_ms < math.inf:
             raise self._wrong("front_ms", f"must be a finite number >= 0, not {self.front_ms}")
         if self.replicas is None and self.background is not None:

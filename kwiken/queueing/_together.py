@@ -19,6 +19,7 @@ from kwiken._pool import Pool
 from kwiken._profile import Floats
 from kwiken.queueing._law import Empirical
 from kwiken.queueing._model import MISFIT, LoadModel, Shared, StageModel, excess, levels, unexplained
+from kwiken.queueing._sisters import alike_as_sisters, longest_alike_ms
 from kwiken.queueing._trial import Trial
 
 REQUESTS: Final = 6000  # that laws are learned from: a stage with one call has sixty beyond p99;
@@ -39,7 +40,7 @@ def on_one_machine(model: LoadModel, processors: int, use: float | None, *, seed
         model: each stage by itself.
         processors: of the machine.
         use: share of all processors' time that was used at the profile's load. What calls' and the front's
-            work leave of it is taken for others', whose work grows with the load. None for no others.
+            work leave of it is taken for others', whose work is the same at any load. None for no others.
         seed: of all draws.
 
     Raises:
@@ -51,17 +52,35 @@ def on_one_machine(model: LoadModel, processors: int, use: float | None, *, seed
     fronts = _fronts(model, calls)
     work = sum(_work_ms(stage, calls[name], model.rate_per_s) for name, stage in model.stages.items())
     work += sum(fronts[name] * calls[name] for name in fronts)
-    others = 0.0 if use is None else use * processors * 1e3 / model.rate_per_s - work
-    # Copies hang together with their calls because all is slow at a time; the clock says that already.
+    others = 0.0 if use is None else use * processors - work * model.rate_per_s / 1e3
+    # Copies hang together with their calls because all is slow at a time. The clock says that of work and
+    # waiting; the rest is as alike as sisters' is.
     stages = {
         name: replace(stage, station=replace(stage.station, front_ms=fronts[name], alike=0.0))
         for name, stage in model.stages.items()
     }
-    shared = Shared(processors, work + max(0.0, others), max(0.0, others))
+    shared = Shared(processors, work, max(0.0, others))
     together = replace(model, stages=stages, shared=shared)
     together.check(1.0)
     found, off = _put_right(together, seed)
+    found = replace(found, stages=_with_copies_alike(found))
     return replace(found, notes=(*model.notes, *_notes(shared, model.rate_per_s, others, off)))
+
+
+def _with_copies_alike(model: LoadModel) -> dict[str, StageModel]:
+    """Stages whose copies rest as their calls do."""
+    alike = alike_as_sisters(model.stages, model.stalls)
+    return {
+        name: replace(
+            stage,
+            station=replace(
+                stage.station,
+                alike=alike[name] if isinstance(stage.station.rest, Empirical) else 0.0,
+                alike_to_ms=longest_alike_ms(stage, model.stalls.get(name)),
+            ),
+        )
+        for name, stage in model.stages.items()
+    }
 
 
 def _work_ms(stage: StageModel, calls: float, rate_per_s: float) -> float:
@@ -112,9 +131,9 @@ def _with_rests(stage: StageModel, wanted: Floats, rests: Floats) -> StageModel:
     return replace(stage, station=replace(stage.station, rest=Empirical(Pool.of(rest))), rest_ms=rest)
 
 
-def _notes(shared: Shared, rate_per_s: float, others_ms: float, off: Mapping[str, float]) -> list[str]:
+def _notes(shared: Shared, rate_per_s: float, others: float, off: Mapping[str, float]) -> list[str]:
     notes = []
-    if others_ms < 0:
+    if others < 0:
         notes.append(
             "the replicas' and the gateway's work alone is more than the given use of the processors: "
             f"{shared.busy_at(rate_per_s):.0%} of {shared.processors}"

@@ -38,16 +38,16 @@ class Trial:
         self._warm_up = int(requests * WARM_UP)
         count = requests + self._warm_up
         arriving, choosing, *working = np.random.default_rng([seed, 0]).spawn(2 + len(model.stages))
-        others = model.shared.others_ms if model.shared is not None else 0.0
         self._arrivals = poisson_arrivals(model.rate_per_s * factor, count, arriving)
         rows = model.rows(factor, count, choosing)
         self._given = {
             name: stage.primaries(rows, rng, model.stalls.get(name), factor)
             for (name, stage), rng in zip(model.stages.items(), working, strict=True)
         }
-        self._piece_ms = max(PIECE_MS, count * others / MOST_PIECES)
-        pieces = arriving.poisson(count * others / self._piece_ms)
-        self._others = arriving.random(pieces) * self._arrivals[-1]
+        until = float(self._arrivals[-1])
+        others_ms = until * model.shared.others if model.shared is not None else 0.0
+        self._piece_ms = max(PIECE_MS, others_ms / MOST_PIECES)
+        self._others = arriving.random(arriving.poisson(others_ms / self._piece_ms)) * until
 
     def run(
         self, changed: Mapping[str, Station], known: Machine | None = None

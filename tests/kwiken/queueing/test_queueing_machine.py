@@ -33,6 +33,7 @@ from kwiken.queueing import (
 )
 from kwiken.queueing._guard import highest_load
 from kwiken.queueing._machine import SharedClock
+from kwiken.queueing._model import Shared
 from kwiken.queueing._network import idle_machine, simulate_machine
 from kwiken.queueing._trial import Trial
 from tests.support.queue_profiles import queue_profile
@@ -163,101 +164,6 @@ class TestAgainstASlowOne:
         )
 
 
-RACING = Station(
-    name="a",
-    work=Constant(4.0),
-    rest=Constant(3.0),
-    replicas=2,
-    front_ms=2.0,
-    reissue=Reissue(after_ms=10.0),
-)
-
-
-class TestFront:
-    def test_half_before_and_half_after(self) -> None:
-        """The process in front sends one call after the other: of three at once the last waits longest."""
-        station = Station(name="a", work=Constant(10.0), replicas=3, fanout=3, dispatch="least", front_ms=2.0)
-        machine = idle_machine([station], 8)
-        found, _ = simulate_machine(
-            [station],
-            np.array([5.0]),
-            rng=np.random.default_rng(0),
-            given=None,
-            warm_up=0,
-            machine=machine,
-            turns=3,
-        )
-        assert sorted(found.stages["a"].call_ms) == pytest.approx([12.0, 13.0, 14.0])
-
-    def test_a_copy_is_sent_and_read_by_it_too(self) -> None:
-        """Sent in 1, late after 10; its copy: sent in 1, work of 4, rest of 3, read in 1. And so turn after turn."""
-        stuck = {"a": Primaries(np.full((3, 1), 4.0), np.full((3, 1), 100.0))}
-        for turns in (3, 8):
-            found, machine = simulate_machine(
-                [RACING],
-                np.array([0.0, 100.0, 200.0]),
-                rng=np.random.default_rng(0),
-                given=stuck,
-                warm_up=0,
-                machine=idle_machine([RACING], 8),
-                turns=turns,
-            )
-            assert found.stages["a"].call_ms == pytest.approx(np.full(3, 20.0))
-            assert machine.answering["a"] == pytest.approx(np.ones(3))
-
-    def test_when_a_race_is_over_the_loser_costs_it_too(self) -> None:
-        """The race ends at 25, the front is free at 28, and a call that comes at 25.5 is sent at 29."""
-        found, machine = simulate_machine(
-            [RACING],
-            np.array([5.0, 25.5]),
-            rng=np.random.default_rng(0),
-            given={"a": Primaries(np.full((2, 1), 4.0), np.array([[100.0], [3.0]]))},
-            warm_up=0,
-            machine=idle_machine([RACING], 8),
-            turns=8,
-        )
-        assert machine.sending["a"] == pytest.approx([1.0, 3.5])
-        assert found.stages["a"].call_ms == pytest.approx([20.0, 3.5 + 4 + 3 + 1])
-
-    def test_a_copy_does_not_wait_behind_its_sisters(self) -> None:
-        """Of eight calls sent one after the other the last is stuck; its copy goes alone."""
-        station = Station(
-            name="a",
-            work=Constant(1.0),
-            replicas=16,
-            fanout=8,
-            dispatch="least",
-            front_ms=2.0,
-            reissue=Reissue(after_ms=20.0),
-        )
-        rest = np.zeros((1, 8))
-        rest[0, 7] = 100.0
-        found, _ = simulate_machine(
-            [station],
-            np.array([5.0]),
-            rng=np.random.default_rng(0),
-            given={"a": Primaries(np.ones((1, 8)), rest)},
-            warm_up=0,
-            machine=idle_machine([station], 32),
-            turns=8,
-        )
-        assert found.stages["a"].latency_ms == pytest.approx([8 + 20 + 1 + 1 + 1])
-
-    def test_others_take_processors_away(self) -> None:
-        station = Station(name="a", work=Constant(10.0))
-        machine = idle_machine([station], 1, np.array([3.0, 3.0]))
-        found, _ = simulate_machine(
-            [station],
-            np.array([0.0, 100.0]),
-            rng=np.random.default_rng(0),
-            given=None,
-            warm_up=0,
-            machine=machine,
-            turns=12,
-        )
-        assert found.stages["a"].call_ms == pytest.approx([12.0, 10.0])
-
-
 MACHINE = (
     Station(name="fetch", work=LogNormal(8.0, 0.5), rest=LogNormal(6.0, 1.0), replicas=6, dispatch="aged"),
     Station(name="rank", after=("fetch",), work=LogNormal(8.0, 1.0), replicas=6, dispatch="aged"),
@@ -299,8 +205,8 @@ class TestLearned:
         fronts = {name: stage.station.front_ms for name, stage in model.stages.items()}
         assert fronts == pytest.approx({OWN: 1.0, "fetch": 1.0, "rank": 1.0})
         assert model.shared is not None
-        assert model.shared.work_ms == pytest.approx(0.3 * 4 * 1e3 / 50.0)
-        assert model.shared.others_ms == pytest.approx(0.3 * 4 * 1e3 / 50.0 - 16.0 - 3.0)
+        assert model.shared.work_ms == pytest.approx(16.0 + 3.0)
+        assert model.shared.others == pytest.approx(0.3 * 4 - (16.0 + 3.0) * 50.0 / 1e3)
 
     def test_a_use_that_is_less_than_the_calls_own_is_said(self) -> None:
         model = load_model(profile_of(50.0, 5), rate_per_s=50.0, processors=2, processor_use=0.2)
@@ -339,6 +245,25 @@ def with_own_time(profile: Profile, *, own_ms: float, busy_ms: float) -> Profile
     )
     stages = (own, replace(first, after=(OWN,)), *profile.stages[1:])
     return replace(profile, stages=stages, latency_ms=profile.latency_ms + own_ms)
+
+
+class TestShared:
+    def test_others_are_busy_whatever_the_load(self) -> None:
+        shared = Shared(processors=4, work_ms=20.0, others=1.0)
+        assert [shared.busy_at(rate) for rate in (0.0, 50.0, 100.0)] == pytest.approx([0.25, 0.5, 0.75])
+
+    @given(
+        processors=st.integers(1, 64),
+        work_ms=st.floats(0.1, 1e3),
+        share=st.floats(0, 0.9),
+        rate=st.floats(0, 1e4),
+    )
+    def test_the_rate_of_a_use_is_that_which_has_it(
+        self, processors: int, work_ms: float, share: float, rate: float
+    ) -> None:
+        shared = Shared(processors, work_ms, share * processors)
+        assert shared.rate_at(shared.busy_at(rate)) == pytest.approx(rate, abs=1e-6)
+        assert shared.rate_at(share / 2) == 0.0  # others alone use more
 
 
 class TestRefusals:
@@ -432,7 +357,24 @@ class TestBounds:
         assert machine is not None
         assert len(machine.others) < 1200
         others = len(machine.others) * machine.piece_ms
-        assert others == pytest.approx(550 * model.shared.others_ms, rel=0.1)
+        assert others == pytest.approx(550 / 50.0 * 1e3 * model.shared.others, rel=0.1)
+
+    def test_other_work_is_the_same_at_every_load(self) -> None:
+        """Half and twice the requests a second: as much other work a second."""
+        model = load_model(profile_of(50.0, 1), rate_per_s=50.0, processors=8, processor_use=0.4)
+        assert model.shared is not None
+        assert model.shared.others == pytest.approx(0.4 * 8 - 50.0 * 16.0 / 1e3)
+        for factor in (0.5, 2.0):
+            trial = Trial(model, factor, 300, 0)
+            _, machine = trial.run({})
+            assert machine is not None
+            span_ms = float(trial._arrivals[-1])
+            assert span_ms == pytest.approx(330 * 1e3 / (50.0 * factor), rel=0.2)
+            busy = len(machine.others) * machine.piece_ms / span_ms
+            assert busy == pytest.approx(model.shared.others, rel=0.03)
+            # all the time
+            assert np.median(machine.others) == pytest.approx(span_ms / 2, rel=0.05)
+            assert machine.others.max() == pytest.approx(span_ms, rel=0.01)
 
     def test_a_load_is_the_highest_that_processors_can_do(self) -> None:
         model = load_model(profile_of(50.0, 1), rate_per_s=50.0, processors=2)
