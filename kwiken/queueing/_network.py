@@ -355,9 +355,10 @@ def _by_request(values: Ints, owner: Ints, requests: int) -> Ints:
 
 
 def _utilisation(station: Station, calls: Calls, served: Served) -> Floats:
-    if station.replicas is None or not calls.count:
+    span_ms = float(calls.arrival[-1]) if calls.count else 0.0
+    if station.replicas is None or not span_ms:
         return np.zeros(station.replicas or 0)
-    return served.worked_ms / max(float(calls.arrival[-1]) * station.workers, math.ulp(0.0))
+    return served.worked_ms / (span_ms * station.workers)
 
 
 def _without_first(stage: StageQueues, warm_up: int) -> StageQueues:

@@ -78,6 +78,12 @@ class TestRules:
         whole = end_to_end(stations, {name: rest[:, 0] for name, rest in rests.items()})
         np.testing.assert_allclose(found.latency_ms, whole)
 
+    def test_calls_of_one_moment_use_no_share_of_it(self) -> None:
+        found = simulate_queues(
+            [Station(name="a", work=Constant(4.0), replicas=2)], np.zeros(2), rng=np.random.default_rng(0)
+        )
+        assert found.stages["a"].utilisation.tolist() == [0.0, 0.0]
+
     def test_the_order_of_stations_is_free(self) -> None:
         chain = [Station(name="b", after=("a",), work=WORK), Station(name="a", work=WORK)]
         found = simulate_queues(chain, arrivals_at(0.5, 1000, 6), rng=np.random.default_rng(6))
