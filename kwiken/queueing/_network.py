@@ -288,7 +288,8 @@ def _stage(
     there, sent, sending, answering = there[order], sent[order], sending[order], answering[order]
     owner = there // work.shape[1]
     passing = _passing(station, there, sent, answering, machine)
-    calls = Calls(sent, work.ravel()[there], rest.ravel()[there], np.full(len(there), -1), answering, passing)
+    in_front = () if machine is None else (answering, passing)
+    calls = Calls(sent, work.ravel()[there], rest.ravel()[there], np.full(len(there), -1), *in_front)
     served = serve(station, calls, serving, machine.clock if machine is not None else None)
     took = served.latency_ms + sending
     latency = np.zeros(len(start))
