@@ -213,11 +213,10 @@ class _Trial:
 
     def _use(self, blocks: Sequence[_Block], model: LoadModel, factor: float) -> list[Row]:
         """How far the processors' use without a plan was off; nothing where nobody shares them."""
-        used = [block.use for block in blocks if (block.factor, block.arm) == (factor, "before")]
-        known = [use for use in used if use is not None]
-        if model.shared is None or not known:
+        used = _uses(blocks, factor, "before")
+        if model.shared is None or not used:
             return []
-        said, seen = model.shared.busy_at(self._case.rate * factor), float(np.mean(known))
+        said, seen = model.shared.busy_at(self._case.rate * factor), float(np.mean(used))
         return [
             Row(
                 name=f"processors' use of {self._name}, {factor:g} times the load: "
@@ -225,13 +224,13 @@ class _Trial:
                 ours=abs(said / seen - 1) * 100,
                 target=TARGET_OFF,
                 unit="% off",
-                alternative=f"{len(known)} blocks: {min(known):.1%} to {max(known):.1%}",
+                alternative=f"{len(used)} blocks: {min(used):.1%} to {max(used):.1%}",
             )
         ]
 
     def _processors(self, blocks: Sequence[_Block]) -> _Processors:
         """This machine's, and how much of them was used while it was learned."""
-        used = [block.use for block in blocks if block.arm == LEARNED and block.use is not None]
+        used = _uses(blocks, 1.0, LEARNED)
         if not (self._case.queries and used):
             return {}
         return {"processors": os.cpu_count(), "processor_use": float(np.mean(used))}
@@ -273,6 +272,12 @@ class _Block:
     since_s: float
     until_s: float
     use: float | None
+
+
+def _uses(blocks: Sequence[_Block], factor: float, arm: str) -> list[float]:
+    """Shares of the processors' time that were used in the blocks of a load and arm, where they are known."""
+    mine = [block for block in blocks if (block.factor, block.arm) == (factor, arm)]
+    return [block.use for block in mine if block.use is not None]
 
 
 def _rows(profile: Profile, blocks: Sequence[_Block], factor: float, arm: str) -> NDArray[np.int64]:

@@ -375,17 +375,21 @@ class _Flow:
 
     def _found(self) -> Machine:
         clock = SharedClock(np.asarray(self._moments), np.asarray(self._paces))
-        delays = [
-            {
-                settled.name: _placed(settled, getattr(stage, which))
-                for settled, stage in zip(self._settled, self._stages, strict=True)
-            }
-            for which in ("sending", "answering", "copying")
-        ]
-        line = FrontLine(np.asarray(self._line_moments), np.asarray(self._line_work))
         return replace(
-            self._machine, clock=clock, sending=delays[0], answering=delays[1], copying=delays[2], line=line
+            self._machine,
+            clock=clock,
+            sending=self._by_stage("sending"),
+            answering=self._by_stage("answering"),
+            copying=self._by_stage("copying"),
+            line=FrontLine(np.asarray(self._line_moments), np.asarray(self._line_work)),
         )
+
+    def _by_stage(self, delays: str) -> dict[str, Floats]:
+        """(n * width,) each: delays of one kind."""
+        return {
+            settled.name: _placed(settled, getattr(stage, delays))
+            for settled, stage in zip(self._settled, self._stages, strict=True)
+        }
 
 
 def _placed(settled: Settled, delays: list[float]) -> Floats:

@@ -97,7 +97,7 @@ class FrontLine:
         """
         at = np.searchsorted(self.moments, moments, side="right") - 1
         own = clock.worked_at(moments)
-        done = own - clock.worked_at(self.moments)[at]
+        done = own - clock.worked_at(self.moments[at])
         return np.asarray(clock.moments_at(own + np.maximum(0.0, self.work_ms[at] - done)) - moments)
 
 

@@ -201,10 +201,7 @@ class QueueRace:
         self._reissue = station.reissue if self._count > 1 else None
         self._given = calls
         self._rest: list[float] = calls.seen_after.tolist()  # by attempt, until its answer is seen
-        self._own_rest: list[float] = self._rest if calls.reading is None else calls.rest.tolist()
-        self._grace: list[float] | None = None
-        if calls.passing is not None:
-            self._grace = calls.grace_ms(station).tolist()
+        self._grace = calls.grace_ms(station)
         self._passing: list[float] | None = None if calls.passing is None else calls.passing.tolist()
         self._copies = copies
         self._places = _places(calls.pinned, self._count, station.dispatch, rng)
@@ -296,8 +293,8 @@ class QueueRace:
 
     def _in_time(self, attempt: int, call: int, now: float) -> bool:
         """Whether an attempt answers its call before a copy that is due now can go."""
-        grace = 0.0 if self._grace is None else self._grace[call]
-        return self._replicas.end_by(attempt, now) + self._rest[attempt] <= now + grace
+        answered = self._replicas.end_by(attempt, now) + self._rest[attempt]
+        return answered <= now + float(self._grace[call])
 
     def _least(self, start: int, now: float) -> int:
         """The least loaded replica, from a random one on so that ties are fair."""
@@ -342,7 +339,7 @@ class QueueRace:
             return
         seat = self._pick_other(attempts, now)
         copy = self._given.count + len(self._owner)
-        work, rest = self._copies(self._own_rest[call])
+        work, rest = self._copies(float(self._given.rest[call]))
         if self._passing is not None:
             rest += self._passing[call]
         if self._replicas.load(seat, now) > MOST_HELD:

@@ -9,7 +9,7 @@ one replica does (a pause) is left out: a copy at another replica escapes it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -27,19 +27,6 @@ RHO: Final = np.linspace(0.0, 0.98, 50)
 STEPS: Final = 200  # of the integral
 
 
-@dataclass(frozen=True)
-class _Sisters:
-    """Of slow calls.
-
-    Attributes:
-        count: how many they have.
-        slow: how many of these are slow too.
-    """
-
-    count: int
-    slow: int
-
-
 def alike_as_sisters(stages: Mapping[str, StageModel], stalls: Mapping[str, Stalls]) -> dict[str, float]:
     """By stage: the correlation of normal scores that a call and its copy are taken to have.
 
@@ -52,40 +39,37 @@ def alike_as_sisters(stages: Mapping[str, StageModel], stalls: Mapping[str, Stal
     """
     if not stalls:
         return dict.fromkeys(stages, 0.0)
-    seen = {name: _seen(stage, stalls.get(name)) for name, stage in stages.items()}
-    together = _Sisters(sum(one.count for one in seen.values()), sum(one.slow for one in seen.values()))
-    return {name: _correlation(one if one.count >= FEWEST else together) for name, one in seen.items()}
+    seen = np.array([_seen(stage, stalls.get(name)) for name, stage in stages.items()])
+    count, slow = np.where(seen[:, :1] >= FEWEST, seen, seen.sum(axis=0)).T
+    rho = np.interp(slow / np.maximum(1, count), _slow_too(), RHO)
+    return dict(zip(stages, np.where(count >= FEWEST, rho, 0.0).tolist(), strict=True))
 
 
 def longest_alike_ms(stage: StageModel, stalls: Stalls | None) -> float:
     """The longest rest of calls that no pause caught, milliseconds; infinite where none caught any."""
     if stalls is None:
-        return float("inf")
-    free = stage.rest_ms[~stalls.caught & ~np.isnan(stage.rest_ms)]
-    return float(free.max()) if len(free) else 0.0
+        return inf
+    return float(stage.rest_ms[_free(stage, stalls)].max(initial=0.0))
 
 
-def _seen(stage: StageModel, stalls: Stalls | None) -> _Sisters:
-    calls = stage.calls_ms
-    there = ~np.isnan(calls)
-    if stalls is not None:
-        there &= ~stalls.caught
-    if calls.shape[1] == 1 or not there.any():
-        return _Sisters(0, 0)
-    slow = there & (np.nan_to_num(calls) > np.quantile(calls[there], SLOW))
-    each, of_them = slow.sum(axis=1), there.sum(axis=1)
-    return _Sisters(int(each @ (of_them - 1)), int(each @ (each - 1)))
+def _free(stage: StageModel, stalls: Stalls | None) -> Bools:
+    """(n, width): the calls that no pause caught."""
+    there = ~np.isnan(stage.calls_ms)
+    return there if stalls is None else there & ~stalls.caught
 
 
-def _correlation(sisters: _Sisters) -> float:
-    """The correlation at which a Gaussian pair is slow together so often; 0 where nobody knows."""
-    if sisters.count < FEWEST:
-        return 0.0
-    return float(np.interp(sisters.slow / sisters.count, _slow_too(), RHO))
+def _seen(stage: StageModel, stalls: Stalls | None) -> tuple[int, int]:
+    """How many sisters a stage's slow calls have, and how many of these are slow too."""
+    free = _free(stage, stalls)
+    if not free.any():
+        return 0, 0
+    slow = free & (np.nan_to_num(stage.calls_ms) > np.quantile(stage.calls_ms[free], SLOW))
+    each, of_them = slow.sum(axis=1), free.sum(axis=1)
+    return int(each @ (of_them - 1)), int(each @ (each - 1))
 
 
 def _slow_too() -> Floats:
-    """(len(RHO),) ascending: the chance that one of a pair is slow where the other is, by correlation."""
+    """(len(RHO),) ascending: the chance that one of a Gaussian pair is slow where the other is, by `RHO`."""
     score = ndtri(SLOW + (1.0 - SLOW) * (np.arange(STEPS) + 0.5) / STEPS)
     beyond = (RHO[:, None] * score - ndtri(SLOW)) / np.sqrt(1.0 - RHO[:, None] ** 2)
     return np.asarray(ndtr(beyond).mean(axis=1))

@@ -53,10 +53,8 @@ def on_one_machine(model: LoadModel, processors: int, use: float | None, *, seed
     work = sum(_work_ms(stage, calls[name], model.rate_per_s) for name, stage in model.stages.items())
     work += sum(fronts[name] * calls[name] for name in fronts)
     others = 0.0 if use is None else use * processors - work * model.rate_per_s / 1e3
-    # Copies hang together with their calls because all is slow at a time. The clock says that of work and
-    # waiting; the rest is as alike as sisters' is.
     stages = {
-        name: replace(stage, station=replace(stage.station, front_ms=fronts[name], alike=0.0))
+        name: replace(stage, station=replace(stage.station, front_ms=fronts[name]))
         for name, stage in model.stages.items()
     }
     shared = Shared(processors, work, max(0.0, others))
@@ -68,7 +66,10 @@ def on_one_machine(model: LoadModel, processors: int, use: float | None, *, seed
 
 
 def _with_copies_alike(model: LoadModel) -> dict[str, StageModel]:
-    """Stages whose copies rest as their calls do."""
+    """Copies hang together with their calls because all is slow at a time.
+
+    The clock says that of work and waiting; the rest is as alike as sisters' is.
+    """
     alike = alike_as_sisters(model.stages, model.stalls)
     return {
         name: replace(
