@@ -96,6 +96,12 @@ def test_a_service_runs_in_one_process_and_stops_in_good_order() -> None:
         assert gateway.wait(10) == 0
 
 
+def test_what_it_made_at_the_start_is_left_out_of_collections() -> None:
+    with running("serve", "tests.support.services_steady:service", "--local", "--port", "0") as gateway:
+        frozen, others = json.loads(ask(address_of(gateway), "/v1/request", "hi")[1])["answer"]
+        assert others < frozen / 5
+
+
 def test_replicas_and_gateway_started_by_hand(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         replicas = [
