@@ -14,6 +14,7 @@ every block has the same ones.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 import tempfile
@@ -319,6 +320,8 @@ class _Load:
         self.failed = 0
 
     async def __aenter__(self) -> Self:
+        gc.collect()
+        gc.freeze()  # a full collection would hold all requests that are due meanwhile
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         self._sender = asyncio.create_task(self._send())
         return self
@@ -327,6 +330,7 @@ class _Load:
         self._sender.cancel()
         await asyncio.gather(self._sender, *self._calls, return_exceptions=True)
         await self._session.close()
+        gc.unfreeze()
         if self.failed:
             raise RuntimeError(f"{self.failed} requests failed")
 
