@@ -45,7 +45,7 @@ class Settled:
         there: (m,) which of them the calls have.
         first: (n + 1,) where each request's calls begin.
         first_attempt: (m + 1,) where each call's attempts begin; the first of them is its primary.
-        age: (a,) milliseconds after its call was sent at which an attempt goes.
+        age: (a,) of its call when an attempt goes, milliseconds; from when the front began to send it.
         replica: (a,) who serves it; -1 where the stage has no replicas.
         work: (a,) milliseconds of its service; 0 for one that was taken out before.
         rest: (a,) milliseconds after it.
@@ -80,6 +80,7 @@ class StageCalls:
         requests: n.
         places: n * width.
         there: (m,) which of them the calls have.
+        sending: (m,) milliseconds before their arrival at which the process in front began to send them.
         answering: (m,) milliseconds of their rest that the process in front took to read their answers.
         passing: (m,) milliseconds of the rest of a copy that it took to send it and to read its answer.
     """
@@ -87,6 +88,7 @@ class StageCalls:
     requests: int
     places: int
     there: Ints
+    sending: Floats
     answering: Floats
     passing: Floats
 
@@ -124,7 +126,7 @@ def settled_stage(station: Station, after: Sequence[int], calls: StageCalls, att
         there=calls.there[order],
         first=first,
         first_attempt=first_attempt,
-        age=came - came[primary],
+        age=came - came[primary] + calls.sending[order][call],
         replica=attempts.replica[at],
         work=attempts.work[at],
         rest=np.maximum(0.0, attempts.rest[at] - in_front),
@@ -166,8 +168,8 @@ class _Stage:
         self.parents = [len(settled.after)] * requests
         self.children: list[_Stage] = []
         calls = len(settled.there)
-        self.began = [0.0] * calls  # start of each call, then the moment at which its answer came in
-        self.sending, self.answering = [0.0] * calls, [0.0] * calls
+        self.began = [0.0] * calls  # when each call's visit began, then when its answer came in
+        self.starting, self.sending, self.answering = [0.0] * calls, [0.0] * calls, [0.0] * calls
         self.copying = [nan] * calls
         self.due = [0.0] * calls  # moment at which a call's first copy was due
 
@@ -205,6 +207,8 @@ class _Flow:
         self._now = self._own = 0.0
         self._pace = 1.0
         self._moments, self._paces = array("d", [0.0]), array("d", [1.0])
+        self._sends: deque[tuple[float, Job | None]] = deque()  # the front's, before its line
+        self._piece_since = 0.0  # moment at which the front began with what it does, or did last
         self._front_until = 0.0  # own time at which the front has done all that it has to
         self._line_moments, self._line_work = array("d", [0.0]), array("d", [0.0])
         self._coming = self._comers(arrivals, firsts)
@@ -261,6 +265,9 @@ class _Flow:
         """The next of those in service ends, and the next in its line begins."""
         self._now = moment
         self._own, _, seat, job = self._ends[0]
+        if seat == FRONT:
+            self._end_in_front(job)
+            return
         line = self._lines[seat]
         if line:
             work, next_job = line.popleft()
@@ -272,6 +279,19 @@ class _Flow:
             self._set_pace()
         if job is not None:
             self._did(*job)
+
+    def _end_in_front(self, job: Job | None) -> None:
+        """It sends at once what an answer lets go on: both are one turn of its loop."""
+        heappop(self._ends)
+        waiting, self._sends = self._sends, deque()
+        if job is not None:
+            self._did(*job)
+        self._sends += waiting
+        self._free[FRONT] = 1
+        line = self._sends or self._lines[FRONT]
+        if line:
+            self._seat(FRONT, *line.popleft())
+        self._set_pace()
 
     def _did(self, kind: int, stage: _Stage, number: int) -> None:
         if kind == SEND:
@@ -304,8 +324,11 @@ class _Flow:
     def _seat(self, seat: int, work: float, job: Job | None) -> None:
         """Somebody is to do something."""
         if not self._free[seat]:
-            self._lines[seat].append((work, job))
+            ahead = seat == FRONT and job is not None and job[0] == SEND
+            (self._sends if ahead else self._lines[seat]).append((work, job))
             return
+        if seat == FRONT:
+            self._piece_since = self._now
         self._free[seat] -= 1
         self._number += 1
         heappush(self._ends, (self._own + work, self._number, seat, job))
@@ -340,11 +363,13 @@ class _Flow:
             self._by_front(SEND, stage, call)
 
     def _sent(self, stage: _Stage, call: int) -> None:
-        stage.sending[call] = self._now - stage.began[call]
+        begun = self._piece_since if stage.half else self._now
+        stage.starting[call] = begun - stage.began[call]
+        stage.sending[call] = self._now - begun
         primary = stage.first_attempt[call]
         self._go(stage, primary)
         for attempt in range(primary + 1, stage.first_attempt[call + 1]):
-            self._wait(self._now + stage.age[attempt], (GO, stage, attempt))
+            self._wait(max(self._now, begun + stage.age[attempt]), (GO, stage, attempt))
 
     def _go(self, stage: _Stage, attempt: int) -> None:
         """An attempt comes to its replica, if it was ever served."""
@@ -378,6 +403,7 @@ class _Flow:
         return replace(
             self._machine,
             clock=clock,
+            starting=self._by_stage("starting"),
             sending=self._by_stage("sending"),
             answering=self._by_stage("answering"),
             copying=self._by_stage("copying"),

@@ -110,7 +110,9 @@ class Machine:
         others: (j,) moments at which a piece of other work comes.
         piece_ms: how much each is, milliseconds.
         clock: its own time.
-        sending: by stage: (n * width,) milliseconds from a call's start until the front had sent it.
+        starting: by stage: (n * width,) milliseconds from a visit's start until the front began to send the
+            call: a fan-out's go one after the other.
+        sending: by stage: (n * width,) milliseconds from then until the front had sent it.
         answering: by stage: (n * width,) milliseconds from an answer's arrival until the front had read it.
         copying: by stage: (n * width,) milliseconds from when a copy was due until the front had sent it;
             NaN where none went.
@@ -121,6 +123,7 @@ class Machine:
     others: Floats
     piece_ms: float = PIECE_MS
     clock: SharedClock = field(default_factory=lambda: SharedClock(np.zeros(1), np.ones(1)))
+    starting: Mapping[str, Floats] = field(default_factory=dict)
     sending: Mapping[str, Floats] = field(default_factory=dict)
     answering: Mapping[str, Floats] = field(default_factory=dict)
     copying: Mapping[str, Floats] = field(default_factory=dict)

@@ -53,7 +53,9 @@ class StageQueues:
     """What became of one stage; n requests, m calls.
 
     Attributes:
-        latency_ms: (n,) of its slowest call; 0 where the request made none.
+        latency_ms: (n,) until its last answer; 0 where the request made no call.
+        slowest_ms: (n,) of its slowest call. That is the same but where a process in front sends one call
+            after the other.
         call_ms: (m,) of each call, as its caller sees it.
         wait_ms: (m,) time of each call's first attempt in its replica beyond its own work; NaN where that
             attempt was taken out.
@@ -66,6 +68,7 @@ class StageQueues:
     """
 
     latency_ms: Floats
+    slowest_ms: Floats
     call_ms: Floats
     wait_ms: Floats
     calls: Ints
@@ -282,20 +285,25 @@ def _stage(
     drawing, serving = rng.spawn(2)
     work, rest = _work_and_rest(station, len(start), primaries, drawing)
     there = np.flatnonzero(~np.isnan(work).ravel())
-    sending, answering = _delays(station, there, machine)
-    sent = start[there // work.shape[1]] + sending
+    starting, sending, answering = _delays(station, there, machine)
+    sent = start[there // work.shape[1]] + starting + sending
     order = np.argsort(sent, kind="stable")
-    there, sent, sending, answering = there[order], sent[order], sending[order], answering[order]
+    there, sent, answering = there[order], sent[order], answering[order]
+    begun = np.maximum.accumulate(sent - sending[order])  # the front does one thing at a time
+    sending = sent - begun
     owner = there // work.shape[1]
-    passing = _passing(station, there, sent, answering, machine)
-    in_front = () if machine is None else (answering, passing)
+    starting = begun - start[owner]
+    passing = _passing(station, there, sent, begun, answering, machine)
+    in_front = () if machine is None else (sending, answering, passing)
     calls = Calls(sent, work.ravel()[there], rest.ravel()[there], np.full(len(there), -1), *in_front)
     served = serve(station, calls, serving, machine.clock if machine is not None else None)
     took = served.latency_ms + sending
-    latency = np.zeros(len(start))
-    np.maximum.at(latency, owner, took)
+    latency, slowest = np.zeros(len(start)), np.zeros(len(start))
+    np.maximum.at(latency, owner, starting + took)
+    np.maximum.at(slowest, owner, took)
     stage = StageQueues(
         latency_ms=latency,
+        slowest_ms=slowest,
         call_ms=took,
         wait_ms=served.wait_ms,
         calls=np.bincount(owner, minlength=len(start)),
@@ -304,28 +312,32 @@ def _stage(
         utilisation=_utilisation(station, calls, served),
         extra_load=served.extra_ms / max(float(calls.work.sum()), math.ulp(0.0)),
     )
-    return stage, StageCalls(len(start), work.size, there, answering, passing), served
+    return stage, StageCalls(len(start), work.size, there, sending, answering, passing), served
 
 
-def _delays(station: Station, there: Ints, machine: Machine | None) -> tuple[Floats, Floats]:
-    """(m,) and (m,): what the process in front takes to send a call, and to read its answer."""
+def _delays(station: Station, there: Ints, machine: Machine | None) -> list[Floats]:
+    """(m,) each: what the process in front takes to come to a call, to send it, and to read its answer."""
     none = np.zeros(len(there))
     if machine is None:
-        return none, none
-    sending, answering = machine.sending.get(station.name), machine.answering.get(station.name)
-    return (
-        none if sending is None else sending[there],
-        none if answering is None else answering[there],
-    )
+        return [none] * 3
+    every = (machine.starting, machine.sending, machine.answering)
+    known = [delays.get(station.name) for delays in every]
+    return [none if delays is None else delays[there] for delays in known]
 
 
 def _passing(
-    station: Station, there: Ints, sent: Floats, answering: Floats, machine: Machine | None
+    station: Station,
+    there: Ints,
+    sent: Floats,
+    begun: Floats,
+    answering: Floats,
+    machine: Machine | None,
 ) -> Floats:
     """(m,): what the process in front takes for a copy: to come to it, to send it and to read its answer."""
     if machine is None or station.reissue is None or not station.front_ms:
-        return np.zeros(len(sent))
-    line = machine.line.wait_at(sent + station.reissue.after_ms, machine.clock) + station.front_ms / 2
+        return np.zeros(len(begun))
+    due = np.maximum(sent, begun + station.reissue.after_ms)
+    line = machine.line.wait_at(due, machine.clock) + station.front_ms / 2
     known = machine.copying.get(station.name)  # a copy that went is in the line itself
     took = line if known is None else np.where(np.isnan(known[there]), line, known[there])
     return np.asarray(took + answering)
@@ -366,6 +378,7 @@ def _without_first(stage: StageQueues, warm_up: int) -> StageQueues:
     return replace(
         stage,
         latency_ms=stage.latency_ms[warm_up:],
+        slowest_ms=stage.slowest_ms[warm_up:],
         calls=stage.calls[warm_up:],
         copies=stage.copies[warm_up:],
     )

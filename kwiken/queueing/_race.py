@@ -28,7 +28,7 @@ from kwiken.queueing._sharing import SharingReplicas
 from kwiken.queueing._station import Dispatch, Station
 
 Ints = NDArray[np.int64]
-Copies = Callable[[float], tuple[float, float]]
+Copies = Callable[[float, float], tuple[float, float]]
 WATCH: Final = 0  # an attempt should have been answered
 AGAIN: Final = 1  # a call may have another copy
 EARNS: Final = 1  # a call whose time-out matters to the account alone
@@ -84,6 +84,8 @@ class Calls:
         work: (m,) milliseconds.
         rest: (m,) milliseconds.
         pinned: (m,) replica that takes it: the stage's background; -1 for a call like any other.
+        sending: (m,) milliseconds before its arrival at which its caller began to send it, so that time-outs
+            count from there, in the order of arrival; None for none.
         reading: (m,) milliseconds that the process in front takes then to read the answer; None for none.
         passing: (m,) milliseconds that the process in front takes, once a copy of it is due, to come to
             that, to send it and to read the answer; None for none.
@@ -93,6 +95,7 @@ class Calls:
     work: Floats
     rest: Floats
     pinned: Ints
+    sending: Floats | None = None
     reading: Floats | None = None
     passing: Floats | None = None
 
@@ -171,7 +174,7 @@ class QueueRace:
         station: the stage.
         calls: its primary calls.
         clocks: one a replica; None where it never pauses.
-        copies: work and rest of a copy, given the rest of its call.
+        copies: work and rest of a copy, given its call's.
         rng: for replicas and coins.
     """
 
@@ -204,6 +207,7 @@ class QueueRace:
         self._grace = calls.grace_ms(station)
         self._passing: list[float] | None = None if calls.passing is None else calls.passing.tolist()
         self._copies = copies
+        self._begun = self._arrival if calls.sending is None else (calls.arrival - calls.sending).tolist()
         self._places = _places(calls.pinned, self._count, station.dispatch, rng)
         earnings = station.earnings
         self._account = Account(earnings, calls.arrival[own]) if earnings is not None else None
@@ -222,7 +226,7 @@ class QueueRace:
         """Serve all calls."""
         place, score, until = self._replicas.place, self._replicas.score, self._until
         least = self._least if self._dispatch == "least" else None
-        given, late = self._given, self._late
+        given, late, begun = self._given, self._late, self._begun
         each = zip(
             self._arrival, given.work.tolist(), self._rest.copy(), *self._places, self._roles, strict=True
         )
@@ -240,7 +244,7 @@ class QueueRace:
                     seat = other
             answer = place(call, seat, need, rest, now)
             if role:
-                due = now + after
+                due = max(now, begun[call] + after)
                 if answer > due:
                     late.append((due, call))
                     upcoming = min(upcoming, due)
@@ -332,14 +336,14 @@ class QueueRace:
         if len(attempts) == self._count:
             return
         if self._account is not None and not self._account.pays(call, now):
-            then = now + (now - self._arrival[call])
+            then = now + (now - self._begun[call])
             answered_by_then = self._replicas.end[call] + self._rest[call] <= then
             if then > now and not answered_by_then:
                 heappush(self._events, (then, AGAIN, call))
             return
         seat = self._pick_other(attempts, now)
         copy = self._given.count + len(self._owner)
-        work, rest = self._copies(float(self._given.rest[call]))
+        work, rest = self._copies(float(self._given.work[call]), float(self._given.rest[call]))
         if self._passing is not None:
             rest += self._passing[call]
         if self._replicas.load(seat, now) > MOST_HELD:

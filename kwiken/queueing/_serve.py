@@ -63,7 +63,7 @@ def serve(station: Station, calls: Calls, rng: np.random.Generator, clock: Clock
 
 
 def copies_of(station: Station, rng: np.random.Generator) -> Copies:
-    """Draws work and rest of a copy, given the rest of its call."""
+    """Draws work and rest of a copy, given its call's."""
 
     def drawn() -> Iterator[tuple[float, float]]:
         while True:
@@ -71,19 +71,24 @@ def copies_of(station: Station, rng: np.random.Generator) -> Copies:
             rest = station.rest.draw(rng, DRAWN).tolist()
             yield from zip(work, rest, strict=True)
 
-    own = drawn()
+    own, repeats = drawn(), station.repeats
+
+    def own_copy(work: float, _: float) -> tuple[float, float]:
+        drawn_work, rest = next(own)
+        return work if repeats else drawn_work, rest
+
     law, rho, most = station.rest, station.alike, station.alike_to_ms
     if rho <= 0 or not isinstance(law, Empirical):
-        return lambda _: next(own)
+        return own_copy
     scores = rng.spawn(1)[0]
     shared = law.pool if most == math.inf else _up_to(law.pool, most)
 
-    def linked_copy(rest: float) -> tuple[float, float]:
-        work, other = next(own)
+    def linked_copy(work: float, rest: float) -> tuple[float, float]:
+        copy_work, other = own_copy(work, rest)
         normal = scores.standard_normal(1)
         if max(rest, other) > most:  # one of them is a replica's own affair
-            return work, other
-        return work, float(linked(shared, np.array([rest]), normal, rho)[0])
+            return copy_work, other
+        return copy_work, float(linked(shared, np.array([rest]), normal, rho)[0])
 
     return linked_copy
 
@@ -110,7 +115,7 @@ def with_background(station: Station, calls: Calls, rng: np.random.Generator) ->
     rest = np.concatenate((calls.rest, np.zeros(count)))
     in_front = [
         None if part is None else np.concatenate((part, np.zeros(count)))[order]
-        for part in (calls.reading, calls.passing)
+        for part in (calls.sending, calls.reading, calls.passing)
     ]
     return Calls(arrival[order], work[order], rest[order], pinned[order], *in_front)
 
@@ -186,13 +191,16 @@ def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.rando
         may = np.ones(calls.count, np.bool_)
         passing = np.zeros(calls.count) if calls.passing is None else calls.passing
         grace = calls.grace_ms(station)
+        sending = np.zeros(calls.count) if calls.sending is None else calls.sending
         if reissue.probability < 1:
             may = rng.random(calls.count) < reissue.probability
         for number in range(1, reissue.copies + 1):
-            late = np.flatnonzero(may & (latency > number * reissue.after_ms + grace))
-            drawn = np.array([copies(rest) for rest in calls.rest[late].tolist()]).reshape(-1, 2)
+            due = np.maximum(0.0, reissue.after_ms - sending) + (number - 1) * reissue.after_ms
+            late = np.flatnonzero(may & (latency > due + grace))
+            those = zip(calls.work[late].tolist(), calls.rest[late].tolist(), strict=True)
+            drawn = np.array([copies(work, rest) for work, rest in those]).reshape(-1, 2)
             took = drawn.sum(axis=1) + passing[late]
-            latency[late] = np.minimum(latency[late], number * reissue.after_ms + took)
+            latency[late] = np.minimum(latency[late], due[late] + took)
             extra += float(drawn[:, 0].sum())
             sent[late] += 1
     return Served(

@@ -99,6 +99,7 @@ class Station:
         cancel: what becomes of the other attempts when the first is answered: `none`: they run on; `queued`:
             those not begun are taken out; `running`: those too that are being served.
         earnings: account that pays for copies; None for one that always can.
+        repeats: whether a copy has its call's work, as who computes the same again; else it draws its own.
         alike: correlation of the normal scores of a copy's rest and its call's; needs an `Empirical` rest.
         alike_to_ms: the longest rest of which that is said. Longer ones are one replica's own affair (a
             pause), and a copy's is drawn without regard to its call's.
@@ -123,6 +124,7 @@ class Station:
     reissue: Reissue | None = None
     cancel: Cancel = "running"
     earnings: Earnings | None = None
+    repeats: bool = False
     alike: float = 0.0
     alike_to_ms: float = math.inf
     background: Background | None = None

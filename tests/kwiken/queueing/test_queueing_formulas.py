@@ -132,7 +132,7 @@ class TestInOrderOfArrival:
         calls = poisson_calls(station, 0.8, 5000, 3)
         quick = serve(station, calls, np.random.default_rng(5))
         dispatch = np.random.default_rng(5).spawn(4)[0]
-        slow = QueueRace(station, calls, [None] * 3, lambda _: (0.0, 0.0), dispatch).run()
+        slow = QueueRace(station, calls, [None] * 3, lambda *_: (0.0, 0.0), dispatch).run()
         np.testing.assert_allclose(quick.latency_ms, slow.latency_ms, atol=1e-7)
         np.testing.assert_array_equal(quick.replica, slow.replica)
         np.testing.assert_allclose(quick.worked_ms, slow.worked_ms)

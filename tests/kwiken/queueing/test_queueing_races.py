@@ -73,6 +73,11 @@ class Slow:
             return [(a, 1.0) for a in present[:workers]]
         return [(a, min(1.0, workers / len(present))) for a in present]
 
+    def began(self, call: int) -> float:
+        """When its caller began to send it: ages count from there."""
+        calls = self.race._given
+        return float(calls.arrival[call] - (0.0 if calls.sending is None else calls.sending[call]))
+
     def turns(self) -> float:
         """The next moment at which a replica stops or goes on."""
         moments = [
@@ -90,7 +95,7 @@ class Slow:
         after_ms = self.station.reissue.after_ms if self.station.reissue is not None else inf
         # (moment, call, whether it may have a copy, whether it is the call's first)
         timers: list[tuple[float, int, bool, bool]] = sorted(
-            (moment + after_ms, call, role == MAY, True)
+            (max(moment, self.began(call) + after_ms), call, role == MAY, True)
             for call, (moment, role) in enumerate(zip(calls.arrival.tolist(), self.race._roles, strict=True))
             if role
         )
@@ -212,12 +217,12 @@ class Slow:
         if self.level < self.needed(call):
             self.denied += 1
             self.refused[call] = self.refused.get(call, 0) + 1
-            return 2 * self.now - float(self.race._given.arrival[call])
+            return 2 * self.now - self.began(call)
         self.level -= 1
         turn = int(next(self.draws) * len(left))
         left = left[turn:] + left[:turn]
         seat = left[0] if self.station.dispatch == "random" else min(left, key=self.score)
-        work, rest = self.copies(float(self.race._given.rest[call]))
+        work, rest = self.copies(float(self.race._given.work[call]), float(self.race._given.rest[call]))
         self.add(call, seat, work, rest)
         return self.now + reissue.after_ms if len(self.of[call]) <= reissue.copies else None
 
@@ -251,16 +256,22 @@ class Slow:
         ]
 
 
-def calls_of(station: Station, utilisation: float, count: int, rng: np.random.Generator) -> Calls:
+def calls_of(
+    station: Station, utilisation: float, count: int, rng: np.random.Generator, *, sending_ms: float = 0.0
+) -> Calls:
     gap_ms = 1e3 / station.visits_per_s(utilisation)
     arrival = np.cumsum(rng.standard_exponential(count)) * gap_ms
     pinned = np.where(rng.random(count) < 0.1, rng.integers(station.replicas or 1, size=count), -1)
-    return Calls(arrival, station.work.draw(rng, count), station.rest.draw(rng, count), pinned)
+    work, rest = station.work.draw(rng, count), station.rest.draw(rng, count)
+    began = np.sort(arrival - rng.random(count) * sending_ms)  # in the order of arrival too
+    return Calls(arrival, work, rest, pinned, arrival - began if sending_ms else None)
 
 
-def both(station: Station, utilisation: float, count: int, seed: int) -> tuple[Served, Slow]:
+def both(
+    station: Station, utilisation: float, count: int, seed: int, sending_ms: float
+) -> tuple[Served, Slow]:
     rng = np.random.default_rng(seed)
-    calls = calls_of(station, utilisation, count, rng)
+    calls = calls_of(station, utilisation, count, rng, sending_ms=sending_ms)
     assert station.replicas is not None
     times = clocks(station.pauses, station.replicas, np.random.default_rng([seed, 1]))
     spares = [copies_of(station, np.random.default_rng([seed, 2])) for _ in range(2)]
@@ -282,15 +293,15 @@ CANCELS: tuple[Cancel, ...] = get_args(Cancel)
 @pytest.mark.parametrize("cancel", CANCELS)
 @pytest.mark.parametrize("discipline", DISCIPLINES)
 def test_it_does_what_the_rules_say(discipline: Discipline, cancel: Cancel, dispatch: Dispatch) -> None:
-    """Every way of serving, with copies, pauses, several workers and an account, call by call."""
+    """Every way of serving, with copies, pauses, several workers, an account and sending, call by call."""
     case = DISCIPLINES.index(discipline) * 100 + CANCELS.index(cancel) * 10 + DISPATCHES.index(dispatch)
-    for i, (workers, copies, pauses, earnings, probability) in enumerate(
+    for i, (workers, copies, pauses, earnings, probability, sending_ms) in enumerate(
         [
-            (1, 1, None, None, 1.0),
-            (2, 3, None, None, 0.7),
-            (1, 2, Pauses(share=0.2, length=Exponential(60.0), replicas=2), None, 1.0),
-            (2, 1, Pauses(share=0.1, length=Constant(40.0)), Earnings(fraction=0.125, burst=2), 1.0),
-            (1, 2, None, Earnings(fraction=0.25, burst=3, prompt_only=True, keeps_back=True), 0.7),
+            (1, 1, None, None, 1.0, 0.0),
+            (2, 3, None, None, 0.7, 25.0),
+            (1, 2, Pauses(share=0.2, length=Exponential(60.0), replicas=2), None, 1.0, 0.0),
+            (2, 1, Pauses(share=0.1, length=Constant(40.0)), Earnings(fraction=0.125, burst=2), 1.0, 12.0),
+            (1, 2, None, Earnings(fraction=0.25, burst=3, prompt_only=True, keeps_back=True), 0.7, 8.0),
         ]
     ):
         station = Station(
@@ -306,7 +317,7 @@ def test_it_does_what_the_rules_say(discipline: Discipline, cancel: Cancel, disp
             pauses=pauses,
             earnings=earnings,
         )
-        served, slow = both(station, 0.4, 120, 1000 * case + i)
+        served, slow = both(station, 0.4, 120, 1000 * case + i, sending_ms)
         expected = np.array([slow.answer[call] for call in range(120)]) - slow.race._given.arrival
         np.testing.assert_allclose(served.latency_ms, expected, atol=1e-6)
         np.testing.assert_array_equal(served.copies, [len(slow.of[call]) - 1 for call in range(120)])

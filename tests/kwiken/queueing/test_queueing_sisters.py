@@ -160,6 +160,7 @@ def test_shared_machines_know_it() -> None:
         stalls={"fans": stalls_of(caught)},
     )
     stations = {name: stage.station for name, stage in _with_copies_alike(model).items()}
+    assert all(station.repeats for station in stations.values())
     assert stations["fans"].alike == pytest.approx(0.7, abs=0.06)
     assert stations["single"].alike == pytest.approx(0.7, abs=0.06)
     assert stations["made"].alike == 0.0
@@ -199,7 +200,7 @@ def linked(rests_ms: Floats, rho: float, most_ms: float, *, weights: Sequence[fl
         pool = Pool(pool.values, np.asarray(weights))
     station = Station(name="a", work=Exponential(2.0), rest=Empirical(pool), alike=rho, alike_to_ms=most_ms)
     copies = copies_of(station, np.random.default_rng(20))
-    return np.array([copies(rest)[1] for rest in rests_ms.tolist()])
+    return np.array([copies(0.0, rest)[1] for rest in rests_ms.tolist()])
 
 
 def spearman(normal_rho: float) -> float:
