@@ -324,7 +324,7 @@ class _Flow:
     def _seat(self, seat: int, work: float, job: Job | None) -> None:
         """Somebody is to do something."""
         if not self._free[seat]:
-            ahead = seat == FRONT and job is not None and job[0] == SEND
+            ahead = job is not None and job[0] == SEND  # none but the front sends
             (self._sends if ahead else self._lines[seat]).append((work, job))
             return
         if seat == FRONT:

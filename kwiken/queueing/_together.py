@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken._dag import finish_times
+from kwiken._dag import end_to_end
 from kwiken._errors import InputError
 from kwiken._pool import Pool
 from kwiken._profile import Floats
@@ -146,8 +146,8 @@ def _seen_ms(model: LoadModel, found: QueueSimulation, name: str) -> Floats:
         return found.stages[name].call_ms
     stations = [stage.station for stage in model.stages.values()]
     slowest = {other: stage.slowest_ms for other, stage in found.stages.items()}
-    ends = finish_times(stations, {**slowest, name: np.zeros(len(found.latency_ms))})
-    return np.asarray(np.maximum(0.0, found.latency_ms - np.maximum.reduce(list(ends.values()))))
+    path_ms = end_to_end(stations, {**slowest, name: np.zeros(len(found.latency_ms))})
+    return np.asarray(np.maximum(0.0, found.latency_ms - path_ms))
 
 
 def _law(times_ms: Floats) -> Floats:

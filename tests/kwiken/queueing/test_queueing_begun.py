@@ -122,19 +122,20 @@ class TestStagger:
         assert found.stages["a"].latency_ms == pytest.approx([65.0])
 
 
+def known(starting_ms: list[float], sending_ms: list[float], answering_ms: list[float]) -> Machine:
+    """A machine of which the delays of stage `a` are known."""
+    delays = ({"a": np.array(delays_ms)} for delays_ms in (starting_ms, sending_ms, answering_ms))
+    starting, sending, answering = delays
+    return Machine(4, NOTHING, starting=starting, sending=sending, answering=answering)
+
+
 class TestKnownDelays:
     """One pass with what an earlier turn has found."""
 
     STATION = Station(name="a", work=Constant(0.0), replicas=None, fanout=2, front_ms=2.0)
 
     def test_what_is_counted_where(self) -> None:
-        machine = Machine(
-            4,
-            NOTHING,
-            starting={"a": np.array([0.0, 5.0])},
-            sending={"a": np.array([1.0, 2.0])},
-            answering={"a": np.array([0.5, 0.25])},
-        )
+        machine = known([0.0, 5.0], [1.0, 2.0], [0.5, 0.25])
         stage, calls, _ = one_stage(self.STATION, [100.0], resting([[10.0, 7.0]]), machine)
         assert stage.call_ms == pytest.approx([1 + 10 + 0.5, 2 + 7 + 0.25])
         assert stage.slowest_ms == pytest.approx([11.5])
@@ -144,13 +145,7 @@ class TestKnownDelays:
 
     def test_calls_by_their_arrival_keep_what_is_theirs(self) -> None:
         """The second place is sent first."""
-        machine = Machine(
-            4,
-            NOTHING,
-            starting={"a": np.array([6.0, 0.0])},
-            sending={"a": np.array([3.0, 2.0])},
-            answering={"a": np.array([0.5, 0.25])},
-        )
+        machine = known([6.0, 0.0], [3.0, 2.0], [0.5, 0.25])
         stage, calls, _ = one_stage(self.STATION, [100.0], resting([[10.0, 7.0]]), machine)
         assert calls.there.tolist() == [1, 0]
         assert calls.sending == pytest.approx([2.0, 3.0])
@@ -158,13 +153,7 @@ class TestKnownDelays:
         assert stage.latency_ms == pytest.approx([6 + 3 + 10 + 0.5])
 
     # two requests at 0 and 1, of which the second would have been begun first: at 1, not at 3
-    CROSSED = Machine(
-        4,
-        NOTHING,
-        starting={"a": np.array([3.0, 0.0])},
-        sending={"a": np.array([1.0, 4.0])},
-        answering={"a": np.zeros(2)},
-    )
+    CROSSED = known([3.0, 0.0], [1.0, 4.0], [0.0, 0.0])
 
     def test_what_is_begun_stays_in_the_order_of_what_is_sent(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Earlier turns know other moments; a front that does one thing at a time began at 3 at the earliest."""
