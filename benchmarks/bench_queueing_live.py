@@ -6,9 +6,9 @@ former predicts p99 of the latter, which is read from the gateway's spans. So wh
 judged share the machine's moods, but no request; and of the races of the latter the former knows nothing.
 
 `queued` has queues and nothing else, so it tests the simulator and the runtime's rules. `search` burns
-processors of a machine that all its processes share; how much of it all of them used while it was learned
-is measured, and simulated. `demo` is the same with the demo's pauses, which make its tail: in each round
-every block has the same ones.
+processors of a machine that all its processes share; how much of it all of them used while it was learned,
+and before the first request came, is measured and simulated. `demo` is the same with the demo's pauses, which
+make its tail: in each round every block has the same ones.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ BUDGET = 0.05
 TARGET_OFF = 10.0  # percent
 SETTLE_S = 1.0  # after a switch of plans
 FLUSH_S = 2.5  # the sink writes about once a second
+IDLE_S = 10.0  # without a request
 SIMULATED = 20_000
 SEED = 7
 CREATED = "2026-01-01T00:00:00Z"
@@ -130,6 +131,7 @@ class _Trial:
             async with Cluster(self._case.target, traces=self._traces) as cluster:
                 replicas = (await cluster.status())["replicas"]
                 flaky = choose(replicas, SEED) if self._case.disturbed else {}
+                self._idle_use = await _idle_use()
                 async with _Load(cluster.gateway_url, self._case.rate, self._queries) as load:
                     async with Disturber(flaky, SEED):
                         plan = await self._plan(load)
@@ -234,7 +236,8 @@ class _Trial:
         used = _uses(blocks, 1.0, LEARNED)
         if not (self._case.queries and used):
             return {}
-        return {"processors": os.cpu_count(), "processor_use": float(np.mean(used))}
+        use = float(np.mean(used))
+        return {"processors": os.cpu_count(), "processor_use": use, "idle_use": self._idle_use}
 
 
 class _Processors(TypedDict, total=False):
@@ -242,6 +245,15 @@ class _Processors(TypedDict, total=False):
 
     processors: int | None
     processor_use: float
+    idle_use: float
+
+
+async def _idle_use() -> float:
+    """Share of the processors' time that is used while no request comes; 0 where nobody says."""
+    await asyncio.sleep(SETTLE_S)
+    before = _processor_times()
+    await asyncio.sleep(IDLE_S)
+    return _share_used(before, _processor_times()) or 0.0
 
 
 def _processor_times() -> tuple[int, int] | None:

@@ -103,13 +103,19 @@ PROCESSOR_USE: Final = click.option(
     "--processor-use",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
-    help="Share of these processors' time that was used, by others too.",
+    help="Share of these processors' time that was used, by clients on it and by all else too.",
+)
+IDLE_USE: Final = click.option(
+    "--idle-use",
+    type=click.FloatRange(0, 1, max_open=True),
+    metavar="SHARE",
+    help="Share of it that is used when no request comes.  [default: 0]",
 )
 
 
 def queue_options(command: F) -> F:
     """The options that say what queues are like."""
-    for option in (PROCESSOR_USE, PROCESSORS, CANCEL, DISPATCH, RATE, UTILISATION, REPLICAS):
+    for option in (IDLE_USE, PROCESSOR_USE, PROCESSORS, CANCEL, DISPATCH, RATE, UTILISATION, REPLICAS):
         command = option(command)
     return command
 
@@ -120,6 +126,7 @@ def model_of(
     replicas: Mapping[str, int],
     utilisation: Mapping[str, float],
     rate: float | None,
+    idle_use: float | None,
     seed: int,
     **rules: Any,
 ) -> LoadModel:
@@ -135,6 +142,7 @@ def model_of(
         replicas=replicas,
         utilisation=utilisation,
         rate_per_s=rate,
+        idle_use=idle_use or 0.0,
         seed=seed,
         **rules,
     )
@@ -195,8 +203,10 @@ def _check_options(profile: Profile, load: float | None, queues: Mapping[str, An
             raise InputError("does not go with --load, which counts with the load", where="--no-guard")
         if (told := given(*queues)) is not None:
             raise InputError("does not go with --no-guard, which leaves load out", where=told)
-    if queues["processor_use"] is not None and queues["processors"] is None:
-        raise InputError("says nothing without the number of processors", where="--processor-use")
+    for option in ("processor_use", "idle_use"):
+        if queues[option] is not None and queues["processors"] is None:
+            where = f"--{option.replace('_', '-')}"
+            raise InputError("says nothing without the number of processors", where=where)
     names = [stage.name for stage in profile.stages]
     for option in ("replicas", "utilisation"):
         for name in queues[option]:

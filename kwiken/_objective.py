@@ -168,8 +168,11 @@ def part_of(profile: Profile, rows: Rows) -> Profile:
 
 def rows_of(stage: StageProfile, rows: Rows) -> StageProfile:
     """The profile of a stage in some requests, in the order given; pairs stay as they are."""
-    worth = stage.worth[rows] if stage.worth is not None else None
-    asked = stage.asked[rows] if stage.asked is not None else None
     return replace(
-        stage, calls_ms=stage.calls_ms[rows], censored=stage.censored[rows], worth=worth, asked=asked
+        stage,
+        calls_ms=stage.calls_ms[rows],
+        censored=stage.censored[rows],
+        worth=stage.worth[rows] if stage.worth is not None else None,
+        asked=stage.asked[rows] if stage.asked is not None else None,
+        worked_ms=stage.worked_ms[rows] if stage.worked_ms is not None else None,
     )

@@ -29,6 +29,7 @@ class StageCalls:
         seen_ms: (requests,): how long the stage kept the request waiting, copies and all; 0 where not called.
         busy_ms: mean busy time of a call; None where not measured.
         busy_variation: standard deviation over mean of busy times; None where not measured.
+        worked_ms: (requests, width): busy time of each call, NaN for not known; None where none is.
         replicas: how many took calls; None where not told.
         reissuable: whether a copy may be sent.
         pairs_ms: (m, 2): of calls with a copy, both latencies; None where there were none.
@@ -45,6 +46,7 @@ class StageCalls:
     seen_ms: Floats
     busy_ms: float | None = None
     busy_variation: float | None = None
+    worked_ms: Floats | None = None
     replicas: int | None = None
     reissuable: bool = True
     pairs_ms: Floats | None = None
@@ -128,6 +130,7 @@ def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
         censored=calls.censored,
         busy_ms=calls.busy_ms,
         busy_variation=calls.busy_variation,
+        worked_ms=calls.worked_ms,
         replicas=calls.replicas,
         reissuable=calls.reissuable,
         asked=calls.asked,

@@ -146,6 +146,7 @@ class _Told:
         guesses_ms: (m, 2): of late calls, the primary's time and what a copy would have taken; None
             where the work is not known.
         worth: (k,): of the call's answer; NaN where not known.
+        worked_ms: (k,): time that a replica worked on the call; NaN where not known.
         replica: (k,): number of the text that names the replica asked first.
     """
 
@@ -158,6 +159,7 @@ class _Told:
     pairs_cut: Bools
     guesses_ms: Floats | None = None
     worth: Floats | None = None
+    worked_ms: Floats | None = None
     replica: Ints | None = None
 
 
@@ -191,13 +193,14 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
         busy_ms=float(busy.mean()) if len(busy) else None,
         busy_variation=float(busy.std() / busy.mean()) if busy.any() else None,
         replicas=len(replicas) or None,
+        worked_ms=_by_call(told, told.worked_ms, (requests, width)),
         asked=_asked(told, replicas, (requests, width)),
         replica_names=tuple(forest.names.texts[code] for code in replicas),
         reissuable=not (notes["marks"] & c.NOT_IDEMPOTENT).any(),
         pairs_ms=told.pairs_ns / NS_PER_MS if len(told.pairs_ns) else None,
         pairs_cut=told.pairs_cut if len(told.pairs_ns) else None,
         guesses_ms=told.guesses_ms,
-        worth=_worth(told, requests, width),
+        worth=_by_call(told, told.worth, (requests, width)),
         threads=int(notes["threads"].max(initial=1)),
     )
 
@@ -212,13 +215,13 @@ def _asked(told: _Told, replicas: Sequence[int], shape: tuple[int, int]) -> Ints
     return asked
 
 
-def _worth(told: _Told, requests: int, width: int) -> Floats | None:
-    """(requests, width); None where no call's answer was judged."""
-    if told.worth is None or np.isnan(told.worth).all():
+def _by_call(told: _Told, values: Floats | None, shape: tuple[int, int]) -> Floats | None:
+    """(requests, width): what is known of each call; None where it is of none."""
+    if values is None or np.isnan(values).all():
         return None
-    worth = np.full((requests, width), np.nan)
-    worth[told.request, told.shard] = told.worth
-    return worth
+    by_call = np.full(shape, np.nan)
+    by_call[told.request, told.shard] = values
+    return by_call
 
 
 def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
@@ -271,8 +274,16 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
         cut,
         _guesses(notes, start, end, primary),
         np.fmax.reduceat(notes["worth"], groups),
+        _worked(notes, groups, primary),
         notes["replica"][np.where(primary >= 0, primary, groups)].astype(np.int64),
     )
+
+
+def _worked(notes: Rows, groups: Ints, primary: Ints) -> Floats:
+    """Busy times of calls: the primary's, or a copy's, which does the same work. Threads make it more."""
+    busy_ms = np.where(notes["threads"] == 1, notes["busy_ms"], np.nan)
+    own = np.where(primary >= 0, busy_ms[primary], np.nan)
+    return np.asarray(np.where(np.isnan(own), np.fmax.reduceat(busy_ms, groups), own))
 
 
 def _guesses(notes: Rows, start: Ints, end: Ints, primary: Ints) -> Floats | None:

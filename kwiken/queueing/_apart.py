@@ -49,6 +49,7 @@ def load_model(
     copy_correlation: float | None = None,
     processors: int | None = None,
     processor_use: float | None = None,
+    idle_use: float = 0.0,
 ) -> LoadModel:
     """Take a profile apart into work, waits and the rest.
 
@@ -66,8 +67,11 @@ def load_model(
         seed: of all draws.
         copy_correlation: as `simulate` takes it.
         processors: of the one machine that all replicas share, and wait for; None where each has its own.
-        processor_use: share of all processors' time that was used. What the replicas' work, and the
-            gateway's where the profile has it, leave of that is others'. By default there are none.
+        processor_use: share of all processors' time that was used. What the replicas' work, the gateway's
+            where the profile has it, and idle work leave of that comes with the requests: whoever sends
+            them, who writes traces. By default nothing does.
+        idle_use: share of all processors' time that is used where no request comes: work of others, which is
+            the same at any load.
 
     Returns:
         The model. Load does not act on a stage with neither busy times nor a given utilisation; a note
@@ -77,8 +81,9 @@ def load_model(
         InputError: for a stage that the profile lacks, one whose replicas nobody knows, one that would be
             busy all the time, or a profile without requests or that load acts on nowhere.
     """
-    if processor_use is not None and processors is None:
-        raise InputError("says nothing without the number of processors", where="processor_use")
+    for where, share in (("processor_use", processor_use), ("idle_use", idle_use or None)):
+        if share is not None and processors is None:
+            raise InputError("says nothing without the number of processors", where=where)
     if not profile.requests:
         raise InputError("the profile has no requests", where="profile")
     given, known = replicas or {}, utilisation or {}
@@ -110,7 +115,9 @@ def load_model(
         )
     stalls = stalls_of(profile, rate)
     model = LoadModel(profile, rate, stages, tuple(_notes(profile, stages)), stalls=stalls)
-    return model if processors is None else on_one_machine(model, processors, processor_use, seed=seed)
+    if processors is None:
+        return model
+    return on_one_machine(model, processors, processor_use, idle_use, seed=seed)
 
 
 def measured_utilisation(

@@ -1,6 +1,7 @@
 """All requests through one machine together, where it is settled who serves which attempt.
 
-Moment by moment: pieces of the process in front, attempts in their replicas' queues, other work. All that are
+Moment by moment: pieces of the process in front, attempts in their replicas' queues, other work (what comes
+with requests, and what comes by itself). All that are
 in service share the processors; one number, the machine's own time, tells when each of them ends. What needs
 no processor (rests, the age at which a copy goes) waits in a second heap, by the moment.
 """
@@ -29,6 +30,7 @@ Bools = NDArray[np.bool_]
 # making another, and sending and reading the question whether its replica lives (decision 16).
 AFTER_A_RACE: Final = 3
 FRONT: Final = 0  # the seat of the process in front: it does one thing at a time
+OTHERS: Final = 1  # the seat of other work: as much at a time as there is
 SEND, SERVE, READ, COPY = 0, 1, 2, 3  # what a seat does
 GO, CAME = 4, 5  # what is waited for: a copy's age, an answer
 
@@ -197,7 +199,9 @@ class _Flow:
             stage for stage, settled in zip(self._stages, stages, strict=True) if not settled.after
         ]
         workers = [worker for stage in stages for worker in [stage.workers] * stage.replicas]
-        self._free = [1, max(1, len(machine.others)), *workers]
+        self._free = [1, len(machine.others) + 2 * len(arrivals), *workers]
+        self._beside = machine.beside_ms / 2
+        self._open = [sum(not stage.children for stage in self._stages)] * len(arrivals)
         self._lines: list[deque[tuple[float, Job | None]]] = [deque() for _ in self._free]
         self._processors = machine.processors
         self._ends: list[tuple[float, int, int, Job | None]] = []  # (own time, number, seat, job), a heap
@@ -217,7 +221,7 @@ class _Flow:
         """(moment, request or -1, seat, work) of what comes by itself, the last first."""
         coming = [(moment, request, -1, 0.0) for request, moment in enumerate(arrivals.tolist())]
         piece_ms = self._machine.piece_ms
-        coming += [(moment, -1, 1, piece_ms) for moment in self._machine.others.tolist()]
+        coming += [(moment, -1, OTHERS, piece_ms) for moment in self._machine.others.tolist()]
         for settled, first in zip(self._settled, firsts, strict=False):
             moments, replicas, work = (part.tolist() for part in settled.background)
             coming += [
@@ -250,8 +254,8 @@ class _Flow:
             _, request, seat, work = self._coming.pop()
             if request < 0:
                 self._seat(seat, work, None)
-            for stage in self._sources if request >= 0 else ():
-                self._start(stage, request)
+            else:
+                self._come(request)
             return
         _, _, (kind, stage, number) = heappop(self._later)
         if kind == GO:
@@ -391,8 +395,19 @@ class _Flow:
         if not stage.left[request]:
             self._done(stage, request)
 
+    def _come(self, request: int) -> None:
+        """A request comes."""
+        if self._beside:
+            self._seat(OTHERS, self._beside, None)
+        for stage in self._sources:
+            self._start(stage, request)
+
     def _done(self, stage: _Stage, request: int) -> None:
         """A request has all of a stage's answers."""
+        if not stage.children:
+            self._open[request] -= 1
+            if self._beside and not self._open[request]:
+                self._seat(OTHERS, self._beside, None)
         for child in stage.children:
             child.parents[request] -= 1
             if not child.parents[request]:

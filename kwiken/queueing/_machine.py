@@ -109,6 +109,7 @@ class Machine:
         processors: how many it has.
         others: (j,) moments at which a piece of other work comes.
         piece_ms: how much each is, milliseconds.
+        beside_ms: other work that comes with a request: half of it when it comes, half when it is over.
         clock: its own time.
         starting: by stage: (n * width,) milliseconds from a visit's start until the front began to send the
             call: a fan-out's go one after the other.
@@ -122,6 +123,7 @@ class Machine:
     processors: int
     others: Floats
     piece_ms: float = PIECE_MS
+    beside_ms: float = 0.0
     clock: SharedClock = field(default_factory=lambda: SharedClock(np.zeros(1), np.ones(1)))
     starting: Mapping[str, Floats] = field(default_factory=dict)
     sending: Mapping[str, Floats] = field(default_factory=dict)

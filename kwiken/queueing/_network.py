@@ -159,6 +159,7 @@ def idle_machine(
     processors: int,
     others_ms: Floats | None = None,
     piece_ms: float = PIECE_MS,
+    beside_ms: float = 0.0,
 ) -> Machine:
     """A machine for these stations, on which nothing has happened.
 
@@ -167,6 +168,7 @@ def idle_machine(
         processors: how many it has.
         others_ms: (j,) moments at which a piece of other work comes; None for none.
         piece_ms: how much each is.
+        beside_ms: other work that comes with a request.
 
     Raises:
         InputError: for what no machine has, or a station that cannot be on it.
@@ -181,7 +183,7 @@ def idle_machine(
                 f"stage {station.name!r}: must serve in order and not pause where processors are shared",
                 where="processors",
             )
-    return Machine(processors, np.empty(0) if others_ms is None else others_ms, piece_ms)
+    return Machine(processors, np.empty(0) if others_ms is None else others_ms, piece_ms, beside_ms)
 
 
 def simulate_machine(

@@ -22,6 +22,7 @@ from kwiken.queueing._law import Empirical
 from kwiken.queueing._model import MISFIT, LoadModel, Shared, StageModel, excess, levels, unexplained
 from kwiken.queueing._network import QueueSimulation
 from kwiken.queueing._sisters import alike_as_sisters, longest_alike_ms
+from kwiken.queueing._station import Station
 from kwiken.queueing._trial import Trial
 
 REQUESTS: Final = 6000  # that laws are learned from: a stage with one call has sixty beyond p99;
@@ -32,39 +33,65 @@ ROUNDS: Final = 5  # of putting laws right; they rest after three or four
 LIGHTEST: Final = 0.1  # quantile of the own time that is taken for work: that of a request that met nobody
 
 
-def on_one_machine(model: LoadModel, processors: int, use: float | None, *, seed: int) -> LoadModel:
+def on_one_machine(
+    model: LoadModel, processors: int, use: float | None, idle_use: float, *, seed: int
+) -> LoadModel:
     """Put a profile's stages on one machine, and the process in front where its work is known.
 
     The front's work is the busy time of the profile's own time: some of it is in each request's own time,
-    the rest is shared by all calls alike.
+    the rest is shared by all calls alike. A call has the work that was measured of it, so what makes a
+    request costly everywhere still does.
 
     Args:
         model: each stage by itself.
         processors: of the machine.
-        use: share of all processors' time that was used at the profile's load. What calls' and the front's
-            work leave of it is taken for others', whose work is the same at any load. None for no others.
+        use: share of all processors' time that was used at the profile's load. What calls', the front's and
+            idle work leave of it is taken to come with the requests: half when one comes, half when it is
+            over. None for no such work.
+        idle_use: share that is used without any request, and besides at any load.
         seed: of all draws.
 
     Raises:
         InputError: for what no machine has, or one that would be busy all the time.
     """
-    if use is not None and not 0 < use < 1:
-        raise InputError(f"must be a share above 0 and below 1, not {use}", where="processor_use")
+    _check_use(use, idle_use)
     calls = {name: stage.calls_per_request for name, stage in model.stages.items()}
     fronts = _fronts(model, calls)
     work = sum(_work_ms(stage, calls[name], model.rate_per_s) for name, stage in model.stages.items())
     work += sum(fronts[name] * calls[name] for name in fronts)
-    others = 0.0 if use is None else use * processors - work * model.rate_per_s / 1e3
+    others = idle_use * processors
+    left = 0.0 if use is None else use * processors - others - work * model.rate_per_s / 1e3
+    worked = {stage.name: stage.worked_ms for stage in model.profile.stages}
     stages = {
-        name: replace(stage, station=replace(stage.station, front_ms=fronts[name]))
+        name: replace(
+            stage,
+            station=replace(stage.station, front_ms=fronts[name]),
+            work_ms=_own_work(worked.get(name), stage.station),
+        )
         for name, stage in model.stages.items()
     }
-    shared = Shared(processors, work, max(0.0, others))
+    shared = Shared(processors, work, max(0.0, left) * 1e3 / model.rate_per_s, others)
     together = replace(model, stages=stages, shared=shared)
     together.check(1.0)
     found, off = _put_right(together, seed)
     found = replace(found, stages=_with_copies_alike(found))
-    return replace(found, notes=(*model.notes, *_notes(shared, model.rate_per_s, others, off)))
+    return replace(found, notes=(*model.notes, *_notes(shared, model.rate_per_s, left, off)))
+
+
+def _check_use(use: float | None, idle_use: float) -> None:
+    if use is not None and not 0 < use < 1:
+        raise InputError(f"must be a share above 0 and below 1, not {use}", where="processor_use")
+    if not 0 <= idle_use < (1 if use is None else use):
+        most = "1" if use is None else f"processor_use ({use:g})"
+        raise InputError(f"must be a share from 0 to below {most}, not {idle_use}", where="idle_use")
+
+
+def _own_work(worked_ms: Floats | None, station: Station) -> Floats | None:
+    """(n, width): what was measured of each call, with the mean that the stage's work has."""
+    if worked_ms is None or station.replicas is None:
+        return None
+    known = worked_ms[~np.isnan(worked_ms)]
+    return np.asarray(worked_ms * (station.work.mean_ms / known.mean())) if known.any() else None
 
 
 def _with_copies_alike(model: LoadModel) -> dict[str, StageModel]:
@@ -159,11 +186,11 @@ def _with_rests(stage: StageModel, wanted: Floats, rests: Floats) -> StageModel:
     return replace(stage, station=replace(stage.station, rest=Empirical(Pool.of(rest))), rest_ms=rest)
 
 
-def _notes(shared: Shared, rate_per_s: float, others: float, off: Mapping[str, float]) -> list[str]:
+def _notes(shared: Shared, rate_per_s: float, left: float, off: Mapping[str, float]) -> list[str]:
     notes = []
-    if others < 0:
+    if left < 0:
         notes.append(
-            "the replicas' and the gateway's work alone is more than the given use of the processors: "
+            "the replicas', the gateway's and idle work alone is more than the given use of the processors: "
             f"{shared.busy_at(rate_per_s):.0%} of {shared.processors}"
         )
     far = [f"{name} {error:.0%}" for name, error in off.items() if error > MISFIT]

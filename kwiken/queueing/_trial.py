@@ -74,6 +74,7 @@ class Trial:
             rng=rng,
             given=self._given,
             warm_up=self._warm_up,
-            machine=known or idle_machine(stations, shared.processors, self._others, self._piece_ms),
+            machine=known
+            or idle_machine(stations, shared.processors, self._others, self._piece_ms, shared.beside_ms),
             turns=TURNS if known is None else MORE_TURNS,
         )

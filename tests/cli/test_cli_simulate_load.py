@@ -148,15 +148,15 @@ class TestSimulate:
 
 class TestProcessors:
     def test_all_replicas_share_them(self, files: Path) -> None:
-        """70% busy at the profile's load; what the calls do of it grows with the load, other work does not."""
+        """70% busy at the profile's load: all of it comes with the load but what is used without any."""
         profile, machine = str(files / "profile.json"), ("--processors", "7", "--processor-use", "0.7")
         common = ("--load", "1.2", "--requests", "800")
         data = data_of("simulate", profile, *common, *machine)
         assert data["processors"]["count"] == 7
         used = data["processors"]["utilisation"]
-        assert 0.75 < used < 0.7 * 1.2
-        more = data_of("simulate", profile, "--load", "1.4", "--requests", "800", *machine)
-        assert more["processors"]["utilisation"] - 0.7 == pytest.approx(2 * (used - 0.7))
+        assert used == pytest.approx(0.7 * 1.2)
+        idle = data_of("simulate", profile, *common, *machine, "--idle-use", "0.1")
+        assert idle["processors"]["utilisation"] == pytest.approx(0.1 + 0.6 * 1.2)
         assert data["before"]["p50_ms"] > data_of("simulate", profile, *common)["before"]["p50_ms"]
         told = run("simulate", profile, *common, *machine)
         assert f"7 processors, shared by all: busy {used:.1%} before copies" in told.stdout
@@ -173,6 +173,8 @@ class TestProcessors:
             (["--processors", "2"], "--processors.*needs --load"),
             (["--processor-use", "0.5"], "--processor-use.*needs --load"),
             (["--load", "1", "--processor-use", "0.5"], "says nothing without the number of processors"),
+            (["--load", "1", "--idle-use", "0.1"], "--idle-use: says nothing without the number"),
+            (["--load", "1", "--processors", "7", "--idle-use", "1"], "--idle-use"),
             (["--load", "1", "--processors", "0"], "--processors"),
             (["--load", "1", "--processors", "2", "--processor-use", "1"], "--processor-use"),
             (["--load", "1", "--processors", "1"], "would be busy"),
@@ -223,6 +225,7 @@ class TestPlan:
             (["--no-guard", "--replicas", "rank=3"], "--replicas: does not go with --no-guard"),
             (["--no-guard", "--dispatch", "two"], "--dispatch: does not go with --no-guard"),
             (["--processor-use", "0.5"], "--processor-use: says nothing without the number of processors"),
+            (["--idle-use", "0.5"], "--idle-use: says nothing without the number of processors"),
             (["--replicas", "nosuch=3"], "--replicas: stage 'nosuch' is not in the profile; it has: "),
             (["--utilisation", "nosuch=0.01"], "--utilisation: stage 'nosuch' is not in the profile"),
         ],

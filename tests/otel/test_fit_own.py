@@ -62,6 +62,8 @@ def test_the_dag_is_the_one_defined_and_rows_replay(seed: int, stages: int) -> N
         assert not stage.censored.any()
         assert stage.busy_ms == pytest.approx(np.mean(took) / 2)
         assert stage.busy_variation == pytest.approx(np.std(took) / np.mean(took))
+        assert stage.worked_ms is not None
+        np.testing.assert_allclose(stage.worked_ms, np.array(took) / 2)
         seen = {a.replica for r in requests for a in r.stages[number].attempts}
         assert stage.replicas == len(seen)
         assert stage.asked is not None
@@ -89,6 +91,9 @@ def test_a_primary_cut_by_its_copy_is_a_lower_bound(seed: int) -> None:
             cut = primary.outcome is Outcome.CANCELLED
             assert stage.censored[row, 0] == cut
             ran = (primary.end_ns - primary.start_ns) / MS
+            assert stage.worked_ms is not None
+            known = primary if primary.busy_ms is not None else copies[0]  # which did the same
+            assert stage.worked_ms[row, 0] == pytest.approx(known.busy_ms)
             if cut:
                 assert ran - 0.03 < stage.calls_ms[row, 0] <= ran
             else:
@@ -338,6 +343,8 @@ def test_a_call_with_threads_is_a_lower_bound_and_no_measure_of_work_or_copies()
     profile = learn([helped, plain])
     stage = profile.stage("look")
     assert (stage.threads, stage.busy_ms, stage.pairs_ms) == (4, 25.0, None)
+    assert stage.worked_ms is not None
+    np.testing.assert_array_equal(np.sort(stage.worked_ms[:, 0]), [25.0, np.nan])
     assert sorted(zip(stage.calls_ms[:, 0].round(1), stage.censored[:, 0], strict=True)) == [
         (20.0, True),
         (30.0, False),

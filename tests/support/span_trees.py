@@ -271,10 +271,19 @@ def _attempts(
         return [primary]
     sent, copy_took = begin + took // 2, int(rng.lognormvariate(1, 0.7) * MS)
     copy = AttemptRecord(
-        new_id(), shard, 1, AttemptKind.REISSUE, "r2", "n2", sent, sent + copy_took, Outcome.WON
+        new_id(),
+        shard,
+        1,
+        AttemptKind.REISSUE,
+        "r2",
+        "n2",
+        sent,
+        sent + copy_took,
+        Outcome.WON,
+        busy_ms=copy_took / MS / 2,
     )
     if copy.end_ns < primary.end_ns:
         primary.end_ns, primary.outcome, primary.busy_ms = copy.end_ns + 20_000, Outcome.CANCELLED, None
     else:
-        copy.end_ns, copy.outcome = primary.end_ns + 20_000, Outcome.CANCELLED
+        copy.end_ns, copy.outcome, copy.busy_ms = primary.end_ns + 20_000, Outcome.CANCELLED, None
     return [primary, copy]

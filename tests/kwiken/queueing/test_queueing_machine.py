@@ -206,11 +206,14 @@ class TestLearned:
         assert fronts == pytest.approx({OWN: 1.0, "fetch": 1.0, "rank": 1.0})
         assert model.shared is not None
         assert model.shared.work_ms == pytest.approx(16.0 + 3.0)
-        assert model.shared.others == pytest.approx(0.3 * 4 - (16.0 + 3.0) * 50.0 / 1e3)
+        assert model.shared.beside_ms == pytest.approx(0.3 * 4 * 1e3 / 50.0 - (16.0 + 3.0))
+        assert model.shared.others == 0.0
 
     def test_a_use_that_is_less_than_the_calls_own_is_said(self) -> None:
         model = load_model(profile_of(50.0, 5), rate_per_s=50.0, processors=2, processor_use=0.2)
         assert any("more than the given use of the processors: 40% of 2" in note for note in model.notes)
+        assert model.shared is not None
+        assert model.shared.beside_ms == 0.0
 
     def test_copies_cost_all_stages(self) -> None:
         """Where processors are scarce, copies of one stage slow another that has none."""
@@ -255,13 +258,14 @@ class TestShared:
     @given(
         processors=st.integers(1, 64),
         work_ms=st.floats(0.1, 1e3),
+        beside_ms=st.floats(0, 100),
         share=st.floats(0, 0.9),
         rate=st.floats(0, 1e4),
     )
     def test_the_rate_of_a_use_is_that_which_has_it(
-        self, processors: int, work_ms: float, share: float, rate: float
+        self, processors: int, work_ms: float, beside_ms: float, share: float, rate: float
     ) -> None:
-        shared = Shared(processors, work_ms, share * processors)
+        shared = Shared(processors, work_ms, beside_ms, share * processors)
         assert shared.rate_at(shared.busy_at(rate)) == pytest.approx(rate, abs=1e-6)
         assert shared.rate_at(share / 2) == 0.0  # others alone use more
 
@@ -302,6 +306,17 @@ class TestRefusals:
     def test_a_use_of_nothing(self) -> None:
         with pytest.raises(InputError, match="processor_use: says nothing without"):
             load_model(profile_of(50.0, 9), rate_per_s=50.0, processor_use=0.5)
+        with pytest.raises(InputError, match="idle_use: says nothing without"):
+            load_model(profile_of(50.0, 9), rate_per_s=50.0, idle_use=0.1)
+
+    @pytest.mark.parametrize("idle", [-0.1, 1.0, float("nan")])
+    def test_an_idle_use_that_is_no_share(self, idle: float) -> None:
+        with pytest.raises(InputError, match="idle_use: must be a share from 0 to below 1"):
+            load_model(profile_of(50.0, 9), rate_per_s=50.0, processors=2, idle_use=idle)
+
+    def test_an_idle_use_that_is_all_use(self) -> None:
+        with pytest.raises(InputError, match=r"idle_use: .* below processor_use \(0\.5\), not 0\.5"):
+            load_model(profile_of(50.0, 9), rate_per_s=50.0, processors=2, processor_use=0.5, idle_use=0.5)
 
 
 def test_background_counts_as_work() -> None:
@@ -350,7 +365,9 @@ class TestBounds:
 
     def test_other_work_comes_in_so_many_pieces_at_most(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_trial, "MOST_PIECES", 1000)
-        model = load_model(profile_of(50.0, 1), rate_per_s=50.0, processors=8, processor_use=0.8)
+        model = load_model(
+            profile_of(50.0, 1), rate_per_s=50.0, processors=8, processor_use=0.8, idle_use=0.7
+        )
         assert model.shared is not None
         trial = Trial(model, 1.0, 500, 0)
         _, machine = trial.run({})
@@ -359,11 +376,25 @@ class TestBounds:
         others = len(machine.others) * machine.piece_ms
         assert others == pytest.approx(550 / 50.0 * 1e3 * model.shared.others, rel=0.1)
 
-    def test_other_work_is_the_same_at_every_load(self) -> None:
-        """Half and twice the requests a second: as much other work a second."""
-        model = load_model(profile_of(50.0, 1), rate_per_s=50.0, processors=8, processor_use=0.4)
+    def test_other_work_comes_with_the_requests_but_for_what_comes_without_any(self) -> None:
+        model = load_model(
+            profile_of(50.0, 1), rate_per_s=50.0, processors=8, processor_use=0.4, idle_use=0.1
+        )
+        shared = model.shared
+        assert shared is not None
+        assert shared.others == pytest.approx(0.1 * 8)
+        assert shared.beside_ms == pytest.approx(0.3 * 8 * 1e3 / 50.0 - 16.0)
+        for factor, use in ((0.0, 0.1), (0.5, 0.25), (1.0, 0.4), (2.0, 0.7)):
+            assert shared.busy_at(50.0 * factor) == pytest.approx(use)
+            assert shared.rate_at(use) == pytest.approx(50.0 * factor)
+
+    def test_idle_work_is_the_same_at_every_load(self) -> None:
+        """Half and twice the requests a second: as much of it a second."""
+        model = load_model(
+            profile_of(50.0, 1), rate_per_s=50.0, processors=8, processor_use=0.4, idle_use=0.3
+        )
         assert model.shared is not None
-        assert model.shared.others == pytest.approx(0.4 * 8 - 50.0 * 16.0 / 1e3)
+        assert model.shared.others == pytest.approx(0.3 * 8)
         for factor in (0.5, 2.0):
             trial = Trial(model, factor, 300, 0)
             _, machine = trial.run({})

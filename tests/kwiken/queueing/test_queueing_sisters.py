@@ -177,7 +177,7 @@ def test_putting_stages_on_one_machine_says_it(monkeypatch: pytest.MonkeyPatch) 
     stages = {"a": stage_of(calls, rest=Empirical(Pool.of(calls)))}
     profile = queue_profile(10.0, requests=3_000)
     stalls = stalls_of(caught)
-    model = on_one_machine(LoadModel(profile, 10.0, stages, (), stalls={"a": stalls}), 4, None, seed=0)
+    model = on_one_machine(LoadModel(profile, 10.0, stages, (), stalls={"a": stalls}), 4, None, 0.0, seed=0)
     stage = model.stages["a"]
     assert stage.station.alike == pytest.approx(0.7, abs=0.1)
     assert stage.station.alike_to_ms == longest_alike_ms(stage, stalls) < stage.rest_ms.max()
