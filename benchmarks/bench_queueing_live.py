@@ -131,7 +131,7 @@ class _Trial:
             async with Cluster(self._case.target, traces=self._traces) as cluster:
                 replicas = (await cluster.status())["replicas"]
                 flaky = choose(replicas, SEED) if self._case.disturbed else {}
-                self._idle_use = await _idle_use()
+                self._idle_use = await _idle_use() if self._case.queries else 0.0
                 async with _Load(cluster.gateway_url, self._case.rate, self._queries) as load:
                     async with Disturber(flaky, SEED):
                         plan = await self._plan(load)
@@ -237,7 +237,8 @@ class _Trial:
         if not (self._case.queries and used):
             return {}
         use = float(np.mean(used))
-        return {"processors": os.cpu_count(), "processor_use": use, "idle_use": self._idle_use}
+        idle_use = self._idle_use if self._idle_use < use else 0.0  # else something else ran just then
+        return {"processors": os.cpu_count(), "processor_use": use, "idle_use": idle_use}
 
 
 class _Processors(TypedDict, total=False):
@@ -250,7 +251,7 @@ class _Processors(TypedDict, total=False):
 
 async def _idle_use() -> float:
     """Share of the processors' time that is used while no request comes; 0 where nobody says."""
-    await asyncio.sleep(SETTLE_S)
+    await asyncio.sleep(IDLE_S)  # what a start leaves to do
     before = _processor_times()
     await asyncio.sleep(IDLE_S)
     return _share_used(before, _processor_times()) or 0.0

@@ -103,13 +103,13 @@ PROCESSOR_USE: Final = click.option(
     "--processor-use",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
-    help="Share of these processors' time that was used, by clients on it and by all else too.",
+    help="Share of these processors' time that was used, by clients on the machine and all else too.",
 )
 IDLE_USE: Final = click.option(
     "--idle-use",
     type=click.FloatRange(0, 1, max_open=True),
     metavar="SHARE",
-    help="Share of it that is used when no request comes.  [default: 0]",
+    help="Share of these processors' time that is used when no request comes.  [default: 0]",
 )
 
 
@@ -126,7 +126,6 @@ def model_of(
     replicas: Mapping[str, int],
     utilisation: Mapping[str, float],
     rate: float | None,
-    idle_use: float | None,
     seed: int,
     **rules: Any,
 ) -> LoadModel:
@@ -142,7 +141,6 @@ def model_of(
         replicas=replicas,
         utilisation=utilisation,
         rate_per_s=rate,
-        idle_use=idle_use or 0.0,
         seed=seed,
         **rules,
     )

@@ -20,7 +20,7 @@ from kwiken._stage import MAX_FANOUT, MAX_MS, MAX_REPLICAS
 VERSION = 1
 MAX_BYTES = 1 << 29
 MAX_REQUESTS = 10_000_000
-MAX_CELLS = 20_000_000  # some 32 bytes each while they are read
+MAX_CELLS = 20_000_000  # some 32 bytes each while they are read, and as much for each call's work
 MAX_NAME = 1000
 MAX_COUNTS = 1000
 MAX_PAIRS = 1_000_000

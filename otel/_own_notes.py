@@ -15,7 +15,7 @@ OUTCOMES: Final = {outcome.value: number for number, outcome in enumerate(Outcom
 MAX_SHARD: Final = 10_000
 MAX_ATTEMPT: Final = 1_000_000
 MAX_THREADS: Final = 1_000_000
-MAX_BUSY_MS: Final = 1e9
+MAX_BUSY_MS: Final = 86_400_000.0  # a day, as profiles take it
 
 
 Attributes = Mapping[str, Any]

@@ -49,7 +49,7 @@ def load_model(
     copy_correlation: float | None = None,
     processors: int | None = None,
     processor_use: float | None = None,
-    idle_use: float = 0.0,
+    idle_use: float | None = None,
 ) -> LoadModel:
     """Take a profile apart into work, waits and the rest.
 
@@ -71,7 +71,7 @@ def load_model(
             where the profile has it, and idle work leave of that comes with the requests: whoever sends
             them, who writes traces. By default nothing does.
         idle_use: share of all processors' time that is used where no request comes: work of others, which is
-            the same at any load.
+            the same at any load. By default there is none.
 
     Returns:
         The model. Load does not act on a stage with neither busy times nor a given utilisation; a note
@@ -81,7 +81,7 @@ def load_model(
         InputError: for a stage that the profile lacks, one whose replicas nobody knows, one that would be
             busy all the time, or a profile without requests or that load acts on nowhere.
     """
-    for where, share in (("processor_use", processor_use), ("idle_use", idle_use or None)):
+    for where, share in (("processor_use", processor_use), ("idle_use", idle_use)):
         if share is not None and processors is None:
             raise InputError("says nothing without the number of processors", where=where)
     if not profile.requests:
@@ -117,7 +117,7 @@ def load_model(
     model = LoadModel(profile, rate, stages, tuple(_notes(profile, stages)), stalls=stalls)
     if processors is None:
         return model
-    return on_one_machine(model, processors, processor_use, idle_use, seed=seed)
+    return on_one_machine(model, processors, processor_use, idle_use or 0.0, seed=seed)
 
 
 def measured_utilisation(

@@ -94,8 +94,8 @@ def simulate_load(
     """Send a profile's requests through its queues, at some factor of its load.
 
     A request takes the rests of one recorded request in all stages, drawn with replacement; arrivals are
-    Poisson, work is drawn from its law, waits follow from both, and from the processors where the model has a
-    machine. Copies go as the runtime's do: paid by an
+    Poisson, work is drawn from its law (on a machine it is the recorded request's own), waits follow from
+    both, and from the machine's processors. Copies go as the runtime's do: paid by an
     account of the stage, to the replica that has the least to do, and losers are cancelled. Where all
     stages together would spend more than the budget, all accounts earn less in proportion. Partial
     answers and catch-up are not simulated.

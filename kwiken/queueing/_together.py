@@ -19,10 +19,18 @@ from kwiken._errors import InputError
 from kwiken._pool import Pool
 from kwiken._profile import Floats
 from kwiken.queueing._law import Empirical
-from kwiken.queueing._model import MISFIT, LoadModel, Shared, StageModel, excess, levels, unexplained
+from kwiken.queueing._model import (
+    LEAST_MS,
+    MISFIT,
+    LoadModel,
+    Shared,
+    StageModel,
+    excess,
+    levels,
+    unexplained,
+)
 from kwiken.queueing._network import QueueSimulation
 from kwiken.queueing._sisters import alike_as_sisters, longest_alike_ms
-from kwiken.queueing._station import Station
 from kwiken.queueing._trial import Trial
 
 REQUESTS: Final = 6000  # that laws are learned from: a stage with one call has sixty beyond p99;
@@ -34,7 +42,7 @@ LIGHTEST: Final = 0.1  # quantile of the own time that is taken for work: that o
 
 
 def on_one_machine(
-    model: LoadModel, processors: int, use: float | None, idle_use: float, *, seed: int
+    model: LoadModel, processors: int, use: float | None, idle_use: float = 0.0, *, seed: int
 ) -> LoadModel:
     """Put a profile's stages on one machine, and the process in front where its work is known.
 
@@ -66,7 +74,7 @@ def on_one_machine(
         name: replace(
             stage,
             station=replace(stage.station, front_ms=fronts[name]),
-            work_ms=_own_work(worked.get(name), stage.station),
+            work_ms=_own_work(worked.get(name), stage),
         )
         for name, stage in model.stages.items()
     }
@@ -86,12 +94,14 @@ def _check_use(use: float | None, idle_use: float) -> None:
         raise InputError(f"must be a share from 0 to below {most}, not {idle_use}", where="idle_use")
 
 
-def _own_work(worked_ms: Floats | None, station: Station) -> Floats | None:
+def _own_work(worked_ms: Floats | None, stage: StageModel) -> Floats | None:
     """(n, width): what was measured of each call, with the mean that the stage's work has."""
-    if worked_ms is None or station.replicas is None:
+    if worked_ms is None or stage.station.replicas is None:
         return None
-    known = worked_ms[~np.isnan(worked_ms)]
-    return np.asarray(worked_ms * (station.work.mean_ms / known.mean())) if known.any() else None
+    there = np.where(np.isnan(stage.calls_ms), np.nan, worked_ms)
+    known = there[~np.isnan(there)]
+    mean_ms = float(known.mean()) if len(known) else 0.0
+    return np.asarray(there * (stage.station.work.mean_ms / mean_ms)) if mean_ms > LEAST_MS else None
 
 
 def _with_copies_alike(model: LoadModel) -> dict[str, StageModel]:
@@ -182,7 +192,16 @@ def _law(times_ms: Floats) -> Floats:
 
 
 def _with_rests(stage: StageModel, wanted: Floats, rests: Floats) -> StageModel:
-    rest = unexplained(stage.calls_ms, wanted, rests)
+    """Rests go by rank to the calls: to the longest, or where a call's work is its own, to what is beyond.
+
+    By the whole latency a heavy call would be long twice, by its work and by a rest of such calls.
+    """
+    if stage.work_ms is None:
+        rest = unexplained(stage.calls_ms, wanted, rests)
+    else:
+        work_ms = np.where(np.isnan(stage.work_ms), stage.station.work.mean_ms, stage.work_ms)
+        beyond = np.maximum(0.0, stage.calls_ms - work_ms)
+        rest = unexplained(beyond, _law(beyond), rests)
     return replace(stage, station=replace(stage.station, rest=Empirical(Pool.of(rest))), rest_ms=rest)
 
 

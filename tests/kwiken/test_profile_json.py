@@ -99,6 +99,13 @@ def test_second_round_trip_changes_nothing_and_neither_does_the_digest(profile: 
     assert again.digest == profile.digest
 
 
+def test_busy_times_are_written_to_the_microsecond(document: dict[str, Any]) -> None:
+    written = [
+        value for column in document["stages"][1]["worked_ms"] for value in column if value is not None
+    ]
+    assert written == [round(value, 3) for value in written]
+
+
 def test_digest_tells_profiles_apart(profile: Profile, document: dict[str, Any]) -> None:
     document["stages"][1]["calls_ms"][0][0] += 0.001
     assert profile_from_json(json.dumps(document)).digest != profile.digest
@@ -106,6 +113,7 @@ def test_digest_tells_profiles_apart(profile: Profile, document: dict[str, Any])
 
 def test_missing_calls_are_null(document: dict[str, Any]) -> None:
     assert document["stages"][1]["calls_ms"][1][7] is None
+    assert document["stages"][1]["worked_ms"][1][7] is None
     assert document["stages"][1]["censored"] == [[4], [], [3]]
     assert "censored" not in document["stages"][0]
 
@@ -228,11 +236,12 @@ def test_refuses_numbers_that_are_none(document: dict[str, Any], number: str) ->
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
-@pytest.mark.parametrize("field", ["latency_ms", "started_s", "calls_ms"])
+@pytest.mark.parametrize("field", ["latency_ms", "started_s", "calls_ms", "worked_ms"])
 def test_a_number_that_is_none_is_named_by_field_and_request(
     document: dict[str, Any], number: str, field: str
 ) -> None:
-    (document["stages"][0]["calls_ms"][0] if field == "calls_ms" else document[field])[2] = 123456.789
+    stage = document["stages"][1]
+    (stage[field][0] if field in stage else document[field])[2] = 123456.789
     text = json.dumps(document).replace("123456.789", number)
     words = rf"p.json: {field}, request 2: {number.lstrip('-')} is not a number in JSON \(line 1, byte \d+\)"
     for given_as in (text, text.encode()):

@@ -103,6 +103,20 @@ def test_a_primary_cut_by_its_copy_is_a_lower_bound(seed: int) -> None:
     assert (replayed(profile) >= profile.latency_ms - 0.05).all()
 
 
+def test_work_of_a_call_is_its_primarys_if_that_is_known() -> None:
+    lost = look(attempt(0, 40, LOST), attempt(10, 20, WON, COPY))
+    lost.stages[0].attempts[0].busy_ms, lost.stages[0].attempts[1].busy_ms = 5.0, 9.0
+    cut = look(attempt(0, 20, CANCELLED), attempt(10, 20, WON, COPY))
+    cut.stages[0].attempts[1].busy_ms = 3.0
+    orphan = look(attempt(10, 20, WON, COPY))
+    orphan.stages[0].attempts[0].busy_ms = 7.0
+    plain = look(attempt(0, 20, WON))
+    plain.stages[0].attempts[0].busy_ms = 2.0
+    worked_ms = learn([lost, cut, orphan, plain]).stage("look").worked_ms
+    assert worked_ms is not None
+    assert sorted(worked_ms[:, 0]) == [2.0, 3.0, 5.0, 7.0]
+
+
 def attempt(
     start: float, end: float, outcome: Outcome, kind: AttemptKind = AttemptKind.PRIMARY, *, shard: int = 0
 ) -> AttemptRecord:

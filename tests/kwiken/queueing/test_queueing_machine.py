@@ -388,6 +388,17 @@ class TestBounds:
             assert shared.busy_at(50.0 * factor) == pytest.approx(use)
             assert shared.rate_at(use) == pytest.approx(50.0 * factor)
 
+    def test_what_comes_with_requests_slows_them(self) -> None:
+        model = load_model(profile_of(50.0, 1), rate_per_s=50.0, processors=2, processor_use=0.6)
+        shared = model.shared
+        assert shared is not None
+        assert shared.beside_ms == pytest.approx(8.0)
+        found, machine = Trial(model, 1.0, 2_000, 0).run({})
+        assert machine is not None
+        assert machine.beside_ms == shared.beside_ms
+        alone, _ = Trial(replace(model, shared=replace(shared, beside_ms=0.0)), 1.0, 2_000, 0).run({})
+        assert found.latency_ms.mean() > 1.05 * alone.latency_ms.mean()
+
     def test_idle_work_is_the_same_at_every_load(self) -> None:
         """Half and twice the requests a second: as much of it a second."""
         model = load_model(

@@ -10,6 +10,7 @@ import pytest
 from kwiken import Profile, SpanMatch, StageProfile, part_of
 from kwiken._profile import Floats
 from kwiken.queueing import (
+    Constant,
     LoadModel,
     LogNormal,
     Primaries,
@@ -28,14 +29,19 @@ STATIONS = tuple(
 )
 
 
-def simulated(rate_per_s: float, requests: int, seed: int) -> tuple[Floats, Profile]:
+def simulated(
+    rate_per_s: float, requests: int, seed: int, *, rest_ms: float = 0.0, processors: int = 2
+) -> tuple[Floats, Profile]:
     """Requests that are heavy everywhere or nowhere: their latencies, and what traces would say."""
     rng = np.random.default_rng(seed)
     heavy = LogNormal(1.0, 0.6).draw(rng, requests)
     work = {name: heavy * LogNormal(6.0, 0.3).draw(rng, requests) for name in NAMES}
-    given = {name: Primaries(times[:, None], np.zeros((requests, 1))) for name, times in work.items()}
+    rest = LogNormal(rest_ms, 0.8) if rest_ms else Constant(0.0)
+    given = {
+        name: Primaries(times[:, None], rest.draw(rng, requests)[:, None]) for name, times in work.items()
+    }
     arrivals = poisson_arrivals(rate_per_s, requests, rng)
-    found = simulate_queues(STATIONS, arrivals, rng=rng, given=given, processors=2)
+    found = simulate_queues(STATIONS, arrivals, rng=rng, given=given, processors=processors)
     stages = tuple(
         StageProfile(
             name=station.name,
@@ -66,8 +72,8 @@ def without(profile: Profile) -> Profile:
     return replace(profile, stages=tuple(replace(stage, worked_ms=None) for stage in profile.stages))
 
 
-def modelled(profile: Profile) -> LoadModel:
-    return load_model(profile, rate_per_s=RATE, processors=2)
+def modelled(profile: Profile, processors: int = 2) -> LoadModel:
+    return load_model(profile, rate_per_s=RATE, processors=processors)
 
 
 def test_what_is_heavy_everywhere_is_foretold_at_another_load(learned: Profile) -> None:
@@ -79,6 +85,28 @@ def test_what_is_heavy_everywhere_is_foretold_at_another_load(learned: Profile) 
     off, off_where_drawn = own / truth - 1, drawn / truth - 1
     assert np.abs(off).max() < 0.06
     assert off_where_drawn[1] < -0.1
+
+
+@pytest.mark.parametrize(("rest_ms", "processors"), [(6.0, 64), (18.0, 2)])
+def test_a_heavy_call_is_not_given_a_long_rest_too(rest_ms: float, processors: int) -> None:
+    """Rests hang together with nothing here, so at its own load a request is as long as it was measured."""
+    seen_ms, profile = simulated(RATE, 8_000, 3, rest_ms=rest_ms, processors=processors)
+    said = simulate_load(modelled(profile, processors), requests=16_000).before_ms
+    wanted = np.percentile(seen_ms, (50, 90, 99))
+    np.testing.assert_allclose(np.percentile(said, (50, 90, 99)), wanted, rtol=0.06)
+
+
+def test_what_was_not_called_counts_for_nothing(learned: Profile) -> None:
+    """A call without a latency is not simulated, whatever an attempt of it worked."""
+    first = learned.stages[0]
+    assert first.worked_ms is not None
+    calls, worked = first.calls_ms.copy(), first.worked_ms.copy()
+    calls[:800], worked[:800] = np.nan, 1e4
+    stages = (replace(first, calls_ms=calls, worked_ms=worked), *learned.stages[1:])
+    model = modelled(replace(learned, stages=stages)).stages[first.name]
+    assert model.work_ms is not None
+    assert np.isnan(model.work_ms[:800]).all()
+    assert np.nanmean(model.work_ms) == pytest.approx(first.busy_ms)
 
 
 def test_each_call_has_its_own_work(learned: Profile) -> None:
@@ -127,7 +155,7 @@ def test_all_together_it_is_as_much_as_was_measured(learned: Profile) -> None:
 def test_a_stage_of_whose_calls_nothing_is_known_draws_their_work(learned: Profile) -> None:
     first = learned.stages[0]
     assert first.worked_ms is not None
-    for worked_ms in (first.worked_ms * 0, first.worked_ms * np.nan):
+    for worked_ms in (first.worked_ms * 0, first.worked_ms * np.nan, first.worked_ms * 0 + 1e-310):
         stages = (replace(first, worked_ms=worked_ms), *learned.stages[1:])
         assert modelled(replace(learned, stages=stages)).stages[first.name].work_ms is None
 

@@ -245,6 +245,23 @@ class TestOtherWork:
         assert found.clock.moments.tolist() == [0.0, 0.0, 2.0, 5.0, 7.0]
         assert found.clock.paces.tolist() == [1.0, 0.5, 1.0, 0.5, 1.0]
 
+    def test_a_request_is_not_over_with_its_first_stage(self) -> None:
+        machine = Machine(1, np.array([0.0]), 100.0, beside_ms=2.0)
+        stages = [
+            settled("a", 0.0, resting([[5.0]])),
+            settled("b", 0.0, resting([[4.0]]), after=(0,)),
+        ]
+        found = flow(machine, np.array([0.0]), stages)
+        assert found.clock.moments.tolist() == [0.0, 0.0, 2.0, 9.0, 11.0]
+        assert found.clock.paces.tolist() == [1.0, 0.5, 1.0, 0.5, 1.0]
+
+    def test_all_of_it_goes_on_at_once(self) -> None:
+        """Three requests of one moment, without calls, beside two pieces of what comes by itself."""
+        machine = Machine(1, np.zeros(2), 1.0, beside_ms=6.0)
+        nobody: Requests = [[None]] * 3
+        found = flow(machine, np.zeros(3), [settled("a", 8.0, nobody)])
+        assert found.clock.paces.min() == pytest.approx(1 / (2 + 2 * 3))
+
     def test_so_has_a_request_without_calls(self) -> None:
         machine = Machine(1, NOTHING, beside_ms=6.0)
         requests: Requests = [[None], [[Attempt(0.0, 1.0)]]]
