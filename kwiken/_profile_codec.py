@@ -298,14 +298,12 @@ def _stage_problems(stage: _Stage, requests: int) -> Iterator[str]:
     if len(set(stage.after)) < len(stage.after):
         yield "after names a parent twice"
     for shard, column in enumerate(stage.calls_ms):
-        if len(column) != requests:
-            yield f"calls_ms, shard {shard}: has {len(column)} requests, and the profile has {requests}"
+        yield from _length_problems(column, requests, f"calls_ms, shard {shard}")
         yield from _time_problems(column, f"calls_ms, shard {shard}")
 
 
 def _cut_problems(stage: _Stage) -> Iterator[str]:
-    if stage.censored and len(stage.censored) != len(stage.calls_ms):
-        yield f"censored has {len(stage.censored)} shards, and calls_ms has {len(stage.calls_ms)}"
+    yield from _width_problems(stage, stage.censored, "censored")
     for shard, (rows, column) in enumerate(zip(stage.censored, stage.calls_ms, strict=False)):
         for row in rows:
             if not 0 <= row < len(column) or column[row] is None:
@@ -326,20 +324,16 @@ def _pair_problems(stage: _Stage) -> Iterator[str]:
 
 
 def _worked_problems(stage: _Stage, requests: int) -> Iterator[str]:
-    if stage.worked_ms and len(stage.worked_ms) != len(stage.calls_ms):
-        yield f"worked_ms has {len(stage.worked_ms)} shards, and calls_ms has {len(stage.calls_ms)}"
+    yield from _width_problems(stage, stage.worked_ms, "worked_ms")
     for shard, column in enumerate(stage.worked_ms):
-        if len(column) != requests:
-            yield f"worked_ms, shard {shard}: has {len(column)} requests, and the profile has {requests}"
+        yield from _length_problems(column, requests, f"worked_ms, shard {shard}")
         yield from _time_problems(column, f"worked_ms, shard {shard}")
 
 
 def _worth_problems(stage: _Stage, requests: int) -> Iterator[str]:
-    if stage.worth and len(stage.worth) != len(stage.calls_ms):
-        yield f"worth has {len(stage.worth)} shards, and calls_ms has {len(stage.calls_ms)}"
+    yield from _width_problems(stage, stage.worth, "worth")
     for shard, column in enumerate(stage.worth):
-        if len(column) != requests:
-            yield f"worth, shard {shard}: has {len(column)} requests, and the profile has {requests}"
+        yield from _length_problems(column, requests, f"worth, shard {shard}")
         for row, value in enumerate(column):
             if value is not None and not 0 <= value <= MAX_WORTH:
                 yield f"worth, shard {shard}, request {row}: must be from 0 to {MAX_WORTH:g}, not {value}"
@@ -349,13 +343,21 @@ def _replica_problems(stage: _Stage, requests: int) -> Iterator[str]:
     names = stage.replica_names
     if len(names) > MAX_REPLICAS or any(not 0 < len(name) <= MAX_NAME for name in names):
         yield f"replica_names must be at most {MAX_REPLICAS} names of 1 to {MAX_NAME} characters"
-    if stage.asked and len(stage.asked) != len(stage.calls_ms):
-        yield f"asked has {len(stage.asked)} shards, and calls_ms has {len(stage.calls_ms)}"
+    yield from _width_problems(stage, stage.asked, "asked")
     for shard, column in enumerate(stage.asked):
-        if len(column) != requests:
-            yield f"asked, shard {shard}: has {len(column)} requests, and the profile has {requests}"
+        yield from _length_problems(column, requests, f"asked, shard {shard}")
         if not all(-1 <= number < len(names) for number in column):
             yield f"asked, shard {shard}: must be numbers of replica_names, from -1 to {len(names) - 1}"
+
+
+def _width_problems(stage: _Stage, columns: Sequence[object], field: str) -> Iterator[str]:
+    if columns and len(columns) != len(stage.calls_ms):
+        yield f"{field} has {len(columns)} shards, and calls_ms has {len(stage.calls_ms)}"
+
+
+def _length_problems(column: Sequence[object], requests: int, field: str) -> Iterator[str]:
+    if len(column) != requests:
+        yield f"{field}: has {len(column)} requests, and the profile has {requests}"
 
 
 def _time_problems(values: Sequence[float | None], field: str) -> Iterator[str]:

@@ -164,6 +164,8 @@ def _put_right(model: LoadModel, seed: int) -> tuple[LoadModel, dict[str, float]
     """Correct all laws of rests together; by stage the relative error of a percentile that is left."""
     made = {name: stage for name, stage in model.stages.items() if len(Pool.of(stage.calls_ms))}
     wanted = {name: _law(stage.calls_ms) for name, stage in made.items()}
+    beyond = {name: _beyond_work_ms(stage) for name, stage in made.items()}
+    laws = {name: _law(times_ms) for name, times_ms in beyond.items()}
     rests = {name: _law(stage.rest_ms) for name, stage in made.items()}
     requests = int(min(REQUESTS, max(FEWEST, CALLS / model.calls_per_request)))
     machine = None
@@ -172,7 +174,9 @@ def _put_right(model: LoadModel, seed: int) -> tuple[LoadModel, dict[str, float]
         got = {name: _law(_seen_ms(model, found, name)) for name in made}
         for name in made:
             rests[name] = np.sort(np.maximum(0.0, rests[name] + wanted[name] - got[name]))
-        fitted = {name: _with_rests(stage, wanted[name], rests[name]) for name, stage in made.items()}
+        fitted = {
+            name: _with_rests(stage, beyond[name], laws[name], rests[name]) for name, stage in made.items()
+        }
         model = replace(model, stages={**model.stages, **fitted})
     return model, {name: float(np.abs(excess(got[name], wanted[name])).max()) for name in made}
 
@@ -191,17 +195,19 @@ def _law(times_ms: Floats) -> Floats:
     return Pool.of(times_ms).quantile(LEVELS)
 
 
-def _with_rests(stage: StageModel, wanted: Floats, rests: Floats) -> StageModel:
-    """Rests go by rank to the calls: to the longest, or where a call's work is its own, to what is beyond.
+def _beyond_work_ms(stage: StageModel) -> Floats:
+    """(n, width): by which rests go to calls, rank for rank: their latencies less the work that is their own.
 
     By the whole latency a heavy call would be long twice, by its work and by a rest of such calls.
     """
     if stage.work_ms is None:
-        rest = unexplained(stage.calls_ms, wanted, rests)
-    else:
-        work_ms = np.where(np.isnan(stage.work_ms), stage.station.work.mean_ms, stage.work_ms)
-        beyond = np.maximum(0.0, stage.calls_ms - work_ms)
-        rest = unexplained(beyond, _law(beyond), rests)
+        return stage.calls_ms
+    work_ms = np.where(np.isnan(stage.work_ms), stage.station.work.mean_ms, stage.work_ms)
+    return np.asarray(np.maximum(0.0, stage.calls_ms - work_ms))
+
+
+def _with_rests(stage: StageModel, beyond_ms: Floats, law: Floats, rests: Floats) -> StageModel:
+    rest = unexplained(beyond_ms, law, rests)
     return replace(stage, station=replace(stage.station, rest=Empirical(Pool.of(rest))), rest_ms=rest)
 
 
