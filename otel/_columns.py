@@ -172,8 +172,8 @@ class Batch:
     """Spans read but not yet columns: parallel lists.
 
     Times are nanoseconds since 1970. `own` is each span's place in `notes`, `busy_ms` and `worth` (-1 for
-    none), which hold the numbers of own spans' notes, their busy times and worths; `links` are pairs of
-    such a place and the span that it comes after.
+    none), which hold the numbers of own spans' notes, their busy times (None or NaN where not measured) and
+    worths; `links` are pairs of such a place and the span that it comes after.
     """
 
     trace_ids: list[str] = field(default_factory=list)
@@ -186,7 +186,7 @@ class Batch:
     kinds: list[int] = field(default_factory=list)
     flags: list[int] = field(default_factory=list)
     notes: list[int] = field(default_factory=list)
-    busy_ms: list[float] = field(default_factory=list)
+    busy_ms: list[float | None] = field(default_factory=list)
     worth: list[float] = field(default_factory=list)
     links: list[tuple[int, str]] = field(default_factory=list)
 
