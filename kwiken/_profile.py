@@ -33,7 +33,8 @@ class StageProfile:
         busy_variation: standard deviation of that time as a ratio to its mean; None where it was not
             measured.
         worked_ms: (n, width): that time of each call: the primary's, or another attempt's where that is not
-            known; NaN where none is, None where it never is.
+            known; NaN where none is, None where it never is. Of a request's own time: what the process that
+            it came to worked since the request before was over; the mean is a request's work.
         replicas: how many were seen to take calls; None where the traces do not tell.
         reissuable: whether a copy of a call may be sent.
         pairs_ms: (m, 2): latency of calls that had a copy, and of that copy from its own start; None where no

@@ -78,7 +78,7 @@ def build(
     root: tuple[str, str],
     stages: Sequence[StageCalls],
     edges: Bools,
-    busy_ms: float | None = None,
+    worked_ms: Floats | None = None,
 ) -> Profile:
     """The profile of these stages, the request's own time before them all.
 
@@ -92,12 +92,13 @@ def build(
         root: service and operation of the requests.
         stages: k of them.
         edges: (k, k): True at (a, b) where b comes after a.
-        busy_ms: mean work of the process that a request comes to; None where it is not known.
+        worked_ms: (n,) work of the process that requests come to, since the last one's end; NaN where it is
+            not known, None where it never is.
     """
     latency = (end - start) / NS_PER_MS
     own_name = ":".join(root) + OWN_TIME
     profiles = [_stage(calls, _parents(stages, edges, i) or (own_name,)) for i, calls in enumerate(stages)]
-    own = _own_time(own_name, root, np.zeros(len(latency)), None)
+    own = _own_time(own_name, root, np.zeros(len(latency)))
     ordered = [own, *profiles]
     ordered = [ordered[i] for i in parents_first(ordered)]
     seen = {calls.name: calls.seen_ms for calls in stages} | {own_name: np.zeros(len(latency))}
@@ -107,7 +108,7 @@ def build(
     forest.counts["requests"] = len(latency)
     if len(latency) < FEW:
         forest.counts["warning_few_requests"] = len(latency)
-    own = _own_time(own_name, root, np.maximum(left, 0.0), busy_ms)
+    own = _own_time(own_name, root, np.maximum(left, 0.0), worked_ms)
     return Profile(
         service=root[0],
         stages=(own, *ordered[1:]),
@@ -143,12 +144,17 @@ def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
     )
 
 
-def _own_time(name: str, root: tuple[str, str], times: Floats, busy_ms: float | None) -> StageProfile:
+def _own_time(
+    name: str, root: tuple[str, str], times: Floats, worked_ms: Floats | None = None
+) -> StageProfile:
+    if worked_ms is not None and np.isnan(worked_ms).all():
+        worked_ms = None
     return StageProfile(
         name=name,
         match=SpanMatch(service=root[0], operation=root[1]),
         calls_ms=times[:, None],
         censored=np.zeros((len(times), 1), np.bool_),
-        busy_ms=busy_ms,
+        busy_ms=float(np.nanmean(worked_ms)) if worked_ms is not None else None,
+        worked_ms=worked_ms[:, None] if worked_ms is not None else None,
         reissuable=False,
     )

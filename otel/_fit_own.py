@@ -78,9 +78,15 @@ def fit_own(forest: Forest, requests: Requests) -> Profile:
     forest.counts["requests_control"] = int(control.sum())
     rows = requests.rows
     root = forest.names.operations[requests.op]
-    busy = notes["busy_ms"][~np.isnan(notes["busy_ms"])]
-    busy_ms = float(busy.mean()) if len(busy) else None
-    return build(forest, began[rows], ended[rows], root=root, stages=stages, edges=edges, busy_ms=busy_ms)
+    return build(
+        forest,
+        began[rows],
+        ended[rows],
+        root=root,
+        stages=stages,
+        edges=edges,
+        worked_ms=notes["busy_ms"].astype(float),
+    )
 
 
 def _visits(forest: Forest, requests: Requests) -> _Visits:

@@ -114,7 +114,7 @@ class RequestRecord:
         control: whether the plan did nothing for it, so that latencies without it stay known.
         error: what went wrong; None for nothing.
         stages: its visits, in the order of their start.
-        busy_ms: CPU time that the gateway spent on it, milliseconds: its even share; None where not measured.
+        busy_ms: CPU time of the gateway since the last request ended, milliseconds; None where not measured.
     """
 
     trace_id: int

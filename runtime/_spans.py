@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kwiken import Service
 from otel import Observer, RequestRecord
-from runtime._meter import Carrier, Meter
 
 if TYPE_CHECKING:
     from runtime._process import GatewaySpec, ReplicaSpec
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("kwiken.spans")
 LOOK_S: Final = 5.0
 MORE: Final = 10
-NOTHING: Final = Meter()  # the gateway's thread has no handlers
 
 
 class Counts(Protocol):
@@ -79,7 +78,11 @@ class Losses:
 
 
 class Weighed:
-    """An `Observer` that notes what each request cost this process: its even share of the thread's CPU time.
+    """An `Observer` that notes what requests cost this process: its CPU time since the last one ended.
+
+    Much of it went into others that are still under way, so one request's says little. But all that was burnt
+    between two of them is in those that ended meanwhile: their mean is a request's cost, and how it changes
+    with the load can be seen.
 
     Args:
         observer: that takes the notes.
@@ -87,15 +90,14 @@ class Weighed:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self._carrier: Carrier | None = None
+        self._weighed_ns: int | None = None
 
     def request_finished(self, record: RequestRecord) -> None:
         """Weigh and hand on. The first request only starts the scales: what came before it is start-up."""
-        if self._carrier is None:
-            self._carrier = Carrier()
-            self._carrier.start()
-        else:
-            record.busy_ms = self._carrier.share_ms(NOTHING)
+        now_ns = time.thread_time_ns()
+        if self._weighed_ns is not None:
+            record.busy_ms = (now_ns - self._weighed_ns) / 1e6
+        self._weighed_ns = now_ns
         self._observer.request_finished(record)
 
 

@@ -18,6 +18,7 @@ from kwiken._dag import end_to_end
 from kwiken._errors import InputError
 from kwiken._pool import Pool
 from kwiken._profile import Floats
+from kwiken.queueing._front import fronts, share_of_time
 from kwiken.queueing._law import Empirical
 from kwiken.queueing._model import (
     LEAST_MS,
@@ -38,7 +39,6 @@ CALLS: Final = 150_000  # fewer where they have more calls than this,
 FEWEST: Final = 500  # but so many in any case
 LEVELS: Final = levels(4096)
 ROUNDS: Final = 5  # of putting laws right; they rest after three or four
-LIGHTEST: Final = 0.1  # quantile of the own time that is taken for work: that of a request that met nobody
 
 
 def on_one_machine(
@@ -64,16 +64,18 @@ def on_one_machine(
     """
     _check_use(use, idle_use)
     calls = {name: stage.calls_per_request for name, stage in model.stages.items()}
-    fronts = _fronts(model, calls)
+    in_front = fronts(model, calls)
+    front = sum(in_front[name] * calls[name] for name in in_front)
+    of_time = share_of_time(model.profile)
     work = sum(_work_ms(stage, calls[name], model.rate_per_s) for name, stage in model.stages.items())
-    work += sum(fronts[name] * calls[name] for name in fronts)
-    others = idle_use * processors
+    work += front * (1.0 - of_time)
+    others = idle_use * processors + front * of_time * model.rate_per_s / 1e3
     left = 0.0 if use is None else use * processors - others - work * model.rate_per_s / 1e3
     worked = {stage.name: stage.worked_ms for stage in model.profile.stages}
     stages = {
         name: replace(
             stage,
-            station=replace(stage.station, front_ms=fronts[name]),
+            station=replace(stage.station, front_ms=in_front[name] * (1.0 - of_time)),
             work_ms=_own_work(worked.get(name), stage),
         )
         for name, stage in model.stages.items()
@@ -133,31 +135,6 @@ def _work_ms(stage: StageModel, calls: float, rate_per_s: float) -> float:
         return 0.0
     other = station.background.utilisation if station.background is not None else 0.0
     return calls * station.work.mean_ms + other * station.replicas * 1e3 / rate_per_s
-
-
-def _fronts(model: LoadModel, calls: Mapping[str, float]) -> dict[str, float]:
-    """Work of the process in front by call of each stage, so that a request has what was measured."""
-    own = {stage.name: stage.busy_ms or 0.0 for stage in model.profile.stages if stage.own_time}
-    own = {name: work for name, work in own.items() if model.stages[name].station.replicas is None}
-    fronts = dict.fromkeys(model.stages, 0.0)
-    count = max(1.0, sum(count for name, count in calls.items() if name not in own))
-    turns = sum(_turns_before(stage) for name, stage in model.stages.items() if name not in own)
-    left = 0.0
-    for name, work in own.items():
-        lightest = float(np.nanquantile(model.stages[name].calls_ms, LIGHTEST))
-        # it holds the sends that calls wait for too, and these are half of `each`
-        alone = (lightest - turns / 2 * work / count) / (1.0 - turns / 2 / count)
-        fronts[name] = min(work, max(0.0, alone))
-        left += work - fronts[name]
-    each = left / count
-    return {name: fronts[name] if name in own else each for name in fronts}
-
-
-def _turns_before(stage: StageModel) -> float:
-    """Calls of a visit that its slowest waits for until it is sent itself, if any may be the slowest."""
-    visits = int((~np.isnan(stage.calls_ms)).any(axis=1).sum())
-    visit_share = visits / max(1, len(stage.calls_ms))
-    return (stage.calls_per_request - visit_share) / 2
 
 
 def _put_right(model: LoadModel, seed: int) -> tuple[LoadModel, dict[str, float]]:

@@ -397,4 +397,8 @@ def test_own_time_knows_what_requests_cost_the_gateway(busy: list[float | None])
     told = learn(requests)
     known = [value for value in busy if value is not None]
     assert told.stages[0].busy_ms == (pytest.approx(sum(known) / len(known)) if known else None)
+    worked_ms = told.stages[0].worked_ms
+    assert (worked_ms is None) == (not known)
+    if worked_ms is not None:
+        np.testing.assert_allclose(worked_ms, [[np.nan if value is None else value] for value in busy])
     assert [stage.busy_ms for stage in told.stages[1:]] == [stage.busy_ms for stage in plain.stages[1:]]

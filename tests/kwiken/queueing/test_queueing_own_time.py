@@ -31,7 +31,8 @@ from kwiken.queueing import (
 )
 from kwiken.queueing import _network as network
 from kwiken.queueing._flow import StageCalls
-from kwiken.queueing._together import _fronts, _seen_ms, _turns_before
+from kwiken.queueing._front import fronts, turns_before
+from kwiken.queueing._together import _seen_ms
 
 OWN = "chain:request (own time)"
 RATE = 30.0
@@ -148,6 +149,24 @@ class TestAtItsOwnLoad:
         assert fronts[OWN] + (WIDTH + 1) * fronts["fan"] == pytest.approx(BUSY_MS)
         assert fronts["fan"] == fronts["sink"] == pytest.approx(1.2, rel=0.15)
 
+    def test_what_comes_with_the_time_is_the_same_at_every_load(self, profile: Profile) -> None:
+        """The use at the own load stays, at less it falls by less, and a request costs the front less."""
+        ended_s = np.sort(profile.started_s + profile.latency_ms / 1e3)
+        gaps = np.diff(ended_s, prepend=2 * ended_s[0] - ended_s[1])
+        order = np.argsort(profile.started_s + profile.latency_ms / 1e3)
+        worked_ms = np.empty((len(order), 1))
+        worked_ms[order, 0] = BUSY_MS * (0.75 + 0.25 * gaps / gaps.mean())
+        own = replace(profile.stages[0], worked_ms=worked_ms, busy_ms=99.0)
+        model = learned(replace(profile, stages=(own, *profile.stages[1:])))
+        fronts = {name: stage.station.front_ms for name, stage in model.stages.items()}
+        assert fronts[OWN] + (WIDTH + 1) * fronts["fan"] == pytest.approx(0.75 * BUSY_MS, rel=0.01)
+        assert model.shared is not None
+        assert model.shared.others == pytest.approx(0.25 * BUSY_MS * RATE / 1e3, rel=0.03)
+        before = learned(profile).shared
+        assert before is not None
+        assert model.shared.busy_at(RATE) == pytest.approx(before.busy_at(RATE), rel=0.01)
+        assert model.shared.busy_at(RATE / 2) > 1.05 * before.busy_at(RATE / 2)
+
 
 def model_of(own_ms: Floats, busy_ms: float | None, calls: Mapping[str, Floats], **own: object) -> LoadModel:
     """A profile of own time and of stages after it, with these calls."""
@@ -173,7 +192,7 @@ def model_of(own_ms: Floats, busy_ms: float | None, calls: Mapping[str, Floats],
 
 
 def fronts_of(model: LoadModel) -> dict[str, float]:
-    return _fronts(model, {name: stage.calls_per_request for name, stage in model.stages.items()})
+    return fronts(model, {name: stage.calls_per_request for name, stage in model.stages.items()})
 
 
 def own_ms(lightest: float) -> Floats:
@@ -256,15 +275,15 @@ class TestTurnsBefore:
 
     @pytest.mark.parametrize(("width", "turns"), [(1, 0.0), (2, 0.5), (4, 1.5), (9, 4.0)])
     def test_half_of_the_others(self, width: int, turns: float) -> None:
-        assert _turns_before(self.stage(np.ones((5, width)))) == turns
+        assert turns_before(self.stage(np.ones((5, width)))) == turns
 
     def test_of_four_three_one_and_no_calls(self) -> None:
         calls = np.array([[1, 1, 1, 1], [1, nan, 1, 1], [nan, nan, 1, nan], [nan] * 4])
-        assert _turns_before(self.stage(calls)) == (1.5 + 1.0 + 0.0 + 0.0) / 4
+        assert turns_before(self.stage(calls)) == (1.5 + 1.0 + 0.0 + 0.0) / 4
 
     def test_nobody(self) -> None:
-        assert _turns_before(self.stage(np.full((3, 2), nan))) == 0.0
-        assert _turns_before(self.stage(np.empty((0, 2)))) == 0.0
+        assert turns_before(self.stage(np.full((3, 2), nan))) == 0.0
+        assert turns_before(self.stage(np.empty((0, 2)))) == 0.0
 
 
 class TestSeen:
