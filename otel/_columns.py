@@ -200,18 +200,24 @@ class Batch:
         rows["span"] = span_numbers(self.span_ids)
         rows["parent"] = span_numbers(self.parent_ids)
         rows["start"], rows["end"] = self.starts, self.ends
-        rows["op"], rows["own"], rows["flags"] = self.ops, self.own, self.flags
+        rows["op"], rows["own"] = self.ops, self.own
+        rows["flags"] = np.frombuffer(bytes(self.flags), np.uint8)
         rows["kind"] = self.kinds or NO_KIND
         negative = rows["end"] < rows["start"]
         rows["flags"][negative] |= NEGATIVE
         rows["end"][negative] = rows["start"][negative]
         used, places = np.unique(np.array(self.notes, np.int64), return_inverse=True)
-        owns = np.array([(*names.notes[number], 0.0, 0.0) for number in used.tolist()], OWN)[places]
+        owns = taken(np.array([(*names.notes[number], 0.0, 0.0) for number in used.tolist()], OWN), places)
         owns["busy_ms"], owns["worth"] = self.busy_ms, self.worth
         links = np.empty(len(self.links), LINK)
         links["own"] = [own for own, _ in self.links]
         links["span"] = span_numbers([span for _, span in self.links])
         return rows, owns, links
+
+
+def taken(rows: Rows, places: Ints) -> Rows:
+    """Rows at these places. Indexing by them does the same, but field by field: thirty times slower."""
+    return np.take(rows, places)
 
 
 def span_numbers(ids: Sequence[str]) -> Ids:
@@ -238,17 +244,25 @@ def trace_numbers(ids: Sequence[str]) -> tuple[Ids, Ids]:
 
 def _packed(ids: Sequence[str], digits: int) -> NDArray[Any] | None:
     """All identifiers in one go, where each has just so many hex digits (or is empty, for a span without)."""
-    lengths = set(map(len, ids))
-    if lengths == {0, digits}:
-        zero = "0" * digits
-        ids = [text or zero for text in ids]
-    elif lengths != {digits}:
+    packed = _in_step(" ".join(ids), len(ids), digits)
+    if packed is not None or "" not in ids:
+        return packed
+    zero = "0" * digits
+    return _in_step(" ".join([text or zero for text in ids]), len(ids), digits)
+
+
+def _in_step(text: str, count: int, digits: int) -> NDArray[Any] | None:
+    """As many identifiers as told, a blank between each two and so many hex digits in each; None for others.
+
+    Blanks between bytes are skipped. As many bytes as this came from every place that must have no blank.
+    """
+    if len(text) != count * (digits + 1) - 1 or text[digits :: digits + 1].strip(" "):
         return None
     try:
-        raw = bytes.fromhex("".join(ids))
+        raw = bytes.fromhex(text)
     except ValueError:
         return None
-    return np.frombuffer(raw, ">u8") if len(raw) * 2 == len(ids) * digits else None
+    return np.frombuffer(raw, ">u8") if len(raw) * 2 == count * digits else None
 
 
 def _number(text: str, digits: int) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from kwiken import InputError, Profile, SpanMatch, guess_copies
 from otel import _columns as c
 from otel._calls import NS_PER_MS, Floats, StageCalls, build, in_order
-from otel._columns import NO_TEXT, Bools, Ints, Rows
+from otel._columns import NO_TEXT, Bools, Ints, Rows, taken
 from otel._forest import Forest
 from otel._own_notes import KINDS, OUTCOMES
 from otel._records import AttemptKind, Outcome
@@ -96,7 +96,7 @@ def _visits(forest: Forest, requests: Requests) -> _Visits:
     row = np.flatnonzero((role == c.STAGE) & (forest.parent >= 0))
     row = row[owner[forest.parent[row]] >= 0]
     request = owner[forest.parent[row]]
-    notes = forest.owns[forest.spans["own"][row]]
+    notes = taken(forest.owns, forest.spans["own"][row])
     place = np.full(len(forest), -1, np.int64)
     place[row] = np.arange(len(row))
     attempts = np.flatnonzero((role == c.ATTEMPT) & (forest.parent >= 0))
@@ -108,7 +108,7 @@ def _visits(forest: Forest, requests: Requests) -> _Visits:
         notes,
         attempts,
         place[forest.parent[attempts]],
-        forest.owns[forest.spans["own"][attempts]],
+        taken(forest.owns, forest.spans["own"][attempts]),
     )
 
 
@@ -171,7 +171,7 @@ class _Told:
 
 def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: int) -> StageCalls:
     mine = visits.stage == code
-    notes = visits.notes[mine]
+    notes = taken(visits.notes, np.flatnonzero(mine))
     at = np.flatnonzero(mine[visits.attempt_visit])
     told = _tell(forest, visits, at)
     name = forest.names.texts[code]
@@ -239,11 +239,11 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
     that was given up (a partial answer, say) is a lower bound too, and so is one that had several threads
     because its request was late: with one it would have taken at least as long.
     """
-    notes = visits.attempt_notes[at]
+    notes = taken(visits.attempt_notes, at)
     request = visits.request[visits.attempt_visit[at]]
     start, end = forest.spans["start"][visits.attempt_row[at]], forest.spans["end"][visits.attempt_row[at]]
     order = np.lexsort((start, notes["shard"], request))
-    notes, request, start, end = notes[order], request[order], start[order], end[order]
+    notes, request, start, end = taken(notes, order), request[order], start[order], end[order]
     first = np.ones(len(order), np.bool_)
     first[1:] = (request[1:] != request[:-1]) | (notes["shard"][1:] != notes["shard"][:-1])
     groups = np.flatnonzero(first)

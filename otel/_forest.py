@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from otel import _columns as c
-from otel._columns import Bools, Ids, Ints, Names, Rows
+from otel._columns import Bools, Ids, Ints, Names, Rows, taken
 from otel._store import SpanStore, select, trace_keys
 
 MAX_DEPTH: Final = 1000
@@ -135,7 +135,7 @@ def _identified(part: tuple[Rows, Rows, Rows], counts: Counter[str]) -> tuple[Ro
         spans = part[0]
     keys = trace_keys(spans)
     order = np.lexsort((spans["start"] - spans["end"], spans["span"], keys))
-    spans, keys = spans[order], keys[order]
+    spans, keys = taken(spans, order), keys[order]
     again = np.zeros(len(spans), np.bool_)
     again[1:] = (keys[1:] == keys[:-1]) & (spans["span"][1:] == spans["span"][:-1])
     counts["spans_duplicate"] = int(again.sum())
