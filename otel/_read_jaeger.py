@@ -81,10 +81,7 @@ class JaegerReader:
         for place, raw in enumerate(tags):
             if raw.find(_ERROR_MARK) >= 0 and self._failed(raw):
                 flags[place] |= ERROR
-        own = [
-            self._note(batch, span, raw) if raw.find(MARK) >= 0 else -1
-            for span, raw in zip(spans, tags, strict=True)
-        ]
+        said = [self._note(raw) if raw.find(MARK) >= 0 else None for raw in tags]
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in tags]
         batch.trace_ids += [span.traceID or trace.traceID for span in spans]
@@ -94,7 +91,8 @@ class JaegerReader:
         batch.ends += ends
         batch.ops += ops
         batch.flags += flags
-        batch.own += own
+        for span, note in zip(spans, said, strict=True):
+            batch.own.append(-1 if note is None else _add(batch, span, *note))
 
     def _ops(self, trace: _Trace) -> list[int]:
         """Numbers of the spans' operations."""
@@ -117,18 +115,23 @@ class JaegerReader:
     def _failed(self, tags: bytes) -> bool:
         return any(tag.key == "error" and tag.value not in _NO for tag in self._tags.decode(tags))
 
-    def _note(self, batch: Batch, span: _Span, tags: bytes) -> int:
-        """The place of the span's own notes; -1 for a span that only looked like ours."""
+    def _note(self, tags: bytes) -> tuple[int, float, float] | None:
+        """Number of a span's own notes, busy time and worth; None for a span that only looked like ours."""
         attributes = {tag.key: tag.value for tag in self._tags.decode(tags)}
         note = own_note(attributes, self._store.names)
         if note is None:
-            return -1
-        place = len(batch.notes)
-        batch.notes.append(note)
-        batch.busy_ms.append(busy_ms(attributes.get("kw.busy_ms")))
-        batch.worth.append(worth(attributes.get("kw.worth")))
-        batch.links += [(place, ref.spanID) for ref in span.references or () if ref.refType == _FOLLOWS]
-        return place
+            return None
+        return note, busy_ms(attributes.get("kw.busy_ms")), worth(attributes.get("kw.worth"))
+
+
+def _add(batch: Batch, span: _Span, note: int, busy: float, value: float) -> int:
+    """Put a span's own notes in the batch; their place."""
+    place = len(batch.notes)
+    batch.notes.append(note)
+    batch.busy_ms.append(busy)
+    batch.worth.append(value)
+    batch.links += [(place, ref.spanID) for ref in span.references or () if ref.refType == _FOLLOWS]
+    return place
 
 
 def _times(spans: list[_Span], trace_id: str) -> tuple[list[int], list[int]]:

@@ -128,3 +128,23 @@ def test_identifiers_with_blanks_are_not_taken_for_several(tmp_path: Path) -> No
     half = "ab" * 4
     spans = [span(0, spanId=one) for one in (f"{half} {half}", half, f"{half}{half}", f"{half}  {half[1:]}")]
     assert len(set(read_forest([written(tmp_path, line(*spans))]).spans["span"].tolist())) == len(spans)
+
+
+def test_an_odd_last_trace_of_an_open_file_leaves_nothing(tmp_path: Path) -> None:
+    """Jaeger's, without a line's end: what came before it counts."""
+
+    def trace(number: int, *tags: tuple[str, str]) -> str:
+        span = {
+            "traceID": f"{number:x}",
+            "spanID": f"{number:x}",
+            "operationName": "r",
+            "startTime": 1000,
+            "duration": 5,
+            "tags": [{"key": key, "value": value} for key, value in tags],
+        }
+        return json.dumps({"traceID": f"{number:x}", "spans": [span]})
+
+    path = tmp_path / "jaeger.jsonl.part"
+    path.write_text(trace(1) + "\n" + trace(2, ("kw.service", "a"), ("kw.busy_ms", "soon")))
+    forest = read_forest([path])
+    assert (forest.counts["spans_read"], forest.counts["lines_unfinished"]) == (1, 1)
