@@ -54,8 +54,8 @@ def on_one_machine(
         model: each stage by itself.
         processors: of the machine.
         use: share of all processors' time that was used at the profile's load. What calls', the front's and
-            idle work leave of it is taken to come with the requests: half when one comes, half when it is
-            over. None for no such work.
+            idle work leave of it is taken to come with the requests, each one's when it is over. None for no
+            such work.
         idle_use: share that is used without any request, and besides at any load.
         seed: of all draws.
 
