@@ -199,8 +199,8 @@ class _Flow:
             stage for stage, settled in zip(self._stages, stages, strict=True) if not settled.after
         ]
         workers = [worker for stage in stages for worker in [stage.workers] * stage.replicas]
-        self._free = [1, len(machine.others) + 2 * len(arrivals), *workers]
-        self._beside = machine.beside_ms / 2
+        self._free = [1, len(machine.others) + len(arrivals), *workers]
+        self._beside = machine.beside_ms
         self._open = [sum(not stage.children for stage in self._stages)] * len(arrivals)
         self._lines: list[deque[tuple[float, Job | None]]] = [deque() for _ in self._free]
         self._processors = machine.processors
@@ -255,7 +255,8 @@ class _Flow:
             if request < 0:
                 self._seat(seat, work, None)
             else:
-                self._come(request)
+                for stage in self._sources:
+                    self._start(stage, request)
             return
         _, _, (kind, stage, number) = heappop(self._later)
         if kind == GO:
@@ -394,13 +395,6 @@ class _Flow:
         stage.left[request] -= 1
         if not stage.left[request]:
             self._done(stage, request)
-
-    def _come(self, request: int) -> None:
-        """A request comes."""
-        if self._beside:
-            self._seat(OTHERS, self._beside, None)
-        for stage in self._sources:
-            self._start(stage, request)
 
     def _done(self, stage: _Stage, request: int) -> None:
         """A request has all of a stage's answers."""

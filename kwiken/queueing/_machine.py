@@ -109,7 +109,7 @@ class Machine:
         processors: how many it has.
         others: (j,) moments at which a piece of other work comes.
         piece_ms: how much each is, milliseconds.
-        beside_ms: other work that comes with a request: half of it when it comes, half when it is over.
+        beside_ms: other work that comes with a request, when it is over.
         clock: its own time.
         starting: by stage: (n * width,) milliseconds from a visit's start until the front began to send the
             call: a fan-out's go one after the other.
