@@ -38,7 +38,11 @@ def fronts(model: LoadModel, calls: Mapping[str, float]) -> dict[str, float]:
     """
     ended_s = model.profile.started_s + model.profile.latency_ms / 1e3
     own = {stage.name: work_ms(stage, ended_s) for stage in model.profile.stages if stage.own_time}
-    own = {name: work for name, work in own.items() if model.stages[name].station.replicas is None}
+    own = {
+        name: work
+        for name, work in own.items()
+        if model.stages[name].station.replicas is None and not np.isnan(model.stages[name].calls_ms).all()
+    }
     found = dict.fromkeys(model.stages, 0.0)
     count = max(1.0, sum(count for name, count in calls.items() if name not in own))
     turns = sum(turns_before(stage) for name, stage in model.stages.items() if name not in own)

@@ -238,6 +238,10 @@ class TestFronts:
         found = fronts_of(model_of(own_ms(3.5), busy_ms, {"a": self.FOUR}))
         assert found == pytest.approx({OWN: 0.0, "a": 0.0})
 
+    def test_own_time_that_is_never_known_has_no_share(self) -> None:
+        model = model_of(np.full((20, 1), nan), 6.0, {"a": np.ones((20, 1))})
+        assert fronts_of(model) == {OWN: 0.0, "a": 0.0}
+
     def test_own_time_that_has_replicas_is_a_stage_like_others(self) -> None:
         assert fronts_of(model_of(own_ms(3.5), 10.0, {"a": self.FOUR}, replicas=2)) == {OWN: 0.0, "a": 0.0}
 
