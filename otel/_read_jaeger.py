@@ -91,8 +91,9 @@ class JaegerReader:
         batch.ends += ends
         batch.ops += ops
         batch.flags += flags
-        for span, note in zip(spans, said, strict=True):
-            batch.own.append(-1 if note is None else _add(batch, span, *note))
+        batch.own += [
+            -1 if note is None else _add(batch, span, *note) for span, note in zip(spans, said, strict=True)
+        ]
 
     def _ops(self, trace: _Trace) -> list[int]:
         """Numbers of the spans' operations."""
