@@ -102,6 +102,7 @@ class OtlpReader:
             for part in resources
             for service in (self._service(part.resource),)
             for scope in part.scopeSpans
+            if scope.spans
         ]
         spans = [span for _, some in groups for span in some]
         if not spans:

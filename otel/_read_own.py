@@ -110,7 +110,8 @@ class OwnReader:
         start, _, told = head.rpartition(_WORTH)
         if not start or not told.endswith(_NEXT):
             return self._note(raw, head or raw)
-        known = self._known.get(start) or self._note(raw, start, with_worth=False)
+        key = start + _WORTH  # as no span's attributes up to its busy time end
+        known = self._known.get(key) or self._note(raw, key, with_worth=False)
         return None if known is None else (known[0], _NONE, worth(float(told[: -len(_NEXT)])))
 
     def _note(self, raw: bytes, key: bytes, *, with_worth: bool = True) -> _Known | None:

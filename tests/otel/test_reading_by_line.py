@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kwiken import InputError
+from otel import _columns
 from otel._fit import read_forest
 
 CALL = {
@@ -148,3 +149,22 @@ def test_an_odd_last_trace_of_an_open_file_leaves_nothing(tmp_path: Path) -> Non
     path.write_text(trace(1) + "\n" + trace(2, ("kw.service", "a"), ("kw.busy_ms", "soon")))
     forest = read_forest([path])
     assert (forest.counts["spans_read"], forest.counts["lines_unfinished"]) == (1, 1)
+
+
+def test_a_worth_told_twice_is_the_last_of_its_own_span_only(tmp_path: Path) -> None:
+    twice = span(1, call(("worth", 0.5), ("worth", 0.75), ("busy_ms", 1.0)))
+    once = span(2, call(("worth", 0.5), ("busy_ms", 1.0)))
+    assert told(written(tmp_path, line(twice, once))) == [(1.0, 0.75), (1.0, 0.5)]
+
+
+def test_services_without_spans_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_columns, "MAX_NAMES", 1)
+    silent = [
+        {
+            "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": name}}]},
+            "scopeSpans": [{"spans": []}],
+        }
+        for name in "abc"
+    ]
+    found = {"resourceSpans": [*silent, {"scopeSpans": [{"spans": [span(1)]}]}]}
+    assert len(read_forest([written(tmp_path, json.dumps(found) + "\n")]).spans) == 1
