@@ -81,8 +81,8 @@ class Weighed:
     """An `Observer` that notes what requests cost this process: its CPU time since the last one ended.
 
     Much of it went into others that are still under way, so one request's says little. But all that was burnt
-    between two of them is in those that ended meanwhile: their mean is a request's cost, and how it changes
-    with the load can be seen.
+    between two of them is in those that ended meanwhile, so the mean of many is a request's cost, and how it
+    changes with the load can be seen. The first after a pause bears what the idle process did.
 
     Args:
         observer: that takes the notes.

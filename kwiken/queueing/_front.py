@@ -36,7 +36,7 @@ def fronts(model: LoadModel, calls: Mapping[str, float]) -> dict[str, float]:
         model: each stage by itself.
         calls: by stage: mean number of a request.
     """
-    ended_s = model.profile.started_s + model.profile.latency_ms / 1e3
+    ended_s = _ended_s(model.profile)
     own = {stage.name: work_ms(stage, ended_s) for stage in model.profile.stages if stage.own_time}
     own = {
         name: work
@@ -93,10 +93,10 @@ def share_of_time(profile: Profile) -> float:
     Args:
         profile: in whose own time each request has what the front worked since the last one was over.
     """
-    own = [stage for stage in profile.stages if stage.own_time and stage.worked_ms is not None]
-    if not own or own[0].worked_ms is None:
+    worked_ms = next((stage.worked_ms for stage in profile.stages if stage.own_time), None)
+    if worked_ms is None:
         return 0.0
-    lasted_s, work, beside = _stretches(profile, own[0].worked_ms[:, 0])
+    lasted_s, work, beside = _stretches(profile, worked_ms[:, 0])
     if len(work) < FEWEST or not LEAST_MS < work.mean() < MOST_USED * lasted_s.mean() * 1e3:
         return 0.0
     terms = np.column_stack((np.ones(len(work)), lasted_s / lasted_s.mean(), *(beside / STRETCH)))
@@ -111,13 +111,18 @@ def share_of_time(profile: Profile) -> float:
     return min(MOST, share) if share > SURE * error and error < VAGUE else 0.0
 
 
+def _ended_s(profile: Profile) -> Floats:
+    """(n,): when requests were over, seconds since 1970."""
+    return np.asarray(profile.started_s + profile.latency_ms / 1e3)
+
+
 def _stretches(profile: Profile, worked_ms: Floats) -> tuple[Floats, Floats, Floats]:
     """(k,), (k,) and (2, k): of stretches from one request's end to another's.
 
     How long each took, the work in it, how many requests started in it, and the sum of the parts of
     requests' lives that lie in it. Without those that hold a gap in the traces.
     """
-    ended_s = profile.started_s + profile.latency_ms / 1e3
+    ended_s = _ended_s(profile)
     order = np.argsort(ended_s, kind="stable")
     bounds = ended_s[order][::STRETCH]
     count = len(bounds) - 1

@@ -87,6 +87,14 @@ def test_work_that_is_all_of_the_time_leaves_some_to_requests() -> None:
 
 
 class TestNobodyKnows:
+    def test_by_the_work_of_a_stage_with_replicas(self) -> None:
+        rng = np.random.default_rng(12)
+        ended_s = ends(rng)
+        profile = profile_of(ended_s, work(rng, ended_s, 0.3))
+        served = replace(profile.stages[0], name="served", reissuable=True)
+        own = replace(profile.stages[0], worked_ms=None)
+        assert share_of_time(replace(profile, stages=(own, served))) == 0.0
+
     def test_where_no_work_was_measured(self) -> None:
         ended_s = ends(np.random.default_rng(6))
         assert share_of_time(profile_of(ended_s, None)) == 0.0
