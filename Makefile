@@ -18,7 +18,7 @@ demo: $(READY)
 	@$(BIN)/kwiken demo --out demo-out
 
 test: $(READY)
-	@$(BIN)/pytest
+	@$(BIN)/pytest --numprocesses 2 --dist worksteal
 
 check: $(READY)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy
