@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli._output import note, print_json, print_table, progress
 from cli._plan import ladder_rows
-from cli._queues import model_of, processors_of
+from cli._queues import model_of
 from cli._thresholds import hurt_from
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ def _loaded_document(
             }
             for name, stage in result.stages.items()
         },
-        "processors": processors_of(result),
         "reissue_hurts_above_load": whole,
         "notes": result.notes,
         "requests": requests,
@@ -86,11 +85,6 @@ def _show_loaded(
     )
     columns = ("stage", "replicas", "busy before", "after", "calls reissued", "share of cost", "hurts above")
     print_table("\nStages", columns, _loaded_rows(result, plan, above), to_stdout=True)
-    machine = processors_of(result)
-    if machine is not None:
-        print(
-            f"\n{machine['count']} processors, shared by all: busy {machine['utilisation']:.1%} before copies"
-        )
     if plan is None:
         print("\nno plan given, so nothing was spent")
     else:

@@ -13,13 +13,12 @@ from kwiken import InputError
 
 if TYPE_CHECKING:
     from kwiken import PlanStudy, Profile
-    from kwiken.queueing import LoadModel, LoadSimulation, Settlement
+    from kwiken.queueing import LoadModel, Settlement
 
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", int, float)
 MAX_REPLICAS: Final = 10_000
 LOAD: Final = Real(1e-3, 1e3)  # times a profile's; farther off nothing that it knows holds
-MAX_PROCESSORS: Final = 4096
 DISPATCHES: Final = ("aged", "two", "least", "random")
 CANCELS: Final = ("queued", "running", "none")
 
@@ -94,28 +93,9 @@ CANCEL: Final = click.option(
 )
 
 
-PROCESSORS: Final = click.option(
-    "--processors",
-    type=click.IntRange(1, MAX_PROCESSORS),
-    help="Of the one machine that all replicas share; by default nobody waits for a processor.",
-)
-PROCESSOR_USE: Final = click.option(
-    "--processor-use",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    metavar="SHARE",
-    help="Share of these processors' time that was used, by clients on the machine and all else too.",
-)
-IDLE_USE: Final = click.option(
-    "--idle-use",
-    type=click.FloatRange(0, 1, max_open=True),
-    metavar="SHARE",
-    help="Share of these processors' time that is used when no request comes.  [default: 0]",
-)
-
-
 def queue_options(command: F) -> F:
     """The options that say what queues are like."""
-    for option in (IDLE_USE, PROCESSOR_USE, PROCESSORS, CANCEL, DISPATCH, RATE, UTILISATION, REPLICAS):
+    for option in (CANCEL, DISPATCH, RATE, UTILISATION, REPLICAS):
         command = option(command)
     return command
 
@@ -178,7 +158,7 @@ def settled(
     if load is None:
         known = measured_utilisation(profile, replicas=queues["replicas"], rate_per_s=queues["rate"])
         busiest = max((*known.values(), *queues["utilisation"].values()), default=0.0)
-        if not guarded or (busiest < QUIET and queues["processors"] is None):
+        if not guarded or busiest < QUIET:
             if (idle := given("dispatch", "cancel")) is not None:
                 note(
                     f"{idle} says nothing here: replicas are hardly used, so load is left out without --load"
@@ -201,10 +181,6 @@ def _check_options(profile: Profile, load: float | None, queues: Mapping[str, An
             raise InputError("does not go with --load, which counts with the load", where="--no-guard")
         if (told := given(*queues)) is not None:
             raise InputError("does not go with --no-guard, which leaves load out", where=told)
-    for option in ("processor_use", "idle_use"):
-        if queues[option] is not None and queues["processors"] is None:
-            where = f"--{option.replace('_', '-')}"
-            raise InputError("says nothing without the number of processors", where=where)
     names = [stage.name for stage in profile.stages]
     for option in ("replicas", "utilisation"):
         for name in queues[option]:
@@ -212,14 +188,6 @@ def _check_options(profile: Profile, load: float | None, queues: Mapping[str, An
                 raise InputError(
                     f"stage {name!r} is not in the profile; it has: {', '.join(names)}", where=f"--{option}"
                 )
-
-
-def processors_of(simulation: LoadSimulation) -> dict[str, Any] | None:
-    """The machine that all replicas share, for JSON; None where there is none."""
-    shared = simulation.model.shared
-    if shared is None:
-        return None
-    return {"count": shared.processors, "utilisation": shared.busy_at(simulation.rate_per_s)}
 
 
 def load_summary(settlement: Settlement | None) -> dict[str, Any]:
@@ -232,7 +200,6 @@ def load_summary(settlement: Settlement | None) -> dict[str, Any]:
             "rate_per_s": settlement.simulation.rate_per_s,
             "rounds": settlement.rounds,
             "settled": settlement.settled,
-            "processors": processors_of(settlement.simulation),
             "refused": settlement.refused,
             "guards": {
                 name: {"utilisation": found.utilisation, "reissue_hurts_above": found.above}

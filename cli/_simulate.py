@@ -54,7 +54,8 @@ def command(
 
     With --load, requests arrive as a Poisson process, replicas serve calls in the order of arrival, copies
     are work like any other, and losers are cancelled. Load acts on stages whose busy times and replicas are
-    known: from the profile, or by --utilisation and --replicas.
+    known: from the profile, or by --utilisation and --replicas. Every replica is taken to have processors of
+    its own: where replicas share them, the prediction for another load does not hold.
     """
     learned = load_profile(profile)
     plan = None if plan_file is None else load_plan(plan_file)

@@ -174,5 +174,4 @@ def rows_of(stage: StageProfile, rows: Rows) -> StageProfile:
         censored=stage.censored[rows],
         worth=stage.worth[rows] if stage.worth is not None else None,
         asked=stage.asked[rows] if stage.asked is not None else None,
-        worked_ms=stage.worked_ms[rows] if stage.worked_ms is not None else None,
     )

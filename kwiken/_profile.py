@@ -32,9 +32,6 @@ class StageProfile:
         busy_ms: mean time that a replica worked on one call; None where it was not measured.
         busy_variation: standard deviation of that time as a ratio to its mean; None where it was not
             measured.
-        worked_ms: (n, width): that time of each call: the primary's, or another attempt's where that is not
-            known; NaN where none is, None where it never is. Of a request's own time: what the process that
-            it came to worked since the request before was over; the mean is a request's work.
         replicas: how many were seen to take calls; None where the traces do not tell.
         reissuable: whether a copy of a call may be sent.
         pairs_ms: (m, 2): latency of calls that had a copy, and of that copy from its own start; None where no
@@ -58,7 +55,6 @@ class StageProfile:
     censored: Bools
     busy_ms: float | None = None
     busy_variation: float | None = None
-    worked_ms: Floats | None = None
     replicas: int | None = None
     reissuable: bool = True
     pairs_ms: Floats | None = None
@@ -144,8 +140,6 @@ class Profile:
                 total.update(to_microseconds(stage.guesses_ms).tobytes())
             if stage.worth is not None:
                 total.update(b"worth" + np.ascontiguousarray(np.round(stage.worth, WORTH_DIGITS)).tobytes())
-            if stage.worked_ms is not None:
-                total.update(b"worked" + to_microseconds(stage.worked_ms).tobytes())
             if stage.asked is not None:
                 total.update(repr(stage.replica_names).encode() + np.ascontiguousarray(stage.asked).tobytes())
             if stage.threads > 1:

@@ -20,7 +20,7 @@ from kwiken._stage import MAX_FANOUT, MAX_MS, MAX_REPLICAS
 VERSION = 1
 MAX_BYTES = 1 << 29
 MAX_REQUESTS = 10_000_000
-MAX_CELLS = 20_000_000  # some 32 bytes each while they are read, and as much for each call's work
+MAX_CELLS = 20_000_000  # some 32 bytes each while they are read
 MAX_NAME = 1000
 MAX_COUNTS = 1000
 MAX_PAIRS = 1_000_000
@@ -30,7 +30,7 @@ MAX_WORTH = 1e9
 MAX_SECONDS = 1e12  # since 1970
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _NO_NUMBER = re.compile(rb"(?i)nan\b|inf(inity)?\b")
-_BY_REQUEST = ("latency_ms", "started_s", "calls_ms", "worked_ms", "worth")  # lists of a value a request
+_BY_REQUEST = ("latency_ms", "started_s", "calls_ms", "worth")  # lists of a value a request
 CUT_CODES = 3  # 0: both ended; 1: the call was cut short; 2: the copy was; 3: both were
 
 
@@ -39,10 +39,9 @@ class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class _Stage(_Struct, frozen=True):
-    """One stage; `calls_ms`, `censored`, `worked_ms` and `worth` hold a list a shard.
+    """One stage; `calls_ms`, `censored` and `worth` hold a list a shard.
 
-    In `calls_ms` null stands for no call, in `worked_ms` and `worth` for not known; `censored` has the
-    numbers of requests.
+    In `calls_ms` null stands for no call, in `worth` for not known; `censored` has the numbers of requests.
 
     `pairs` holds calls and their copies: both latencies, and which was cut short (see `CUT_CODES`);
     `guesses` late calls and what their copies would have taken. `asked` holds a list a shard too: numbers of
@@ -56,7 +55,6 @@ class _Stage(_Struct, frozen=True):
     censored: list[list[int]] = []
     busy_ms: float | None = None
     busy_variation: float | None = None
-    worked_ms: list[list[float | None]] = []
     replicas: int | None = None
     reissuable: bool = True
     pairs: list[tuple[float, float, int]] = []
@@ -112,7 +110,6 @@ def _encode_stage(stage: StageProfile) -> _Stage:
         censored=cut if any(cut) else [],
         busy_ms=stage.busy_ms,
         busy_variation=stage.busy_variation,
-        worked_ms=_columns(to_microseconds(stage.worked_ms)) if stage.worked_ms is not None else [],
         replicas=stage.replicas,
         reissuable=stage.reissuable,
         pairs=_encode_pairs(stage),
@@ -206,7 +203,6 @@ def _decode_stage(stage: _Stage, requests: int) -> StageProfile:
         censored=censored,
         busy_ms=stage.busy_ms,
         busy_variation=stage.busy_variation,
-        worked_ms=_array(stage.worked_ms, requests) if stage.worked_ms else None,
         replicas=stage.replicas,
         reissuable=stage.reissuable,
         guesses_ms=np.array(stage.guesses) if stage.guesses else None,
@@ -242,7 +238,6 @@ def _check(document: _Profile, *, where: str) -> None:
             _stage_problems(stage, requests),
             _cut_problems(stage),
             _pair_problems(stage),
-            _worked_problems(stage, requests),
             _worth_problems(stage, requests),
             _replica_problems(stage, requests),
         ):
@@ -321,13 +316,6 @@ def _pair_problems(stage: _Stage) -> Iterator[str]:
     for row, (call, copy) in enumerate(stage.guesses):
         if not (0 <= call <= MAX_MS and 0 <= copy <= MAX_MS):
             yield f"guesses, {row}: must be two numbers of ms from 0 to {MAX_MS:.0f}"
-
-
-def _worked_problems(stage: _Stage, requests: int) -> Iterator[str]:
-    yield from _width_problems(stage, stage.worked_ms, "worked_ms")
-    for shard, column in enumerate(stage.worked_ms):
-        yield from _length_problems(column, requests, f"worked_ms, shard {shard}")
-        yield from _time_problems(column, f"worked_ms, shard {shard}")
 
 
 def _worth_problems(stage: _Stage, requests: int) -> Iterator[str]:

@@ -29,7 +29,6 @@ class StageCalls:
         seen_ms: (requests,): how long the stage kept the request waiting, copies and all; 0 where not called.
         busy_ms: mean busy time of a call; None where not measured.
         busy_variation: standard deviation over mean of busy times; None where not measured.
-        worked_ms: (requests, width): busy time of each call, NaN for not known; None where none is.
         replicas: how many took calls; None where not told.
         reissuable: whether a copy may be sent.
         pairs_ms: (m, 2): of calls with a copy, both latencies; None where there were none.
@@ -46,7 +45,6 @@ class StageCalls:
     seen_ms: Floats
     busy_ms: float | None = None
     busy_variation: float | None = None
-    worked_ms: Floats | None = None
     replicas: int | None = None
     reissuable: bool = True
     pairs_ms: Floats | None = None
@@ -78,7 +76,6 @@ def build(
     root: tuple[str, str],
     stages: Sequence[StageCalls],
     edges: Bools,
-    worked_ms: Floats | None = None,
 ) -> Profile:
     """The profile of these stages, the request's own time before them all.
 
@@ -92,8 +89,6 @@ def build(
         root: service and operation of the requests.
         stages: k of them.
         edges: (k, k): True at (a, b) where b comes after a.
-        worked_ms: (n,) work of the process that requests come to, since the last one's end; NaN where it is
-            not known, None where it never is.
     """
     latency = (end - start) / NS_PER_MS
     own_name = ":".join(root) + OWN_TIME
@@ -108,7 +103,7 @@ def build(
     forest.counts["requests"] = len(latency)
     if len(latency) < FEW:
         forest.counts["warning_few_requests"] = len(latency)
-    own = _own_time(own_name, root, np.maximum(left, 0.0), worked_ms)
+    own = _own_time(own_name, root, np.maximum(left, 0.0))
     return Profile(
         service=root[0],
         stages=(own, *ordered[1:]),
@@ -131,7 +126,6 @@ def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
         censored=calls.censored,
         busy_ms=calls.busy_ms,
         busy_variation=calls.busy_variation,
-        worked_ms=calls.worked_ms,
         replicas=calls.replicas,
         reissuable=calls.reissuable,
         asked=calls.asked,
@@ -144,17 +138,11 @@ def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
     )
 
 
-def _own_time(
-    name: str, root: tuple[str, str], times: Floats, worked_ms: Floats | None = None
-) -> StageProfile:
-    if worked_ms is not None and np.isnan(worked_ms).all():
-        worked_ms = None
+def _own_time(name: str, root: tuple[str, str], times: Floats) -> StageProfile:
     return StageProfile(
         name=name,
         match=SpanMatch(service=root[0], operation=root[1]),
         calls_ms=times[:, None],
         censored=np.zeros((len(times), 1), np.bool_),
-        busy_ms=float(np.nanmean(worked_ms)) if worked_ms is not None else None,
-        worked_ms=worked_ms[:, None] if worked_ms is not None else None,
         reissuable=False,
     )

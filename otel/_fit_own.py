@@ -78,15 +78,7 @@ def fit_own(forest: Forest, requests: Requests) -> Profile:
     forest.counts["requests_control"] = int(control.sum())
     rows = requests.rows
     root = forest.names.operations[requests.op]
-    return build(
-        forest,
-        began[rows],
-        ended[rows],
-        root=root,
-        stages=stages,
-        edges=edges,
-        worked_ms=notes["busy_ms"].astype(float),
-    )
+    return build(forest, began[rows], ended[rows], root=root, stages=stages, edges=edges)
 
 
 def _visits(forest: Forest, requests: Requests) -> _Visits:
@@ -152,7 +144,6 @@ class _Told:
         guesses_ms: (m, 2): of late calls, the primary's time and what a copy would have taken; None
             where the work is not known.
         worth: (k,): of the call's answer; NaN where not known.
-        worked_ms: (k,): time that a replica worked on the call; NaN where not known.
         replica: (k,): number of the text that names the replica asked first.
     """
 
@@ -165,7 +156,6 @@ class _Told:
     pairs_cut: Bools
     guesses_ms: Floats | None = None
     worth: Floats | None = None
-    worked_ms: Floats | None = None
     replica: Ints | None = None
 
 
@@ -199,7 +189,6 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
         busy_ms=float(busy.mean()) if len(busy) else None,
         busy_variation=float(busy.std() / busy.mean()) if busy.any() else None,
         replicas=len(replicas) or None,
-        worked_ms=_by_call(told, told.worked_ms, (requests, width)),
         asked=_asked(told, replicas, (requests, width)),
         replica_names=tuple(forest.names.texts[code] for code in replicas),
         reissuable=not (notes["marks"] & c.NOT_IDEMPOTENT).any(),
@@ -280,16 +269,8 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
         cut,
         _guesses(notes, start, end, primary),
         np.fmax.reduceat(notes["worth"], groups),
-        _worked(notes, groups, primary),
         notes["replica"][np.where(primary >= 0, primary, groups)].astype(np.int64),
     )
-
-
-def _worked(notes: Rows, groups: Ints, primary: Ints) -> Floats:
-    """Busy times of calls: the primary's, or a copy's, which does the same work. Threads make it more."""
-    busy_ms = np.where(notes["threads"] == 1, notes["busy_ms"], np.nan)
-    own = np.where(primary >= 0, busy_ms[primary], np.nan)
-    return np.asarray(np.where(np.isnan(own), np.fmax.reduceat(busy_ms, groups), own))
 
 
 def _guesses(notes: Rows, start: Ints, end: Ints, primary: Ints) -> Floats | None:

@@ -100,8 +100,6 @@ def request_spans(record: RequestRecord, labels: Labels) -> list[SpanNote]:
         attributes.append(("kw.control", True))
     if hedged:
         attributes.append(("kw.hedged", True))
-    if record.busy_ms is not None:
-        attributes.append(("kw.busy_ms", float(record.busy_ms)))
     root = SpanNote(
         record.trace_id,
         record.span_id,

@@ -90,7 +90,6 @@ class _Reader:
             control=bool(note["marks"] & c.CONTROL),
             error=_error(span),
             stages=[self._stage(visit, named, attempts.get(visit, [])) for visit in visits],
-            busy_ms=_known(note["busy_ms"]),
         )
 
     def _stage(self, row: int, named: dict[int, str], attempts: list[int]) -> StageRecord:

@@ -114,7 +114,6 @@ class RequestRecord:
         control: whether the plan did nothing for it, so that latencies without it stay known.
         error: what went wrong; None for nothing.
         stages: its visits, in the order of their start.
-        busy_ms: CPU time of the gateway since the last request ended, milliseconds; None where not measured.
     """
 
     trace_id: int
@@ -127,7 +126,6 @@ class RequestRecord:
     control: bool = False
     error: str | None = None
     stages: list[StageRecord] = field(default_factory=list)
-    busy_ms: float | None = None
 
 
 class Observer(Protocol):

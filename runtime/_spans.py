@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kwiken import Service
-from otel import Observer, RequestRecord
+from otel import Observer
 
 if TYPE_CHECKING:
     from runtime._process import GatewaySpec, ReplicaSpec
@@ -77,30 +76,6 @@ class Losses:
             self.look()
 
 
-class Weighed:
-    """An `Observer` that notes what requests cost this process: its CPU time since the last one ended.
-
-    Much of it went into others that are still under way, so one request's says little. But all that was burnt
-    between two of them is in those that ended meanwhile, so the mean of many is a request's cost, and how it
-    changes with the load can be seen. The first after a pause bears what the idle process did.
-
-    Args:
-        observer: that takes the notes.
-    """
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._weighed_ns: int | None = None
-
-    def request_finished(self, record: RequestRecord) -> None:
-        """Weigh and hand on. The first request only starts the scales: what came before it is start-up."""
-        now_ns = time.thread_time_ns()
-        if self._weighed_ns is not None:
-            record.busy_ms = (now_ns - self._weighed_ns) / 1e6
-        self._weighed_ns = now_ns
-        self._observer.request_finished(record)
-
-
 @contextlib.contextmanager
 def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer | None]:
     """The gateway's observer, flushed at the end; None where no spans are wanted.
@@ -116,7 +91,7 @@ def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer |
     traces = Path(spec.traces) if spec.traces is not None else None
     observer = make_observer(service.name, traces=traces, otlp=spec.otlp)
     with Losses("gateway", observer.counts).told(), contextlib.closing(observer):
-        yield Weighed(observer)
+        yield observer
 
 
 @contextlib.contextmanager

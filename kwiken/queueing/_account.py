@@ -30,7 +30,6 @@ class Account:
         self._earned_at: list[float] = [] if earnings.prompt_only else arrivals.tolist()
         self._seen = 0  # of these
         self._denials: dict[int, int] = {}
-        self.denied = 0
 
     def earn_at(self, moment: float) -> None:
         """A call will be answered before its time-out, which passes at that moment; none passes earlier."""
@@ -47,7 +46,6 @@ class Account:
         self._seen = seen
         denials = self._denials.get(call, 0)
         if self._level < self._needed[min(denials, len(self._needed) - 1)]:
-            self.denied += 1
             self._denials[call] = denials + 1
             return False
         self._level -= 1.0

@@ -25,7 +25,6 @@ from kwiken.queueing._law import Constant, Empirical, Law, LogNormal
 from kwiken.queueing._model import MISFIT, LoadModel, StageModel, excess, levels, pilot, shuffle, unexplained
 from kwiken.queueing._stalls import stalls_of
 from kwiken.queueing._station import Background, Cancel, Dispatch, Station
-from kwiken.queueing._together import on_one_machine
 
 # Passes of simulating waits, since rests decide how calls find replicas, and waits what rests are: each with
 # a share of the calls, as the first ones only have to come near.
@@ -47,9 +46,6 @@ def load_model(
     cancel: Cancel = "queued",
     seed: int = 0,
     copy_correlation: float | None = None,
-    processors: int | None = None,
-    processor_use: float | None = None,
-    idle_use: float | None = None,
 ) -> LoadModel:
     """Take a profile apart into work, waits and the rest.
 
@@ -66,24 +62,16 @@ def load_model(
             processor has begun cannot be stopped from outside.
         seed: of all draws.
         copy_correlation: as `simulate` takes it.
-        processors: of the one machine that all replicas share, and wait for; None where each has its own.
-        processor_use: share of all processors' time that was used. What the replicas' work, the gateway's
-            where the profile has it, and idle work leave of that comes with the requests: whoever sends
-            them, who writes traces. By default nothing does.
-        idle_use: share of all processors' time that is used where no request comes: work of others, which is
-            the same at any load. By default there is none.
 
     Returns:
         The model. Load does not act on a stage with neither busy times nor a given utilisation; a note
-        says so. Replicas are taken to serve one call at a time, in the order of arrival.
+        says so. Replicas are taken to have processors of their own, and to serve one call at a time, in the
+        order of arrival.
 
     Raises:
         InputError: for a stage that the profile lacks, one whose replicas nobody knows, one that would be
             busy all the time, or a profile without requests or that load acts on nowhere.
     """
-    for where, share in (("processor_use", processor_use), ("idle_use", idle_use)):
-        if share is not None and processors is None:
-            raise InputError("says nothing without the number of processors", where=where)
     if not profile.requests:
         raise InputError("the profile has no requests", where="profile")
     given, known = replicas or {}, utilisation or {}
@@ -114,10 +102,7 @@ def load_model(
             where="utilisation",
         )
     stalls = stalls_of(profile, rate)
-    model = LoadModel(profile, rate, stages, tuple(_notes(profile, stages)), stalls=stalls)
-    if processors is None:
-        return model
-    return on_one_machine(model, processors, processor_use, idle_use or 0.0, seed=seed)
+    return LoadModel(profile, rate, stages, tuple(_notes(profile, stages)), stalls=stalls)
 
 
 def measured_utilisation(

@@ -1,9 +1,7 @@
 """What a caller that watches its replicas believes of them: the runtime's picker, as far as latency goes.
 
 Expected latency times queue length, of the two that were drawn (runtime/_picker.py, after C3, NSDI 2015, and
-Prequal, NSDI 2024). A replica whose late call was given up counts as silent since that call's start, until it
-gives a sign of life: at once, or when its pause ends. The ejection of replicas that fail is left out: here
-none fails.
+Prequal, NSDI 2024). What the picker knows of replicas that fail or stand still is left out: here none does.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container
 from heapq import heappop
-from math import exp2, inf
+from math import exp2
 from typing import Final
 
 GAIN: Final = 0.1  # weight of a new latency
@@ -27,70 +25,31 @@ class Estimates:
         replicas: how many.
     """
 
-    __slots__ = ("_alive_at", "_latency", "_news_at", "_silent")
+    __slots__ = ("_latency", "_news_at")
 
     def __init__(self, replicas: int) -> None:
         self._latency = [0.0] * (replicas + 1)  # the last is the stage's
         self._news_at = [-FRESH_MS] * replicas
-        self._silent = [inf] * replicas  # start of a call that was given up and not answered before
-        self._alive_at = [0.0] * replicas  # when the sign of life comes that ends this silence
 
     def answered(self, replica: int, took: float, now: float) -> None:
         """A call was answered."""
-        self._silent[replica] = inf
-        self._learn(replica, took, now)
-
-    def dropped(self, replica: int, took: float, now: float, alive_at: float) -> None:
-        """Nobody waits for a call any more: it would have taken at least so long.
-
-        Args:
-            replica: whose.
-            took: how long the call waited.
-            now: the moment.
-            alive_at: when the replica answers that it lives: `now` unless it pauses.
-        """
-        if took > self._latency[replica]:
-            self._learn(replica, took, now)
-        if alive_at > now and took > (self._latency[-1] or inf):
-            self._silent[replica] = min(self._silent_since(replica, now), now - took)
-            self._alive_at[replica] = alive_at
-
-    def score(self, replica: int, calls: int, oldest: float, now: float) -> float:
-        """Expected wait, as far as it can be compared; lower is better.
-
-        Args:
-            replica: whose.
-            calls: that it has not answered.
-            oldest: when the oldest of them was sent; anything where there are none.
-            now: the moment.
-        """
-        latency = self._latency[replica]
-        if latency:
-            old = now - self._news_at[replica]
-            if old >= FRESH_MS:
-                typical = self._latency[-1]
-                latency = typical + (latency - typical) * exp2(-old / HALF_LIFE_MS)
-        else:
-            latency = self._latency[-1] or 1.0
-        if calls and now - oldest > latency:
-            latency = now - oldest
-        if self._silent[replica] < inf:
-            latency = max(latency, now - self._silent_since(replica, now))
-        return latency * (calls + 1)
-
-    def _silent_since(self, replica: int, now: float) -> float:
-        """Start of a call given up: its age counts as if it still waited. Infinite once it gave its sign."""
-        if now >= self._alive_at[replica]:
-            self._silent[replica] = inf
-        return self._silent[replica]
-
-    def _learn(self, replica: int, took: float, now: float) -> None:
         self._news_at[replica] = now
         latency = self._latency
         known = latency[replica]
         latency[replica] = known + GAIN * (min(took, CLIP * known) - known) if known else took
         known = latency[-1]
         latency[-1] = known + GAIN * (min(took, CLIP * known) - known) if known else took
+
+    def dropped(self, replica: int, took: float, now: float) -> None:
+        """Nobody waits for a call any more: it would have taken at least so long.
+
+        Args:
+            replica: whose.
+            took: how long the call waited.
+            now: the moment.
+        """
+        if took > self._latency[replica]:
+            self.answered(replica, took, now)
 
     def in_order(  # noqa: C901 - in one piece: see below
         self,
@@ -100,9 +59,10 @@ class Estimates:
         came: list[float],
         unheard: Container[int],
     ) -> Callable[[int, float], float]:
-        """`score` of a replica and a moment, where calls are served in the order of arrival.
+        """The score of a replica at a moment, lower is better: expected wait, as far as it can be compared.
 
-        The same as learning of all answers until then, `answered`, and `score`, written out in one piece:
+        It is expected latency, or the age of the oldest call where that is more, times the calls that are not
+        answered and one. Answers until then are learned first, as `answered` does, written out in one piece:
         simulations ask this twice a call, and most of their time goes here.
 
         Args:
@@ -112,9 +72,9 @@ class Estimates:
             came: by call: when.
             unheard: calls of which the caller hears nothing.
         """
-        latencies, news, silences, stage = self._latency, self._news_at, self._silent, len(self._silent)
+        latencies, news, stage = self._latency, self._news_at, len(self._news_at)
 
-        def score(replica: int, now: float) -> float:  # noqa: C901 - a call inside would cost a fifth more
+        def score(replica: int, now: float) -> float:
             flight = flights[replica]
             while flight and flight[0][0] <= now:
                 moment, call = heappop(flight)
@@ -122,7 +82,6 @@ class Estimates:
                 if call in unheard:
                     continue
                 took = moment - came[call]
-                silences[replica] = inf
                 news[replica] = moment
                 for whose in (replica, stage):
                     known = latencies[whose]
@@ -147,8 +106,6 @@ class Estimates:
                 age = now - came[line[0]]
                 if age > latency:  # noqa: PLR1730 - costs a call
                     latency = age
-            if silences[replica] < inf:
-                latency = max(latency, now - self._silent_since(replica, now))
             return latency * (len(flight) + 1)
 
         return score

@@ -1,21 +1,20 @@
-"""Replicas that serve calls in the order of arrival.
+"""Replicas that serve one call at a time, in the order of arrival.
 
 Under this rule the end of a call is known when it arrives: nothing that comes later can delay it. Only the
 removal of a call ahead of it moves it, and only forwards. So an end needs no event: it is written down, and
-put right where a call is taken out (Kiefer and Wolfowitz 1955 for several workers).
+put right where a call is taken out.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Sequence
-from heapq import heapify, heappop, heappush, heapreplace
+from collections.abc import Callable, Container
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
 from kwiken._profile import Floats
 from kwiken.queueing._estimates import Estimates
-from kwiken.queueing._pauses import Clock
 
 
 class FifoReplicas:
@@ -25,12 +24,12 @@ class FifoReplicas:
         score: of a replica at a moment, lower is better: its load, or what its caller believes. Asked twice a
             call, so it is a closure that holds all it needs.
         came: when each call comes.
-        end: when its work ends, as far as is known.
+        end: when its work ends, as far as is known; final where that is not after the present moment.
         replica: who does it.
+        worked: work done and promised by replica.
 
     Args:
-        clocks: one a replica; None where it never pauses.
-        workers: calls that a replica serves at once.
+        replicas: how many.
         arrival: when each primary call comes; they are numbered from 0, and copies get the numbers after.
         estimates: what the caller believes of the replicas, told of every answer once somebody looks.
         unheard: calls that are somebody else's, so that the caller hears nothing of their end.
@@ -38,29 +37,26 @@ class FifoReplicas:
 
     def __init__(
         self,
-        clocks: Sequence[Clock | None],
-        workers: int,
+        replicas: int,
         arrival: list[float],
         *,
         estimates: Estimates | None = None,
         unheard: Container[int] = (),
     ) -> None:
         calls = len(arrival)
-        self._clocks = clocks
-        self._workers = workers
         self._estimates, self._unheard = estimates, unheard
-        self._free = [[0.0] * workers for _ in clocks]  # own time at which each worker is free, a heap
-        self._flight: list[list[tuple[float, int]]] = [[] for _ in clocks]  # (answer, call), a heap
-        self._line: list[deque[int]] = [deque() for _ in clocks]  # as they came; those answered go later
+        self._free = [0.0] * replicas  # when each has done what it has
+        self._flight: list[list[tuple[float, int]]] = [[] for _ in range(replicas)]  # (answer, call), a heap
+        # by replica: as they came; those answered go later
+        self._line: list[deque[int]] = [deque() for _ in range(replicas)]
         self._open = bytearray(calls)  # by call: whether its caller waits for it
-        self._left: list[list[int]] = [[] for _ in clocks]  # calls that nobody waits for but go on
-        self._start = [0.0] * calls  # own time
+        self._left: list[list[int]] = [[] for _ in range(replicas)]  # calls that nobody waits for but go on
+        self._start = [0.0] * calls
         self._rest = [0.0] * calls
-        self._own_end = [0.0] * calls
         self.came = arrival.copy()
         self.end = [0.0] * calls
         self.replica = [0] * calls
-        self.worked = [0.0] * len(clocks)  # work done and promised by replica
+        self.worked = [0.0] * replicas
         self.score: Callable[[int, float], float] = (
             self.load
             if estimates is None
@@ -68,7 +64,7 @@ class FifoReplicas:
         )
 
     def load(self, replica: int, now: float) -> int:
-        """Calls that its caller waits for."""
+        """Calls that its caller waits for, in service, in the queue or at rest."""
         flight = self._flight[replica]
         while flight and flight[0][0] <= now:
             moment, call = heappop(flight)
@@ -83,15 +79,10 @@ class FifoReplicas:
         Returns:
             When it is answered, or earlier where a call ahead of it is taken out.
         """
-        clock = self._clocks[replica]
-        own_now = now if clock is None else clock.worked(now)
-        free = self._free[replica]
-        start = free[0]
-        if start < own_now:  # noqa: PLR1730 - costs a call
-            start = own_now
-        own_end = start + work
-        heapreplace(free, own_end)
-        end = own_end if clock is None else clock.moment(own_end)
+        start = self._free[replica]
+        if start < now:  # noqa: PLR1730 - costs a call
+            start = now
+        self._free[replica] = end = start + work
         flight = self._flight[replica]
         if flight and flight[0][0] <= now:
             self.load(replica, now)
@@ -99,7 +90,7 @@ class FifoReplicas:
         heappush(flight, (answer, call))
         self.worked[replica] += work
         if call == len(self.end):
-            for of_calls in (self._start, self._rest, self._own_end, self.end):
+            for of_calls in (self._start, self._rest, self.end):
                 of_calls.append(0.0)
             self.came.append(now)
             self.replica.append(0)
@@ -109,16 +100,9 @@ class FifoReplicas:
             self._line[replica].append(call)
         self._start[call] = start
         self._rest[call] = rest
-        self._own_end[call] = own_end
         self.end[call] = end
         self.replica[call] = replica
         return answer
-
-    def end_by(self, call: int, now: float) -> float:  # noqa: ARG002 - other disciplines need the moment
-        """When the call's work ends, as far as is known; final where that is not after `now`."""
-        return self.end[call]
-
-    likely_end = end_by
 
     def forget(self, call: int, now: float) -> None:
         """Nobody waits for this call any more; what it does is another matter."""
@@ -142,62 +126,37 @@ class FifoReplicas:
         """
         self.forget(call, now)
         replica = self.replica[call]
-        clock = self._clocks[replica]
-        own_now = now if clock is None else clock.worked(now)
-        start, own_end = self._start, self._own_end
-        left = self._left[replica] = [other for other in self._left[replica] if own_end[other] > own_now]
-        if start[call] <= own_now and not running:
+        start, end = self._start, self.end
+        left = self._left[replica] = [other for other in self._left[replica] if end[other] > now]
+        if start[call] <= now and not running:
             left.append(call)
             return None
-        left_at = max(start[call], own_now)
-        self.worked[replica] -= own_end[call] - left_at
-        own_end[call] = left_at
-        others = [other for _, other in self._flight[replica] if own_end[other] > own_now] + left
-        serving = [other for other in others if start[other] <= own_now]
-        waiting = [other for other in others if start[other] > own_now]
+        self.worked[replica] -= end[call] - max(start[call], now)
+        others = [other for _, other in self._flight[replica] if end[other] > now] + left
+        free = max((end[other] for other in others if start[other] <= now), default=now)
+        waiting = [other for other in others if start[other] > now]
         waiting.sort(key=lambda other: (self.came[other], other))
-        free = [own_end[other] for other in serving]
-        free += [own_now] * (self._workers - len(free))
-        heapify(free)
-        self._free[replica] = free
         for other in waiting:
-            work = own_end[other] - start[other]
-            start[other] = begins = max(free[0], own_now)
-            own_end[other] = ends = begins + work
-            heapreplace(free, ends)
-            self.end[other] = ends if clock is None else clock.moment(ends)
-        flight = [(self.end[other] + self._rest[other], other) for _, other in self._flight[replica]]
+            work = end[other] - start[other]
+            start[other] = free
+            end[other] = free = free + work
+        self._free[replica] = free
+        flight = [(end[other] + self._rest[other], other) for _, other in self._flight[replica]]
         heapify(flight)
         self._flight[replica] = flight
         return waiting
 
-    def finish(self) -> None:
-        """Nothing more will come. Every end is known already."""
 
-    def service(self) -> Floats:
-        """(a,): how long each attempt was served."""
-        return np.asarray(np.asarray(self._own_end) - np.asarray(self._start))
-
-
-def fifo_ends(arrivals: Floats, work: Floats, workers: int) -> Floats:
+def fifo_ends(arrivals: Floats, work: Floats) -> Floats:
     """When calls end at one replica from which none is taken out: all at once.
 
     Args:
-        arrivals: (n,) ascending, milliseconds of the replica's own time.
+        arrivals: (n,) ascending, milliseconds.
         work: (n,) milliseconds.
-        workers: calls that it serves at once.
 
     Returns:
-        (n,) own time. One worker: Lindley's recursion (1952) unrolled, `end_n = S_n + max over j <= n of
-        (arrival_j - S_(j-1))` with `S` the running sums of work. Several: Kiefer and Wolfowitz's.
+        (n,) milliseconds: Lindley's recursion (1952) unrolled, `end_n = S_n + max over j <= n of
+        (arrival_j - S_(j-1))` with `S` the running sums of work.
     """
-    if workers == 1:
-        sums = np.cumsum(work)
-        return np.asarray(sums + np.maximum.accumulate(arrivals - (sums - work)))
-    free = [0.0] * workers
-    ends = []
-    for arrival, need in zip(arrivals.tolist(), work.tolist(), strict=True):
-        end = max(arrival, free[0]) + need
-        heapreplace(free, end)
-        ends.append(end)
-    return np.asarray(ends)
+    sums = np.cumsum(work)
+    return np.asarray(sums + np.maximum.accumulate(arrivals - (sums - work)))

@@ -35,8 +35,7 @@ SCOUT: Final = 5000  # calls of a first look,
 PLAIN: Final = 0.05  # which suffices where p99 and the mean beyond it both change by more, relatively
 QUIET: Final = 0.1  # share of the replicas' time below which queues do not matter to a copy
 REQUESTS: Final = 10_000  # whole requests in one look
-MOST_CALLS: Final = 600_000  # of all stages, in one look at whole requests,
-SHARED_CALLS: Final = 60_000  # or where they share processors, which takes some ten times as long
+MOST_CALLS: Final = 600_000  # of all stages, in one look at whole requests
 NOISE: Final = 0.01  # relative rise of p99 that chance might make
 
 
@@ -250,9 +249,8 @@ def calls_each(stages: int, of_all: int = ALL_CALLS) -> int:
 
 
 def highest_load(model: LoadModel) -> float:
-    """The load at which the busiest stage, or shared processors, are used `BUSIEST` of the time."""
-    shared = math.inf if model.shared is None else model.shared.rate_at(BUSIEST) / model.rate_per_s
-    return min(shared, *(stage.factor_at(BUSIEST) for stage in model.stages.values()))
+    """The load at which the busiest stage is used `BUSIEST` of the time."""
+    return min(stage.factor_at(BUSIEST) for stage in model.stages.values())
 
 
 def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | None:
@@ -264,14 +262,13 @@ def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | 
         seed: of all draws.
 
     Returns:
-        None where it does not up to the load at which the busiest stage, or processors that all share, are
-        used `BUSIEST` of the time, or where load acts on none of the stages that it reissues.
+        None where it does not up to the load at which the busiest stage is used `BUSIEST` of the time, or
+        where load acts on none of the stages that it reissues.
     """
     policies = policies_of(model, plan)
     if all(model.stages[name].station.replicas is None for name in policies):
         return None
-    most_calls = MOST_CALLS if model.shared is None else SHARED_CALLS
-    requests = int(min(REQUESTS, max(1000, most_calls / max(model.calls_per_request, 1.0))))
+    requests = int(min(REQUESTS, max(1000, MOST_CALLS / max(model.calls_per_request, 1.0))))
     most = highest_load(model)
     least = min(stage.factor_at(IDLEST) for stage in model.stages.values())
 

@@ -1,4 +1,4 @@
-"""Laws of the time that something takes: how long a call keeps a server busy, how long a pause lasts."""
+"""Laws of the time that something takes: how long a call keeps a replica busy, how long it rests besides."""
 
 from __future__ import annotations
 
@@ -19,10 +19,6 @@ class Law(Protocol):
     @property
     def mean_ms(self) -> float:
         """Its mean."""
-
-    @property
-    def square_ms2(self) -> float:
-        """Its second moment: the mean of the squares, ms²."""
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:
         """(size,): independent draws, milliseconds.
@@ -50,41 +46,9 @@ class Constant:
         """Refuse what is no time."""
         _check(self.mean_ms)
 
-    @property
-    def square_ms2(self) -> float:
-        """Second moment, ms²."""
-        return self.mean_ms**2
-
     def draw(self, rng: np.random.Generator, size: int) -> Floats:  # noqa: ARG002 - nothing is drawn
         """(size,): the constant."""
         return np.full(size, self.mean_ms)
-
-
-@dataclass(frozen=True)
-class Exponential:
-    """Without memory (the M of M/M/1).
-
-    Attributes:
-        mean_ms: mean time, milliseconds.
-
-    Raises:
-        InputError: for what is no time.
-    """
-
-    mean_ms: float
-
-    def __post_init__(self) -> None:
-        """Refuse what is no time."""
-        _check(self.mean_ms)
-
-    @property
-    def square_ms2(self) -> float:
-        """Second moment, ms²."""
-        return 2 * self.mean_ms**2
-
-    def draw(self, rng: np.random.Generator, size: int) -> Floats:
-        """(size,): independent draws."""
-        return rng.standard_exponential(size) * self.mean_ms
 
 
 @dataclass(frozen=True)
@@ -106,11 +70,6 @@ class LogNormal:
         """Refuse what is no time."""
         _check(self.mean_ms)
         _check(self.variation, "the variation")
-
-    @property
-    def square_ms2(self) -> float:
-        """Second moment, ms²."""
-        return self.mean_ms**2 * (1 + self.variation**2)
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:
         """(size,): independent draws."""
@@ -142,11 +101,6 @@ class Empirical:
     def mean_ms(self) -> float:
         """Its mean."""
         return float(self.pool.mass @ self.pool.values)
-
-    @property
-    def square_ms2(self) -> float:
-        """Second moment, ms²."""
-        return float(self.pool.mass @ self.pool.values**2)
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:
         """(size,): independent draws."""

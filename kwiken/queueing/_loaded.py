@@ -11,7 +11,6 @@ from kwiken._plan import Ladder, Plan
 from kwiken._profile import Floats
 from kwiken._simulate import REQUESTS, acting, ladder
 from kwiken._stage import Reissue
-from kwiken.queueing._machine import Machine
 from kwiken.queueing._model import LoadModel
 from kwiken.queueing._network import QueueSimulation
 from kwiken.queueing._station import Earnings, Station
@@ -94,11 +93,10 @@ def simulate_load(
     """Send a profile's requests through its queues, at some factor of its load.
 
     A request takes the rests of one recorded request in all stages, drawn with replacement; arrivals are
-    Poisson, work is drawn from its law (on a machine it is the recorded request's own), waits follow from
-    both, and from the machine's processors. Copies go as the runtime's do: paid by an
-    account of the stage, to the replica that has the least to do, and losers are cancelled. Where all
-    stages together would spend more than the budget, all accounts earn less in proportion. Partial
-    answers and catch-up are not simulated.
+    Poisson, work is drawn from its law, waits follow from both. Every replica has processors of its own.
+    Copies go as the runtime's do: paid by an account of the stage, to the replica that has the least to do,
+    and losers are cancelled. Where all stages together would spend more than the budget, all accounts earn
+    less in proportion. Partial answers and catch-up are not simulated.
 
     Args:
         model: of the profile.
@@ -117,9 +115,9 @@ def simulate_load(
     model.check(factor)
     policies = policies_of(model, plan)
     trial = Trial(model, factor, requests, seed)
-    alone, machine = trial.run({})
+    alone = trial.run({})
     stations = {name: reissuing(model.stages[name].station, policy) for name, policy in policies.items()}
-    after = alone if plan is None or not stations else _within_budget(trial, stations, plan, machine)
+    after = alone if plan is None or not stations else _within_budget(trial, stations, plan)
     return LoadSimulation(
         factor=factor,
         rate_per_s=model.rate_per_s * factor,
@@ -127,7 +125,7 @@ def simulate_load(
         after_ms=after.latency_ms,
         stages=_stages(model, plan, alone, after),
         model=model,
-        notes=(*model.notes, *_notes(plan), *_unsettled(alone, after)),
+        notes=(*model.notes, *_notes(plan)),
     )
 
 
@@ -143,16 +141,6 @@ def _notes(plan: Plan | None) -> list[str]:
     return [
         f"only reissues go through queues; partial answers and catch-up are left out: {', '.join(others)}"
     ]
-
-
-def _unsettled(*runs: QueueSimulation) -> list[str]:
-    if all(run.settled for run in runs):
-        return []
-    told = (
-        "on shared processors, slow calls and the copies that slow them chase each other at this load and "
-        "did not come to rest: a sign of too much load, and no forecast"
-    )
-    return [told]
 
 
 def policies_of(model: LoadModel, plan: Plan | None) -> dict[str, Reissue]:
@@ -185,9 +173,7 @@ def reissuing(station: Station, policy: Reissue, *, scale: float = 1.0) -> Stati
     return replace(station, reissue=policy, earnings=earnings)
 
 
-def _within_budget(
-    trial: Trial, stations: Mapping[str, Station], plan: Plan, machine: Machine | None
-) -> QueueSimulation:
+def _within_budget(trial: Trial, stations: Mapping[str, Station], plan: Plan) -> QueueSimulation:
     """Send copies; where they cost more than the budget, let all accounts earn less until they do not."""
     scale = 1.0
     for _ in range(ROUNDS):
@@ -196,7 +182,7 @@ def _within_budget(
             for name, station in stations.items()
             if station.reissue is not None
         }
-        found, machine = trial.run(changed, machine)
+        found = trial.run(changed)
         spent = sum(_spent(plan, found, name) for name in changed)
         if spent <= plan.budgets.reissue * (1 + CLOSE):
             break

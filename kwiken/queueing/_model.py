@@ -42,8 +42,6 @@ class StageModel:
         utilisation: share of the replicas' time that was used, background included; 0 without replicas.
         calls_ms: (n, width) latencies of the profile, the cancelled ones filled in; NaN for no call.
         rest_ms: (n, width) the part of them that is neither work nor waiting.
-        work_ms: (n, width) each call's own work, NaN where it is not known; None where work is drawn from its
-            law, whatever the call.
         visits_per_s: calls' groups a second; each has as many calls as a row.
         misfit: the largest error of p50, p90 and p99 at the profile's own load, as a share of each.
         crowded: by how much work and wait alone pass one of these, as a share of it; 0 where they do not.
@@ -56,7 +54,6 @@ class StageModel:
     visits_per_s: float
     misfit: float = 0.0
     crowded: float = 0.0
-    work_ms: Floats | None = None
     _laws: dict[tuple[float, int], Floats] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -149,7 +146,7 @@ class StageModel:
     def primaries(
         self, rows: Ints, rng: np.random.Generator, stalls: Stalls | None = None, factor: float = 1.0
     ) -> Primaries:
-        """The calls of these requests: their own rests, and their own work or such as is drawn on its own.
+        """The calls of these requests: their own rests, and work that is drawn on its own.
 
         Args:
             rows: (m,) places of the requests in the profile.
@@ -162,48 +159,7 @@ class StageModel:
             longer = np.maximum(0.0, rest + stalls.longer_ms(factor))
             rest = np.where(stalls.caught[rows], longer, rest)
         work = self.station.work.draw(rng, rest.size).reshape(rest.shape)
-        if self.work_ms is not None:
-            own = self.work_ms[rows]
-            work = np.where(np.isnan(own), work, own)
         return Primaries(np.where(np.isnan(rest), np.nan, work), rest)
-
-
-@dataclass(frozen=True)
-class Shared:
-    """One machine for all replicas of a profile.
-
-    Attributes:
-        processors: how many it has.
-        work_ms: what a request costs it, the process in front included.
-        beside_ms: what else comes with a request: whoever sends it and reads its answer, who writes traces.
-        others: processors that work keeps busy which comes whatever the load.
-    """
-
-    processors: int
-    work_ms: float
-    beside_ms: float = 0.0
-    others: float = 0.0
-
-    def rate_at(self, utilisation: float) -> float:
-        """The requests a second that use so much of all processors' time, without copies.
-
-        Args:
-            utilisation: share of that time.
-        """
-        left = utilisation * self.processors - self.others
-        return max(0.0, left) * 1e3 / max(self._cost_ms, math.ulp(0.0))
-
-    def busy_at(self, rate_per_s: float) -> float:
-        """Share of all processors' time that so many requests a second use, without copies.
-
-        Args:
-            rate_per_s: requests a second.
-        """
-        return (self._cost_ms * rate_per_s / 1e3 + self.others) / self.processors
-
-    @property
-    def _cost_ms(self) -> float:
-        return self.work_ms + self.beside_ms
 
 
 @dataclass(frozen=True)
@@ -215,7 +171,6 @@ class LoadModel:
         rate_per_s: requests a second then.
         stages: by name, parents before children.
         notes: what a reader should know, in words.
-        shared: the machine that all replicas share; None where nobody waits for a processor.
         stalls: by stage: how its replicas paused, where that is known.
     """
 
@@ -223,7 +178,6 @@ class LoadModel:
     rate_per_s: float
     stages: Mapping[str, StageModel]
     notes: tuple[str, ...]
-    shared: Shared | None = None
     stalls: Mapping[str, Stalls] = field(default_factory=dict)
 
     @property
@@ -253,7 +207,7 @@ class LoadModel:
         return rng.choice(len(weight), size=count, p=chance)
 
     def check(self, factor: float) -> None:
-        """Refuse a load that is more than some stage's replicas, or the processors, can do.
+        """Refuse a load that is more than some stage's replicas can do.
 
         Raises:
             InputError: naming the stage; or for a factor that is no finite number above 0.
@@ -262,13 +216,6 @@ class LoadModel:
             raise InputError(f"must be a finite number above 0, not {factor}", where="load")
         for stage in self.stages.values():
             stage.check(factor)
-        busy = self.shared.busy_at(self.rate_per_s * factor) if self.shared is not None else 0.0
-        if self.shared is not None and busy >= 1:
-            many = self.shared.processors
-            raise InputError(
-                f"{many} processor{'s' if many > 1 else ''} would be busy {busy:.0%}: more than they can do",
-                where="processors",
-            )
 
 
 def pilot(model: StageModel, rest: Floats, *, factor: float, seed: int) -> Floats:

@@ -33,8 +33,6 @@ DAMPING: Final = 0.5  # weight of the newest estimate of added load
 SEARCHED: Final = 8  # stages whose thresholds are searched: of growing load the busiest ones feel most
 REQUESTS: Final = 20_000  # that the final expectation rests on,
 FEWEST: Final = 5000  # or at least so many
-SHARED_CALLS: Final = 150_000  # of these requests, where replicas share processors,
-FEWEST_SHARED: Final = 1000  # but so many requests in any case
 OVER: Final = 4  # where they are so many times the profile's, which then tells less than they do
 SURE: Final = 0.1  # relative gain of p99, and of the mean beyond it, that few calls may show; no loss
 MOVED: Final = 0.02  # relative change of a policy up to which its last look still holds
@@ -121,9 +119,6 @@ def settle(
 
 def _requests(model: LoadModel, given: int | None) -> tuple[int, ...]:
     """How many requests to simulate, and how many more before copies are refused for what that shows."""
-    if model.shared is not None:
-        fitting = SHARED_CALLS / max(model.calls_per_request, 1.0)
-        return (int(min(given or REQUESTS, max(FEWEST_SHARED, fitting))),)
     widest = max(stage.station.fanout for stage in model.stages.values())
     fitting = max(1000, MOST_CALLS // (2 * widest))  # half, for the warm-up and other work
     if given is not None:
@@ -216,33 +211,12 @@ class _Search:
         }
 
     def refuse_busiest(self, plan: Plan) -> bool:
-        """Refuse copies at the busiest stage that has any, as all together hurt.
-
-        Where processors that all share are busy, every stage's copies take them from all others; then half of
-        the stages lose theirs, those whose copies work most. False where nobody that has some is busy.
-        """
-        if self._scarce():
-            work = {
-                name: plan.cost.stages.get(name, 0.0) * policy.fraction
-                for name, policy in policies_of(self.model, plan).items()
-            }
-            most = sorted(work, key=lambda name: work[name], reverse=True)
-            self.refused.update(dict.fromkeys(most[: (len(most) + 1) // 2]))
-            return bool(most)
+        """Refuse copies at the busiest stage that has any, as all together hurt; False where none is busy."""
         busy = {name: self.model.stages[name].busy_at(self.load) for name in self._busy(plan)}
         if not busy:
             return False
         self.refused[max(busy, key=lambda name: busy[name])] = None
         return True
-
-    def for_processors(self, name: str) -> bool:
-        """Whether a stage was refused copies because processors that all share are busy."""
-        return self._scarce() and name in self.refused and self.refused[name] is None
-
-    def _scarce(self) -> bool:
-        """Whether processors that all share are busy."""
-        shared = self.model.shared
-        return shared is not None and shared.busy_at(self.model.rate_per_s * self.load) >= QUIET
 
     def _idle(self, added: Mapping[str, float]) -> bool:
         """Whether copies add so little work anywhere that nobody waits for it."""
@@ -392,24 +366,19 @@ def _notes(
     model, load = search.model, search.load
     name, stage = max(model.stages.items(), key=lambda item: item[1].busy_at(load))
     rate, busy = simulation.rate_per_s, stage.busy_at(load)
-    load_note = (
-        f"planned for {rate:.4g} requests a second, {load:g} times the profile's; the busiest stage, {name}, "
-        f"is busy {busy:.0%} of the time"
-    )
-    if model.shared is not None:
-        used = model.shared.busy_at(rate)
-        load_note += f", and the processors that all share {used:.0%}"
-    notes = [load_note, *_worse(simulation)]
-    alone = [name for name in search.refused if not search.for_processors(name)]
-    if alone:
+    notes = [
+        (
+            f"planned for {rate:.4g} requests a second, {load:g} times the profile's; the busiest stage, "
+            f"{name}, is busy {busy:.0%} of the time"
+        ),
+        *_worse(simulation),
+    ]
+    if search.refused:
         told = ", ".join(
-            f"{name} ({model.stages[name].busy_at(load):.0%} busy{_from(known.get(name))})" for name in alone
+            f"{name} ({model.stages[name].busy_at(load):.0%} busy{_from(known.get(name))})"
+            for name in search.refused
         )
         notes.append(f"none are sent where replicas are so busy that copies make the tail worse: {told}")
-    spared = [name for name in search.refused if search.for_processors(name)]
-    if spared:
-        told = ", ".join(spared)
-        notes.append(f"none are sent where they would take processors from all others, who lose more: {told}")
     near = [
         f"{name} ({found.utilisation:.0%} busy, from {found.above:.0%})"
         for name, found in known.items()

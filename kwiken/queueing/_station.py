@@ -9,13 +9,10 @@ from typing import Final, Literal, get_args
 from kwiken._errors import InputError
 from kwiken._stage import MAX_FANOUT, MAX_REPLICAS, Reissue
 from kwiken.queueing._law import Constant, Empirical, Law
-from kwiken.queueing._pauses import Pauses
 
-Discipline = Literal["fifo", "sharing"]
 Dispatch = Literal["random", "two", "aged", "least"]
 Cancel = Literal["none", "queued", "running"]
 NOTHING: Final = Constant(0.0)
-MAX_WORKERS: Final = 1024
 MAX_BURST: Final = 1e6
 
 
@@ -24,7 +21,7 @@ class Background:
     """Other work that a stage's replicas do, spread evenly over them as a Poisson process each.
 
     Attributes:
-        utilisation: share of a replica's workers that it keeps busy, below 1.
+        utilisation: share of a replica's time that it takes, below 1.
         work: law of one piece.
 
     Raises:
@@ -83,12 +80,11 @@ class Station:
     Attributes:
         name: of the stage.
         after: names of its parents.
-        work: law of the time that a call keeps one worker busy.
+        work: law of the time that a call keeps its replica busy.
         rest: law of the time that a call takes besides, after its work and without keeping anyone busy:
             network, storage, other services.
-        replicas: how many serve it; None where it has no queue at all, only `work` and `rest`.
-        workers: calls (`fifo`) or cores (`sharing`) that a replica has.
-        discipline: `fifo`: in the order of arrival; `sharing`: all at once, equally (PS).
+        replicas: how many serve it, each one call at a time in the order of arrival; None where it has no
+            queue at all, only `work` and `rest`.
         dispatch: which replica takes a call: `random`; the less loaded of `two` random ones (Mitzenmacher
             2001); `aged`, the better of two random ones as the runtime's picker judges them: estimated
             latency times load, where the age of the oldest call counts as latency; the `least` loaded of
@@ -99,14 +95,8 @@ class Station:
         cancel: what becomes of the other attempts when the first is answered: `none`: they run on; `queued`:
             those not begun are taken out; `running`: those too that are being served.
         earnings: account that pays for copies; None for one that always can.
-        repeats: whether a copy has its call's work, as who computes the same again; else it draws its own.
         alike: correlation of the normal scores of a copy's rest and its call's; needs an `Empirical` rest.
-        alike_to_ms: the longest rest of which that is said. Longer ones are one replica's own affair (a
-            pause), and a copy's is drawn without regard to its call's.
         background: other work of the replicas.
-        pauses: how replicas stand still.
-        front_ms: work of the process in front (a gateway) for each call: half of it when the call is sent,
-            half when it is answered. It matters where processors are shared, and only there.
 
     Raises:
         InputError: for what no stage could be; names the stage and the field.
@@ -117,38 +107,28 @@ class Station:
     work: Law
     rest: Law = NOTHING
     replicas: int | None = 1
-    workers: int = 1
-    discipline: Discipline = "fifo"
     dispatch: Dispatch = "two"
     fanout: int = 1
     reissue: Reissue | None = None
     cancel: Cancel = "running"
     earnings: Earnings | None = None
-    repeats: bool = False
     alike: float = 0.0
-    alike_to_ms: float = math.inf
     background: Background | None = None
-    pauses: Pauses | None = None
-    front_ms: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what no stage could be; names the stage and the field."""
-        for label, most in (("replicas", MAX_REPLICAS), ("workers", MAX_WORKERS), ("fanout", MAX_FANOUT)):
+        for label, most in (("replicas", MAX_REPLICAS), ("fanout", MAX_FANOUT)):
             value = getattr(self, label)
             if value is None and label == "replicas":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
                 raise self._wrong(label, f"must be a whole number from 1 to {most}, not {value!r}")
-        for label, choices in (("discipline", Discipline), ("dispatch", Dispatch), ("cancel", Cancel)):
+        for label, choices in (("dispatch", Dispatch), ("cancel", Cancel)):
             if getattr(self, label) not in get_args(choices):
                 known = ", ".join(get_args(choices))
                 raise self._wrong(label, f"must be one of {known}, not {getattr(self, label)!r}")
         if not 0 <= self.alike < 1 or (self.alike and not isinstance(self.rest, Empirical)):
             raise self._wrong("alike", f"must be from 0 to below 1, with an Empirical rest, not {self.alike}")
-        if not self.alike_to_ms >= 0:
-            raise self._wrong("alike_to_ms", f"must be a time >= 0, not {self.alike_to_ms}")
-        if not 0 <= self.front_ms < math.inf:
-            raise self._wrong("front_ms", f"must be a finite number >= 0, not {self.front_ms}")
         if self.replicas is None and self.background is not None:
             raise self._wrong("background", "needs replicas to run on")
 
@@ -156,18 +136,18 @@ class Station:
         return InputError(message, where=f"stage {self.name!r}: {label}")
 
     def utilisation(self, visits_per_s: float) -> float:
-        """Share of the workers' time that calls and background take without copies; 0 without replicas.
+        """Share of the replicas' time that calls and background take without copies; 0 without replicas.
 
         Args:
             visits_per_s: visits of the stage a second.
         """
         if self.replicas is None:
             return 0.0
-        busy = visits_per_s / 1e3 * self.fanout * self.work.mean_ms / (self.replicas * self.workers)
+        busy = visits_per_s / 1e3 * self.fanout * self.work.mean_ms / self.replicas
         return busy + (self.background.utilisation if self.background is not None else 0.0)
 
     def visits_per_s(self, utilisation: float) -> float:
-        """The visits a second that keep its workers so busy, background included.
+        """The visits a second that keep its replicas so busy, background included.
 
         Raises:
             InputError: without replicas or work nothing is ever busy.

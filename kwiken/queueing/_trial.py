@@ -7,17 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.queueing._machine import MOST_PIECES, PIECE_MS, Machine
 from kwiken.queueing._model import LoadModel
-from kwiken.queueing._network import (
-    MORE_TURNS,
-    TURNS,
-    QueueSimulation,
-    idle_machine,
-    poisson_arrivals,
-    simulate_machine,
-    simulate_queues,
-)
+from kwiken.queueing._network import QueueSimulation, poisson_arrivals, simulate_queues
 from kwiken.queueing._station import Station
 
 WARM_UP: Final = 0.1  # of the requests, on top: the queues fill with them
@@ -44,37 +35,13 @@ class Trial:
             name: stage.primaries(rows, rng, model.stalls.get(name), factor)
             for (name, stage), rng in zip(model.stages.items(), working, strict=True)
         }
-        until = float(self._arrivals[-1])
-        others_ms = until * model.shared.others if model.shared is not None else 0.0
-        self._piece_ms = max(PIECE_MS, others_ms / MOST_PIECES)
-        self._others = arriving.random(arriving.poisson(others_ms / self._piece_ms)) * until
 
-    def run(
-        self, changed: Mapping[str, Station], known: Machine | None = None
-    ) -> tuple[QueueSimulation, Machine | None]:
+    def run(self, changed: Mapping[str, Station]) -> QueueSimulation:
         """Send them.
 
         Args:
             changed: stations with copies, by stage; the others are the model's.
-            known: what an earlier run, of the same arrivals, found out about the machine.
-
-        Returns:
-            What became of them, and what is known of the machine now; None where none is shared.
         """
         stations = [changed.get(name, stage.station) for name, stage in self._model.stages.items()]
         rng = np.random.default_rng([self._seed, 1])
-        shared = self._model.shared
-        if shared is None:
-            return simulate_queues(
-                stations, self._arrivals, rng=rng, given=self._given, warm_up=self._warm_up
-            ), None
-        return simulate_machine(
-            stations,
-            self._arrivals,
-            rng=rng,
-            given=self._given,
-            warm_up=self._warm_up,
-            machine=known
-            or idle_machine(stations, shared.processors, self._others, self._piece_ms, shared.beside_ms),
-            turns=TURNS if known is None else MORE_TURNS,
-        )
+        return simulate_queues(stations, self._arrivals, rng=rng, given=self._given, warm_up=self._warm_up)

@@ -125,6 +125,8 @@ class TestSimulate:
         [
             (["--load", "0"], "0 is out of range; .* at least 0.001"),
             (["--load", "inf"], "--load"),
+            (["--load", "1e-300"], "1e-300 is out of range; .* at least 0.001 and at most 1000"),
+            (["--load", "1e300"], "1e300 is out of range"),
             (["--load", "5"], r"would be busy 2\d\d% of the time"),
             (["--load", "1", "--independent"], "--independent: does not go with --load"),
             (["--replicas", "rank=4"], "--replicas: needs --load"),
@@ -140,46 +142,6 @@ class TestSimulate:
             (["--load", "1", "--replicas", "x=2"], "stage 'x' is not in the profile"),
             (["--load", "1", "--dispatch", "best"], "--dispatch"),
             (["--load", "1", "--cancel", "all"], "--cancel"),
-        ],
-    )
-    def test_refusals(self, files: Path, options: list[str], pattern: str) -> None:
-        refused(run("simulate", str(files / "profile.json"), *options), pattern)
-
-
-class TestProcessors:
-    def test_all_replicas_share_them(self, files: Path) -> None:
-        """70% busy at the profile's load: all of it comes with the load but what is used without any."""
-        profile, machine = str(files / "profile.json"), ("--processors", "7", "--processor-use", "0.7")
-        common = ("--load", "1.2", "--requests", "800")
-        data = data_of("simulate", profile, *common, *machine)
-        assert data["processors"]["count"] == 7
-        used = data["processors"]["utilisation"]
-        assert used == pytest.approx(0.7 * 1.2)
-        idle = data_of("simulate", profile, *common, *machine, "--idle-use", "0.1")
-        assert idle["processors"]["utilisation"] == pytest.approx(0.1 + 0.6 * 1.2)
-        assert data["before"]["p50_ms"] > data_of("simulate", profile, *common)["before"]["p50_ms"]
-        told = run("simulate", profile, *common, *machine)
-        assert f"7 processors, shared by all: busy {used:.1%} before copies" in told.stdout
-
-    def test_a_plan_is_expected_to_do_what_it_does_on_them(self, files: Path) -> None:
-        profile = str(files / "calm.json")
-        data = data_of("plan", profile, "--processors", "2")
-        assert data["load"]["processors"]["count"] == 2
-        assert 0.05 < data["load"]["processors"]["utilisation"] < 0.15
-
-    @pytest.mark.parametrize(
-        ("options", "pattern"),
-        [
-            (["--processors", "2"], "--processors.*needs --load"),
-            (["--processor-use", "0.5"], "--processor-use.*needs --load"),
-            (["--load", "1", "--processor-use", "0.5"], "says nothing without the number of processors"),
-            (["--load", "1", "--idle-use", "0.1"], "--idle-use: says nothing without the number"),
-            (["--load", "1", "--processors", "7", "--idle-use", "1"], "--idle-use"),
-            (["--load", "1", "--processors", "0"], "--processors"),
-            (["--load", "1", "--processors", "2", "--processor-use", "1"], "--processor-use"),
-            (["--load", "1", "--processors", "1"], "would be busy"),
-            (["--load", "1e-300"], "1e-300 is out of range; .* at least 0.001 and at most 1000"),
-            (["--load", "1e300"], "1e300 is out of range"),
         ],
     )
     def test_refusals(self, files: Path, options: list[str], pattern: str) -> None:
@@ -221,11 +183,8 @@ class TestPlan:
         ("options", "pattern"),
         [
             (["--no-guard", "--load", "1"], "--no-guard: does not go with --load"),
-            (["--no-guard", "--processors", "2"], "--processors: does not go with --no-guard"),
             (["--no-guard", "--replicas", "rank=3"], "--replicas: does not go with --no-guard"),
             (["--no-guard", "--dispatch", "two"], "--dispatch: does not go with --no-guard"),
-            (["--processor-use", "0.5"], "--processor-use: says nothing without the number of processors"),
-            (["--idle-use", "0.5"], "--idle-use: says nothing without the number of processors"),
             (["--replicas", "nosuch=3"], "--replicas: stage 'nosuch' is not in the profile; it has: "),
             (["--utilisation", "nosuch=0.01"], "--utilisation: stage 'nosuch' is not in the profile"),
         ],

@@ -33,7 +33,6 @@ def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
         replace(
             stage_of("wide", wide, after=("own (own time)",), censored=cut, busy_ms=0.5),
             busy_variation=0.7,
-            worked_ms=np.where(np.isnan(wide), np.nan, wide / 2),
             replicas=3,
             worth=worth,
             threads=3,
@@ -63,9 +62,6 @@ def test_round_trip_keeps_everything_to_the_microsecond(profile: Profile) -> Non
         assert (mine.busy_variation, mine.replicas) == (theirs.busy_variation, theirs.replicas)
         assert np.allclose(mine.calls_ms, theirs.calls_ms, atol=0.00051, equal_nan=True)
         assert np.array_equal(mine.censored, theirs.censored)
-        assert (mine.worked_ms is None) == (theirs.worked_ms is None)
-        if mine.worked_ms is not None and theirs.worked_ms is not None:
-            assert np.allclose(mine.worked_ms, theirs.worked_ms, atol=0.00051, equal_nan=True)
         assert (mine.worth is None) == (theirs.worth is None)
         if mine.worth is not None and theirs.worth is not None:
             assert np.allclose(mine.worth, theirs.worth, equal_nan=True)
@@ -77,14 +73,13 @@ def test_round_trip_keeps_everything_to_the_microsecond(profile: Profile) -> Non
 
 
 def test_profiles_of_before_worth_and_threads_are_still_read(document: dict[str, Any]) -> None:
-    del document["stages"][1]["worth"], document["stages"][1]["threads"], document["stages"][1]["worked_ms"]
+    del document["stages"][1]["worth"], document["stages"][1]["threads"]
     wide = profile_from_json(json.dumps(document)).stage("wide")
     assert wide.worth is None
-    assert wide.worked_ms is None
     assert wide.threads == 1
 
 
-@pytest.mark.parametrize("field", ["worth", "threads", "worked_ms"])
+@pytest.mark.parametrize("field", ["worth", "threads"])
 def test_digest_tells_profiles_with_and_without_apart(
     field: str, profile: Profile, document: dict[str, Any]
 ) -> None:
@@ -99,13 +94,6 @@ def test_second_round_trip_changes_nothing_and_neither_does_the_digest(profile: 
     assert again.digest == profile.digest
 
 
-def test_busy_times_are_written_to_the_microsecond(document: dict[str, Any]) -> None:
-    written = [
-        value for column in document["stages"][1]["worked_ms"] for value in column if value is not None
-    ]
-    assert written == [round(value, 3) for value in written]
-
-
 def test_digest_tells_profiles_apart(profile: Profile, document: dict[str, Any]) -> None:
     document["stages"][1]["calls_ms"][0][0] += 0.001
     assert profile_from_json(json.dumps(document)).digest != profile.digest
@@ -113,7 +101,6 @@ def test_digest_tells_profiles_apart(profile: Profile, document: dict[str, Any])
 
 def test_missing_calls_are_null(document: dict[str, Any]) -> None:
     assert document["stages"][1]["calls_ms"][1][7] is None
-    assert document["stages"][1]["worked_ms"][1][7] is None
     assert document["stages"][1]["censored"] == [[4], [], [3]]
     assert "censored" not in document["stages"][0]
 
@@ -175,13 +162,6 @@ BROKEN = [
     (set_at("stages", 1, "censored", to=[[], [7], []]), "stage 'wide': censored, shard 1: request 7"),
     (set_at("stages", 1, "busy_ms", to=-1), "stage 'wide': busy_ms"),
     (set_at("stages", 1, "busy_variation", to=-0.1), "stage 'wide': busy_variation"),
-    (drop("stages", 1, "worked_ms", 1), "stage 'wide': worked_ms has 2 shards, and calls_ms has 3"),
-    (drop("stages", 1, "worked_ms", 1, 0), "stage 'wide': worked_ms, shard 1: has 49 requests"),
-    (set_at("stages", 1, "worked_ms", 0, 5, to=-0.5), "stage 'wide': worked_ms, shard 0, request 5: must be"),
-    (
-        set_at("stages", 1, "worked_ms", 0, 5, to=1e300),
-        "stage 'wide': worked_ms, shard 0, request 5: must be",
-    ),
     (set_at("stages", 1, "replicas", to=0), "stage 'wide': replicas must be from 1"),
     (
         set_at("stages", 1, "asked", 0, 4, to=2),
@@ -236,7 +216,7 @@ def test_refuses_numbers_that_are_none(document: dict[str, Any], number: str) ->
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
-@pytest.mark.parametrize("field", ["latency_ms", "started_s", "calls_ms", "worked_ms"])
+@pytest.mark.parametrize("field", ["latency_ms", "started_s", "calls_ms"])
 def test_a_number_that_is_none_is_named_by_field_and_request(
     document: dict[str, Any], number: str, field: str
 ) -> None:

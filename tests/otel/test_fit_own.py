@@ -62,8 +62,6 @@ def test_the_dag_is_the_one_defined_and_rows_replay(seed: int, stages: int) -> N
         assert not stage.censored.any()
         assert stage.busy_ms == pytest.approx(np.mean(took) / 2)
         assert stage.busy_variation == pytest.approx(np.std(took) / np.mean(took))
-        assert stage.worked_ms is not None
-        np.testing.assert_allclose(stage.worked_ms, np.array(took) / 2)
         seen = {a.replica for r in requests for a in r.stages[number].attempts}
         assert stage.replicas == len(seen)
         assert stage.asked is not None
@@ -91,9 +89,6 @@ def test_a_primary_cut_by_its_copy_is_a_lower_bound(seed: int) -> None:
             cut = primary.outcome is Outcome.CANCELLED
             assert stage.censored[row, 0] == cut
             ran = (primary.end_ns - primary.start_ns) / MS
-            assert stage.worked_ms is not None
-            known = primary if primary.busy_ms is not None else copies[0]  # which did the same
-            assert stage.worked_ms[row, 0] == pytest.approx(known.busy_ms)
             if cut:
                 assert ran - 0.03 < stage.calls_ms[row, 0] <= ran
             else:
@@ -101,20 +96,6 @@ def test_a_primary_cut_by_its_copy_is_a_lower_bound(seed: int) -> None:
     assert profile.counts["calls_with_copies"] == copied
     # Without copies a request would have taken at least as long.
     assert (replayed(profile) >= profile.latency_ms - 0.05).all()
-
-
-def test_work_of_a_call_is_its_primarys_if_that_is_known() -> None:
-    lost = look(attempt(0, 40, LOST), attempt(10, 20, WON, COPY))
-    lost.stages[0].attempts[0].busy_ms, lost.stages[0].attempts[1].busy_ms = 5.0, 9.0
-    cut = look(attempt(0, 20, CANCELLED), attempt(10, 20, WON, COPY))
-    cut.stages[0].attempts[1].busy_ms = 3.0
-    orphan = look(attempt(10, 20, WON, COPY))
-    orphan.stages[0].attempts[0].busy_ms = 7.0
-    plain = look(attempt(0, 20, WON))
-    plain.stages[0].attempts[0].busy_ms = 2.0
-    worked_ms = learn([lost, cut, orphan, plain]).stage("look").worked_ms
-    assert worked_ms is not None
-    assert sorted(worked_ms[:, 0]) == [2.0, 3.0, 5.0, 7.0]
 
 
 def attempt(
@@ -357,8 +338,6 @@ def test_a_call_with_threads_is_a_lower_bound_and_no_measure_of_work_or_copies()
     profile = learn([helped, plain])
     stage = profile.stage("look")
     assert (stage.threads, stage.busy_ms, stage.pairs_ms) == (4, 25.0, None)
-    assert stage.worked_ms is not None
-    np.testing.assert_array_equal(np.sort(stage.worked_ms[:, 0]), [25.0, np.nan])
     assert sorted(zip(stage.calls_ms[:, 0].round(1), stage.censored[:, 0], strict=True)) == [
         (20.0, True),
         (30.0, False),
@@ -382,23 +361,3 @@ def test_odd_worths_and_threads_are_refused_by_name(tmp_path: Path, key: str, va
     }
     with pytest.raises(ValueError, match=key):
         worth(value) if key == "kw.worth" else own_note(attributes, Names())
-
-
-@given(st.lists(st.none() | st.floats(0, 100), min_size=2, max_size=8))
-@settings(max_examples=15, deadline=None)
-def test_own_time_knows_what_requests_cost_the_gateway(busy: list[float | None]) -> None:
-    """The mean of those that say so; and no stage's work changes by it."""
-    rng = random.Random(1)
-    dag = random_dag(rng, 3)
-    requests = [record(rng, dag, start=T0 + i * 50 * MS) for i in range(len(busy))]
-    plain = learn(requests)
-    for request, busy_ms in zip(requests, busy, strict=True):
-        request.busy_ms = busy_ms
-    told = learn(requests)
-    known = [value for value in busy if value is not None]
-    assert told.stages[0].busy_ms == (pytest.approx(sum(known) / len(known)) if known else None)
-    worked_ms = told.stages[0].worked_ms
-    assert (worked_ms is None) == (not known)
-    if worked_ms is not None:
-        np.testing.assert_allclose(worked_ms, [[np.nan if value is None else value] for value in busy])
-    assert [stage.busy_ms for stage in told.stages[1:]] == [stage.busy_ms for stage in plain.stages[1:]]

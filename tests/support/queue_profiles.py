@@ -28,7 +28,6 @@ def queue_profile(
     requests: int = 20_000,
     seed: int = 1,
     known: bool = True,
-    processors: int | None = None,
 ) -> Profile:
     """What traces of these stations would say.
 
@@ -38,11 +37,10 @@ def queue_profile(
         requests: how many.
         seed: of all draws.
         known: whether busy times and replicas were measured.
-        processors: of the machine that they share; None for none.
     """
     rng = np.random.default_rng(seed)
     arrivals = poisson_arrivals(rate_per_s, requests, rng)
-    found = simulate_queues(stations, arrivals, rng=rng, processors=processors)
+    found = simulate_queues(stations, arrivals, rng=rng)
     stages = tuple(
         _stage(station, found.stages[station.name].latency_ms, known=known) for station in stations
     )

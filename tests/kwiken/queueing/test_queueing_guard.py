@@ -11,7 +11,6 @@ import pytest
 from kwiken import Budgets, Reissue, StagePlan, make_plan
 from kwiken.queueing import (
     Constant,
-    Exponential,
     Look,
     StageModel,
     Station,
@@ -23,6 +22,7 @@ from kwiken.queueing import (
     plan_hurts_above,
 )
 from kwiken.queueing._guard import BUSIEST, FINE, _first_bad, tail_hurts
+from tests.support.laws import Exponential
 from tests.support.queue_profiles import queue_profile, rate_of
 
 

@@ -10,13 +10,13 @@ import pytest
 from kwiken import InputError, Reissue, end_to_end
 from kwiken.queueing import (
     Constant,
-    Exponential,
     LogNormal,
     Primaries,
     Station,
     poisson_arrivals,
     simulate_queues,
 )
+from tests.support.laws import Exponential
 
 WORK = Exponential(10.0)
 

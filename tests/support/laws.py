@@ -1,0 +1,19 @@
+"""Exponential law of times: the one that textbook queues are solved for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kwiken._profile import Floats
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Without memory (the M of M/M/1), milliseconds."""
+
+    mean_ms: float
+
+    def draw(self, rng: np.random.Generator, size: int) -> Floats:
+        return rng.standard_exponential(size) * self.mean_ms
