@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from kwiken._handler import Signature
     from kwiken._heat import Heat, heat_maps
     from kwiken._held_out import HeldOut, HeldOutArm, held_out
-    from kwiken._histogram import Histogram
-    from kwiken._histogram_math import add_array, convolve, law_of_requests, slowest_of
     from kwiken._hull import lower_hull
     from kwiken._objective import OBJECTIVES, Verdict, part_of
     from kwiken._once import kept_single
@@ -80,7 +78,6 @@ _LAZY = {
     "Heat": "kwiken._heat",
     "HeldOut": "kwiken._held_out",
     "HeldOutArm": "kwiken._held_out",
-    "Histogram": "kwiken._histogram",
     "Intervals": "kwiken._plan",
     "Ladder": "kwiken._plan",
     "OBJECTIVES": "kwiken._objective",
@@ -98,11 +95,9 @@ _LAZY = {
     "StageProfile": "kwiken._profile",
     "StageStory": "kwiken._explain",
     "Verdict": "kwiken._objective",
-    "add_array": "kwiken._histogram_math",
     "boxes_of": "kwiken._draw",
     "by_class": "kwiken.learning",
     "compare_policies": "kwiken._compare",
-    "convolve": "kwiken._histogram_math",
     "copy_correlation": "kwiken._correlation",
     "cost_of_one_call": "kwiken._costs",
     "costs": "kwiken._costs",
@@ -123,7 +118,6 @@ _LAZY = {
     "kaplan_meier": "kwiken._pool",
     "kept_single": "kwiken._once",
     "ladder": "kwiken._simulate",
-    "law_of_requests": "kwiken._histogram_math",
     "lower_hull": "kwiken._hull",
     "make_plan": "kwiken._planner",
     "parents_first": "kwiken._dag",
@@ -142,7 +136,6 @@ _LAZY = {
     "service_to_json": "kwiken._codec",
     "service_to_yaml": "kwiken._codec",
     "simulate": "kwiken._simulate",
-    "slowest_of": "kwiken._histogram_math",
     "spent_by_model": "kwiken._spent",
     "stage_curves": "kwiken._stage_curves",
     "study_plan": "kwiken._planner",
@@ -174,7 +167,6 @@ __all__ = [
     "Heat",
     "HeldOut",
     "HeldOutArm",
-    "Histogram",
     "InputError",
     "Intervals",
     "KwikenError",
@@ -196,11 +188,9 @@ __all__ = [
     "StageProfile",
     "StageStory",
     "Verdict",
-    "add_array",
     "boxes_of",
     "by_class",
     "compare_policies",
-    "convolve",
     "copy_correlation",
     "cost_of_one_call",
     "costs",
@@ -221,7 +211,6 @@ __all__ = [
     "kaplan_meier",
     "kept_single",
     "ladder",
-    "law_of_requests",
     "lower_hull",
     "make_plan",
     "parents_first",
@@ -240,7 +229,6 @@ __all__ = [
     "service_to_json",
     "service_to_yaml",
     "simulate",
-    "slowest_of",
     "spent_by_model",
     "stage_curves",
     "study_plan",

@@ -317,8 +317,3 @@ def _check_parts(raw: dict[str, Any], *, where: str) -> None:
     shares = cost.get("stages") if isinstance(cost, dict) else None
     for name, share in shares.items() if isinstance(shares, dict) else ():
         convert(share, float, where=f"{where}: cost of stage {name!r}")
-
-
-def ladder_from(percentiles: dict[str, Any]) -> Ladder:
-    """A ladder from a mapping of its fields."""
-    return msgspec.convert(percentiles, Ladder)

@@ -48,11 +48,6 @@ class Allocation:
     path: tuple[tuple[str, float, float], ...] = field(default=(), repr=False)
     coins: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def total_gain(self) -> float:
-        """Sum of the gains, ms² (times the weights)."""
-        return math.fsum(self.gains.values())
-
 
 def sumvar(
     curves: Mapping[str, HulledCurve],

@@ -45,11 +45,6 @@ class Timer:
         if self._set is not None:
             self._watcher = get_hub().loop.io(self._fd, 1)
 
-    @property
-    def precise(self) -> bool:
-        """Whether the machine has a timerfd."""
-        return self._set is not None
-
     def sleep_until(self, moment: float) -> None:
         """Return at `moment` (seconds of `time.monotonic`) or as soon after it as the machine lets us."""
         while (left := moment - time.monotonic()) > 0:

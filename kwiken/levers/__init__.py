@@ -32,7 +32,7 @@ from kwiken.levers._tuning import (
     tune_time_then_fraction,
     tune_wait_for_fraction,
 )
-from kwiken.levers._utility import independent_costs, independent_loss, sequential_costs, sequential_loss
+from kwiken.levers._utility import independent_costs, sequential_costs
 
 __all__ = [
     "WAYS",
@@ -62,12 +62,10 @@ __all__ = [
     "fan_outs",
     "hurry",
     "independent_costs",
-    "independent_loss",
     "loss_curve",
     "prioritise",
     "run_global_reissue",
     "sequential_costs",
-    "sequential_loss",
     "shortened",
     "study_catch_up",
     "study_partial",

@@ -38,7 +38,6 @@ SURE: Final = 0.1  # relative gain of p99, and of the mean beyond it, that few c
 MOVED: Final = 0.02  # relative change of a policy up to which its last look still holds
 
 T = TypeVar("T")
-Bound = tuple[float, float]
 StudyOf = Callable[[Profile], PlanStudy]
 
 

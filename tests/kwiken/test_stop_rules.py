@@ -20,8 +20,6 @@ from kwiken.levers import (
     StopRule,
     WaitForFraction,
     apply_rule,
-    independent_loss,
-    sequential_loss,
     tune_fixed_timeout,
     tune_stop_rule,
     tune_stop_rules,
@@ -158,21 +156,6 @@ def test_rules_rank_as_the_source_ranks_them_on_queries_not_tuned_on() -> None:
     assert list(variance) == sorted(variance, key=variance.__getitem__)
     below_p90 = np.percentile(latency["tune_fixed_timeout"], [10, 50, 89])
     assert np.allclose(below_p90, np.percentile(test.last_ms, [10, 50, 89]))
-
-
-@given(st.dictionaries(st.text(min_size=1, max_size=3), shares, min_size=1, max_size=6))
-def test_sequential_loss_is_at_most_the_sum(losses: dict[str, float]) -> None:
-    total = sequential_loss(losses)
-    assert total <= sum(losses.values()) + 1e-12
-    positive = [loss for loss in losses.values() if loss > 1e-6]
-    if len(positive) > 1:
-        assert total < sum(losses.values())
-
-
-def test_independent_losses_count_by_weight() -> None:
-    assert independent_loss({"images": 0.1, "videos": 0.0}, {"images": 3.0, "videos": 1.0}) == pytest.approx(
-        0.075
-    )
 
 
 @pytest.mark.parametrize(

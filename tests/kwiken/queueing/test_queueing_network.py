@@ -57,7 +57,7 @@ class TestKnownNetworks:
         assert (found.stages["a"].calls == 4).all()
 
     def test_utilisation_is_what_was_asked_for(self) -> None:
-        station = Station(name="a", work=LogNormal(10.0, 1.0), replicas=5, workers=2)
+        station = Station(name="a", work=LogNormal(10.0, 1.0), replicas=5)
         arrivals = poisson_arrivals(station.visits_per_s(0.7), 200_000, np.random.default_rng(4))
         found = simulate_queues([station], arrivals, rng=np.random.default_rng(4))
         np.testing.assert_allclose(found.stages["a"].utilisation, 0.7, rtol=0.03)
