@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest, spearmanr
 
@@ -57,6 +57,7 @@ def test_weights_count() -> None:
 
 
 @given(rest_ms=st.floats(0, 2e3), rho=st.floats(0.01, 0.99))
+@settings(deadline=None)
 def test_any_rest_has_a_copy_from_the_law(rest_ms: float, rho: float) -> None:
     assert np.isin(linked(np.full(20, rest_ms), rho), RESTS).all()
 
