@@ -14,6 +14,7 @@ from runtime._errors import (
     OverloadError,
     RefusedError,
     UnavailableError,
+    UnfitError,
 )
 from runtime._executor import Answer, Executor
 from runtime._local import LocalTransport, local_replicas
@@ -81,6 +82,7 @@ __all__ = [
     "SystemClock",
     "Transport",
     "UnavailableError",
+    "UnfitError",
     "load_target",
     "local_replicas",
     "parse_endpoint",

@@ -16,7 +16,15 @@ from math import inf
 from typing import Any
 
 from otel import AttemptRecord, Outcome, StageRecord
-from runtime._errors import DeadlineError, LostError, RefusedError, UnavailableError, failed_call
+from runtime._errors import (
+    DeadlineError,
+    HandlerError,
+    LostError,
+    RefusedError,
+    UnavailableError,
+    UnfitError,
+    failed_call,
+)
 from runtime._flight import Attempt, Request, Shared
 from runtime._late import LateCall
 from runtime._ledger import CALL
@@ -304,7 +312,11 @@ class CallRun:
         now = self._shared.now()
         picker = self._node.lane.picker
         attempt.open = False
-        if isinstance(error, RefusedError | LostError):
+        attempt.seat.trouble = describe(error)
+        if isinstance(error, UnfitError | HandlerError):  # nothing fell, and nothing was learned of its time
+            how = LOST if isinstance(error, UnfitError) else FINAL
+            picker.raised(attempt.seat, attempt.ticket, now)
+        elif isinstance(error, RefusedError | LostError):
             how = REFUSED if isinstance(error, RefusedError) else LOST
             picker.failed(attempt.seat, attempt.ticket, now)
             if how == LOST:
@@ -444,6 +456,7 @@ class CallRun:
             self._node.name,
             errors,
             expired_s=allowed if self._race.expired else None,
+            asked=[seat.replica.id for seat in self._tried()],
             fallen=len(self._fallen()),
             spared=self._spared,
         )

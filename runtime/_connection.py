@@ -28,8 +28,20 @@ class BrokenReplyError(Exception):
     """The answer broke off, or is no HTTP answer of a kind that is known here."""
 
 
-class ReplyTooLargeError(Exception):
-    """The answer is longer than is taken, or does not say how long it is."""
+class UnreadReplyError(Exception):
+    """The answer's body was not read: it is longer than is taken, or does not say how long it is.
+
+    Attributes:
+        status: the answer's.
+        headers: the answer's, names in lower case.
+        too_long: whether it says its length, which is more than is taken.
+    """
+
+    def __init__(self, message: str, *, status: int, headers: dict[str, str], too_long: bool) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+        self.too_long = too_long
 
 
 class HttpReply(NamedTuple):
@@ -74,11 +86,12 @@ class Connection(asyncio.Protocol):
         """Send a request and wait for its answer; when this is cancelled, the connection is cut.
 
         Raises:
+            NoConnectionError: it was closed before; nothing was sent.
             BrokenReplyError: no whole answer came.
-            ReplyTooLargeError: it was longer than is taken.
+            UnreadReplyError: an answer came whose body is not read.
         """
-        if self._transport is None:
-            raise BrokenReplyError("the connection was closed")
+        if self._transport is None or self._transport.is_closing():
+            raise NoConnectionError("the connection was closed before anything was sent")
         waiter: asyncio.Future[HttpReply] = self._loop.create_future()
         self._waiter = waiter
         self._transport.write(request)
@@ -108,7 +121,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        if self._waiter is None:  # nobody asked
+        if self._waiter is None or self._waiter.done():  # nobody asked, or more came than was asked for
             self.cut()
             return
         try:
@@ -120,7 +133,7 @@ class Connection(asyncio.Protocol):
         except BadHeadError as error:
             self._fail(BrokenReplyError(str(error)))
             self.cut()
-        except (BrokenReplyError, ReplyTooLargeError) as error:
+        except (BrokenReplyError, UnreadReplyError) as error:
             self._fail(error)
             self.cut()
 
@@ -138,7 +151,7 @@ class Connection(asyncio.Protocol):
             if match[1] == "0":
                 headers["connection"] = "close"
             self._head = int(match[2]), headers
-            self._length = length_of(headers, self._max_body)
+            self._length = _length_of(int(match[2]), headers, self._max_body)
             data = data[start:]
         if len(data) < self._length:
             self._keep(data)
@@ -163,18 +176,25 @@ class Connection(asyncio.Protocol):
             self._waiter.set_exception(error)
 
 
-def length_of(headers: dict[str, str], most: int) -> int:
+def _length_of(status: int, headers: dict[str, str], most: int) -> int:
     """The told length of the body.
 
     Raises:
-        ReplyTooLargeError: when it is more than the most that is taken, or not told.
+        UnreadReplyError: when it is more than the most that is taken, or not told.
         BadHeadError: when it is no number.
     """
     length = read_length(headers)
     if length is None or "transfer-encoding" in headers:
-        raise ReplyTooLargeError("the answer does not say how long it is")
+        raise UnreadReplyError(
+            "the answer does not say how long it is", status=status, headers=headers, too_long=False
+        )
     if length > most:
-        raise ReplyTooLargeError(f"the answer is {length} bytes long; at most {most} are taken")
+        raise UnreadReplyError(
+            f"the answer is {length} bytes long; at most {most} are taken",
+            status=status,
+            headers=headers,
+            too_long=True,
+        )
     return length
 
 
@@ -198,7 +218,7 @@ class Pool:
 
         Raises:
             NoConnectionError: nothing was sent.
-            BrokenReplyError, ReplyTooLargeError: see `Connection.exchange`.
+            BrokenReplyError, UnreadReplyError: see `Connection.exchange`.
         """
         connection = self._take(place)
         if connection is None:
@@ -230,6 +250,8 @@ class Pool:
             raise NoConnectionError(f"no connection within {CONNECT_S:g} s") from None
         except OSError as error:
             raise NoConnectionError(error.strerror or str(error)) from error
+        except UnicodeError as error:  # no host has a name of such parts
+            raise NoConnectionError(f"{place[0][:80]!r} is no host's name") from error
         return connection
 
     def _new(self) -> Connection:

@@ -15,6 +15,10 @@ class LostError(KwikenError):
     """The call was sent and no answer came; whether it ran is unknown, so only idempotent calls go again."""
 
 
+class UnfitError(LostError):
+    """The replica's answer is not of its stage's type, by another version's code say; the call did run."""
+
+
 class HandlerError(KwikenError):
     """The stage's own handler raised. Final: another replica would raise it too.
 
@@ -65,7 +69,13 @@ class AllFailedError(ExceptionGroup[Exception], KwikenError):
 
 
 def failed_call(
-    stage: str, errors: list[Exception], *, expired_s: float | None, fallen: int = 0, spared: bool = False
+    stage: str,
+    errors: list[Exception],
+    *,
+    expired_s: float | None,
+    asked: Sequence[str] = (),
+    fallen: int = 0,
+    spared: bool = False,
 ) -> Exception:
     """The error of a call that nobody answered.
 
@@ -73,6 +83,7 @@ def failed_call(
         stage: whose call it was.
         errors: of its attempts, in the order in which they ended.
         expired_s: how long it was allowed to take, where that is why it ended; None where not.
+        asked: ids of the replicas that it went to.
         fallen: replicas that were lost, or hung, with this request.
         spared: whether it was kept from the last one.
     """
@@ -82,11 +93,15 @@ def failed_call(
             ", and it was kept from the last one" if spared else ""
         )
     if expired_s is not None:
-        expired = DeadlineError(f"stage {stage!r}: no answer within {round(expired_s * 1000)} ms{clue}")
+        who = f" from {', '.join(asked)}" if asked else ""
+        expired = DeadlineError(f"stage {stage!r}: no answer{who} within {round(expired_s * 1000)} ms{clue}")
         expired.__cause__ = errors[0] if errors else None
         return expired
     if all(isinstance(error, RefusedError) for error in errors):
-        unavailable = UnavailableError(f"stage {stage!r}: all {len(errors)} replicas tried refused the call")
+        first = str(errors[0]).removeprefix(f"stage {stage!r}: ")
+        unavailable = UnavailableError(
+            f"stage {stage!r}: all {len(errors)} replicas tried refused the call; the first: {first}"
+        )
         unavailable.__cause__ = errors[0]
         return unavailable
     if len(errors) > 1:

@@ -37,7 +37,7 @@ class Gateway:
 
     Args:
         service: what is served.
-        executor: runs its requests; answers may be `msgspec.Raw` MessagePack.
+        executor: runs its requests.
         host: address to listen on.
         port: 0 for any that is free.
         token: opens the control routes; None closes them.
@@ -230,10 +230,7 @@ class Gateway:
 
 
 def _answer_of(answer: Answer, *, timing: bool) -> web.Response:
-    value = answer.value
-    if isinstance(value, msgspec.Raw):
-        value = msgspec.msgpack.decode(value)
-    document: dict[str, Any] = {"answer": value}
+    document: dict[str, Any] = {"answer": answer.value}
     if answer.partial:
         document |= {"partial": True, "utility": round(answer.utility, 6)}
     if timing and answer.record is not None:

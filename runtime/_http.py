@@ -13,14 +13,19 @@ import msgspec
 from kwiken import InputError, Service
 from runtime import _wire as wire
 from runtime._clock import Clock, SystemClock
-from runtime._connection import BrokenReplyError, NoConnectionError, Pool, ReplyTooLargeError
-from runtime._errors import DeadlineError, HandlerError, LostError, RefusedError
+from runtime._connection import BrokenReplyError, NoConnectionError, Pool, UnreadReplyError
+from runtime._errors import DeadlineError, HandlerError, LostError, RefusedError, UnfitError
 from runtime._tasks import cancel_and_wait
 from runtime._transport import Call, Replica, Reply
 
 OK: Final = 200
-NOT_A_REPLICA: Final = frozenset({404, 405, 421, 501})
+NOT_RUN: Final = frozenset({404, 405, 413, 421, 501})
 TIMED_OUT: Final = 504
+EARLY_S: Final = 0.05  # a replica that calls a deadline passed which has so much left is not believed
+MAX_KIND: Final = 100
+MAX_MESSAGE: Final = 500  # as long as a replica makes them
+SMALL: Final = 1024  # bytes; answers up to this are always read
+CHECK_EVERY: Final = 32  # of a replica's longer answers that are passed on, one in so many is read
 MAX_ADDRESSES: Final = 65_536
 LIFE_S: Final = 5.0  # for so long a replica may be silent when it is asked for a sign of life
 
@@ -34,8 +39,14 @@ def map_errors(stage: str, replica: Replica) -> Iterator[None]:
         raise RefusedError(f"stage {stage!r}: replica {replica.id}: no connection: {error}") from error
     except BrokenReplyError as error:
         raise LostError(f"stage {stage!r}: replica {replica.id}: {error}") from error
-    except ReplyTooLargeError as error:
-        raise HandlerError(stage, "ReplyTooLarge", str(error)) from error
+    except UnreadReplyError as error:
+        _refuse(error.status, error.headers, stage, replica, "")
+        if error.too_long and error.status == OK and _is_replicas(error.headers):
+            message = f"replica {replica.id}: {error}"
+            raise HandlerError(stage, "ReplyTooLarge", message) from error
+        raise LostError(
+            f"stage {stage!r}: replica {replica.id}: not a replica's answer: {error.status}, and {error}"
+        ) from error
 
 
 class Place(NamedTuple):
@@ -53,8 +64,9 @@ class HttpTransport:
         service: whose stages are called; its handlers' annotations give the types of answers.
         clock: the executor's; deadlines are moments of it.
         max_body: bytes; a longer answer is an error.
-        raw: leave answers as the MessagePack that came (`msgspec.Raw`), to be passed on unread. Stages whose
-            `utility` or `worth` looks at answers are decoded all the same.
+        raw: leave answers as the MessagePack that came (`msgspec.Raw`), to be passed on. They are read only
+            to see whether they fit: short ones, a replica's first, and some of the rest. The last stage's
+            answer is decoded all the same, and those of stages whose `utility` or `worth` looks at them.
     """
 
     def __init__(
@@ -67,11 +79,13 @@ class HttpTransport:
     ) -> None:
         self._clock = clock if clock is not None else SystemClock()
         self._max_body = max_body
-        self._codecs = {
-            name: wire.Codec(service, name)
+        self._codecs = {name: wire.Codec(service, name) for name in service.stages}
+        self._passed_on = {
+            name
             for name, stage in service.stages.items()
-            if not raw or stage.utility is not None or stage.worth is not None
+            if raw and name != service.sink and stage.utility is None and stage.worth is None
         }
+        self._unread: dict[str, int] = {}  # by address, longer answers that are passed on before one is read
         self._encoder = msgspec.msgpack.Encoder()
         self._places: dict[str, Place] = {}
         self._last_args: tuple[Any, ...] | None = None
@@ -101,11 +115,18 @@ class HttpTransport:
             raise DeadlineError(f"stage {call.stage!r}: the deadline passed before the call was sent")
         place = self._places.get(replica.address) or self._place(replica)
         body = self._encode(call.args)
+        if len(body) > wire.MAX_BODY:
+            raise HandlerError(
+                call.stage,
+                "CallTooLarge",
+                f"its input is {len(body)} bytes; at most {wire.MAX_BODY} are sent",
+            )
         request = _head(place, call, min(remaining_ms, wire.MAX_DEADLINE_MS), len(body)) + body
         with map_errors(call.stage, replica):
             status, headers, data = await self._pool.exchange(place.host_and_port, request)
         if status != OK:
-            _raise(status, headers, data, call.stage, replica)
+            early = self._clock.monotonic() < call.deadline - EARLY_S
+            _raise(status, headers, data, call.stage, replica, early=early)
         return self._reply(call.stage, replica, headers, data)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
@@ -119,7 +140,7 @@ class HttpTransport:
     async def _ask(self, pool: Pool, replica: Replica, heard: Callable[[bool], None]) -> None:
         alive = False  # also where the replica ends, or says nothing for too long
         with contextlib.suppress(
-            TimeoutError, RefusedError, NoConnectionError, BrokenReplyError, ReplyTooLargeError
+            TimeoutError, RefusedError, NoConnectionError, BrokenReplyError, UnreadReplyError
         ):
             place = self._places.get(replica.address) or self._place(replica)
             async with asyncio.timeout(LIFE_S):
@@ -151,21 +172,39 @@ class HttpTransport:
         return self._last_body
 
     def _reply(self, stage: str, replica: Replica, headers: Mapping[str, str], data: bytes) -> Reply:
-        codec = self._codecs.get(stage)
+        at = f"stage {stage!r}: replica {replica.id}"
+        if not _is_replicas(headers):
+            raise LostError(f"{at}: not a replica's answer: it lacks the headers of one")
         try:
-            value = msgspec.Raw(data) if codec is None else codec.output(data)
-            return Reply(
-                value,
-                busy_ms=float(headers[wire.BUSY]),
-                inflight=int(headers[wire.INFLIGHT]),
-                latency_ms=float(headers[wire.LATENCY]),
-            )
-        except (KeyError, ValueError) as error:
-            raise LostError(
-                f"stage {stage!r}: replica {replica.id}: not a replica's answer: {error}"
-            ) from error
+            busy_ms = wire.read_number(headers, wire.BUSY, low=0.0, high=wire.MAX_BUSY_MS)
+            inflight = wire.read_whole(headers, wire.INFLIGHT, low=0, high=wire.MAX_INFLIGHT)
+            latency_ms = wire.read_number(headers, wire.LATENCY, low=0.0, high=wire.MAX_BUSY_MS)
         except InputError as error:
-            raise HandlerError(stage, "InputError", str(error)) from error
+            raise LostError(f"{at}: not a replica's answer: {error}") from error
+        try:
+            value = self._read(stage, replica.address, data)
+        except InputError as error:
+            raise UnfitError(f"{at}: {str(error).removeprefix(f'{error.where}: ')}") from error
+        return Reply(value, busy_ms=busy_ms, inflight=inflight, latency_ms=latency_ms)
+
+    def _read(self, stage: str, address: str, data: bytes) -> Any:
+        """An answer's value; of those that are passed on, see whether they fit where that is due.
+
+        Raises:
+            InputError: it does not fit.
+        """
+        if stage not in self._passed_on:
+            return self._codecs[stage].output(data)
+        if len(data) <= SMALL:
+            self._codecs[stage].output(data)
+        elif left := self._unread.get(address, 0):
+            self._unread[address] = left - 1
+        else:
+            self._codecs[stage].output(data)  # until one fits, every one is read
+            if len(self._unread) >= MAX_ADDRESSES:
+                self._unread.clear()
+            self._unread[address] = CHECK_EVERY - 1
+        return msgspec.Raw(data)
 
 
 def _head(place: Place, call: Call, remaining_ms: float, length: int) -> bytes:
@@ -183,16 +222,35 @@ def _head(place: Place, call: Call, remaining_ms: float, length: int) -> bytes:
     ).encode("ascii")
 
 
-def _raise(status: int, headers: Mapping[str, str], data: bytes, stage: str, replica: Replica) -> NoReturn:
-    """The error that a reply other than 200 stands for."""
+def _is_replicas(headers: Mapping[str, str]) -> bool:
+    """Whether an answer has the headers that every call's answer of a replica has."""
+    return wire.BUSY in headers and wire.INFLIGHT in headers and wire.LATENCY in headers
+
+
+def _refuse(status: int, headers: Mapping[str, str], stage: str, replica: Replica, text: str) -> None:
+    """Raise a refusal, if an answer is one."""
     at = f"stage {stage!r}: replica {replica.id}"
-    if wire.REFUSED in headers or status in NOT_A_REPLICA:
-        raise RefusedError(f"{at}: refused with {status}: {data[:200].decode(errors='replace')}")
+    if wire.REFUSED in headers:
+        raise RefusedError(f"{at}: refused with {status}: {text}")
+    if status in NOT_RUN and not _is_replicas(headers):
+        raise RefusedError(f"{at}: answered {status}, so another kind of server is there")
+
+
+def _raise(
+    status: int, headers: Mapping[str, str], data: bytes, stage: str, replica: Replica, *, early: bool
+) -> NoReturn:
+    """The error that a reply other than 200 stands for."""
+    _refuse(status, headers, stage, replica, data[:200].decode(errors="replace"))
+    at = f"stage {stage!r}: replica {replica.id}"
+    if not _is_replicas(headers):
+        raise LostError(f"{at}: not a replica's answer: {status}")
     if status == TIMED_OUT:
+        if early:
+            raise LostError(f"{at}: dropped the call before its deadline")
         raise DeadlineError(f"{at}: dropped the call past its deadline")
     try:
         error = msgspec.msgpack.decode(data, type=dict[str, str])
         kind, message = error["kind"], error["error"]
-    except (msgspec.MsgspecError, KeyError):
+    except (ValueError, KeyError, RecursionError):
         raise LostError(f"{at}: answered {status} in no form that is known") from None
-    raise HandlerError(stage, kind, message)
+    raise HandlerError(stage, kind[:MAX_KIND], message[:MAX_MESSAGE])

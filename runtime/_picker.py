@@ -5,7 +5,9 @@ Prequal (NSDI 2024) combine the two. Age aware: the oldest call without an answe
 paused replica is avoided from its first slow call on, long before anything times out. A copy that wins ends
 that call, and the replica would look idle: from then on it counts as silent since, until it gives a sign of
 life. Without that, a plan sent several calls into each pause where no plan sent one. Replicas that fail are
-ejected for a while that doubles, then tried with one call (Envoy's outlier detection works alike).
+ejected for a while that doubles, then tried with one call (Envoy's outlier detection works alike). A call
+that failed teaches no latency, and a replica that fails calls which others answer looks worse
+(`_outliers.py`): failing fast must not pass for being fast.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 from math import inf
 
+from runtime._outliers import Outliers, Record
 from runtime._transport import Replica, Reply
 
 GAIN = 0.1  # weight of a new latency in the estimate
@@ -25,6 +28,7 @@ MISSES = 5  # calls in a row given up without an answer that eject
 MISS_FACTOR = 3.0  # a call given up counts as missed from this many estimates on
 FIRST_BACKOFF_S = 0.2
 LAST_BACKOFF_S = 5.0
+MOST_OUTLIERS = 0.5  # share of a stage's replicas that errors alone may eject; one at least, the last never
 SAMPLE = 16  # untried replicas that are looked at for a further attempt
 
 
@@ -38,7 +42,10 @@ class Seat:
         silent: start of a call that was given up and not answered before; infinite once anything was heard.
         asked: whether a sign of life was asked for and is not there yet.
         ejected: whether it is left out for now.
+        outlier: whether it was ejected for errors that the others did not make.
         trial: whether the call just picked is the trial of an ejected replica.
+        record: its errors.
+        trouble: how its last call failed; None once another one was answered.
     """
 
     __slots__ = (
@@ -50,10 +57,13 @@ class Seat:
         "latency",
         "misses",
         "news_at",
+        "outlier",
+        "record",
         "replica",
         "silent",
         "ticket",
         "trial",
+        "trouble",
         "until",
         "waiting",
     )
@@ -69,6 +79,9 @@ class Seat:
         self.silent = inf
         self.asked = False
         self.ejected = False
+        self.outlier = False
+        self.record = Record()
+        self.trouble: str | None = None
         self.trial = False
         self.gone = False
         self.until = -inf
@@ -89,12 +102,15 @@ class Picker:
         rng: for the two choices.
     """
 
-    __slots__ = ("_live", "_next_trial", "_out", "_rng", "typical")
+    __slots__ = ("_live", "_next_trial", "_out", "_outliers", "_rng", "typical")
 
     def __init__(self, replicas: Iterable[Replica], rng: random.Random) -> None:
         self._rng = rng
         self._live = [Seat(replica) for replica in replicas]
         self._out: list[Seat] = []
+        self._outliers = Outliers()
+        for seat in self._live:
+            self._outliers.join(seat.record)
         self._next_trial = inf
         self.typical = 0.0
 
@@ -110,8 +126,11 @@ class Picker:
         staying = set(kept)
         for seat in known.values():
             seat.gone = seat not in staying
+            self._outliers.leave(seat.record)
         self._live = [seat for seat in kept if not seat.ejected]
         self._out = [seat for seat in kept if seat.ejected]
+        for seat in self._live:
+            self._outliers.join(seat.record)
         self._plan_trial()
 
     def pick(self, now: float) -> Seat | None:
@@ -192,7 +211,8 @@ class Picker:
             for oldest in waiting.values():
                 latency = max(latency, now - oldest)
                 break
-        return max(latency, now - seat.silent) * queue
+        score = max(latency, now - seat.silent) * queue
+        return score * self._outliers.penalty(seat.record, now) if seat.record.share else score
 
     def answered(self, seat: Seat, ticket: int, now: float, reply: Reply) -> None:
         """A call was answered."""
@@ -201,6 +221,8 @@ class Picker:
         seat.elsewhere = 0 if inflight is None else max(0, inflight - len(seat.waiting) - 1)
         seat.misses = 0
         seat.silent = inf
+        seat.trouble = None
+        self._outliers.answered(seat.record)
         self._learn(seat, took, now)
         if seat.ejected:
             self._admit(seat)
@@ -253,11 +275,29 @@ class Picker:
         seat.silent = inf
 
     def ended(self, seat: Seat, ticket: int) -> None:
-        """It is there, but this call's time says nothing: the handler raised, or the deadline passed."""
+        """It is there, but this call says nothing: the deadline passed."""
         del seat.waiting[ticket]
         seat.misses = 0
         if seat.ejected:
             self._admit(seat)
+
+    def raised(self, seat: Seat, ticket: int, now: float) -> None:
+        """It answered with an error, the handler's or its own; eject it if the others do not."""
+        del seat.waiting[ticket]
+        seat.misses = 0
+        outlying = self._outliers.failed(seat.record, now)
+        if seat.outlier:
+            self._eject(seat, now)
+        elif seat.ejected:
+            self._admit(seat)
+        elif outlying and self._can_spare(seat):
+            seat.outlier = True
+            self._eject(seat, now)
+
+    def _can_spare(self, seat: Seat) -> bool:
+        """Whether a replica may be ejected for errors."""
+        most = max(1, int(MOST_OUTLIERS * (len(self._live) + len(self._out))))
+        return not seat.gone and len(self._live) > 1 and sum(each.outlier for each in self._out) < most
 
     def _learn(self, seat: Seat, took: float, now: float) -> None:
         seat.news_at = now
@@ -291,15 +331,18 @@ class Picker:
         if not seat.ejected and not seat.gone:
             self._live.remove(seat)
             self._out.append(seat)
+            self._outliers.leave(seat.record)
         seat.ejected = True
         self._plan_trial()
 
     def _admit(self, seat: Seat) -> None:
         seat.ejected = False
+        seat.outlier = False
         seat.backoff = 0.0
         if not seat.gone:
             self._out.remove(seat)
             self._live.append(seat)
+            self._outliers.join(seat.record)
         self._plan_trial()
 
     def _plan_trial(self, *, besides: Seat | None = None) -> None:

@@ -71,6 +71,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 BUSY_GAIN = 0.05
+BUSY_CLIP = 3.0  # a call counts at most as this many times the usual: a replica may say what it likes
 
 
 class Lane:
@@ -114,7 +115,7 @@ class Lane:
     def learn_busy(self, busy_ms: float) -> None:
         """Note the busy time of a call with one thread."""
         known = self.busy_ms
-        self.busy_ms = known + BUSY_GAIN * (busy_ms - known) if known else busy_ms
+        self.busy_ms = known + BUSY_GAIN * (min(busy_ms, BUSY_CLIP * known) - known) if known else busy_ms
 
 
 class Node:

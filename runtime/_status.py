@@ -78,6 +78,8 @@ def _replica(seat: Seat) -> dict[str, Any]:
         "inflight": len(seat.waiting),
         "latency_ms": _ms(seat.latency or None),
         "ejected": seat.ejected,
+        "failing": round(seat.record.share, 3),
+        "trouble": seat.trouble,
     }
 
 

@@ -157,7 +157,7 @@ class Names:
         try:
             async with asyncio.timeout(LOOKUP_S):
                 found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, UnicodeError) as error:  # the last for what cannot be a host's name
             if (host, port) not in self._known:
                 LOG.warning("cannot look up %s: %s", host, error or type(error).__name__)
             return

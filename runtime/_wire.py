@@ -38,7 +38,11 @@ KEEPS: Final = "kw-keeps"  # whoever puts a plan puts it again himself should th
 
 MAX_BODY: Final = 16 << 20
 MAX_DEADLINE_MS: Final = 3_600_000.0
+# What a replica may say of itself: its figures steer the choice of replicas and what threads are charged.
+MAX_BUSY_MS: Final = 1e9
+MAX_INFLIGHT: Final = 1_000_000
 
+_NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?\Z")
 _ADDRESS = re.compile(r"http://([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]):([0-9]{1,5})\Z")
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
 
@@ -87,11 +91,9 @@ def read_number(headers: Mapping[str, str], name: str, *, low: float, high: floa
     text = headers.get(name)
     if text is None:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not low <= value <= high:  # NaN fails too
+    # `float` takes "1_0", "nan" and other scripts' digits; a header has a plain number.
+    value = float(text) if _NUMBER.match(text) else None
+    if value is None or not low <= value <= high:
         raise InputError(
             f"must be a number from {low:g} to {high:g}, not {text[:40]!r}", where=f"header {name}"
         )

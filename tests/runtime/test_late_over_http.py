@@ -179,8 +179,8 @@ async def test_a_late_request_is_helped_from_end_to_end() -> None:
         quick = await executor.run(Job(), note=True)
         slow = await executor.run(Job(hold_ms=120), note=True)
         spent = executor.status()["catch_up"]["spent"]
-    assert msgspec.msgpack.decode(quick.value)["threads"] == 1
-    assert msgspec.msgpack.decode(slow.value)["threads"] == 3
+    assert quick.value["threads"] == 1
+    assert slow.value["threads"] == 3
     assert slow.record is not None
     kinds = {(s.name, a.kind.value, a.threads, a.catch_up) for s in slow.record.stages for a in s.attempts}
     assert ("hold", "reissue", 1, True) in kinds
@@ -190,7 +190,7 @@ async def test_a_late_request_is_helped_from_end_to_end() -> None:
     assert {attempt.shard: attempt.worth for attempt in look.attempts} == {0: 0, 1: 0, 2: 0, 3: 1}
 
 
-async def test_answers_that_are_judged_are_read_and_others_passed_on() -> None:
+async def test_answers_that_are_judged_are_read() -> None:
     target = Service("judging")
 
     @target.stage(fanout=2, worth=lambda answer: list(answer.values))
@@ -214,7 +214,7 @@ async def test_answers_that_are_judged_are_read_and_others_passed_on() -> None:
             rng=random.Random(1),
         )
         answer = await executor.run(3, note=True)
-    assert isinstance(answer.value, msgspec.Raw)
+    assert answer.value == 7
     assert answer.record is not None
     assert {a.shard: a.worth for a in answer.record.stages[0].attempts} == {
         0: pytest.approx(3 / 7),

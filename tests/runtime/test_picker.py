@@ -176,6 +176,133 @@ def test_handlers_error_on_trial_readmits_too() -> None:
     assert not bad.ejected
 
 
+def fail(picker: Picker, seat: Seat, now: float = 0.0) -> None:
+    picker.raised(seat, seat.take(now), now)
+
+
+def test_an_error_teaches_no_latency() -> None:
+    picker = picker_of(2)
+    bad, good = know(picker, 0.01, 0.01)
+    for _ in range(4):
+        fail(picker, bad, 0.5)
+    assert bad.latency == pytest.approx(0.01)
+    assert picker.typical == pytest.approx(0.01)
+    assert all(picker.pick(0.5) is good for _ in range(20)), "nor does an empty queue win by it"
+
+
+def load(picker: Picker, fails: dict[str, float], *, calls: int = 3000, held: int = 8) -> Counter[str]:
+    """Calls by replica, `held` in flight at a time; each replica fails its share at once, else takes 10 ms."""
+    rng, now = random.Random(5), 1000.0
+    taken: Counter[str] = Counter()
+    out: list[tuple[float, Seat, int, bool]] = []
+    for _ in range(calls):
+        if len(out) >= held:
+            out.sort(key=lambda entry: entry[0])
+            now, seat, ticket, good = out.pop(0)
+            if good:
+                picker.answered(seat, ticket, now, Reply("ok"))
+            else:
+                picker.raised(seat, ticket, now)
+        picked = picker.pick(now)
+        assert picked is not None
+        taken[picked.replica.id] += 1
+        good = rng.random() >= fails.get(picked.replica.id, 0.0)
+        out.append((now + (0.01 if good else 0.0001), picked, picked.take(now), good))
+    return taken
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_failing_fast_wins_no_traffic(count: int) -> None:
+    picker = picker_of(count)
+    taken = load(picker, {"s-0": 1.0})
+    assert taken["s-0"] < 40, "of 3,000"
+    assert picker.seats[-1].outlier
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_failing_often_loses_traffic(share: float) -> None:
+    taken = load(picker_of(4), {"s-0": share})
+    assert taken["s-0"] < (0.7 if share < 0.5 else 0.4) * 3000 / 4
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 1.0])
+def test_errors_that_all_replicas_make_change_nothing(share: float) -> None:
+    picker = picker_of(4)
+    taken = load(picker, {f"s-{number}": share for number in range(4)}, calls=6000)
+    assert not any(seat.ejected for seat in picker.seats)
+    assert min(taken.values()) > 0.6 * 6000 / 4
+
+
+def test_errors_eject_half_of_the_replicas_at_most_and_never_the_last() -> None:
+    for count, most in ((1, 0), (2, 1), (3, 1), (4, 2), (9, 4)):
+        picker = picker_of(count)
+        seats = list(picker.seats)
+        for _ in range(200):
+            for seat in seats[:-1]:
+                fail(picker, seat)
+            serve(picker, seats[-1], 0.01)
+        assert sum(seat.ejected for seat in seats) == most, count
+
+
+def test_nobody_is_an_outlier_while_nobody_else_answers() -> None:
+    picker = picker_of(2)
+    bad, idle = picker.seats
+    for _ in range(100):
+        fail(picker, bad)
+    assert not bad.ejected
+    assert picker.pick(0.0) is idle, "though its word on that is worth a try"
+
+
+def outlier(picker: Picker) -> Seat:
+    bad, *others = picker.seats
+    for _ in range(12):
+        fail(picker, bad)
+        for seat in others:
+            serve(picker, seat, 0.01)
+    assert bad.outlier
+    return bad
+
+
+def test_an_outlier_that_errs_on_trial_stays_out_for_longer() -> None:
+    picker = picker_of(2)
+    bad = outlier(picker)
+    assert picker.pick(1.0) is bad
+    fail(picker, bad, 1.0)
+    assert bad.ejected
+    assert bad.until == pytest.approx(1.0 + 2 * FIRST_BACKOFF_S)
+
+
+def test_an_outlier_that_answers_on_trial_is_back_and_earns_its_share() -> None:
+    picker = picker_of(2)
+    bad = outlier(picker)
+    assert picker.pick(1.0) is bad
+    serve(picker, bad, 0.01, now=1.0)
+    assert not bad.ejected
+    assert load(picker, {})["s-0"] > 1000
+
+
+def test_errors_are_forgotten_in_time() -> None:
+    picker = picker_of(2)
+    bad, good = know(picker, 0.01, 0.01)
+    for _ in range(4):
+        fail(picker, bad, 0.5)
+    picked = {picker.pick(40.0) for _ in range(20)}
+    assert picked == {bad, good}
+
+
+def test_replaced_replicas_leave_no_share_behind() -> None:
+    picker = picker_of(3)
+    for _ in range(10):
+        fail(picker, picker.seats[0])
+    picker.replace(replicas_of("s", 3)[1:])
+    fail(picker, picker.seats[0])
+    penalty = picker._outliers.penalty(picker.seats[0].record, 0.0)
+    picker.replace([])
+    picker.replace(replicas_of("s", 2))
+    fail(picker, picker.seats[0])
+    assert penalty == pytest.approx(picker._outliers.penalty(picker.seats[0].record, 0.0))
+
+
 def test_trial_without_an_answer_ejects_for_longer() -> None:
     picker = picker_of(2)
     bad, good = know(picker, 0.01, 0.01)
@@ -316,7 +443,9 @@ def test_replace_keeps_what_is_known_of_those_that_stay() -> None:
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["pick", "other", "answered", "failed", "dropped", "heard", "ended", "replace"]),
+        st.sampled_from(
+            ["pick", "other", "answered", "failed", "dropped", "heard", "ended", "raised", "replace"]
+        ),
         st.floats(0, 1),
         st.integers(0, 10),
     ),
@@ -364,6 +493,8 @@ class Books:
         elif what == "dropped":
             if picker.dropped(seat, ticket, now, blame=number > 7):
                 self.asked.append(seat)
+        elif what == "raised":
+            picker.raised(seat, ticket, now)
         else:
             picker.ended(seat, ticket)
 
@@ -374,6 +505,10 @@ class Books:
         assert sum(len(seat.waiting) for seat in {seat for seat, _ in self.out}) == len(self.out)
         assert all(seat in self.picker._out for seat in seats if seat.ejected)
         assert all(seat in self.picker._live for seat in seats if not seat.ejected)
+        assert all(seat.record.counted is not seat.ejected for seat in seats)
+        assert self.picker._outliers._count == len(self.picker._live)
+        shares = sum(seat.record.share for seat in self.picker._live)
+        assert self.picker._outliers._sum == pytest.approx(shares, abs=1e-9)
 
 
 @settings(max_examples=200, deadline=None)

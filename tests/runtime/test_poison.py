@@ -88,7 +88,7 @@ def test_shards_of_one_request_count_together(replicas: int, retries: int) -> No
 
 def test_a_request_that_two_replicas_hang_on_is_kept_from_the_last() -> None:
     script = Script(lambda *_: after(100.0))
-    with pytest.raises(DeadlineError, match=f"no answer within 2000 ms; {KEPT}"):
+    with pytest.raises(DeadlineError, match=f"no answer from .* within 2000 ms; {KEPT}"):
         run(one_stage(replicas=3, timeout_ms=2000), script, copy_ms=100)
     assert len(script.sent) == 2
 
