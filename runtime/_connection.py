@@ -17,6 +17,8 @@ CONNECT_S: Final = 1.0
 # Shorter than a replica keeps an idle connection, so that no call is sent into one that is being closed.
 IDLE_S: Final = 15.0
 
+BEGINNING: Final = b"HTTP/1."
+
 _STATUS = re.compile(r"HTTP/1\.([01]) ([2-5][0-9]{2})(?: .*)?\Z")
 
 
@@ -142,6 +144,8 @@ class Connection(asyncio.Protocol):
         if self._head is None:
             split = split_head(data)
             if split is None:
+                if not BEGINNING.startswith(data[: len(BEGINNING)]):  # do not wait for the rest
+                    raise BrokenReplyError(f"no HTTP answer: {bytes(data[:80])!r}")
                 self._keep(data)
                 return
             first, headers, start = split

@@ -45,7 +45,7 @@ class Seat:
         outlier: whether it was ejected for errors that the others did not make.
         trial: whether the call just picked is the trial of an ejected replica.
         record: its errors.
-        trouble: how its last call failed; None once another one was answered.
+        trouble: how its last call failed, or why it is ejected; None once another one was answered.
     """
 
     __slots__ = (
@@ -252,6 +252,7 @@ class Picker:
             seat.misses += 1
         failed_trial = seat.ejected and took > self.typical
         if blame or failed_trial or seat.misses >= MISSES:
+            seat.trouble = f"no answer for {took:.3g} s"
             self._eject(seat, now)
         elif seat.ejected:
             self._plan_trial()
@@ -271,6 +272,7 @@ class Picker:
         """The sign of life that was asked for is there, or will not come."""
         seat.asked = False
         if not alive and seat.silent < inf:  # else a call was answered meanwhile
+            seat.trouble = "no sign of life"
             self._eject(seat, now)
         seat.silent = inf
 

@@ -76,6 +76,7 @@ def test_an_answer_is_the_same_in_whatever_pieces_it_comes(body: bytes, cuts: li
     "text",
     [
         b"",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
         b"HTTP/2 200\r\n\r\n",
         b"HTTP/1.1 20 OK\r\n\r\n",
         b"HTTP/1.1 100 Continue\r\n\r\n",
@@ -136,6 +137,34 @@ async def test_an_answer_that_may_be_too_long_is_not_waited_for(length: bytes) -
 async def test_a_server_that_will_close_is_not_asked_again(text: bytes) -> None:
     reply, usable = await fed([text])
     assert (reply.body, usable) == (b"hi", False)
+
+
+@pytest.mark.parametrize("text", [b"SSH-2.0-OpenSSH_9.6\r\n", b"\x15\x03\x01", b"HTTP/2"])
+async def test_what_does_not_begin_as_an_answer_is_not_waited_for(text: bytes) -> None:
+    with pytest.raises(BrokenReplyError, match="no HTTP answer"):
+        await fed([text[:1], text])
+
+
+async def test_what_comes_after_an_answer_is_not_taken_for_the_next_one() -> None:
+    connection = Connection(asyncio.get_running_loop(), 1000)
+    wire = Wire()
+    connection.connection_made(wire)
+    exchange = asyncio.create_task(connection.exchange(b"ask"))
+    await asyncio.sleep(0)
+    connection.data_received(answer(b"hi"))
+    connection.data_received(answer(b"and more")[:20])  # before anybody has taken the first
+    assert (await exchange).body == b"hi"
+    assert not connection.usable
+
+
+async def test_nothing_is_sent_on_a_connection_that_is_closed_already() -> None:
+    connection = Connection(asyncio.get_running_loop(), 1000)
+    wire = Wire()
+    connection.connection_made(wire)
+    connection.data_received(b"220 mail.example ESMTP\r\n")
+    with pytest.raises(NoConnectionError):
+        await connection.exchange(b"ask")
+    assert wire.sent == b""
 
 
 async def test_words_that_nobody_asked_for_end_the_connection() -> None:
@@ -235,6 +264,8 @@ async def test_nobody_there_and_nobody_answering_the_door(monkeypatch: pytest.Mo
         await pool.exchange(("127.0.0.1", 1), b"ask")
     with pytest.raises(NoConnectionError):
         await pool.exchange(("no-such-host.invalid", 1), b"ask")
+    with pytest.raises(NoConnectionError, match="is no host's name"):
+        await pool.exchange(("a" * 70, 1), b"ask")
 
     async def never(*_: object, **__: object) -> None:
         await asyncio.sleep(60)

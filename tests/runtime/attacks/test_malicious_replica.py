@@ -1,0 +1,226 @@
+"""Whatever is at a replica's address: a good replica beside it keeps the service up, and nothing is left behind.
+
+Every kind of stranger is tried at the same time in one process; a test's result is what went wrong, by kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Final
+
+from kwiken import KwikenError, Service, Stage
+from runtime import Executor, HttpTransport, Replica, SystemClock
+from runtime._replica import ReplicaServer
+from tests.support.strangers import STRANGERS, Place, Said, Stranger, at_home
+from tests.support.waiting import until
+
+REQUESTS: Final = 40
+FIRST: Final = 22  # of them; in the rest a stranger is known
+FEW: Final = 4
+ERRING: Final = (
+    20  # requests that an erring replica may fail until it is known: no other replica may be asked
+)
+AT_ONCE: Final = 3
+DEADLINE_MS: Final = 800.0
+LONGEST: Final = 2_000  # characters of an error
+TRIED: Final = 6  # kinds of strangers at a time
+
+RAN: Counter[str] = Counter()
+
+
+async def say(word: str) -> Said:
+    """Runs at good replicas only."""
+    RAN[word] += 1
+    await asyncio.sleep(0.001)
+    return Said(word)
+
+
+async def last(said: Said) -> str:
+    """Reads the first stage's answer, which the gateway has passed on."""
+    return said.text
+
+
+def service_of(*, idempotent: bool) -> Service:
+    return Service.of(
+        "beset",
+        [
+            Stage(name="say", handler=say, idempotent=idempotent, replicas=2, timeout_ms=DEADLINE_MS),
+            Stage(name="last", handler=last, after=("say",), idempotent=True),
+        ],
+    )
+
+
+class Beset:
+    """A service with a stranger among its replicas."""
+
+    def __init__(self, executor: Executor, place: Place, stranger: Stranger) -> None:
+        self.executor = executor
+        self.place = place
+        self.stranger = stranger
+
+    async def ask(self, word: str) -> str | None:
+        """The error of a request, in all its words; None for none."""
+        try:
+            async with asyncio.timeout(30):  # a request that outlives its deadline by far
+                answer = await self.executor.run(word, deadline_ms=DEADLINE_MS)
+        except KwikenError as error:
+            leaves = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+            return f"{error} {' '.join(map(str, leaves))}"
+        assert answer.value == (word if word in RAN else "fit")
+        return None
+
+    async def ask_all(self, words: list[str]) -> list[str]:
+        """The errors of requests, a few of which are under way at a time."""
+        left = iter(words)
+        errors: list[str] = []
+
+        async def some() -> None:
+            for word in left:
+                error = await self.ask(word)
+                errors.extend([] if error is None else [error])
+
+        await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+        return errors
+
+
+@contextlib.asynccontextmanager
+async def beset(stranger: Stranger, *, idempotent: bool, alone: bool) -> AsyncIterator[Beset]:
+    service = service_of(idempotent=idempotent)
+    async with contextlib.AsyncExitStack() as stack:
+        place = await stack.enter_async_context(at_home(stranger))
+        replicas: dict[str, list[Replica]] = {"say": [place.replica], "last": []}
+        for stage in ("last",) if alone else ("say", "last"):
+            server = ReplicaServer(service, stage)
+            await server.start()
+            stack.push_async_callback(server.stop, grace_s=0.0, linger_s=0.0)
+            replicas[stage].append(Replica(f"good-{stage}", "here", server.url))
+        async with HttpTransport(service, raw=True) as transport:
+            executor = Executor(
+                service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(3)
+            )
+            yield Beset(executor, place, stranger)
+            assert transport._pool is not None
+            assert not transport._pool._busy, "connections are still in use"
+        await until(lambda: place.open == 0)
+
+
+Trial = Callable[[str, Stranger], Awaitable[str | None]]
+
+
+async def trouble(trial: Trial) -> dict[str, str]:
+    """What went wrong, by kind of stranger; besides, that nothing is left behind or complains unheard."""
+    turns = asyncio.Semaphore(TRIED)
+    wrong: dict[str, str] = {}
+
+    async def one(name: str, stranger: Stranger) -> None:
+        async with turns:
+            complaint = await trial(name, stranger)
+            if complaint is not None:
+                wrong[name] = complaint
+
+    before = asyncio.all_tasks()
+    with unheard() as words:
+        await asyncio.gather(*(one(name, stranger) for name, stranger in STRANGERS.items()))
+        gc.collect()
+        await until(lambda: asyncio.all_tasks() <= before)
+    assert not words
+    return wrong
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[list[str]]:
+    """Warnings and errors that are logged, and exceptions that nobody takes."""
+    words: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            words.append(record.getMessage())
+
+    listener = Listener(logging.WARNING)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: words.append(str(context)))
+    logging.getLogger().addHandler(listener)
+    try:
+        yield words
+    finally:
+        logging.getLogger().removeHandler(listener)
+        loop.set_exception_handler(None)
+
+
+def words_of(name: str, count: int) -> list[str]:
+    return [f"{name} {next(_numbers)}" for _ in range(count)]
+
+
+_numbers = itertools.count()
+
+
+async def test_beside_a_good_replica_nearly_every_request_succeeds() -> None:
+    async def trial(name: str, stranger: Stranger) -> str | None:
+        async with beset(stranger, idempotent=True, alone=False) as it:
+            errors = await it.ask_all(words_of(name, FIRST))
+            hits = it.place.hits
+            later = await it.ask_all(words_of(name, REQUESTS - FIRST))
+            more = it.place.hits - hits
+        if stranger.sound:
+            return f"{errors + later}" if errors or later else None
+        if more > FEW:
+            return f"it still gets calls: {more} of the last {REQUESTS - FIRST}"
+        if len(errors) > (ERRING if stranger.errs else 0) or len(later) > (FEW if stranger.errs else 0):
+            return f"{len(errors)} and {len(later)} failed: {set(errors + later)}"
+        return None
+
+    assert await trouble(trial) == {}
+
+
+async def test_a_call_that_must_not_run_twice_goes_to_one_replica_unless_the_other_refused() -> None:
+    async def trial(name: str, stranger: Stranger) -> str | None:
+        words = words_of(name, REQUESTS)
+        async with beset(stranger, idempotent=False, alone=False) as it:
+            errors = await it.ask_all(words)
+            calls = it.place.calls
+        twice = [word for word in words if RAN[word] + calls[word] > 1]
+        if twice and not stranger.refuses:
+            return f"sent twice: {twice}"
+        if len(errors) > (0 if stranger.sound or stranger.refuses else ERRING):
+            return f"{len(errors)} failed: {set(errors)}"
+        return None
+
+    assert await trouble(trial) == {}
+
+
+def unclear(error: str | None, stranger: Stranger) -> str | None:
+    """What is wrong with a request's error; None for nothing."""
+    if error is None:
+        return "a request succeeded"
+    if len(error) > LONGEST:
+        return "an endless error"
+    named = "stage 'say'" in error and ("bad" in error or stranger.errs)
+    return None if named else "stage or replica is not named"
+
+
+async def test_alone_it_fails_each_request_in_time_with_its_name() -> None:
+    async def trial(name: str, stranger: Stranger) -> str | None:
+        async with beset(stranger, idempotent=True, alone=True) as it:
+            started = time.monotonic()
+            words = words_of(name, 4)
+            errors = [await it.ask(word) for word in words]
+            took_s = (time.monotonic() - started) / len(words)
+            (seat,) = it.executor.status()["stages"]["say"]["replicas"]
+        if stranger.sound:
+            return f"{errors}" if any(errors) else None
+        for error in errors:
+            if complaint := unclear(error, stranger):
+                return f"{complaint}: {error}"
+        if took_s > 10 * DEADLINE_MS / 1000:
+            return f"{took_s:.1f} s a request"
+        return None if seat["trouble"] else "its status does not show what is wrong"
+
+    assert await trouble(trial) == {}
