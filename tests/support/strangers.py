@@ -146,12 +146,14 @@ def error(kind: str, text: str) -> bytes:
     return msgspec.msgpack.encode({"kind": kind, "error": text})
 
 
-def strange(react: Reaction, **settings: bytes | bool) -> Stranger:
-    return Stranger(react=react, **settings)  # type: ignore[arg-type]  # of a table
+def strange(
+    react: Reaction, *, greet: bytes = b"", reads: bool = True, sound: bool = False, refuses: bool = False
+) -> Stranger:
+    return Stranger(react=react, greet=greet, reads=reads, sound=sound, refuses=refuses)
 
 
-def answering(text: bytes, **settings: bool) -> Stranger:
-    return Stranger(react=says(text), **settings)
+def answering(text: bytes, *, sound: bool = False, errs: bool = False, refuses: bool = False) -> Stranger:
+    return Stranger(react=says(text), sound=sound, errs=errs, refuses=refuses)
 
 
 PACK: Final = msgspec.msgpack.encode
