@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 import urllib.request
 from collections.abc import Iterable
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from runtime import ClusterState, StateFiles
 
 ASK_S: Final = 5.0
+PIECE: Final = 1 << 16
+MAX_FIGURES: Final = 64 << 20  # bytes; 10,000 replicas a stage are some megabytes
 UNWELL: Final = 1
 COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
 
@@ -99,7 +103,10 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
                 "alive": each.identity.alive,
                 "address": each.url,
                 "restarts": each.restarts,
-                **{key: seats.get(each.url, {}).get(key) for key in ("inflight", "latency_ms", "ejected")},
+                **{
+                    key: seats.get(each.url, {}).get(key)
+                    for key in ("inflight", "latency_ms", "ejected", "trouble")
+                },
             }
             for each in state.replicas
         ],
@@ -115,7 +122,7 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
     """
     if state.gateway is None or not state.gateway.identity.alive or files.token.is_symlink():
         return None
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, HTTPException, RecursionError):
         token = files.token.read_text(encoding="ascii").strip()
         request = urllib.request.Request(  # noqa: S310 - http alone is opened
             f"{state.gateway.url}/v1/status", headers={"Authorization": f"Bearer {token}"}
@@ -129,9 +136,27 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
         answer = opener.open(request, timeout=ASK_S)
         if answer is not None:  # as for another scheme
             with answer:
-                figures: dict[str, Any] = json.loads(answer.read())
-                return figures
+                figures = json.loads(_whole(answer))
+                return figures if isinstance(figures, dict) else None
     return None
+
+
+def _whole(answer: HTTPResponse) -> bytes:
+    """An answer's body, which must come soon and be no longer than figures are.
+
+    Raises:
+        ValueError: it is too long.
+        TimeoutError: it takes too long.
+    """
+    end = time.monotonic() + ASK_S
+    body = bytearray()
+    while piece := answer.read1(PIECE):
+        body += piece
+        if len(body) > MAX_FIGURES:
+            raise ValueError("too long")
+        if time.monotonic() > end:
+            raise TimeoutError
+    return bytes(body)
 
 
 def _show(cluster: dict[str, Any]) -> None:
@@ -154,6 +179,11 @@ def _show(cluster: dict[str, Any]) -> None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
     print(_spend(cluster["runtime"]))
+    for each in cluster["replicas"]:
+        if trouble := each.get("trouble"):
+            note(
+                f"kwiken: {cluster['service']}: {each['replica']}: its last call failed: {printable(trouble)}"
+            )
     if unknown := unnoted(cluster):
         note(
             f"kwiken: {cluster['service']}: the gateway has {unknown} of its replicas that are not noted; "

@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPMessage
+from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import IO, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -19,6 +19,7 @@ from kwiken import InputError
 MAX_TRACES: Final = 50_000
 MAX_ANSWER: Final = 4 << 30
 _TIMEOUT_S: Final = 60.0
+_WHOLE_WITHIN_S: Final = 900.0
 _CHUNK: Final = 1 << 20
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION: Final = re.compile(r"(\d{1,9})([smhd])")
@@ -130,15 +131,7 @@ def fetched(query: JaegerQuery) -> Iterator[IO[bytes]]:
     with tempfile.TemporaryFile() as spool:
         try:
             with opener.open(query.url(time.time()), timeout=_TIMEOUT_S) as answer:
-                size = 0
-                while chunk := answer.read(_CHUNK):
-                    size += len(chunk)
-                    if size > MAX_ANSWER:
-                        raise InputError(
-                            f"Jaeger's answer is larger than {MAX_ANSWER >> 30} GiB; lower the limit",
-                            where=query.where,
-                        )
-                    spool.write(chunk)
+                _copy(answer, spool, query)
         except urllib.error.HTTPError as error:
             raise InputError(f"Jaeger answered {error.code} {error.reason}", where=query.where) from error
         except (OSError, HTTPException) as error:
@@ -146,3 +139,27 @@ def fetched(query: JaegerQuery) -> Iterator[IO[bytes]]:
             raise InputError(f"Jaeger does not answer: {reason}", where=query.where) from error
         spool.seek(0)
         yield spool
+
+
+def _copy(answer: HTTPResponse, spool: IO[bytes], query: JaegerQuery) -> None:
+    """Copy an answer's body to a file.
+
+    Raises:
+        InputError: it is too large or takes too long.
+        HTTPException: it breaks off.
+    """
+    size = 0
+    end = time.monotonic() + _WHOLE_WITHIN_S
+    while chunk := answer.read1(_CHUNK):
+        size += len(chunk)
+        if size > MAX_ANSWER:
+            raise InputError(
+                f"Jaeger's answer is larger than {MAX_ANSWER >> 30} GiB; lower the limit", where=query.where
+            )
+        if time.monotonic() > end:
+            raise InputError(
+                f"Jaeger's answer takes longer than {_WHOLE_WITHIN_S:g} s; lower the limit", where=query.where
+            )
+        spool.write(chunk)
+    if answer.length:
+        raise HTTPException("its answer broke off")

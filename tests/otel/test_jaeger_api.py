@@ -19,7 +19,9 @@ from tests.support.span_trees import Dag, Maker, jaeger_json, otlp_lines, write
 
 
 @contextmanager
-def jaeger(body: bytes, status: int = 200, location: str | None = None) -> Iterator[tuple[str, list[str]]]:
+def jaeger(
+    body: bytes, status: int = 200, location: str | None = None, *, told: int | None = None
+) -> Iterator[tuple[str, list[str]]]:
     """A Jaeger on a free port that always answers the same; its address and the paths asked for."""
     asked: list[str] = []
 
@@ -29,7 +31,7 @@ def jaeger(body: bytes, status: int = 200, location: str | None = None) -> Itera
             self.send_response(status)
             if location is not None:
                 self.send_header("Location", location)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(body) if told is None else told))
             self.end_headers()
             self.wfile.write(body)
 
@@ -139,6 +141,15 @@ def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with jaeger(answer().encode()) as (host, _):
         assert fit_profile([f"jaeger://{host}/front"]).requests == 20
+
+
+def test_an_answer_that_breaks_off_or_takes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = answer().encode()
+    with jaeger(body, told=len(body) + 9) as (host, _), pytest.raises(InputError, match="broke off"):
+        fit_profile([f"jaeger://{host}/front"])
+    monkeypatch.setattr(_jaeger_api, "_WHOLE_WITHIN_S", -1.0)
+    with jaeger(body) as (host, _), pytest.raises(InputError, match="takes longer than"):
+        fit_profile([f"jaeger://{host}/front"])
 
 
 def test_nobody_there_and_an_answer_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import aiohttp
 import pytest
@@ -98,3 +99,15 @@ async def test_signs_of_real_sockets() -> None:
         assert await sign_of(session, server.address, 5.0) is Sign.CLOSED
         async with misbehaving(silence) as server:
             assert await sign_of(session, server.address, 0.2) is Sign.SILENT
+
+
+async def test_an_answer_without_end_is_a_sign_of_life() -> None:
+    async def flood(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(bytes(1 << 16))
+                await writer.drain()
+
+    async with misbehaving(flood) as replica, aiohttp.ClientSession() as session:
+        assert await sign_of(session, replica.address, 30.0) is Sign.ALIVE
