@@ -24,8 +24,7 @@ TIMED_OUT: Final = 504
 EARLY_S: Final = 0.05  # a replica that calls a deadline passed which has so much left is not believed
 MAX_KIND: Final = 100
 MAX_MESSAGE: Final = 500  # as long as a replica makes them
-SMALL: Final = 1024  # bytes; answers up to this are always read
-CHECK_EVERY: Final = 32  # of a replica's longer answers that are passed on, one in so many is read
+CHECK_EVERY: Final = 32  # of a replica's answers that are passed on one in so many is read
 MAX_ADDRESSES: Final = 65_536
 LIFE_S: Final = 5.0  # for so long a replica may be silent when it is asked for a sign of life
 
@@ -65,8 +64,8 @@ class HttpTransport:
         clock: the executor's; deadlines are moments of it.
         max_body: bytes; a longer answer is an error.
         raw: leave answers as the MessagePack that came (`msgspec.Raw`), to be passed on. They are read only
-            to see whether they fit: short ones, a replica's first, and some of the rest. The last stage's
-            answer is decoded all the same, and those of stages whose `utility` or `worth` looks at them.
+            to see whether they fit: a replica's first and some of the rest. The last stage's answer is
+            decoded all the same, and those of stages whose `utility` or `worth` looks at them.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class HttpTransport:
             for name, stage in service.stages.items()
             if raw and name != service.sink and stage.utility is None and stage.worth is None
         }
-        self._unread: dict[str, int] = {}  # by address, longer answers that are passed on before one is read
+        self._unread: dict[str, int] = {}  # by address, answers that are passed on before one is read
         self._encoder = msgspec.msgpack.Encoder()
         self._places: dict[str, Place] = {}
         self._last_args: tuple[Any, ...] | None = None
@@ -195,9 +194,8 @@ class HttpTransport:
         """
         if stage not in self._passed_on:
             return self._codecs[stage].output(data)
-        if len(data) <= SMALL:
-            self._codecs[stage].output(data)
-        elif left := self._unread.get(address, 0):
+        left = self._unread.get(address, 0)
+        if left:
             self._unread[address] = left - 1
         else:
             self._codecs[stage].output(data)  # until one fits, every one is read

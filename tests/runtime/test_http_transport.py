@@ -293,7 +293,7 @@ async def test_an_answer_of_another_type_names_replica_and_place(*, raw: bool) -
             await transport.call(replica, call_of("middle", Ask("hi")))
 
 
-async def test_long_answers_that_are_passed_on_are_all_read_until_one_fits() -> None:
+async def test_answers_that_are_passed_on_are_all_read_until_one_fits() -> None:
     said = [msgspec.msgpack.encode(each) for each in (["x" * 2000], ["x" * 2000], "y" * 2000, ["z" * 2000])]
     answers = iter(said)
 
