@@ -79,6 +79,7 @@ class Transport(Protocol):
         Raises:
             RefusedError: it did not run.
             LostError: it was sent; whether it ran is not known.
+            UnfitError: it ran, and the answer is not of the stage's type.
             HandlerError: the handler raised.
             DeadlineError: the replica dropped it because its deadline had passed.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from kwiken import CatchUpPolicy, Partial, Reissue, Service, Stage
 from runtime import Executor, Limits, Reply
 from runtime._late import usual_extra
 from runtime._ledger import REQUEST
+from runtime._policy import Lane
 from runtime._transport import MAX_PRIORITY
 from tests.support.replicas import Script, after, endow, executor_of, plan_of, raising, service_of
 from tests.support.virtual import simulate
@@ -270,6 +272,16 @@ def test_priority_stays_in_its_bounds() -> None:
 
 
 THREADS = CatchUpPolicy(after_ms=100, threads=3)
+
+
+def test_no_single_word_of_a_replica_makes_threads_look_cheap() -> None:
+    lane = Lane((), Limits(), random.Random(1))
+    lane.learn_busy(10.0)
+    lane.learn_busy(1e9)
+    assert lane.busy_ms == pytest.approx(11.0)
+    for _ in range(100):
+        lane.learn_busy(10.0)
+    assert lane.busy_ms == pytest.approx(10.0, rel=0.01)
 
 
 def busy(first_s: float, busy_ms: Mapping[int, float]) -> Script:
