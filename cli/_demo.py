@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli._options import POSITIVE, SHARE, json_option, seed_option
-from cli._output import note, print_json, print_table, progress
+from cli._output import note, print_json, print_table, progress, say
 from cli._process import Terminated
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def command(
         print_json(result)
     else:
         _show(result)
-    note(f"\n{settings.out / 'report.html'} shows it all")
+    note("", f"{settings.out / 'report.html'} shows it all")
 
 
 def _run(main: Coroutine[Any, Any, DemoResult]) -> DemoResult:
@@ -86,12 +86,12 @@ def _show(result: DemoResult) -> None:
     rows = latency_rows(result)
     note("")
     print_table("Latency from the moment when a request was due", ("", *NAMES.values()), rows, to_stdout=True)
-    print()
+    say("")
     columns = ("stage", "cost", "copied", "after", "budget", "spent", "spent evenly")
     print_table(
         "Where the budget went", columns, [_stage_row(stage) for stage in result.stages], to_stdout=True
     )
-    print("", *of_result(result), sep="\n")
+    say("", *of_result(result))
 
 
 def latency_rows(result: DemoResult) -> list[tuple[str, ...]]:

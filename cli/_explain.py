@@ -20,8 +20,8 @@ from cli._options import (
     load_profile,
     seed_option,
 )
-from cli._output import note, print_json, print_table, printable, progress
-from kwiken import InputError
+from cli._output import note, print_json, print_table, progress, say
+from kwiken import InputError, printable
 
 if TYPE_CHECKING:
     from kwiken import Explanation, Heat, HeldOut, Ladder, Profile, StageStory
@@ -146,10 +146,8 @@ def _stop_rules(profile: Profile, loss: float, *, seed: int, as_json: bool) -> N
         title = f"{fan_out.stage}: {fan_out.shards} shards, {fan_out.visits} visits, may lose {loss:.3%}"
         head = ("stop rule", "variance left", *(f"{at} cut" for at in CUTS), "utility lost")
         print_table(title, head, rows, to_stdout=True)
-        print()
-    print(
-        "tuned on the earlier half of the visits and judged on the later; *: the rule of plans and gateways"
-    )
+        say("")
+    say("tuned on the earlier half of the visits and judged on the later; *: the rule of plans and gateways")
     note_few(profile)
 
 
@@ -176,7 +174,7 @@ def _show_proof(judged: HeldOut) -> None:
         f"(objective {judged.objective}), judged on the next {judged.judged}"
     )
     print_table(title, head, rows, to_stdout=True)
-    print(f"\np99 rests on about {max(1, judged.judged // 100)} requests of the second part")
+    say("", f"p99 rests on about {max(1, judged.judged // 100)} requests of the second part")
 
 
 SPREADS = {"sumvar": "the plan", "equal": "all stages alike", "uniform": "all calls alike"}
@@ -215,15 +213,14 @@ def _show(story: Explanation, *, planned: bool) -> None:
     times = f", p99 is {story.tail_ratio:.1f} times the median" if math.isfinite(story.tail_ratio) else ""
     title = f"{story.service}: {requests}{times}"
     print_table(title, (*head, "plan reissues") if planned else head, rows, to_stdout=True)
-    print("\nblamed: share of the slowest 5% of requests; * effective: one of the few that make a path long")
-    print(_effective(story))
-    print(f"\ncritical paths ({story.effective_per_path:.1f} effective stages on the average one):")
+    say("", "blamed: share of the slowest 5% of requests; * effective: one of the few that make a path long")
+    say(_effective(story))
+    say("", f"critical paths ({story.effective_per_path:.1f} effective stages on the average one):")
     for path in story.paths[:MOST_PATHS]:
-        print(f"  {path.share:6.1%}  {printable(' -> '.join(path.stages))}")
+        say(f"  {path.share:6.1%}  {' -> '.join(path.stages)}")
     if len(story.paths) > MOST_PATHS:
-        print(f"          and {len(story.paths) - MOST_PATHS} more")
-    for line in _heat_lines(story.heat):
-        print(line)
+        say(f"          and {len(story.paths) - MOST_PATHS} more")
+    say(*_heat_lines(story.heat))
 
 
 def _effective(story: Explanation) -> str:
@@ -256,7 +253,8 @@ def _heat_lines(maps: tuple[Heat, ...]) -> Iterator[str]:
         return
     length = (maps[0].edges_s[-1] - maps[0].edges_s[0]) / (len(maps[0].edges_s) - 1)
     legend = ", ".join(f"{sign} below {limit:g}" for limit, sign in SHADES)
-    yield f"\nlatency by replica and time, {length:.3g} s a column: p95 over the stage's median"
+    yield ""
+    yield f"latency by replica and time, {length:.3g} s a column: p95 over the stage's median"
     yield f"({legend}, {HOTTEST} above)"
     rows = [
         (name, heat.typical_ms, row)

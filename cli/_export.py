@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from cli._options import load_plan, out_option
-from cli._output import MIB, note, note_written, printable, read_text, write_text
+from cli._output import MIB, note, note_written, read_text, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ def command(*, plan: str, program: str, targets: str | None, out: str) -> None:
     exported = EXPORTERS[program](learned, _targets(targets, learned), where=plan)
     write_text(out, exported.text)
     for remark in exported.notes:
-        note(f"note: {printable(remark)}")
+        note(f"note: {remark}")
     note_written(out)
 
 

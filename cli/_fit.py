@@ -14,8 +14,8 @@ import click
 
 from cli._learned import drift_summary, note_cut_short, note_few, show_drift
 from cli._options import json_option, out_option, seconds_of
-from cli._output import note, note_written, print_json, print_table, printable, progress, write_text
-from kwiken import InputError
+from cli._output import note, note_written, print_json, print_table, progress, write_text
+from kwiken import InputError, printable_json
 
 if TYPE_CHECKING:
     from kwiken import Profile, StageProfile
@@ -99,7 +99,7 @@ def command(
         return
     for profile in fits.profiles:
         if mermaid:
-            print(to_mermaid(boxes(profile)), end="")
+            write_text("-", to_mermaid(boxes(profile)))
         _show(profile)
         show_drift(drift(profile))
     _show_roots(fits, every=every)
@@ -132,7 +132,7 @@ def _write(fits: Fits, out: str | None, *, every: bool) -> list[str]:
         return []
     files = _names(fits, Path(out)) if every else [out]
     for file, profile in zip(files, fits.profiles, strict=True):
-        write_text(file, profile_to_json(profile) + "\n")
+        write_text(file, printable_json(profile_to_json(profile)) + "\n")
     return files
 
 
@@ -169,11 +169,11 @@ def _summaries(fits: Fits, files: list[str], *, every: bool) -> dict[str, Any]:
 def _show_roots(fits: Fits, *, every: bool) -> None:
     """Which other requests there are, and how to learn from them."""
     for root, why in fits.left_out.items():
-        note(f"nothing learned of {printable(root)}: {printable(why)}")
+        note(f"nothing learned of {root}: {why}")
     others = list(fits.roots.items())[1:]
     if every or not others:
         return
-    told = ", ".join(f"{printable(root)} ({count})" for root, count in others[:_SHOWN])
+    told = ", ".join(f"{root} ({count})" for root, count in others[:_SHOWN])
     more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
     note(f"requests of other kinds were left out: {told}{more}; choose one by --root, or learn each by --all")
 
@@ -260,15 +260,15 @@ def _show(profile: Profile) -> None:
         names = [name.removesuffix("_ms").replace("p999", "p99.9") for name in steps.__struct_fields__]
         note("")
         print_table("Latency of whole requests, ms", names, [values])
-    kinds = [f"{printable(name)} {count}" for name, count in _kinds(profile).items()]
+    kinds = [f"{name} {count}" for name, count in _kinds(profile).items()]
     if kinds:
-        note(f"\nkinds of requests: {', '.join(kinds)}")
+        note("", f"kinds of requests: {', '.join(kinds)}")
     if profile.class_names == (UNTOLD,):
         note("no span has the attribute that --kind-by names, so all requests are of one kind")
     counted = ", ".join(
         f"{name.replace('_', ' ')} {count}" for name, count in profile.counts.items() if count and name != FEW
     )
-    note(f"\nread and set aside: {counted or 'nothing'}\n")
+    note("", f"read and set aside: {counted or 'nothing'}", "")
     note_cut_short(profile, "the times shown for them are lower bounds; plan and explain estimate the rest")
     note_few(profile)
 

@@ -119,7 +119,8 @@ def show_classes(profile: Profile, plan: Plan) -> None:
     ]
     if rows:
         columns = ("requests", "share", "p99 before", "p99 after", "change", "of the spend")
-        print_table("\nBy kind of request, ms", columns, rows)
+        note("")
+        print_table("By kind of request, ms", columns, rows)
 
 
 def show_drift(found: tuple[Drift, ...]) -> None:

@@ -138,7 +138,8 @@ def show_levers(study: PlanStudy) -> None:
     ]
     if rows:
         columns = ("fan-out", "stops at ms", "or once so many came", "and ms went by", *LOST)
-        print_table("\nPartial answers", columns, rows)
+        note("")
+        print_table("Partial answers", columns, rows)
     if plan.expected is not None and plan.budgets.utility_loss:
         lost, limit = plan.expected.spent.utility_loss, plan.budgets.utility_loss
         note(f"utility lost, of the whole answer: {lost:.3%} expected, {limit:.3%} allowed")
@@ -159,8 +160,9 @@ def _show_late(study: PlanStudy) -> None:
         if stage.catch_up is not None
     ]
     if rows:
+        note("")
         print_table(
-            f"\nHelp for requests older than {study.late.after_ms:.1f} ms",
+            f"Help for requests older than {study.late.after_ms:.1f} ms",
             ("stage", "copies", "threads", "priority", "spent"),
             rows,
         )

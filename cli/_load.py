@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli._options import json_option, seed_option
-from cli._output import note, print_json, print_table
+from cli._output import note, print_json, print_table, say
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ def _print(result: LoadResult) -> None:
     if report.requests["partial"]:
         rows.append(("mean utility", f"{report.utility:.6g}"))
     cut = f", the first {report.warmup_s:g} s not counted" if report.warmup_s else ""
-    print(f"{report.duration_s:g} s at {result.ready.target.url}{cut}\n")
+    say(f"{report.duration_s:g} s at {result.ready.target.url}{cut}", "")
     print_table("Requests", ("", "count"), rows, to_stdout=True)
-    print()
+    say("")
     columns = ("milliseconds", "answered", "failures as endless", "start lag")
     ladders = (report.latency, report.latency_with_failures, report.start_lag)
     steps = [

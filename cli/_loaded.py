@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cli._output import note, print_json, print_table, progress
+from cli._output import note, print_json, print_table, progress, say
 from cli._plan import ladder_rows
 from cli._queues import model_of
 from cli._thresholds import hurt_from
@@ -84,12 +84,13 @@ def _show_loaded(
         title, ("ms", "before", "after", "change"), ladder_rows(result.before, result.after), to_stdout=True
     )
     columns = ("stage", "replicas", "busy before", "after", "calls reissued", "share of cost", "hurts above")
-    print_table("\nStages", columns, _loaded_rows(result, plan, above), to_stdout=True)
+    say("")
+    print_table("Stages", columns, _loaded_rows(result, plan, above), to_stdout=True)
     if plan is None:
-        print("\nno plan given, so nothing was spent")
+        say("", "no plan given, so nothing was spent")
     else:
-        print(f"\nextra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
-        print(_verdict(result, plan, whole))
+        say("", f"extra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
+        say(_verdict(result, plan, whole))
     for remark in result.notes:
         note(f"note: {remark}")
 

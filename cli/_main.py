@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 import click
 
 from cli._naming import VerbContext
-from cli._output import note, printable
+from cli._output import note
 from cli._process import Terminated, silence
-from kwiken import KwikenError
+from kwiken import KwikenError, printable
 
 # One line a verb, kept here so that `kwiken --help` imports none of them.
 VERBS = {
@@ -146,8 +146,7 @@ def explain_os(error: OSError) -> str:
 
 def one_line(message: str) -> str:
     """A message as one bounded line of printable text, so that no input can forge or flood a terminal."""
-    line = printable(" ".join(message.split()))
-    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."
+    return printable(" ".join(message.split()), most=MAX_LINE)
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's shape

@@ -36,9 +36,7 @@ def in_options(error: InputError, ctx: click.Context) -> InputError | None:
         error: `where` may be a parameter's name; its message may hold such names in backticks.
         ctx: of the verb, with the values that were given.
     """
-    where, message = error.where, str(error)
-    if where is not None:
-        message = message.removeprefix(f"{where}: ")
+    where, message = error.where, error.problem
     place = _told(where, ctx) if where is not None else None
     words = _QUOTED.sub(lambda found: _told(found[1], ctx) or found[0], message)
     if place is None and words == message:

@@ -1,4 +1,8 @@
-"""Reading and writing files with bounds and clear errors; JSON, tables and progress."""
+"""Reading and writing files with bounds and clear errors; lines, JSON, tables and progress for the user.
+
+Every line that a verb prints goes out here, through `say` and `note`, tables and JSON: names may come from
+anywhere, and none may steer the terminal or look like a line of ours.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from cli._process import silence
-from kwiken import InputError
+from kwiken import InputError, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 MIB: Final = 1 << 20
+MAX_LINE: Final = 10_000  # characters of one line that is printed
+MAX_CELL: Final = 1000
 
 
 def read_text(path: str, max_bytes: int) -> str:
@@ -132,7 +138,8 @@ def room_in(path: Path) -> int:
 
 def print_json(value: Any) -> None:
     """Print one JSON document on stdout; NaN and infinity become null, as JSON has neither."""
-    print(json.dumps(_finite(msgspec.to_builtins(value)), indent=1, ensure_ascii=False))
+    text = json.dumps(_finite(msgspec.to_builtins(value)), indent=1, ensure_ascii=False)
+    sys.stdout.write(printable_json(text) + "\n")
 
 
 def _finite(value: Any) -> Any:
@@ -148,16 +155,25 @@ def _finite(value: Any) -> Any:
 def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, to_stdout: bool = False
 ) -> None:
-    """A table for the eye, on stderr unless told otherwise; columns after the first align right."""
+    """A table for the eye, on stderr unless told otherwise; columns after the first align right.
+
+    Args:
+        title: one line above; none where empty.
+        columns: their heads.
+        rows: cells.
+        to_stdout: whether it is a result rather than a remark.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(show_edge=False, pad_edge=False)
     for position, column in enumerate(columns):
-        table.add_column(Text(column), justify="left" if position == 0 else "right", overflow="fold")
+        table.add_column(
+            Text(printable(column)), justify="left" if position == 0 else "right", overflow="fold"
+        )
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        table.add_row(*(Text(printable(cell, most=MAX_CELL)) for cell in row))
     stream = sys.stdout if to_stdout else sys.stderr
     shown = stream.isatty()
     drawn = io.StringIO()  # rich ends the process where it writes into a closed pipe itself
@@ -165,22 +181,34 @@ def print_table(
         file=drawn, width=Console(file=stream).width if shown else 120, force_terminal=shown, highlight=False
     )
     if title:
-        console.print(Text(title))
+        console.print(Text(printable(title, most=MAX_LINE)))
     console.print(table)
     if to_stdout:
-        print(drawn.getvalue(), end="")
+        sys.stdout.write(drawn.getvalue())
     else:
         _tell(drawn.getvalue())
 
 
-def printable(text: str) -> str:
-    """The text with whatever could steer a terminal spelt out: names in traces may hold anything."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+def say(*lines: str) -> None:
+    """Print results on stdout.
+
+    Args:
+        lines: each becomes one line, whatever it holds.
+    """
+    sys.stdout.write(_lines(lines))
 
 
-def note(message: str) -> None:
-    """A line or more for the user on stderr; where nobody can read it, that is no failure."""
-    _tell("\n".join(printable(line) for line in message.split("\n")) + "\n")
+def note(*lines: str) -> None:
+    """Print remarks on stderr; where nobody can read them, that is no failure.
+
+    Args:
+        lines: each becomes one line, whatever it holds.
+    """
+    _tell(_lines(lines))
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "".join(f"{printable(line, most=MAX_LINE)}\n" for line in lines)
 
 
 def _tell(text: str) -> None:
@@ -236,6 +264,11 @@ def progress(label: str, *, total: float | None = None) -> Iterator[Bar]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         yield Bar(bars, label, total)

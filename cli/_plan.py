@@ -17,7 +17,7 @@ from cli._options import OBJECTIVES, SHARE, json_option, load_profile, out_optio
 from cli._output import MIB, note, note_written, print_json, print_table, progress, read_text, write_text
 from cli._queues import LOAD, load_summary, queue_options, settled
 from cli._thresholds import show_thresholds
-from kwiken import InputError
+from kwiken import InputError, printable_json
 
 if TYPE_CHECKING:
     from kwiken import Ladder, PlanStudy
@@ -114,7 +114,7 @@ def command(
         study, settlement = settled(learned, study_of, seed=seed, **load)
     by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
     if out is not None:
-        write_text(out, study.plan.to_json() + "\n")
+        write_text(out, printable_json(study.plan.to_json()) + "\n")
     if as_json and out != "-":
         told = lever_summary(study) | load_summary(settlement) | learned_summary(study, learned)
         print_json(_summary(study) | {"spent_by_model": by_model} | told)
@@ -188,9 +188,10 @@ def _show(study: PlanStudy) -> None:
     print_table(f"Plan for {plan.service} (costs: {plan.cost.model})", columns, _rows(study))
     if plan.expected is not None:
         before, after = plan.expected.before, plan.expected.after
-        print_table("\nExpected latency", ("ms", "before", "after", "change"), ladder_rows(before, after))
+        note("")
+        print_table("Expected latency", ("ms", "before", "after", "change"), ladder_rows(before, after))
         spent = plan.expected.spent.reissue
-        note(f"\nextra requests: {spent:.2%} of cost expected, {plan.budgets.reissue:.2%} allowed")
+        note("", f"extra requests: {spent:.2%} of cost expected, {plan.budgets.reissue:.2%} allowed")
     show_levers(study)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli._options import json_option
-from cli._output import Bar, note, print_json, print_table, progress, write_text
+from cli._output import Bar, note, print_json, print_table, progress, say, write_text
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def command(
     if as_json:
         print_json(found.rows)
     else:
-        print("\n".join(_text(chosen.title, found.rows)))
+        say(*_text(chosen.title, found.rows))
     if output is not None:
         write_text(output, _page(chosen.title, found))
         note(f"wrote {output}")
@@ -65,12 +65,15 @@ def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:
             max(len(cell) for cell in cells)
             for cells in zip(*((row.metric, f"{row.ours:g}") for row in lines), strict=True)
         )
-        yield f"\n{figure:{metric + 2}}  {'ours':>{ours}}  source"
+        yield ""
+        yield f"{figure:{metric + 2}}  {'ours':>{ours}}  source"
         for row in lines:
             mark = f" [{notes.index(row.note) + 1}]" if row.note else ""
             yield f"  {row.metric:{metric}}  {row.ours:>{ours}g}  {row.source or '-'}{mark}"
         for number, words in enumerate(notes, start=1):
-            yield textwrap.fill(words, WIDTH, initial_indent=f"  [{number}] ", subsequent_indent="      ")
+            yield from textwrap.wrap(
+                words, WIDTH, initial_indent=f"  [{number}] ", subsequent_indent="      "
+            )
 
 
 def _spread(jobs: Sequence[Any], processes: int | None, bar: Bar) -> Iterable[Any]:

@@ -12,7 +12,7 @@ from cli._learned import note_contradicted, note_few
 from cli._levers import LOST
 from cli._loaded import simulate_loaded
 from cli._options import check_belongs, given, json_option, load_plan, load_profile, seed_option
-from cli._output import print_json, print_table, progress
+from cli._output import print_json, print_table, progress, say
 from cli._plan import ladder_rows
 from cli._queues import LOAD, queue_options
 from kwiken import InputError
@@ -82,7 +82,7 @@ def command(
         note_few(learned)
         note_contradicted(learned)
         if plan is not None:
-            print(f"copies by every count: {by_every_count(by_model)}")
+            say(f"copies by every count: {by_every_count(by_model)}")
 
 
 def _refuse_idle(queues: Mapping[str, Any]) -> None:
@@ -126,19 +126,20 @@ def _show(result: Simulation, profile: Profile, plan: Plan | None) -> None:
         title, ("ms", "before", "after", "change"), ladder_rows(result.before, result.after), to_stdout=True
     )
     if plan is None:
-        print("\nno plan given, so nothing was spent")
+        say("", "no plan given, so nothing was spent")
         return
     columns = ("stage", "calls reissued", "share of cost", LOST[0], "spent on late requests")
     rows = [
         (name, *(f"{stage[field]:.2%}" for field in ("fraction", "spent", "loss", "late_spent")))
         for name, stage in _stages(result).items()
     ]
-    print_table("\nSpent", columns, rows, to_stdout=True)
-    print(f"\nextra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
+    say("")
+    print_table("Spent", columns, rows, to_stdout=True)
+    say("", f"extra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
     if plan.budgets.utility_loss or result.utility_loss:
-        print(f"utility lost, {LOST[1]}: {result.utility_loss:.3%}, {plan.budgets.utility_loss:.3%} allowed")
+        say(f"utility lost, {LOST[1]}: {result.utility_loss:.3%}, {plan.budgets.utility_loss:.3%} allowed")
     if plan.budgets.catch_up or result.catch_up:
-        print(
+        say(
             f"spent on late requests: {result.catch_up:.2%} of cost, {plan.budgets.catch_up:.2%} allowed; "
             f"{result.hurried:.2%} of the calls start late"
         )

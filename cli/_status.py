@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cli._options import json_option
-from cli._output import note, print_json, print_table, printable
+from cli._output import note, print_json, print_table, say
 from kwiken import InputError
 
 if TYPE_CHECKING:
@@ -178,12 +178,10 @@ def _show(cluster: dict[str, Any]) -> None:
     if cluster["runtime"] is None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
-    print(_spend(cluster["runtime"]))
+    say(_spend(cluster["runtime"]))
     for each in cluster["replicas"]:
         if trouble := each.get("trouble"):
-            note(
-                f"kwiken: {cluster['service']}: {each['replica']}: its last call failed: {printable(trouble)}"
-            )
+            note(f"kwiken: {cluster['service']}: {each['replica']}: its last call failed: {trouble}")
     if unknown := unnoted(cluster):
         note(
             f"kwiken: {cluster['service']}: the gateway has {unknown} of its replicas that are not noted; "
@@ -191,7 +189,7 @@ def _show(cluster: dict[str, Any]) -> None:
         )
     if unkept := cluster["runtime"].get("plan_unkept"):
         note(
-            f"kwiken: {cluster['service']}: the plan in force cannot be noted ({printable(unkept)}); "
+            f"kwiken: {cluster['service']}: the plan in force cannot be noted ({unkept}); "
             "a gateway that takes over may not have it"
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli._output import print_table
+from cli._output import note, print_table
 
 if TYPE_CHECKING:
     from kwiken.queueing import Settlement
@@ -17,7 +17,8 @@ def show_thresholds(settlement: Settlement | None) -> None:
     names = (*settlement.guards, *settlement.unsearched)
     if names:
         columns = ("stage", "busy", "copies", "hurt from")
-        print_table("\nCopies and load", columns, [_row(name, settlement) for name in names])
+        note("")
+        print_table("Copies and load", columns, [_row(name, settlement) for name in names])
 
 
 def hurt_from(above: float | None) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from cli._options import NOT_NEGATIVE, load_service
-from cli._output import note
+from cli._output import note, say
 from kwiken import DefinitionError, InputError, Service
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def command(*, target: str, state: str, plan: str | None, detach: bool, **settin
     if detach:
         from cli._detach import start_detached
 
-        print(start_detached(files, [target, "--state", state, *_arguments(plan, settings)]))
+        say(start_detached(files, [target, "--state", state, *_arguments(plan, settings)]))
     else:
         try:
             asyncio.run(_run(target, files, plan, settings))
@@ -115,7 +116,8 @@ async def _run(target: str, files: StateFiles, plan: str | None, settings: dict[
         up = True
         count = sum(len(those) for those in cluster.replicas.values())
         note(f"{cluster.service.name} is up with {count} replicas; control token in {files.token}")
-        print(cluster.gateway_url, flush=True)
+        say(cluster.gateway_url)
+        sys.stdout.flush()
         await stop.wait()
         note(f"{cluster.service.name} is stopping")
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from kwiken._planner import PlanStudy, make_plan, study_plan
     from kwiken._pool import Pool, kaplan_meier, pool
+    from kwiken._printable import printable, printable_json
     from kwiken._profile import OWN_TIME, Profile, StageProfile
     from kwiken._profile_codec import profile_from_json, profile_to_json
     from kwiken._simulate import Simulation, ladder, simulate
@@ -124,6 +125,8 @@ _LAZY = {
     "part_of": "kwiken._objective",
     "parse_json": "kwiken._text",
     "pool": "kwiken._pool",
+    "printable": "kwiken._printable",
+    "printable_json": "kwiken._printable",
     "profile_from_json": "kwiken._profile_codec",
     "profile_to_json": "kwiken._profile_codec",
     "reissue_curve": "kwiken._curve",
@@ -217,6 +220,8 @@ __all__ = [
     "parse_json",
     "part_of",
     "pool",
+    "printable",
+    "printable_json",
     "profile_from_json",
     "profile_to_json",
     "reissue_curve",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kwiken._printable import printable
 from kwiken._service import Service
 from kwiken._stage import Stage
 
@@ -109,8 +110,7 @@ def to_dot(drawing: Service | Sequence[Box]) -> str:
 
 def _dot(text: str) -> str:
     """Text inside a quoted DOT label: no escape, no entity and no line end of its own."""
-    plain = "".join(c if c.isprintable() else " " for c in text)
-    return plain.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
 
 
 def _edges(boxes: Sequence[Box]) -> Iterable[tuple[Box, Box]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kwiken._printable import printable
+
 
 class KwikenError(Exception):
     """Base of all errors that this project raises on purpose."""
@@ -16,7 +18,7 @@ class DefinitionError(KwikenError):
     """
 
     def __init__(self, message: str, *, stage: str | None = None) -> None:
-        super().__init__(f"stage {stage!r}: {message}" if stage is not None else message)
+        super().__init__(_line(f"stage {stage!r}: {message}" if stage is not None else message))
         self.stage = stage
 
 
@@ -29,5 +31,15 @@ class InputError(KwikenError):
     """
 
     def __init__(self, message: str, *, where: str | None = None) -> None:
-        super().__init__(f"{where}: {message}" if where is not None else message)
+        super().__init__(_line(f"{where}: {message}" if where is not None else message))
         self.where = where
+
+    @property
+    def problem(self) -> str:
+        """The message without the place."""
+        return str(self) if self.where is None else str(self).removeprefix(f"{_line(self.where)}: ")
+
+
+def _line(message: str) -> str:
+    """One line fit for a terminal or a log: messages quote names and fields that came from anywhere."""
+    return printable(" ".join(message.expandtabs(1).splitlines()))

@@ -97,7 +97,7 @@ def _story(profile: Profile, plan: Plan | None, wishes: Wishes, *, where: str) -
     try:
         return explain(profile, plan, budget=budget or wishes.reissue or DEFAULT_BUDGET, seed=wishes.seed)
     except InputError as error:
-        raise InputError(str(error).removeprefix(f"{error.where}: "), where=where) from error
+        raise InputError(error.problem, where=where) from error
 
 
 def _text(path: Path) -> str:

@@ -9,6 +9,8 @@ from importlib import resources
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from kwiken import printable
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
@@ -84,11 +86,16 @@ class Page:
     foot: str = ""
 
 
+def _shown(value: object) -> object:
+    """Text as it is shown: names may hold what hides or turns the words around them."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def render(page: Page) -> str:
     """The page as HTML; whatever came from outside is escaped."""
     folder = resources.files("cli.reporting")
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     style = Markup((folder / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - a file of our own

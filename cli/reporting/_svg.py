@@ -7,6 +7,8 @@ from html import escape
 
 from markupsafe import Markup
 
+from kwiken import printable
+
 Point = tuple[float, float]
 
 # Two wide strokes of ink a period; laid over a bar it says "cancelled" without any colour.
@@ -37,9 +39,9 @@ class Drawing:
         self, tag: str, attributes: dict[str, object], *, inside: str = "", hint: str | None = None
     ) -> None:
         written = " ".join(
-            f'{name}="{escape(_number(value))}"' for name, value in attributes.items() if value is not None
+            f'{name}="{_safe(_number(value))}"' for name, value in attributes.items() if value is not None
         )
-        inside += f"<title>{escape(hint)}</title>" if hint else ""
+        inside += f"<title>{_safe(hint)}</title>" if hint else ""
         self._parts.append(f"<{tag} {written}>{inside}</{tag}>" if inside else f"<{tag} {written}/>")
 
     def line(self, start: Point, end: Point, cls: str) -> None:
@@ -86,11 +88,11 @@ class Drawing:
         settings: dict[str, object] = {"x": x, "y": y, "class": cls}
         settings["text-anchor"] = None if anchor == "start" else anchor
         settings["transform"] = f"rotate(-90 {_number(x)} {_number(y)})" if turn else None
-        self._add("text", settings, inside=escape(words))
+        self._add("text", settings, inside=_safe(words))
 
     def hatch(self, key: str, ink: str) -> str:
         """Define a hatching; returns what to fill a rectangle with."""
-        definition = _HATCH.format(key=escape(key), ink=escape(ink))
+        definition = _HATCH.format(key=_safe(key), ink=_safe(ink))
         if definition not in self._defs:
             self._defs.append(definition)
         return f"url(#hatch-{key})"
@@ -100,9 +102,14 @@ class Drawing:
         box = f"0 0 {_number(self.width)} {_number(self.height)}"
         defs = f"<defs>{''.join(self._defs)}</defs>" if self._defs else ""
         return Markup(  # noqa: S704 - every text and attribute above is escaped
-            f'<svg viewBox="{box}" role="img" aria-label="{escape(self._label)}" '
+            f'<svg viewBox="{box}" role="img" aria-label="{_safe(self._label)}" '
             f'style="--w:{_number(self.width)}px">{defs}{"".join(self._parts)}</svg>'
         )
+
+
+def _safe(words: str) -> str:
+    """Text for an element or an attribute; names may hold what hides or turns the words around them."""
+    return escape(printable(words))
 
 
 def _number(value: object) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 
 from kwiken._errors import InputError
 from kwiken._plan import Plan
+from kwiken._printable import printable
 from kwiken._stage import Reissue
 from kwiken.export._calls import Call, Target, call_of
 
@@ -58,9 +59,8 @@ class Hedge:
 
 
 def plain(text: str) -> str:
-    """A name from a trace on one line, with what is not printable spelt out and a bounded length."""
-    line = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
-    return line if len(line) <= MAX_NAME else f"{line[:MAX_NAME]}..."
+    """A name from a trace on one line, fit for a comment, of bounded length."""
+    return printable(text, most=MAX_NAME)
 
 
 def hedges(
@@ -123,7 +123,7 @@ def _how_to_name(plan: Plan, lost: Sequence[str], needs: str) -> str:
 def _json(entry: Mapping[str, object]) -> str:
     """A map to copy from a message: JSON that neither a terminal nor a line of text could spoil."""
     text = json.dumps(entry, ensure_ascii=False)
-    text = text if text.isprintable() else json.dumps(entry)
+    text = text if printable(text) == text else json.dumps(entry)
     return text.replace("  ", " \\u0020")  # lines are told with single spaces
 
 

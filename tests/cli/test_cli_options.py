@@ -97,7 +97,7 @@ class TestServices:
             ("kw_broken:demo", r"module kw_broken: cannot be imported: .* at .*kw_broken\.py:1"),
             (
                 "kw_failing:demo",
-                r"module kw_failing: cannot be imported: RuntimeError: no\nluck at .*kw_failing\.py:3",
+                r"module kw_failing: cannot be imported: RuntimeError: no luck at .*kw_failing\.py:3",
             ),
             ("kw_leaving:demo", "module kw_leaving: cannot be imported: SystemExit"),
             ("kw_needing:demo", "No module named 'nothing_of_that_name' at .*kw_needing.py:1"),

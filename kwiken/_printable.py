@@ -1,0 +1,65 @@
+"""Untrusted text made safe for terminals, logs and documents: escapes for whatever steers or hides."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+# Letters and marks that Unicode calls printable and a terminal shows as nothing.
+_INVISIBLE: Final = frozenset(
+    chr(code)
+    for codes in (
+        (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0),
+        range(0x180B, 0x1810),
+        range(0xFE00, 0xFE10),
+        range(0xE0100, 0xE01F0),
+    )
+    for code in codes
+)
+_BYTE: Final = 0x100
+_TWO_BYTES: Final = 0x10000
+
+
+def printable(text: str, *, most: int | None = None) -> str:
+    """Untrusted text escaped for a terminal or a log: one line, nothing in it that steers or hides.
+
+    Control characters, escape sequences, line ends, what turns the direction of writing and what has no width
+    are spelt out as Python's `repr` does.
+
+    Args:
+        text: a name from a trace, a file or the network.
+        most: characters of the result, the rest is cut off and `...` put there; None for all.
+    """
+    if not (text.isprintable() and _INVISIBLE.isdisjoint(text)):
+        text = "".join(c if _is_seen(c) else _spelt(c) for c in text)
+    return text if most is None or len(text) <= most else f"{text[:most]}..."
+
+
+def _is_seen(character: str) -> bool:
+    return character.isprintable() and character not in _INVISIBLE
+
+
+def _spelt(character: str) -> str:
+    code = ord(character)
+    if code < _BYTE:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < _TWO_BYTES else f"\\U{code:08x}"
+
+
+def printable_json(text: str) -> str:
+    """A JSON document of the same values, with escapes for what in its strings steers a terminal or hides.
+
+    Args:
+        text: valid JSON, laid out with spaces and line ends alone.
+    """
+    if text.isascii() and "\x7f" not in text:
+        return text  # JSON has no other control characters in its strings
+    return re.sub(r"[^\n\x20-\x7e]", lambda found: _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    if _is_seen(character):
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code < _TWO_BYTES else json.dumps(character)[1:-1]
