@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from cli._inputs import check_apart
 from cli._learned import drift_summary, note_cut_short, note_few, show_drift
 from cli._options import json_option, out_option, seconds_of
 from cli._output import note, note_written, print_json, print_table, progress, write_text
@@ -93,7 +94,7 @@ def command(
 
     fits = _learn(traces, every=every, **settings)
     fits = replace(fits, profiles=kept_single(fits.profiles, once))
-    files = _write(fits, out, every=every)
+    files = _write(fits, out, traces, every=every)
     if as_json:
         print_json(_summaries(fits, files, every=every))
         return
@@ -124,13 +125,15 @@ def _learn(traces: tuple[str, ...], **settings: Any) -> Fits:
         raise InputError(str(error), where=f"{traces[0]}{more}") from error
 
 
-def _write(fits: Fits, out: str | None, *, every: bool) -> list[str]:
+def _write(fits: Fits, out: str | None, traces: tuple[str, ...], *, every: bool) -> list[str]:
     """Write the profiles; the files, one a profile, or none where nothing is kept."""
     from kwiken import profile_to_json
 
     if out is None:
         return []
     files = _names(fits, Path(out)) if every else [out]
+    for file in files if every else ():
+        check_apart(file, list(traces))
     for file, profile in zip(files, fits.profiles, strict=True):
         write_text(file, printable_json(profile_to_json(profile)) + "\n")
     return files

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from cli._inputs import check_files
 from kwiken import InputError
 
 T = TypeVar("T")
@@ -19,7 +20,8 @@ class VerbContext(click.Context):
     """The context of a verb's run; an input error that names a parameter names the option or file of it."""
 
     def invoke(self, callback: Callable[..., T] | click.Command, /, *args: Any, **kwargs: Any) -> Any:
-        """As click's, with errors told in the words of the command line."""
+        """As click's, once the files named are checked; errors are told in the words of the command line."""
+        check_files(self)
         try:
             return super().invoke(callback, *args, **kwargs)
         except InputError as error:

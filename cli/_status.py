@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import time
-import urllib.request
 from collections.abc import Iterable
-from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from cli._figures import figures_of
 from cli._options import json_option
 from cli._output import note, print_json, print_table, say
 from kwiken import InputError
@@ -21,9 +17,6 @@ from kwiken import InputError
 if TYPE_CHECKING:
     from runtime import ClusterState, StateFiles
 
-ASK_S: Final = 5.0
-PIECE: Final = 1 << 16
-MAX_FIGURES: Final = 64 << 20  # bytes; 10,000 replicas a stage are some megabytes
 UNWELL: Final = 1
 COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
 
@@ -122,41 +115,11 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
     """
     if state.gateway is None or not state.gateway.identity.alive or files.token.is_symlink():
         return None
-    with contextlib.suppress(OSError, ValueError, HTTPException, RecursionError):
+    try:
         token = files.token.read_text(encoding="ascii").strip()
-        request = urllib.request.Request(  # noqa: S310 - http alone is opened
-            f"{state.gateway.url}/v1/status", headers={"Authorization": f"Bearer {token}"}
-        )
-        opener = (
-            urllib.request.OpenerDirector()
-        )  # with handlers for http alone: no file, no proxy, no redirect
-        opener.add_handler(urllib.request.HTTPHandler())
-        opener.add_handler(urllib.request.HTTPErrorProcessor())
-        opener.add_handler(urllib.request.HTTPDefaultErrorHandler())
-        answer = opener.open(request, timeout=ASK_S)
-        if answer is not None:  # as for another scheme
-            with answer:
-                figures = json.loads(_whole(answer))
-                return figures if isinstance(figures, dict) else None
-    return None
-
-
-def _whole(answer: HTTPResponse) -> bytes:
-    """An answer's body, which must come soon and be no longer than figures are.
-
-    Raises:
-        ValueError: it is too long.
-        TimeoutError: it takes too long.
-    """
-    end = time.monotonic() + ASK_S
-    body = bytearray()
-    while piece := answer.read1(PIECE):
-        body += piece
-        if len(body) > MAX_FIGURES:
-            raise ValueError("too long")
-        if time.monotonic() > end:
-            raise TimeoutError
-    return bytes(body)
+    except (OSError, ValueError):
+        return None
+    return figures_of(state.gateway.url, token)
 
 
 def _show(cluster: dict[str, Any]) -> None:
@@ -209,7 +172,7 @@ def _trouble(cluster: dict[str, Any]) -> str:
         return f"its supervisor (pid {pid}) has died; start anew with kwiken up, or clear up with kwiken down"
     if not os.access(cluster["token_file"], os.R_OK):
         return "its token cannot be read, so its gateway tells nothing; another user may have started it"
-    return "the gateway does not answer"
+    return "the gateway does not answer, or not with a gateway's status"
 
 
 def _state(replica: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from otel._read_jaeger import JaegerReader
 from otel._read_otlp import OtlpReader
 from otel._store import SpanStore
 
+MAX_BLANK: Final = 100_000  # lines without a word, one after another
 MAX_UNIT: Final = 256 << 20  # one line, one trace or one resource's spans
 _BOM: Final = b"\xef\xbb\xbf"
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
@@ -195,8 +196,13 @@ class _Lines:
         Args:
             most: bytes of it to read; None for all of it, or an error where that is too much.
         """
+        first = self.number + 1
         while line := self.source.readline(MAX_UNIT if most is None else most):
             self.number += 1
+            if self.number - first >= MAX_BLANK:
+                raise InputError(
+                    f"from this line on, more than {MAX_BLANK:,} are blank", where=f"{self.path}:{first}"
+                )
             self.size += len(line)
             if self.size > MAX_BYTES:
                 raise InputError(

@@ -5,18 +5,25 @@ from __future__ import annotations
 import gzip
 import io
 import mmap
+import os
+import stat
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, Protocol
+from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from kwiken import InputError
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 MAX_FILES: Final = 100_000
 MAX_BYTES: Final = 16 << 30  # of one input, unpacked
+MAX_RATIO: Final = 250  # unpacked bytes for one packed: traces, which repeat themselves, come to 20 to 60
+RATIO_FREE: Final = 32 << 20  # unpacked bytes that no ratio is asked of
 IN_MEMORY: Final = 16 << 20  # of a document; a larger one is read from a file
 _CHUNK: Final = 1 << 20
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".jsonl.part")
@@ -69,8 +76,10 @@ def find_files(paths: Iterable[str | Path]) -> list[TraceFile]:
                     f"holds no files named {', '.join(SUFFIXES[:3])} or .gz of them", where=str(path)
                 )
             for file in inside:
-                size = file.stat().st_size  # before its links are followed, which tells less of what is wrong
-                found.setdefault(file.resolve(), TraceFile(file, size, file == path))
+                about = file.stat()  # before its links are followed, which tells less of what is wrong
+                if stat.S_ISFIFO(about.st_mode):
+                    raise InputError("is a pipe; traces are read from files and folders", where=str(path))
+                found.setdefault(file.resolve(), TraceFile(file, about.st_size, file == path))
         except OSError as error:
             raise InputError(error.strerror or str(error), where=str(path)) from error
         except ValueError as error:  # a zero byte in its name
@@ -82,11 +91,42 @@ def find_files(paths: Iterable[str | Path]) -> list[TraceFile]:
 
 
 def _inside(folder: Path) -> Iterator[Path]:
-    for number, path in enumerate(folder.rglob("*")):
-        if number > 10 * MAX_FILES:
+    seen = 0
+    for place, folders, names in os.walk(folder, onerror=_unreadable):
+        seen += len(folders) + len(names)
+        if seen > 10 * MAX_FILES:
             raise InputError("holds too many files to search", where=str(folder))
-        if path.name.endswith(SUFFIXES) and not path.name.startswith(".") and path.is_file():
-            yield path
+        for name in names:
+            path = Path(place) / name
+            if name.endswith(SUFFIXES) and not name.startswith(".") and path.is_file():
+                yield path
+
+
+def _unreadable(error: OSError) -> None:
+    """A folder that cannot be searched is no empty one: what is missing would be missed in the profile."""
+    raise InputError(f"cannot be read: {error.strerror}", where=str(error.filename)) from error
+
+
+class _Unpacked(io.RawIOBase):
+    """Bytes of a gzip file, refused where they outgrow it as no traces do: a megabyte can hold a gigabyte."""
+
+    def __init__(self, packed: IO[bytes], where: str) -> None:
+        self._packed = packed
+        self._gzip = gzip.GzipFile(fileobj=packed)
+        self._where = where
+        self._size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        count = self._gzip.readinto(buffer)
+        self._size += count
+        if self._size > RATIO_FREE and self._size > MAX_RATIO * self._packed.tell():
+            raise InputError(
+                f"unpacks to more than {MAX_RATIO} times its size, which no traces do", where=self._where
+            )
+        return count
 
 
 @contextmanager
@@ -99,7 +139,7 @@ def opened(path: Path) -> Iterator[tuple[Stream, IO[bytes]]]:
     try:
         with io.BufferedReader(io.FileIO(path), _CHUNK) as raw:
             if raw.peek(2)[:2] == b"\x1f\x8b":
-                with gzip.GzipFile(fileobj=raw) as unpacked:
+                with io.BufferedReader(_Unpacked(raw, str(path)), _CHUNK) as unpacked:
                     yield unpacked, raw
             else:
                 yield raw, raw

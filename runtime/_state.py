@@ -196,7 +196,11 @@ class StateFiles:
         except OSError as error:
             raise InputError(str(error.strerror), where=str(self.state)) from error
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise InputError(f"is not a cluster's state: {error}", where=str(self.state)) from error
+            raise InputError(
+                f"is not a cluster's state: {error}; end by hand what still runs of {self.service}, "
+                "then remove this file",
+                where=str(self.state),
+            ) from error
 
     def remove(self) -> None:
         """Remove state, token and plan; the lock and the log stay."""

@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from cli import _status
-from cli._status import _show, _whole
+from cli import _figures
+from cli._figures import _body
+from cli._status import _show
 from tests.cli.test_status_levers import figures
 
 
@@ -22,12 +23,14 @@ class Endless:
 
 def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Endless()
-    with pytest.raises(ValueError, match="too long"):
-        _whole(cast("Any", answer))
-    assert answer.read <= _status.MAX_FIGURES + _status.PIECE
-    monkeypatch.setattr(_status, "ASK_S", -1.0)
-    with pytest.raises(TimeoutError):
-        _whole(cast("Any", Endless()))
+    with pytest.raises(ValueError, match="so large"):
+        _body(cast("Any", answer))
+    assert answer.read <= _figures.MAX_ANSWER + _figures._CHUNK
+    monkeypatch.setattr(_figures, "WHOLE_S", -1.0)
+    slow = Endless()
+    with pytest.raises(ValueError, match="so long"):
+        _body(cast("Any", slow))
+    assert slow.read == _figures._CHUNK
 
 
 @pytest.mark.parametrize("trouble", [None, "LostError: stage 'rank': not a replica's answer\x1b[2J"])
