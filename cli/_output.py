@@ -67,7 +67,7 @@ def _read(path: str, name: str, max_bytes: int) -> bytes:
     except IsADirectoryError as error:
         raise InputError("is a folder; a file is needed", where=name) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise InputError(_reason(error), where=name) from error
+        raise InputError(reason_of(error), where=name) from error
     if len(data) > max_bytes:
         raise InputError(_too_large(max_bytes), where=name)
     return data
@@ -78,7 +78,8 @@ def _too_large(max_bytes: int) -> str:
     return f"is larger than {bound}, the most that is read"
 
 
-def _reason(error: OSError | ValueError) -> str:
+def reason_of(error: OSError | ValueError) -> str:
+    """Why a file cannot be read or written, in words."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -105,7 +106,7 @@ def write_text(path: str, text: str) -> None:
     except FileNotFoundError as error:
         raise InputError("its folder does not exist", where=path) from error
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot be written: {_reason(error)}", where=path) from error
+        raise InputError(f"cannot be written: {reason_of(error)}", where=path) from error
 
 
 def _replace(target: Path, text: str) -> None:

@@ -84,7 +84,9 @@ def to_mermaid(drawing: Service | Sequence[Box]) -> str:
 
 def _mermaid(text: str) -> str:
     """Text inside a quoted Mermaid label; whatever has a meaning there becomes its code point."""
-    return "".join(c if c.isalnum() or c in " _-.,:/()+=%" else f"#{ord(c)};" for c in text)
+    return "".join(
+        c if (c.isalnum() and printable(c) == c) or c in " _-.,:/()+=%" else f"#{ord(c)};" for c in text
+    )
 
 
 def to_dot(drawing: Service | Sequence[Box]) -> str:

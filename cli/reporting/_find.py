@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from cli._output import reason_of
 from kwiken import InputError
 
 HEAD = 1 << 16
@@ -109,9 +110,8 @@ def kind_of(path: Path) -> str:
             if b'"version"' not in head and b'"budgets"' not in head:
                 return "traces"
             data = head + file.read(MOST_BYTES + 1 - len(head))
-    except OSError as error:
-        reason = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror
-        raise InputError(str(reason), where=str(path)) from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise InputError(reason_of(error), where=str(path)) from error
     if len(data) > MOST_BYTES:
         raise InputError(f"is larger than {MOST_BYTES >> 20} MiB, the most that is read", where=str(path))
     probe = _probe(data)
