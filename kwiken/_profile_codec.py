@@ -23,6 +23,7 @@ MAX_REQUESTS = 10_000_000
 MAX_CELLS = 20_000_000  # some 32 bytes each while they are read
 MAX_NAME = 1000
 MAX_COUNTS = 1000
+MAX_COUNT = 10**15
 MAX_PAIRS = 1_000_000
 MAX_CLASSES = 1000
 MAX_VARIATION = 1e6
@@ -261,8 +262,8 @@ def _problems(document: _Profile) -> Iterator[str]:
     if sum(len(stage.calls_ms) for stage in document.stages) * requests > MAX_CELLS:
         yield f"calls_ms has more than {MAX_CELLS} calls over all stages"
     yield from _class_problems(document)
-    if len(document.counts) > MAX_COUNTS or any(count < 0 for count in document.counts.values()):
-        yield f"counts must be at most {MAX_COUNTS} numbers >= 0"
+    if len(document.counts) > MAX_COUNTS or not all(0 <= n <= MAX_COUNT for n in document.counts.values()):
+        yield f"counts must be at most {MAX_COUNTS} numbers from 0 to {MAX_COUNT}"
 
 
 def _class_problems(document: _Profile) -> Iterator[str]:
