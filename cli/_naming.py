@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cli._inputs import check_files
 from kwiken import InputError
 
 T = TypeVar("T")
@@ -21,6 +20,8 @@ class VerbContext(click.Context):
 
     def invoke(self, callback: Callable[..., T] | click.Command, /, *args: Any, **kwargs: Any) -> Any:
         """As click's, once the files named are checked; errors are told in the words of the command line."""
+        from cli._inputs import check_files
+
         check_files(self)
         try:
             return super().invoke(callback, *args, **kwargs)

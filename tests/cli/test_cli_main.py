@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pytest
 
 from cli._main import VERBS, explain, explain_os, one_line
 from kwiken import InputError
-from tests.support.commands import one_refusal, refused, run
+from tests.support.commands import one_refusal, reading_command, refused, run
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = [verb for verb in VERBS if importlib.util.find_spec(f"cli._{verb}") is not None]
@@ -242,21 +241,9 @@ class TestProcess:
         )
         assert (done.returncode, done.stdout) == (2, "")
 
-    def test_an_interrupt_ends_it_at_once(self, tmp_path: Path) -> None:
-        fifo = tmp_path / "profile.json"
-        os.mkfifo(fifo)
-        child = subprocess.Popen(
-            [sys.executable, "-m", "cli", "plan", str(fifo)], stderr=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        writer = None
-        try:
-            writer = _open_when_read(fifo)
+    def test_an_interrupt_ends_it_at_once(self) -> None:
+        with reading_command() as child:
             stderr = _interrupt(child)
-        finally:
-            child.kill()
-            child.communicate()
-            if writer is not None:
-                os.close(writer)
         assert child.returncode == 130
         assert "Traceback" not in stderr
 
@@ -268,16 +255,6 @@ def _interrupt(child: subprocess.Popen[str]) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return child.communicate(timeout=2)[1]
     raise AssertionError("the process does not end")
-
-
-def _open_when_read(fifo: Path) -> int:
-    """The writing end of a pipe as soon as somebody reads it."""
-    for _ in range(1500):
-        try:
-            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # nobody reads yet
-            time.sleep(0.02)
-    raise AssertionError("nobody read the pipe")
 
 
 def test_the_table_of_verbs_holds_the_contract() -> None:

@@ -18,7 +18,7 @@ import pytest
 from cli._output import Bar
 from cli._reproduce import _spread
 from kwiken import profile_to_json
-from tests.support.commands import refused, run
+from tests.support.commands import reading_command, refused, run
 from tests.support.profiles import small_profile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,28 +100,10 @@ class TestStandardFiles:
 
 class TestSignals:
     @pytest.fixture
-    def waiting(self, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    def waiting(self) -> Iterator[subprocess.Popen[str]]:
         """A command that reads from a pipe in which nothing comes."""
-        fifo = tmp_path / "profile.json"
-        os.mkfifo(fifo)
-        child = subprocess.Popen(
-            [sys.executable, "-m", "cli", "plan", str(fifo)], stderr=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        writer = None
-        try:
-            for _ in range(1500):
-                try:
-                    writer = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-                    break
-                except OSError:  # nobody reads yet
-                    time.sleep(0.02)
-            assert writer is not None
+        with reading_command() as child:
             yield child
-        finally:
-            child.kill()
-            child.communicate()
-            if writer is not None:
-                os.close(writer)
 
     def test_sigterm_ends_it_as_ctrl_c_does(self, waiting: subprocess.Popen[str]) -> None:
         for _ in range(20):  # one that comes just before a blocking read is seen after it only

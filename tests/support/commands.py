@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import re
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 from click.testing import CliRunner, Result
 
 from cli import kwiken
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*args: str, stdin: str | bytes | None = None) -> Result:
@@ -27,3 +39,25 @@ def one_refusal(stderr: str, pattern: str) -> None:
     assert len(lines) == 1, stderr
     assert lines[0].startswith("kwiken: "), stderr
     assert re.search(pattern, lines[0]), stderr
+
+
+@contextlib.contextmanager
+def reading_command() -> Iterator[subprocess.Popen[str]]:
+    """A `kwiken plan` that has begun to read its standard input, in which nothing more comes."""
+    reader, writer = os.pipe()
+    command = [sys.executable, "-m", "cli", "plan", "-"]
+    child = subprocess.Popen(command, stdin=reader, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        os.write(writer, b"{")
+        for _ in range(1500):
+            if not struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, bytes(4)))[0]:
+                break
+            time.sleep(0.02)
+        else:
+            raise AssertionError("nobody read the pipe")
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+        os.close(writer)
+        os.close(reader)
