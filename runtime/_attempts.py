@@ -67,19 +67,22 @@ async def call_stage(
     run = CallRun(shared, request, node, args, shard, note)
     race = run.begin(seat, now, limit)
     try:
-        await run.here(run.first)
-        if not race.finished:
-            await run.wait()
-    except BaseException:
-        race.stop()
-        raise
+        try:
+            await run.here(run.first)
+            if not race.finished:
+                await run.wait()
+        except BaseException:
+            race.stop()
+            raise
+        finally:
+            run.timer.cancel()
+            if run.tasks:
+                await run.close()
+        if race.winner < 0:
+            raise run.failure()
+        return run.value
     finally:
-        run.timer.cancel()
-        if run.tasks:
-            await run.close()
-    if race.winner < 0:
-        raise run.failure()
-    return run.value
+        run.release()
 
 
 class CallRun:
@@ -191,7 +194,7 @@ class CallRun:
         while attempt is not None:
             self._here = True
             try:
-                step = await self._try(attempt, self._task, self._base)
+                step = await self._try(attempt, self._base)
             except asyncio.CancelledError:
                 if not self._interrupted:
                     raise
@@ -203,23 +206,20 @@ class CallRun:
 
     def _check_cancelled(self) -> None:
         """Take back the cancellation that we asked for; go on with the caller's, even one that was hidden."""
-        task = self._task
-        if (task.uncancel() if self._interrupted else task.cancelling()) > self._base:
+        if (self._task.uncancel() if self._interrupted else self._task.cancelling()) > self._base:
             raise asyncio.CancelledError
 
     async def _apart(self, attempt: Attempt | None) -> None:
         """Run attempts in a task of their own."""
-        task = asyncio.current_task()
-        assert task is not None
         try:
             while attempt is not None:
-                step = await self._try(attempt, task, 0)
+                step = await self._try(attempt, 0)
                 attempt = self._follow(step) if step in _AGAIN else None
         finally:
             if self._race.finished:
                 self._wake()
 
-    async def _try(self, attempt: Attempt, task: asyncio.Task[Any], base: int) -> int:
+    async def _try(self, attempt: Attempt, base: int) -> int:
         request = self._request
         note = attempt.note
         call = Call(
@@ -236,7 +236,7 @@ class CallRun:
         try:
             reply = await self._shared.transport.call(attempt.seat.replica, call)
         except asyncio.CancelledError:
-            if task.cancelling() > base:
+            if _cancelling() > base:
                 self._drop(attempt)
                 raise
             # Nobody cancelled us: something that the transport waited for was cancelled.
@@ -447,6 +447,14 @@ class CallRun:
                 if attempt.open:  # cancelled before its task took its first step
                     self._drop(attempt)
 
+    def release(self) -> None:
+        """Let go of errors and tasks: their tracebacks hold frames that hold this call.
+
+        Without this a call that failed, with its bodies, would wait for the cyclic collector.
+        """
+        self._errors = self.tasks = None
+        del self._task
+
     def failure(self) -> Exception:
         """The error of a race that nobody won."""
         errors, self._errors = self._errors or [], None
@@ -483,6 +491,16 @@ class CallRun:
         notes = self._request.notes
         assert notes is not None
         notes.end_attempt(note, outcome, now, **facts)
+
+
+def _cancelling() -> int:
+    """How often the running task was cancelled.
+
+    For frames that end by its error: if they named the task, they would be in a cycle with that error.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancelling()
 
 
 _AGAIN = (RESEND, RETRY)

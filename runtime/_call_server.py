@@ -239,6 +239,7 @@ class ServerConnection(asyncio.Protocol):
             response = await self._server.handler(request)
         except asyncio.CancelledError:
             if self._transport is None or self._transport.is_closing():
+                self.task = None  # holds its error, whose traceback holds this connection
                 raise
             LOG.error("a request cancelled its own task")  # noqa: TRY400 - there is nothing to trace
             response, keep = Response(500), False

@@ -104,6 +104,7 @@ class Connection(asyncio.Protocol):
             raise
         finally:
             self._waiter = None
+            del waiter  # holds its error, whose traceback holds this frame
 
     def cut(self) -> None:
         """Close at once; what was not sent yet never is."""

@@ -227,6 +227,7 @@ class Executor:
             shared.admission.leave(end, took=end - now, allowed=allowed)
             if flight.notes is not None:
                 self._report(flight.notes.end(end, error=error))
+            del error  # its traceback holds this frame: the two would wait for the cyclic collector
         record = flight.notes.record if flight.notes is not None else None
         if flight.program.weight:
             shared.ledger.utility.earn(REQUEST, end)

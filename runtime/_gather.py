@@ -31,7 +31,7 @@ class Gather:
         values: answers in shard order, None where there is none.
         due: the next moment at which `tick` is wanted; infinite for none, in the past once it could stop but
             has nothing to show yet.
-        error: the last error of a shard.
+        error: why the visit failed; None otherwise, and once it is taken.
         failed_whole: whether the visit failed, rather than a shard or two.
     """
 
@@ -97,9 +97,9 @@ class Gather:
         if self.finished:
             return WAIT
         self._left -= 1
-        self.error = error
         if self._policy is None or (self._left == 0 and self._heard == 0):
             self.failed_whole = self.finished = True
+            self.error = error
             return FAIL
         if self._left == 0:
             self.finished = True
@@ -115,6 +115,11 @@ class Gather:
     def stop(self) -> None:
         """The stop was granted."""
         self.finished = True
+
+    def take_error(self) -> Exception | None:
+        """Give the error away: kept here too, its traceback's frames would hold it in a cycle."""
+        error, self.error = self.error, None
+        return error
 
     def wait_on(self) -> None:
         """It was not: ask again only once half as many are missing, as what they lose is less then."""

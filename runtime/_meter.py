@@ -80,6 +80,7 @@ def metered(work: Coroutine[Any, Any, T], meter: Meter) -> Generator[Any, Any, T
             return answer
         finally:
             meter.ns += time.thread_time_ns() - began
+            argument = None  # an error that was thrown in: its traceback holds this frame
         try:
             argument = yield waited_for
         except GeneratorExit:

@@ -14,16 +14,21 @@ async def cancel_and_wait(tasks: Collection[asyncio.Task[Any]]) -> None:
         CancelledError: when the caller was cancelled while it waited; the tasks have ended all the same.
         Exception: what a task raised other than by being cancelled: a defect in the task's own loop.
     """
-    for task in tasks:
-        task.cancel()
     cancelled = False
-    while pending := [task for task in tasks if not task.done()]:
+    pending = [task for task in tasks if task.cancel()]
+    while pending:
         try:
             await asyncio.wait(pending)
         except asyncio.CancelledError:
             cancelled = True
+        pending = [task for task in pending if not task.done()]
     if cancelled:
         raise asyncio.CancelledError
-    for task in tasks:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            raise error
+    errors = [task.exception() for task in tasks if not task.cancelled()]
+    del tasks  # each holds its error, whose traceback is about to hold this frame
+    while errors:
+        if (error := errors.pop()) is not None:
+            try:
+                raise error
+            finally:
+                del error

@@ -57,7 +57,10 @@ class Turns:
             # Calls that came while a handler held the loop begin to wait in one go: let them all do so first.
             self._busy = True
             loop.call_soon(self._next, loop)
-        await future
+        try:
+            await future
+        finally:
+            del future  # holds its error, whose traceback holds this frame
 
     def displace(self, came: float, priority: int) -> bool:
         """Send the least urgent call that waits away, if it is less urgent than this one."""

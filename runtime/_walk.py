@@ -110,6 +110,14 @@ class Visit:
         self.timer: asyncio.TimerHandle | None = None
         self.utility: float | None = None
 
+    def end(self) -> None:
+        """Let nothing that comes later count, and let go of what holds this visit."""
+        self.gather.stop()
+        self.gather.take_error()
+        self.tasks.clear()
+        if self.timer is not None:
+            self.timer.cancel()
+
 
 class Walk:
     """One request's way through a DAG that is not a plain chain."""
@@ -124,7 +132,7 @@ class Walk:
         self._waiting = [len(node.parents) for node in nodes]
         self._ready = list(request.program.sources)
         self._open = 0
-        self._timed: list[Visit] = []  # visits that may stop early
+        self._visits: list[Visit] = []
         self._closed: list[Visit] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._waiter: asyncio.Future[None] | None = None
@@ -135,12 +143,13 @@ class Walk:
             while self._ready or self._open:
                 await self._advance()
         finally:
-            for each in self._timed:
-                each.gather.stop()  # what settles after the end of a failed request must not be paid for
-                if each.timer is not None:
-                    each.timer.cancel()
-            if self._tasks:
-                await cancel_and_wait(self._tasks)
+            for each in self._visits:
+                each.end()  # what settles after the end of a failed request must not be paid for
+            try:
+                if self._tasks:
+                    await cancel_and_wait(self._tasks)
+            finally:
+                self._tasks.clear()  # a cancelled task holds its error, whose traceback holds this walk
         return self._answers[self._request.program.sink]
 
     async def _advance(self) -> None:
@@ -180,8 +189,7 @@ class Walk:
         started.tasks = [loop.create_task(self._call(started, args, shard)) for shard in range(node.fanout)]
         self._tasks += started.tasks
         self._open += 1
-        if node.partial is not None:
-            self._timed.append(started)
+        self._visits.append(started)
         if gather.due < inf:
             started.timer = loop.call_later(gather.due - now, self._on_timer, started)
 
@@ -255,11 +263,15 @@ class Walk:
         for task in ended.tasks:
             if not task.done():
                 task.cancel()
-        error = gather.error if gather.failed_whole else None
+        ended.tasks.clear()
+        error = gather.take_error()
         end_note(self._shared, self._request, ended.note, error)
         if error is not None:
             if not node.optional:
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error  # its traceback holds this frame
             lose(self._shared, self._request, node, 0.0, forced=True)
             miss(self._request, node, 0.0)
             self._done(node, None)

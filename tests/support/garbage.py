@@ -1,0 +1,55 @@
+"""Counting what reference counts alone do not free: the objects that are left to the cyclic collector."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import types
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+OWN = ("/runtime/", "/tests/")
+
+
+async def garbage_of(run: Callable[[], Awaitable[Any]], *, times: int = 3) -> Counter[str]:
+    """Frames, tasks, errors and objects of the runtime that lie in cycles once `run` has been called and is over.
+
+    Args:
+        run: what to do; called once more before, so that what is made once is not counted.
+        times: how often to call it.
+    """
+    await run()
+    await _settle()
+    gc.collect()
+    gc.disable()
+    flags = gc.get_debug()
+    try:
+        for _ in range(times):
+            await run()
+        await _settle()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        return Counter(name for thing in gc.garbage if (name := _name(thing)) is not None)
+    finally:
+        gc.set_debug(flags)
+        gc.garbage.clear()
+        gc.enable()
+
+
+async def _settle() -> None:
+    """Let callbacks that are due run: they hold what they are to be called with."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def _name(thing: Any) -> str | None:
+    if isinstance(thing, types.FrameType):
+        path = thing.f_code.co_filename
+        return f"frame {thing.f_code.co_qualname}" if any(own in path for own in OWN) else None
+    kind = type(thing)
+    if isinstance(thing, BaseException | asyncio.Future) or kind.__module__.startswith(
+        ("runtime.", "tests.")
+    ):
+        return kind.__qualname__
+    return None
