@@ -12,7 +12,7 @@ from typing import Any
 OWN = ("/runtime/", "/tests/")
 
 
-async def garbage_of(run: Callable[[], Awaitable[Any]], *, times: int = 3) -> Counter[str]:
+async def garbage_of(run: Callable[[], Awaitable[Any]], *, times: int = 2) -> Counter[str]:
     """Frames, tasks, errors and objects of the runtime that lie in cycles once `run` has been called and is over.
 
     Args:
@@ -21,8 +21,8 @@ async def garbage_of(run: Callable[[], Awaitable[Any]], *, times: int = 3) -> Co
     """
     await run()
     await _settle()
-    gc.collect()
     gc.disable()
+    gc.freeze()  # looked through again and again, all else that is there would take most of the time
     flags = gc.get_debug()
     try:
         for _ in range(times):
@@ -34,6 +34,7 @@ async def garbage_of(run: Callable[[], Awaitable[Any]], *, times: int = 3) -> Co
     finally:
         gc.set_debug(flags)
         gc.garbage.clear()
+        gc.unfreeze()
         gc.enable()
 
 
