@@ -1,9 +1,15 @@
 """Which requests are let in. Pure: arrivals and departures with their times in, yes or no out.
 
 Three signals of overload (DAGOR, SoCC 2018, and Breakwater, OSDI 2020, watch delay too; throughput alone
-cannot tell idle from stuck): how many requests are inside; how long the recent ones took against how long
-they had; and how long they stand in line for the event loop, which is late then. Under rising load reissues
-stop first, then requests are turned away, lowest priority first.
+cannot tell idle from stuck): how many requests are inside, against how many there is room for; how long the
+recent ones took against how long they had; and how long they stand in line for the event loop, which is late
+then. Under rising load reissues stop first, then requests are turned away, lowest priority first.
+
+How many the replicas have room for is learned. A replica that holds all that it may refuses whatever comes,
+urgent or not, and at once, so that neither delay nor the number inside tells of it. Therefore a request that
+found every replica full ends the room for its priority at those who are inside then, and each request that is
+served makes a little more, as TCP finds a path's capacity. What the lower priorities may not use of that room
+is kept free for the higher: trunk reservation, as telephone networks have it.
 """
 
 from __future__ import annotations
@@ -11,6 +17,11 @@ from __future__ import annotations
 from math import exp
 
 from runtime._policy import Limits
+
+# Requests for which one that is served makes room, so that of fifty one finds the replicas full again. The
+# longer none does the more: room that came back, with a replica say, is found within a dozen requests' time.
+GROWTH = 0.02
+ROUNDING = 1e-9
 
 
 class Admission:
@@ -21,14 +32,28 @@ class Admission:
 
     Attributes:
         inside: requests that were let in and are not done.
+        room: the most requests at once that there is room for.
         shed: requests turned away so far.
     """
 
-    __slots__ = ("_crowd", "_limits", "_line_s", "_news_at", "_took", "_use", "inside", "shed")
+    __slots__ = (
+        "_crowd",
+        "_limits",
+        "_line_s",
+        "_news_at",
+        "_served",
+        "_took",
+        "_use",
+        "inside",
+        "room",
+        "shed",
+    )
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.inside = 0
+        self.room = float(limits.requests)
+        self._served = 0  # requests since one found the replicas full
         self._line_s = 0.0
         self._crowd = 0
         self.shed = 0
@@ -71,6 +96,22 @@ class Admission:
         self._use += gain * (min(1.0, use) - self._use)
         self._took += gain * (took - self._took)
         self._news_at = now
+        self._served += 1
+        self.room = min(self._limits.requests, self.room + GROWTH * (1.0 + self._served / self.room))
+
+    def leave_full(self, priority: int) -> None:
+        """A request that was let in is done: it found every replica full.
+
+        Its time says nothing: it is refused at once, and most so where load is highest.
+
+        Args:
+            priority: of the request.
+        """
+        self.inside -= 1
+        self._served = 0
+        # So many that its own priority is turned away from now on as soon as there are as many inside.
+        held = self.inside / (self._limits.shed_threshold(priority) + ROUNDING)
+        self.room = min(self.room, max(1.0, held))
 
     def note_line(self, line_s: float) -> None:
         """It was measured how long a request stands in line for the event loop now, seconds."""
@@ -92,7 +133,7 @@ class Admission:
         silent = now - self._news_at
         if silent > 1.0 and use:  # without news the last word counts less and less, so that nothing locks
             use *= exp(-(silent - 1.0))
-        return max(use, self.inside / self._limits.requests, self._line(allowed))
+        return max(use, self.inside / self.room, self._line(allowed))
 
     def _line(self, allowed: float | None) -> float:
         """The time in line, against how long it may be."""
@@ -101,8 +142,14 @@ class Admission:
         return min(1.0, self.line_s / max(share, limits.least_wait_s))
 
     def _judged(self, now: float, allowed: float | None = None) -> float:
-        """The load as far as it counts: a few requests that are slow are none, if they stand in no line."""
-        return self.load(now, allowed) if self.inside >= self._limits.always else self._line(allowed)
+        """The load as far as it counts: a few requests that are slow are none.
+
+        Unless they stand in line, or there is no room for more than a few.
+        """
+        if self.inside >= self._limits.always:
+            return self.load(now, allowed)
+        crowd = self.inside / self.room if self.room < self._limits.requests else 0.0
+        return max(crowd, self._line(allowed))
 
     def calm(self, now: float) -> bool:
         """Whether there is room for extra requests."""

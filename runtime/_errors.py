@@ -8,7 +8,16 @@ from kwiken import KwikenError
 
 
 class RefusedError(KwikenError):
-    """The replica did not run the call (connection refused, queue full, stopping), so another may."""
+    """The replica did not run the call (connection refused, queue full, stopping), so another may.
+
+    Args:
+        message: why.
+        full: whether it is because the replica holds as many calls as it may.
+    """
+
+    def __init__(self, message: str, *, full: bool = False) -> None:
+        super().__init__(message)
+        self.full = full
 
 
 class LostError(KwikenError):
@@ -57,7 +66,16 @@ class OverloadError(KwikenError):
 
 
 class UnavailableError(KwikenError):
-    """No replica is left that could take the call."""
+    """No replica is left that could take the call.
+
+    Args:
+        message: why.
+        full: whether it is for want of room: replicas are there, but hold as many calls as they may.
+    """
+
+    def __init__(self, message: str, *, full: bool = False) -> None:
+        super().__init__(message)
+        self.full = full
 
 
 class AllFailedError(ExceptionGroup[Exception], KwikenError):
@@ -97,10 +115,12 @@ def failed_call(
         expired = DeadlineError(f"stage {stage!r}: no answer{who} within {round(expired_s * 1000)} ms{clue}")
         expired.__cause__ = errors[0] if errors else None
         return expired
-    if all(isinstance(error, RefusedError) for error in errors):
+    refusals = [error for error in errors if isinstance(error, RefusedError)]
+    if len(refusals) == len(errors):
         first = str(errors[0]).removeprefix(f"stage {stage!r}: ")
         unavailable = UnavailableError(
-            f"stage {stage!r}: all {len(errors)} replicas tried refused the call; the first: {first}"
+            f"stage {stage!r}: all {len(errors)} replicas tried refused the call; the first: {first}",
+            full=any(refusal.full for refusal in refusals),
         )
         unavailable.__cause__ = errors[0]
         return unavailable

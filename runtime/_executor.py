@@ -15,7 +15,7 @@ from kwiken import KwikenError, Plan, Service
 from otel import Observer, RequestRecord
 from runtime._admission import Admission
 from runtime._clock import Clock
-from runtime._errors import DeadlineError, OverloadError
+from runtime._errors import DeadlineError, OverloadError, UnavailableError
 from runtime._flight import Request, Shared
 from runtime._ledger import REQUEST, Ledger
 from runtime._notes import Notes, new_id
@@ -224,7 +224,10 @@ class Executor:
             raise
         finally:
             end = self._now()
-            shared.admission.leave(end, took=end - now, allowed=allowed)
+            if isinstance(error, UnavailableError) and error.full:
+                shared.admission.leave_full(priority)
+            else:
+                shared.admission.leave(end, took=end - now, allowed=allowed)
             if flight.notes is not None:
                 self._report(flight.notes.end(end, error=error))
             del error  # its traceback holds this frame: the two would wait for the cyclic collector

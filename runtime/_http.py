@@ -229,7 +229,8 @@ def _refuse(status: int, headers: Mapping[str, str], stage: str, replica: Replic
     """Raise a refusal, if an answer is one."""
     at = f"stage {stage!r}: replica {replica.id}"
     if wire.REFUSED in headers:
-        raise RefusedError(f"{at}: refused with {status}: {text}")
+        full = headers[wire.REFUSED] == wire.FULL
+        raise RefusedError(f"{at}: refused with {status}: {text}", full=full)
     if status in NOT_RUN and not _is_replicas(headers):
         raise RefusedError(f"{at}: answered {status}, so another kind of server is there")
 

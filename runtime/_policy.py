@@ -12,7 +12,7 @@ from kwiken import CatchUpPolicy, DefinitionError, InputError, PartialPolicy, Pl
 from runtime._ledger import CALL, REQUEST, Account, Ledger, RetryAccount
 from runtime._picker import Picker
 from runtime._sketch import Sketch
-from runtime._transport import Replica
+from runtime._transport import MAX_PRIORITY, Replica
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,9 +27,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             as full load.
         least_wait_s: time in line that is never held against anybody, however little a request may take.
         calm_below: load, from 0 to 1, from which on nothing is reissued.
-        shed_low_at: load, from 0 to 1, from which on requests of priority below 0 are turned away.
+        shed_low_at: load, from 0 to 1, from which on requests of priority -1 are turned away; those of each
+            level below by `shed_step` sooner.
         shed_at: load, from 0 to 1, from which on those of priority 0 are.
-        shed_high_at: load, from 0 to 1, from which on those of priority above 0 are.
+        shed_high_at: load, from 0 to 1, from which on those of the highest priority are; those of each level
+            below, down to 1, by `shed_step` sooner.
+        shed_step: load, from 0 to 1, between two levels of priority.
         least_retry_after_s: the shortest wait that a request turned away is told.
         most_retry_after_s: the longest.
         burst_requests: the service's bursts: its budgets of so many requests.
@@ -53,6 +56,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     shed_low_at: float = 0.7
     shed_at: float = 0.85
     shed_high_at: float = 1.0
+    shed_step: float = 0.01
     least_retry_after_s: float = 0.1
     most_retry_after_s: float = 10.0
     burst_requests: float = 50.0
@@ -67,7 +71,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Load, from 0 to 1, from which on requests of a priority are turned away."""
         if priority == 0:
             return self.shed_at
-        return self.shed_high_at if priority > 0 else self.shed_low_at
+        if priority > 0:
+            return self.shed_high_at - self.shed_step * max(0, MAX_PRIORITY - priority)
+        return self.shed_low_at + self.shed_step * (max(priority, -MAX_PRIORITY) + 1)
 
 
 BUSY_GAIN = 0.05

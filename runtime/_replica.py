@@ -195,12 +195,12 @@ class ReplicaServer:
             return self._reply(400, self._failure(error))
         full = self._inflight >= self._max_inflight
         if full and not self._turns.displace(request.came, told.priority):
-            return self._refuse(f"{self._inflight} calls are held already")
+            return self._refuse(f"{self._inflight} calls are held already", why=wire.FULL)
         self._inflight += 1
         try:
             return await self._admitted(request, told)
         except DisplacedError:
-            return self._refuse("a more urgent call took its place")
+            return self._refuse("a more urgent call took its place", why=wire.FULL)
         finally:
             self._inflight -= 1
             if not self._inflight:
@@ -269,9 +269,9 @@ class ReplicaServer:
         else:
             self._latency_ms += SMOOTHING * (latency_ms - self._latency_ms)
 
-    def _refuse(self, why: str, *, status: int = 503) -> Response:
-        headers = f"{wire.REFUSED}: 1\r\n{RETRY_AFTER}{wire.INFLIGHT}: {self._inflight}\r\n{TEXT}"
-        return Response(status, why.encode(), headers)
+    def _refuse(self, message: str, *, status: int = 503, why: str = "1") -> Response:
+        headers = f"{wire.REFUSED}: {why}\r\n{RETRY_AFTER}{wire.INFLIGHT}: {self._inflight}\r\n{TEXT}"
+        return Response(status, message.encode(), headers)
 
     def _reply(self, status: int, body: bytes, *, busy_ms: float = 0.0) -> Response:
         return Response(

@@ -28,6 +28,7 @@ def status(
         "control": counts.control,
         "shed": admission.shed,
         "inside": admission.inside,
+        "room": round(admission.room),
         "load": round(admission.load(now), 4),
         "line_ms": _ms(admission.line_s),
         "reissues": sum(lane.copies for lane in lanes.values()),

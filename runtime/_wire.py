@@ -31,6 +31,7 @@ BUSY: Final = "kw-busy-ms"
 INFLIGHT: Final = "kw-inflight"
 LATENCY: Final = "kw-latency-ms"
 REFUSED: Final = "kw-refused"
+FULL: Final = "full"  # its value where the replica holds as many calls as it may; 1 for any other reason
 TIMING: Final = "kw-timing"
 PARTIAL: Final = "kw-partial"
 UTILITY: Final = "kw-utility"
