@@ -39,6 +39,7 @@ from runtime._transport import MAX_PRIORITY, Call, Reply
 LEAST_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # an ejected replica on trial has so many usual latencies to answer
 SHORTEST_TIMER_S = 0.0005
+USUAL = 0.99  # share of the answered calls whose time is enough for a trial that a request waits for
 HUNG = 0.5  # share of a stage's patience after which a call without an answer speaks against its replica
 
 
@@ -49,7 +50,7 @@ async def call_stage(
 
     Raises:
         DeadlineError: time is up, or was before anything was sent.
-        UnavailableError: no replica could take the call.
+        UnavailableError: no replica could take the call, or it is optional and none is known to answer.
         HandlerError, LostError: the only attempt failed so.
         AllFailedError: several attempts failed.
     """
@@ -64,6 +65,8 @@ async def call_stage(
     seat = node.lane.picker.pick(now)
     if seat is None:
         raise UnavailableError(f"stage {node.name!r}: has no replica")
+    if node.optional and node.lane.picker.hopeless(now, node.patience):
+        limit = min(limit, now + _trial_s(node, seat))
     run = CallRun(shared, request, node, args, shard, note)
     race = run.begin(seat, now, limit)
     try:
@@ -83,6 +86,20 @@ async def call_stage(
         return run.value
     finally:
         run.release()
+
+
+def _trial_s(node: Node, seat: Seat) -> float:
+    """How long a request may wait for an optional stage none of whose replicas is known to answer.
+
+    One call at a time tries each of them, for as long as nearly all that were answered took.
+
+    Raises:
+        UnavailableError: this call is no trial.
+    """
+    if not seat.trial:
+        raise UnavailableError(f"stage {node.name!r}: none of its replicas answers")
+    usual_s = node.lane.sketch.quantile(USUAL)
+    return inf if usual_s is None else max(LEAST_TRIAL_S, usual_s)
 
 
 class CallRun:

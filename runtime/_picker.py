@@ -196,6 +196,20 @@ class Picker:
             for other in self._live
         )
 
+    def hopeless(self, now: float, patience: float) -> bool:
+        """Whether every replica is ejected or silent: without a word since a call that is long overdue.
+
+        Args:
+            now: the moment.
+            patience: seconds that a call may take, at least, before it is overdue.
+        """
+        overdue = max(patience, MISS_FACTOR * self.typical)
+        for seat in self._live:
+            oldest = next(iter(seat.waiting.values()), now)
+            if now - oldest < overdue or seat.news_at > oldest:
+                return False
+        return True
+
     def score(self, seat: Seat, now: float) -> float:
         """Expected wait, as far as it can be compared: lower is better."""
         latency = seat.latency
