@@ -18,10 +18,11 @@ from math import exp
 
 from runtime._policy import Limits
 
-# Requests for which one that is served makes room, so that of fifty one finds the replicas full again. The
-# longer none does the more: room that came back, with a replica say, is found within a dozen requests' time.
+# Requests for which one that is served makes room: so few that only some in a hundred find the replicas full
+# again. The longer none does the more: room that came back, with a replica say, is found within a dozen times
+# what a request takes.
 GROWTH = 0.02
-ROUNDING = 1e-9
+ROUNDING = 1e-9  # so that a share of the room, rounded down, is not below the threshold that it was made from
 
 
 class Admission:

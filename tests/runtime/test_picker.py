@@ -509,6 +509,9 @@ class Books:
         assert self.picker._outliers._count == len(self.picker._live)
         shares = sum(seat.record.share for seat in self.picker._live)
         assert self.picker._outliers._sum == pytest.approx(shares, abs=1e-9)
+        hopeless = self.picker.hopeless(self.now, 0.1)
+        assert not (hopeless and any(not seat.ejected and not seat.waiting for seat in seats))
+        assert hopeless or any(not seat.ejected for seat in seats)
 
 
 @settings(max_examples=200, deadline=None)
