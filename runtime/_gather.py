@@ -32,7 +32,6 @@ class Gather:
         due: the next moment at which `tick` is wanted; infinite for none, in the past once it could stop but
             has nothing to show yet.
         error: why the visit failed; None otherwise, and once it is taken.
-        failed_whole: whether the visit failed, rather than a shard or two.
     """
 
     __slots__ = (
@@ -45,7 +44,6 @@ class Gather:
         "_wait",
         "due",
         "error",
-        "failed_whole",
         "finished",
         "values",
     )
@@ -55,7 +53,6 @@ class Gather:
     ) -> None:
         self.values: list[Any] = [None] * shards
         self.error: Exception | None = None
-        self.failed_whole = False
         self.finished = False
         self._left = shards
         self._heard = 0
@@ -98,7 +95,7 @@ class Gather:
             return WAIT
         self._left -= 1
         if self._policy is None or (self._left == 0 and self._heard == 0):
-            self.failed_whole = self.finished = True
+            self.finished = True
             self.error = error
             return FAIL
         if self._left == 0:

@@ -125,7 +125,7 @@ def test_a_shard_that_fails_may_be_missed_under_a_policy() -> None:
     assert gather.failed(ValueError()) == WAIT
     assert gather.answered(1, "x", 0.1) == DONE
     assert not gather.complete
-    assert not gather.failed_whole
+    assert gather.error is None
 
 
 def test_all_failing_fails_under_a_policy_too() -> None:
