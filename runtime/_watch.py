@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ RESOLVE_S: Final = 5.0
 LOOKUP_S: Final = 3.0
 MAX_PLAN: Final = 16 << 20
 MAX_PORT: Final = 65_535
+_PORT = re.compile(r"[0-9]{1,5}")
 
 
 class PlanFile:
@@ -117,7 +119,7 @@ def parse_endpoint(text: str) -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         host = ""
-    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) <= MAX_PORT):
+    if not (colon and host and _PORT.fullmatch(port) and 0 < int(port) <= MAX_PORT):
         raise InputError("must be HOST:PORT, for example 127.0.0.1:9001", where=repr(text))
     return host, int(port)
 

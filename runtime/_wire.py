@@ -43,7 +43,9 @@ MAX_DEADLINE_MS: Final = 3_600_000.0
 MAX_BUSY_MS: Final = 1e9
 MAX_INFLIGHT: Final = 1_000_000
 
-_NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?\Z")
+# `float` and `int` take more than a header may hold: underscores, other scripts' digits, `nan`, `1e9`.
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_WHOLE = re.compile(r"-?[0-9]{1,15}")
 _ADDRESS = re.compile(r"http://([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]):([0-9]{1,5})\Z")
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
 
@@ -87,13 +89,12 @@ def read_number(headers: Mapping[str, str], name: str, *, low: float, high: floa
     """A number from a header; None where it is missing.
 
     Raises:
-        InputError: names the header when it is no finite number from `low` to `high`.
+        InputError: names the header when it is no number in plain decimal digits from `low` to `high`.
     """
     text = headers.get(name)
     if text is None:
         return None
-    # `float` takes "1_0", "nan" and other scripts' digits; a header has a plain number.
-    value = float(text) if _NUMBER.match(text) else None
+    value = float(text) if _NUMBER.fullmatch(text) else None
     if value is None or not low <= value <= high:
         raise InputError(
             f"must be a number from {low:g} to {high:g}, not {text[:40]!r}", where=f"header {name}"
@@ -110,8 +111,7 @@ def read_whole(headers: Mapping[str, str], name: str, *, low: int, high: int) ->
     text = headers.get(name)
     if text is None:
         return None
-    # `int` takes "1_0" and other scripts' digits; a header has plain ones.
-    value = int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) <= 20 else None  # noqa: PLR2004 - longest int64
+    value = int(text) if _WHOLE.fullmatch(text) else None
     if value is None or not low <= value <= high:
         raise InputError(
             f"must be a whole number from {low} to {high}, not {text[:40]!r}", where=f"header {name}"
