@@ -28,7 +28,10 @@ async def open_load(url: str, path: str, body: bytes, *, rate: float, seconds: f
         ExceptionGroup: with the first answer that is not 200, or where too many wait for an answer.
     """
     host, _, port = url.removeprefix("http://").rpartition(":")
-    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
     pool = _Pool(host, int(port), head.encode() + body)
     try:
         start = time.perf_counter() + 0.01

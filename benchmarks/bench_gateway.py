@@ -92,7 +92,10 @@ async def load(url: str, seconds: float) -> tuple[list[float], float]:
     """Keep `CALLERS` requests in flight for so long; latencies, and the time that it took, seconds."""
     host, _, port = url.removeprefix("http://").rpartition(":")
     body = msgspec.json.encode(Item(TEXT))
-    head = f"POST /v1/request HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST /v1/request HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
     start = time.perf_counter()
     callers = [_Caller(head.encode() + body, start + seconds) for _ in range(CALLERS)]
     loop = asyncio.get_running_loop()

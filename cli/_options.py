@@ -105,7 +105,26 @@ host_option = click.option(
     show_default=True,
     help="Address to listen on.",
 )
+bodies_option = click.option(
+    "--bodies-mib",
+    type=click.IntRange(1, 1 << 24),
+    metavar="MIB",
+    help="Memory for all requests' bodies at once; more are turned away.  [default: a share of it all]",
+)
+allowed_hosts_option = click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    type=Host(),
+    multiple=True,
+    metavar="NAME",
+    help="Name that the gateway may be called by, and whose pages may send requests; again for each.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
+
+
+def bytes_of(mib: int | None) -> int | None:
+    """Bytes of so many MiB; None stays None."""
+    return mib * MIB if mib is not None else None
 
 
 def given(*names: str) -> str | None:

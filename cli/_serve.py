@@ -6,7 +6,14 @@ import os
 
 import click
 
-from cli._options import NOT_NEGATIVE, host_option, load_service
+from cli._options import (
+    NOT_NEGATIVE,
+    allowed_hosts_option,
+    bodies_option,
+    bytes_of,
+    host_option,
+    load_service,
+)
 from cli._output import note
 from kwiken import InputError, Service
 
@@ -43,6 +50,8 @@ MAX_PORT = 65_535
     show_default=True,
     help="Seconds for what is in flight when told to stop.",
 )
+@bodies_option
+@allowed_hosts_option
 def command(
     *,
     target: str,
@@ -55,6 +64,8 @@ def command(
     otlp: str | None,
     token_file: str | None,
     grace_s: float,
+    bodies_mib: int | None,
+    allowed_hosts: tuple[str, ...],
 ) -> None:
     """Run the gateway of MODULE:SERVICE until told to stop.
 
@@ -81,6 +92,8 @@ def command(
         traces=traces,
         otlp=otlp,
         grace_s=grace_s,
+        max_bodies=bytes_of(bodies_mib),
+        allowed_hosts=list(allowed_hosts),
     )
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))
 

@@ -6,7 +6,7 @@ import socket
 
 import click
 
-from cli._options import NOT_NEGATIVE, host_option, load_service
+from cli._options import NOT_NEGATIVE, bodies_option, bytes_of, host_option, load_service
 from cli._output import note
 
 MAX_PORT = 65_535
@@ -37,6 +37,7 @@ MAX_PORT = 65_535
     show_default=True,
     help="Seconds for what is in flight when told to stop.",
 )
+@bodies_option
 def command(
     *,
     target: str,
@@ -48,6 +49,7 @@ def command(
     otlp: str | None,
     max_inflight: int,
     grace_s: float,
+    bodies_mib: int | None,
 ) -> None:
     """Run one replica of a stage of MODULE:SERVICE until told to stop.
 
@@ -69,5 +71,6 @@ def command(
         otlp=otlp,
         max_inflight=max_inflight,
         grace_s=grace_s,
+        max_bodies=bytes_of(bodies_mib),
     )
     run_server(spec, service, lambda url: note(f"{service.name}/{name} at {url}"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cli._options import NOT_NEGATIVE, load_service
+from cli._options import NOT_NEGATIVE, allowed_hosts_option, bodies_option, bytes_of, load_service
 from cli._output import note, say
 from kwiken import DefinitionError, InputError, Service
 
@@ -50,6 +50,8 @@ MAX_PORT: Final = 65_535
     show_default=True,
     help="Seconds without a sign of life until a process is killed and replaced; 0: never.",
 )
+@bodies_option
+@allowed_hosts_option
 def command(*, target: str, state: str, plan: str | None, detach: bool, **settings: Any) -> None:
     """Start the gateway and the replicas of MODULE:SERVICE as processes, and replace those that die or hang.
 
@@ -111,6 +113,8 @@ async def _run(target: str, files: StateFiles, plan: str | None, settings: dict[
         plan=_path(plan),
         grace_s=settings["grace_s"],
         unresponsive_s=settings["unresponsive_s"],
+        max_bodies=bytes_of(settings["bodies_mib"]),
+        allowed_hosts=settings["allowed_hosts"],
     )
     async with cluster:
         up = True
@@ -135,5 +139,8 @@ def _arguments(plan: str | None, settings: dict[str, Any]) -> list[str]:
         "--port": settings["port"],
         "--grace": settings["grace_s"],
         "--unresponsive-after": settings["unresponsive_s"],
+        "--bodies-mib": settings["bodies_mib"],
     }
-    return [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    named = [(name, value) for name, value in options.items() if value is not None]
+    named += [("--allowed-host", name) for name in settings["allowed_hosts"]]
+    return [word for name, value in named for word in (name, str(value))]

@@ -13,7 +13,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
+from runtime._byte_budget import FREE, REPLICA_SHARE, ByteBudget, share_of_memory
 from runtime._door import Door, listen
+from runtime._entrance import Entrance, max_connections, max_lingering
+from runtime._farewell import Farewells
+from runtime._half_close import CONTINUE, GoneCheck
 from runtime._head import BadHeadError, read_length, split_head
 
 LOG = logging.getLogger("kwiken.replica")
@@ -24,8 +28,9 @@ KEEP_ALIVE_S: Final = 75.0
 WHOLE_WITHIN_S: Final = 30.0
 SWEEP_S: Final = 10.0
 MAX_AHEAD: Final = 64 << 10
-CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
+# RFC 9112, section 3.2; empty where the target has no authority.
+_HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?\Z")
 _FIRST = re.compile(r"([A-Z]{1,20}) (/[\x21-\x7e]{0,4095}) HTTP/1\.([01])\Z")
 REASONS: Final = {
     200: "OK",
@@ -69,13 +74,20 @@ class Response(NamedTuple):
 
 Handler = Callable[[Request], Awaitable[Response]]
 
+TEXT: Final = "Content-Type: text/plain\r\n"
+FULL: Final = Response(503, b"too much at once; come again later", f"Retry-After: 1\r\n{TEXT}")
+
 
 class RefusedRequestError(Exception):
     """A request that is answered without having been run, and ends its connection."""
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.body)
+        self.response = response
+
+
+def _refused(status: int, message: str) -> RefusedRequestError:
+    return RefusedRequestError(Response(status, message.encode(), TEXT))
 
 
 class CallServer:
@@ -86,11 +98,29 @@ class CallServer:
         host: address to bind to.
         port: 0 for any that is free.
         max_body: bytes; a longer request body is answered with 413.
+        max_bodies: bytes of all requests together, besides the first 16 KiB of each; None for a
+            32nd of the memory.
+        most: connections at once; None for as many as files may be open, up to a bound.
+        full: the answer where there is no room for a connection or for a body.
     """
 
-    def __init__(self, handler: Handler, *, host: str, port: int, max_body: int) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        host: str,
+        port: int,
+        max_body: int,
+        max_bodies: int | None = None,
+        most: int | None = None,
+        full: Response = FULL,
+    ) -> None:
         self.handler = handler
         self.max_body = max_body
+        self.budget = ByteBudget(max_bodies if max_bodies is not None else share_of_memory(REPLICA_SHARE))
+        self.full = full
+        self.farewells = Farewells(most=max_lingering())
+        self._most = most
         self.closing = False
         self.connections: set[ServerConnection] = set()
         self._host = host
@@ -111,7 +141,13 @@ class CallServer:
             InputError: when the address cannot be bound to.
         """
         loop = asyncio.get_running_loop()
-        self._door = Door(listen(self._host, self._port), lambda: ServerConnection(self, loop))
+        full = encoded(self.full, close=True, bodiless=False)
+        most = self._most or max_connections()
+
+        def room() -> ServerConnection | None:
+            return ServerConnection(self, loop) if len(self.connections) < most else None
+
+        self._door = Door(listen(self._host, self._port), lambda: Entrance(room, self.farewells, full))
         self._port = self._door.port
         self._sweeper = loop.call_later(SWEEP_S, self._sweep)
 
@@ -127,6 +163,7 @@ class CallServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
         running = [one.task for one in self.connections if one.task is not None]
+        self.farewells.close()
         for connection in list(self.connections):
             connection.cut()
         for task in running:
@@ -150,9 +187,14 @@ class ServerConnection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
+        self._running = 0  # bytes of the body that is being worked on
+        self._charged = 0
         self._since = loop.time()
         self._continued = False
         self._paused = False
+        self._ended = False
+        self._interim = False
+        self._check: GoneCheck | None = None
         self.task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -163,8 +205,7 @@ class ServerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop; whoever hangs up cancels what runs."""
         del exc
-        self._transport = None
-        self._server.connections.discard(self)
+        self._leave()
         if self.task is not None:
             self.task.cancel()
 
@@ -173,11 +214,24 @@ class ServerConnection(asyncio.Protocol):
         if not self._buffer:
             self._since = self._loop.time()
         self._buffer += data
-        if self.task is None:
+        if not self._has_room():
+            if self.task is None:
+                self._refuse(self._server.full)
+            else:
+                self.cut()
+        elif self.task is None:
             self._advance()
         elif len(self._buffer) > MAX_AHEAD and self._transport is not None:
             self._transport.pause_reading()
             self._paused = True
+
+    def eof_received(self) -> bool:
+        """Called by the loop; whoever has sent whole requests is answered before the connection is closed."""
+        if self.task is None:
+            return False
+        self._ended = True
+        self._begin_check()
+        return True
 
     def expire(self, now: float) -> None:
         """Close it if it has waited for too long."""
@@ -190,15 +244,48 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _has_room(self) -> bool:
+        """Count the bytes that are held; whether there is room for them."""
+        charge = max(0, len(self._buffer) + self._running - FREE)
+        budget = self._server.budget
+        if charge > self._charged and not budget.take(charge - self._charged):
+            return False
+        if charge < self._charged:
+            budget.give(self._charged - charge)
+        self._charged = charge
+        return True
+
+    def _leave(self) -> None:
+        """The connection is no longer this object's."""
+        self._transport = None
+        self._settle_check()
+        self._buffer.clear()
+        self._running = 0
+        self._has_room()
+        self._server.connections.discard(self)
+
+    def _begin_check(self) -> None:
+        if self._interim and self._check is None and self._transport is not None:
+            self._check = GoneCheck(self._transport, self._loop)
+
+    def _settle_check(self) -> None:
+        if self._check is not None:
+            self._check.stop()
+            self._check = None
+
     def _advance(self) -> None:
         """Begin the next request, if it is whole."""
         try:
             request, keep = self._next()
         except RefusedRequestError as error:
-            self._write(Response(error.status, str(error).encode()), close=True, bodiless=False)
+            self._refuse(error.response)
         else:
             if request is not None:
                 self.task = self._loop.create_task(self._serve(request, keep))
+                if self._ended:
+                    self._begin_check()
+            elif self._ended and self._transport is not None:
+                self._transport.close()  # what is there never becomes a request
 
     def _next(self) -> tuple[Request | None, bool]:
         """The next request, and whether the connection stays open after it; None where more must come."""
@@ -209,21 +296,28 @@ class ServerConnection(asyncio.Protocol):
             first, headers, start = split
             length = read_length(headers) or 0
         except BadHeadError as error:
-            raise RefusedRequestError(400, str(error)) from None
+            raise _refused(400, str(error)) from None
         match = _FIRST.match(first)
         if match is None:
-            raise RefusedRequestError(400, "no HTTP/1 request")
+            raise _refused(400, "no HTTP/1 request")
+        self._interim = match[3] == "1"
+        if not _HOST.match(headers.get("host", "" if match[3] == "0" else "/")):
+            raise _refused(400, "a request has one Host header, a name or an address")
         if "transfer-encoding" in headers:
-            raise RefusedRequestError(501, "a body's length must be told")
+            raise _refused(501, "a body's length must be told")
         if length > self._server.max_body:
-            raise RefusedRequestError(413, f"a body has at most {self._server.max_body} bytes")
+            raise _refused(413, f"a body has at most {self._server.max_body} bytes")
         if len(self._buffer) < start + length:
             self._encourage(headers)
             return None, True
-        body = bytes(self._buffer[start : start + length])
+        with memoryview(self._buffer) as view:
+            body = bytes(view[start : start + length])
         del self._buffer[: start + length]
+        self._running = start + length
         self._continued = False
-        keep = match[3] == "1" and headers.get("connection", "").lower() != "close"
+        keep = match[3] == "1" and "close" not in headers.get("connection", "").lower().replace(
+            " ", ""
+        ).split(",")
         path = match[2].partition("?")[0]
         return Request(match[1], path, headers, body, time.monotonic()), keep
 
@@ -247,22 +341,45 @@ class ServerConnection(asyncio.Protocol):
             LOG.exception("a request failed")
             response, keep = Response(500), False
         self.task = None
+        self._settle_check()
         self._write(response, close=not keep or self._server.closing, bodiless=request.method == "HEAD")
         self._since = self._loop.time()
-        if self._buffer and self._transport is not None and not self._transport.is_closing():
-            if self._paused:
-                self._paused = False
-                self._transport.resume_reading()
+        self._running = 0
+        self._has_room()
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        if self._buffer or self._ended:
             self._advance()
 
     def _write(self, response: Response, *, close: bool, bodiless: bool) -> None:
         if self._transport is None:
             return
-        status, body, headers = response
-        head = (
-            f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Length: {len(body)}\r\n{headers}"
-            + ("Connection: close\r\n\r\n" if close else "\r\n")
-        ).encode("latin-1")
-        self._transport.write(head if bodiless else head + body)
+        self._transport.write(encoded(response, close=close, bodiless=bodiless))
         if close:
             self._transport.close()
+
+    def _refuse(self, response: Response) -> None:
+        """Answer what is not run, and close; more of it may be on its way."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            self._leave()
+            self._server.farewells.say(transport, encoded(response, close=True, bodiless=False))
+
+
+def encoded(response: Response, *, close: bool, bodiless: bool) -> bytes:
+    """An answer as it goes over the wire.
+
+    Args:
+        response: the answer.
+        close: whether the connection ends with it.
+        bodiless: whether to leave the body out, as for HEAD.
+    """
+    status, body, headers = response
+    head = (
+        f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Length: {len(body)}\r\n{headers}"
+        + ("Connection: close\r\n\r\n" if close else "\r\n")
+    ).encode("latin-1")
+    return head if bodiless else head + body

@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,6 +26,7 @@ from runtime._child import Child, ChildError
 from runtime._door import listen
 from runtime._identity import Identity
 from runtime._keepers import Keepers
+from runtime._log_file import LogFile
 from runtime._process import GatewaySpec, ReplicaSpec
 from runtime._pulse import sign_of, until_silent
 from runtime._slot import Slot
@@ -40,6 +41,7 @@ RETELL_S: Final = 0.1
 READY_S: Final = 30.0
 ASK_S: Final = 5.0
 KILL_AFTER_S: Final = 3.0
+STDERR: Final = 2
 MOST_KNOWN: Final = 500  # replicas that a process' arguments have room for
 
 
@@ -64,6 +66,8 @@ class Cluster:
         grace_s: seconds that work in flight gets at the end.
         unresponsive_s: a process that has not answered `/livez` for so long is ended and replaced, a replica
             not before its stage's timeout has passed too; 0 for never.
+        max_bodies: bytes of all requests that the gateway holds at once; None for an eighth of the memory.
+        allowed_hosts: names by which the gateway may be called besides its own, and whose pages may ask it.
 
     Raises:
         InputError: for a target that is no service, or one that is up already.
@@ -84,6 +88,8 @@ class Cluster:
         max_inflight: int = 64,
         grace_s: float = 10.0,
         unresponsive_s: float = 10.0,
+        max_bodies: int | None = None,
+        allowed_hosts: Collection[str] = (),
     ) -> None:
         self.target = target
         self.service: Service = load_target(target)
@@ -98,6 +104,8 @@ class Cluster:
         self._max_inflight = max_inflight
         self._grace_s = grace_s
         self._unresponsive_s = unresponsive_s
+        self._max_bodies = max_bodies
+        self._allowed_hosts = list(allowed_hosts)
         self._gateway = Slot("gateway", None)
         self._slots = [
             Slot(f"{stage}-{number}", stage) for stage, count in counts.items() for number in range(count)
@@ -159,6 +167,7 @@ class Cluster:
             for slot in (self._gateway, *self._slots):
                 self._keepers.add(self._keep(slot))
             self._keepers.add(self._tell())
+            self._keepers.add(self._shorten_log())
             self._changed.set()
             await self._until_ready()
         except BaseException:
@@ -219,6 +228,8 @@ class Cluster:
                 kept=str(self._files.plan),
                 takes_over=self._ready,
                 sockets=[sock.fileno() for sock in self._sockets],
+                max_bodies=self._max_bodies,
+                allowed_hosts=self._allowed_hosts,
                 known=self._addresses() if len(self._slots) <= MOST_KNOWN else {},
             )
         return ReplicaSpec(
@@ -300,6 +311,15 @@ class Cluster:
                 LOG.warning("the gateway could not be told of the replicas: %s", error)
                 await asyncio.sleep(RETELL_S)
                 self._changed.set()
+
+    async def _shorten_log(self) -> None:
+        """Keep the log short that this process and its children write to; no other file is touched."""
+        assert self._files is not None
+        log = LogFile(self._files.log)
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if log.written_by(STDERR):
+                await asyncio.to_thread(log.shorten)
 
     def _kept(self) -> bool:
         """Whether a gateway that takes over has found the plan in force by itself."""

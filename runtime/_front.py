@@ -1,4 +1,4 @@
-"""Callers at the front door: who keeps it waiting is hung up on, and there is room for so many only."""
+"""Front door's connections: callers who keep it waiting are hung up on, and what they send is counted."""
 
 from __future__ import annotations
 
@@ -6,22 +6,28 @@ import asyncio
 import enum
 import functools
 import logging
-import resource
 import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from runtime._byte_budget import FREE, ByteBudget
+from runtime._entrance import Entrance, max_connections, max_lingering
+from runtime._errors import OverloadError
+from runtime._farewell import Farewells
+from runtime._half_close import GoneCheck
 
 LOG = logging.getLogger("kwiken.http")
-MOST_CALLERS: Final = 4096
-SHARE_OF_FILES: Final = 0.8  # the rest is for connections to replicas, and all else
 FULL: Final = msgspec.json.encode({"error": "too many connections; come again later"})
-FULL_HEAD: Final = (
+FULL_ANSWER: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
-    b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(FULL)
+    b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(FULL), FULL)
 )
+RETRY_S: Final = 1.0
+MAX_REASON: Final = 200
 
 
 class Patience(NamedTuple):
@@ -49,30 +55,130 @@ class Waits(enum.Enum):
 
 
 class Caller(web.RequestHandler):
-    """One caller's connection, and since when it waits for what."""
+    """One caller's connection: since when it waits for what, and how many bytes it holds.
 
-    __slots__ = ("_body", "_since", "_waits")
+    Attributes:
+        lacks_room: whether there is no room for the body of the request that comes.
+    """
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    __slots__ = (
+        "_body",
+        "_budget",
+        "_charged",
+        "_check",
+        "_dropped",
+        "_ended",
+        "_held",
+        "_interim",
+        "_since",
+        "_waits",
+        "lacks_room",
+    )
+
+    def __init__(self, server: FrontServer, *, budget: ByteBudget, **settings: Any) -> None:
+        super().__init__(server, **settings)
+        self._budget = budget
+        self._charged = 0
+        self._held = 0
+        self._ended = False
+        self._interim = False
+        self._check: GoneCheck | None = None
+        self._body: Any = None
+        self._dropped: Any = None
+        self.lacks_room = False
+        self._wait_for(Waits.IDLE)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
         """Called by the loop."""
-        self.rest()
-        super().connection_made(transport)
+        self._settle_check()
+        self._hold(0)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
         if self._waits is Waits.IDLE:
             self._wait_for(Waits.HEAD)
-        super().data_received(data)
+        if self._has_room(len(data)):
+            super().data_received(data)
+        elif self.transport is not None:
+            self.transport.abort()
 
-    def begin(self, body: Any) -> None:
-        """A request's head is there and its body may be; it is being answered."""
+    def eof_received(self) -> bool:  # type: ignore[override]  # of no use to the base class
+        """Called by the loop; whoever has sent whole requests is answered before the connection is closed."""
+        last = self._messages[-1][1] if self._messages else self._body
+        if not (self._messages or self._request_in_progress) or (last is not None and not last.is_eof()):
+            return False
+        self._ended = True
+        if self._body is not None:
+            self._begin_check()
+        if not self._messages:
+            self.close()  # after the answer
+        return True
+
+    def begin(self, body: Any, *, interim: bool) -> None:
+        """A request's head is there and its body may be; it is being answered.
+
+        Args:
+            body: as it comes.
+            interim: whether the caller's HTTP has interim responses.
+        """
         self._body = body
+        self._interim = interim
         self._wait_for(Waits.BODY)
+        if self._ended:
+            self._begin_check()
+            if not self._messages:
+                self.close()
 
     def rest(self) -> None:
-        """Nothing is being answered."""
-        self._body = None
+        """Nothing is being answered; what follows of a body that was not read is dropped."""
+        self._settle_check()
+        self._dropped, self._body = self._body, None
+        self.lacks_room = False
+        self._hold(sum(payload.total_bytes for _, payload in self._messages))
         self._wait_for(Waits.IDLE)
+
+    def _begin_check(self) -> None:
+        if self._interim and self._check is None and self.transport is not None:
+            self._check = GoneCheck(self.transport, self._loop)
+
+    def _settle_check(self) -> None:
+        if self._check is not None:
+            self._check.stop()
+            self._check = None
+
+    def _has_room(self, count: int) -> bool:
+        """Count what has come; whether the connection may go on."""
+        if self._dropped is not None:
+            if not self._dropped.is_eof():
+                return True
+            self._dropped = None
+        if self._hold(self._held + count):
+            return True
+        reading = self._waits is Waits.BODY and not self._body.is_eof()
+        if not reading and (self.lacks_room or self._waits is Waits.BODY):
+            return False  # no request is there to be told
+        self.lacks_room = True
+        return True
+
+    def _hold(self, count: int) -> bool:
+        """Set how many bytes are held; whether there is room for them."""
+        self._held = count
+        charge = max(0, count - FREE)
+        if charge > self._charged and not self._budget.take(charge - self._charged):
+            return False
+        if charge < self._charged:
+            self._budget.give(self._charged - charge)
+        self._charged = charge
+        return True
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Called by the base class, for a caller's faults as for our own."""
+        error = kw.get("exc_info")
+        if isinstance(error, HttpProcessingError):
+            LOG.warning("no HTTP request: %s", " ".join(str(error.message).split())[:MAX_REASON])
+        else:
+            LOG.error(*args, **kw)
 
     def _wait_for(self, what: Waits) -> None:
         self._waits = what
@@ -88,6 +194,34 @@ class Caller(web.RequestHandler):
             self.transport.abort()
 
 
+class FrontRequest(web.BaseRequest):
+    """A request whose body is read while there is room for it."""
+
+    async def read(self) -> bytes:
+        """The whole body.
+
+        Raises:
+            HTTPRequestEntityTooLarge: it is longer than a body may be.
+            OverloadError: all bodies together are.
+        """
+        caller = self.protocol
+        assert isinstance(caller, Caller)
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            if caller.lacks_room:
+                raise OverloadError(
+                    "too many bytes of requests are held; come again later", retry_after_s=RETRY_S
+                )
+            piece = await self.content.readany()
+            if not piece:
+                return b"".join(pieces)
+            size += len(piece)
+            if size > self._client_max_size:
+                raise web.HTTPRequestEntityTooLarge(self._client_max_size, size)
+            pieces.append(piece)
+
+
 class FrontServer(web.Server):
     """A low-level server that looks after its callers.
 
@@ -96,10 +230,19 @@ class FrontServer(web.Server):
         patience: with callers.
         most: callers at once; None for as many as files may be open, up to a bound.
         max_body: bytes; a longer body is refused.
+        budget: of the bytes that all callers' requests hold.
+        keep_alive_s: seconds for which an idle connection stays open.
     """
 
     def __init__(
-        self, handler: Any, *, patience: Patience, most: int | None, max_body: int, keep_alive_s: float
+        self,
+        handler: Any,
+        *,
+        patience: Patience,
+        most: int | None,
+        max_body: int,
+        budget: ByteBudget,
+        keep_alive_s: float,
     ) -> None:
         super().__init__(
             functools.partial(_answer, handler),
@@ -110,19 +253,22 @@ class FrontServer(web.Server):
             "access_log": None,
             "auto_decompress": False,  # a small body could unpack to a huge one
             "keepalive_timeout": keep_alive_s,
-            "logger": _brief_logger(),
+            "logger": LOG,
         }
         self._patience = patience
-        self._most = most or most_callers()
+        self._budget = budget
+        self._most = most or max_connections()
+        self._farewells = Farewells(most=max_lingering())
         self._sweeper = self._loop.call_later(patience.sweep_s, self._sweep)
-        self.turned_away = 0
 
     def connect(self) -> asyncio.Protocol:
         """The protocol of a new connection."""
+        return Entrance(self._room, self._farewells, FULL_ANSWER)
+
+    def _room(self) -> Caller | None:
         if len(self._connections) >= self._most:
-            self.turned_away += 1
-            return Full()
-        return Caller(self, loop=self._loop, **self._settings)
+            return None
+        return Caller(self, loop=self._loop, budget=self._budget, **self._settings)
 
     def _sweep(self) -> None:
         now = time.monotonic()
@@ -134,25 +280,8 @@ class FrontServer(web.Server):
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as in the base class
         """Close every connection."""
         self._sweeper.cancel()
+        self._farewells.close()
         await super().shutdown(timeout)
-
-
-class Full(asyncio.Protocol):
-    """Tells a caller at once that there is no room."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop."""
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(FULL_HEAD + FULL)
-        transport.close()
-
-
-def most_callers() -> int:
-    """How many callers can be held at once without running out of files."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
-        return MOST_CALLERS
-    return max(1, min(MOST_CALLERS, int(SHARE_OF_FILES * files)))
 
 
 async def _answer(handler: Callable[[web.BaseRequest], Any], request: web.BaseRequest) -> web.StreamResponse:
@@ -174,37 +303,6 @@ def _request(
     *,
     loop: asyncio.AbstractEventLoop,
     max_body: int,
-) -> web.BaseRequest:
-    protocol.begin(payload)
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=max_body)
-
-
-class _Brief(logging.Filter):
-    """Makes one line of what is logged, and of many only some: anybody may send garbage."""
-
-    EVERY_S = 10.0
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._next = 0.0
-        self._unsaid = 0
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        now = time.monotonic()
-        if now < self._next:
-            self._unsaid += 1
-            return False
-        error = record.exc_info[1] if record.exc_info else None
-        why = f": {' '.join(str(error).split())[:200]}" if error is not None else ""
-        more = f" ({self._unsaid} more since the last such line)" if self._unsaid else ""
-        record.msg, record.args = f"{record.getMessage()}{why}{more}", ()
-        record.exc_info = record.exc_text = None
-        self._next = now + self.EVERY_S
-        self._unsaid = 0
-        return True
-
-
-def _brief_logger() -> logging.Logger:
-    if not any(isinstance(each, _Brief) for each in LOG.filters):
-        LOG.addFilter(_Brief())
-    return LOG
+) -> FrontRequest:
+    protocol.begin(payload, interim=tuple(message.version) >= (1, 1))
+    return FrontRequest(message, payload, protocol, writer, task, loop, client_max_size=max_body)

@@ -9,7 +9,7 @@ import math
 import socket
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,11 +17,13 @@ from aiohttp import web
 
 from kwiken import DefinitionError, InputError, KwikenError, Service
 from runtime import _wire as wire
+from runtime._byte_budget import ByteBudget
 from runtime._control import Control, Denied
 from runtime._errors import DeadlineError, HandlerError, OverloadError, UnavailableError, UnkeptError
 from runtime._executor import Answer, Executor
 from runtime._lag import TURNS_IN, LagWatch, turns_of
 from runtime._listener import Listener
+from runtime._site import Site
 from runtime._timing import timing_of
 from runtime._transport import MAX_PRIORITY
 
@@ -43,6 +45,9 @@ class Gateway:
         token: opens the control routes; None closes them.
         remote: whether stages need replicas before the gateway is ready.
         max_body: bytes of a request's body.
+        max_bodies: bytes of all requests together, besides the first 16 KiB of each; None for an
+            eighth of the memory.
+        allowed_hosts: names by which it may be called besides its own, and whose pages may ask it.
         sockets: that listen already, used instead of host and port; none for new ones.
 
     Raises:
@@ -59,12 +64,22 @@ class Gateway:
         token: str | None = None,
         remote: bool = True,
         max_body: int = MAX_REQUEST,
+        max_bodies: int | None = None,
+        allowed_hosts: Collection[str] = (),
         sockets: Sequence[socket.socket] = (),
     ) -> None:
         self._service = service
         self._executor = executor
         self._reader = wire.RequestReader(service)
-        self._listener = Listener(self._answer, host=host, port=port, max_body=max_body, sockets=sockets)
+        self._listener = Listener(
+            self._answer,
+            host=host,
+            port=port,
+            max_body=max_body,
+            sockets=sockets,
+            budget=ByteBudget(max_bodies) if max_bodies is not None else None,
+        )
+        self._site = Site(host, allowed_hosts)
         turns = turns_of(service) if remote else TURNS_IN
         self._lag = LagWatch(lambda lag_s: executor.note_line(turns * lag_s))
         self._remote = remote
@@ -121,7 +136,16 @@ class Gateway:
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         methods = self._routes.get(request.rel_url.raw_path)
-        if methods is None:
+        refusal = self._site.refusal(
+            request.method,
+            request.headers.getall("Host", ()),
+            origin=request.headers.get("Origin"),
+            fetch_site=request.headers.get("Sec-Fetch-Site"),
+            may_lack_host=tuple(request.version) < (1, 1),
+        )
+        if refusal is not None:
+            response = _failure(refusal.status, refusal.reason)
+        elif methods is None:
             response = _failure(404, f"no such route; requests go to POST {wire.REQUEST_PATH}")
         else:
             route = methods.get("GET" if request.method == "HEAD" else request.method)
@@ -165,6 +189,11 @@ class Gateway:
         if self._closed:
             raise OverloadError("the gateway is stopping", retry_after_s=RETRY_SOON_S)
         headers = request.headers
+        if request.content_type != wire.JSON:
+            # What a form of any page can send is of another type.
+            return _failure(
+                415, f"a request's Content-Type is {wire.JSON}, not {request.content_type[:80]!r}"
+            )
         if "Content-Encoding" in headers:
             raise InputError("a request's body is not compressed", where="header Content-Encoding")
         deadline_ms = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)

@@ -10,6 +10,9 @@ MAX_HEADERS: Final = 100
 END: Final = b"\r\n\r\n"
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+# RFC 9110, section 5.5: visible characters, spaces, tabs, and bytes beyond ASCII, which mean nothing here.
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*\Z")
+ONCE: Final = frozenset({"content-length", "host"})
 
 
 class BadHeadError(Exception):
@@ -19,7 +22,7 @@ class BadHeadError(Exception):
 def split_head(data: bytes | bytearray) -> tuple[str, dict[str, str], int] | None:
     """First line, headers by name in lower case, and where the body starts; None where more must come.
 
-    Of a repeated header the last counts, but a length may be told only once.
+    Of a repeated header the last counts, but length and host may be told only once.
 
     Raises:
         BadHeadError: for what will never be a head.
@@ -35,11 +38,11 @@ def split_head(data: bytes | bytearray) -> tuple[str, dict[str, str], int] | Non
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
-        if not (colon and _NAME.match(name)):
+        if not (colon and _NAME.match(name) and _VALUE.match(value)):
             raise BadHeadError(f"no header: {line[:80]!r}")
         name = name.lower()
-        if name == "content-length" and name in headers:
-            raise BadHeadError("two lengths are told")
+        if name in ONCE and name in headers:
+            raise BadHeadError(f"{name} is told twice")
         headers[name] = value.strip(" \t")
     return first, headers, end + len(END)
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from aiohttp import web
 
+from runtime._byte_budget import GATEWAY_SHARE, ByteBudget, share_of_memory
 from runtime._call_server import KEEP_ALIVE_S
 from runtime._door import Door, listen
 from runtime._front import FrontServer, Patience
@@ -33,6 +34,7 @@ class Listener:
         patience: with callers who keep it waiting.
         most: callers at once; None for as many as files may be open, up to a bound.
         sockets: that listen already, used instead of host and port; none for new ones.
+        budget: of the bytes that all requests together hold; None for a share of the memory.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Listener:
         patience: Patience = Patience(),  # noqa: B008 - a tuple
         most: int | None = None,
         sockets: Sequence[socket.socket] = (),
+        budget: ByteBudget | None = None,
     ) -> None:
         self._handler = handler
         self._host = host
@@ -53,6 +56,7 @@ class Listener:
         self._patience = patience
         self._most = most
         self._sockets = sockets
+        self._budget = budget if budget is not None else ByteBudget(share_of_memory(GATEWAY_SHARE))
         self._web: FrontServer | None = None
         self._door: Door | None = None
 
@@ -79,6 +83,7 @@ class Listener:
             patience=self._patience,
             most=self._most,
             max_body=self._max_body,
+            budget=self._budget,
             keep_alive_s=KEEP_ALIVE_S,
         )
         self._door = Door(sockets, self._web.connect)

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from kwiken import KwikenError, Service
+from runtime._log_limits import limit_logs, log_loop_error
 from runtime._meter import MeteredThreads
 from runtime._target import load_target
 from runtime._transport import Replica
@@ -49,6 +50,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         otlp: endpoint for spans; None for none.
         grace_s: seconds that calls in flight get when it is told to stop.
         max_inflight: calls held at once; more are refused.
+        max_bodies: bytes of all calls together; None for a share of the memory.
     """
 
     target: str
@@ -61,6 +63,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     otlp: str | None = None
     grace_s: float = 10.0
     max_inflight: int = 64
+    max_bodies: int | None = None
 
 
 class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="gateway"):
@@ -81,6 +84,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         kept: file in which the plan in force is noted; None for none.
         takes_over: whether another gateway was there before, so that its plan, noted there, goes on.
         known: by stage, replicas to begin with.
+        max_bodies: bytes of all requests together; None for a share of the memory.
+        allowed_hosts: names by which it may be called besides its own, and whose pages may ask it.
     """
 
     target: str
@@ -97,6 +102,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     kept: str | None = None
     takes_over: bool = False
     known: dict[str, list[Replica]] = {}
+    max_bodies: int | None = None
+    allowed_hosts: list[str] = []
 
 
 Spec = ReplicaSpec | GatewaySpec
@@ -119,6 +126,7 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
         main: gets an event that is set when the process is told to stop (SIGTERM, SIGINT).
     """
     _open_more_files()
+    limit_logs()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_with_signals(main))
 
@@ -157,6 +165,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _with_signals(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(log_loop_error)
     loop.set_default_executor(MeteredThreads(max_workers=MAX_THREADS, thread_name_prefix="kwiken"))
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -212,6 +221,7 @@ async def _serve_replica(
             host=spec.host,
             port=spec.port,
             max_inflight=spec.max_inflight,
+            max_bodies=spec.max_bodies,
             observer=observer,
         )
         try:

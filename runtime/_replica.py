@@ -14,7 +14,7 @@ import msgspec
 
 from kwiken import InputError, Service, Stage
 from runtime import _wire as wire
-from runtime._call_server import CallServer, Request, Response
+from runtime._call_server import TEXT, CallServer, Request, Response
 from runtime._errors import DeadlineError
 from runtime._handlers import is_own, kind_and_message, setup_failed
 from runtime._meter import Carrier, Meter, metered
@@ -23,7 +23,7 @@ from runtime._turns import DisplacedError, Turns
 
 LOG = logging.getLogger("kwiken.replica")
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
-TEXT: Final = "Content-Type: text/plain\r\n"
+FULL: Final = Response(503, b"too much is held already", f"{wire.REFUSED}: 1\r\n{RETRY_AFTER}{TEXT}")
 ALLOW_CALL: Final = "Allow: POST\r\n"
 ALLOW_LOOK: Final = "Allow: GET, HEAD\r\n"
 SMOOTHING: Final = 0.1
@@ -99,6 +99,8 @@ class ReplicaServer:
         port: 0 for any that is free.
         max_inflight: calls held at once; of more the least urgent are refused, to be served elsewhere.
         max_body: bytes of a call's body.
+        max_bodies: bytes of all calls together, besides the first 16 KiB of each; None for a
+            32nd of the memory.
         observer: told of every call that ran; None for nobody.
 
     Raises:
@@ -114,6 +116,7 @@ class ReplicaServer:
         port: int = 0,
         max_inflight: int = 64,
         max_body: int = wire.MAX_BODY,
+        max_bodies: int | None = None,
         observer: CallObserver | None = None,
     ) -> None:
         self._stage = service[stage]
@@ -123,7 +126,9 @@ class ReplicaServer:
         self._max_inflight = max_inflight
         self._observer = observer
         self._encoder = msgspec.msgpack.Encoder()
-        self._server = CallServer(self._answer, host=host, port=port, max_body=max_body)
+        self._server = CallServer(
+            self._answer, host=host, port=port, max_body=max_body, max_bodies=max_bodies, full=FULL
+        )
         self._turns = Turns()
         self._inflight = 0
         self._latency_ms = 0.0

@@ -56,6 +56,8 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 port=spec.port,
                 token=_token(spec.token_file),
                 remote=not spec.local,
+                max_bodies=spec.max_bodies,
+                allowed_hosts=spec.allowed_hosts,
                 sockets=[socket.socket(fileno=number) for number in spec.sockets],
             )
             gateway.control.set_replicas(spec.known)

@@ -62,7 +62,9 @@ def address_of(process: subprocess.Popen[str]) -> str:
 
 def ask(url: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
     data = json.dumps(body).encode() if body is not None else None
-    request = urllib.request.Request(url + path, data=data, headers=headers)
+    request = urllib.request.Request(
+        url + path, data=data, headers={"Content-Type": "application/json", **headers}
+    )
     try:
         with DIRECT.open(request, timeout=10) as answer:
             return answer.status, answer.read()

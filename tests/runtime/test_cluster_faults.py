@@ -36,8 +36,8 @@ class Client:
 
     async def ask(self, **ask: Any) -> tuple[int, Any]:
         """Status and answer of one request."""
-        body = msgspec.json.encode({"text": "hi", **ask})
-        async with self._session.post(self.cluster.gateway_url + "/v1/request", data=body) as response:
+        body = {"text": "hi", **ask}
+        async with self._session.post(self.cluster.gateway_url + "/v1/request", json=body) as response:
             self.statuses[response.status] += 1
             return response.status, msgspec.json.decode(await response.read())
 

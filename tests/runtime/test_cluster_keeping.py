@@ -39,7 +39,7 @@ async def ask(cluster: Cluster, text: str) -> int:
     with contextlib.suppress(aiohttp.ClientError):
         async with (
             aiohttp.ClientSession() as session,
-            session.post(cluster.gateway_url + "/v1/request", data=msgspec.json.encode(text)) as answer,
+            session.post(cluster.gateway_url + "/v1/request", json=text) as answer,
         ):
             return answer.status
     return 0

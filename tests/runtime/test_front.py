@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from runtime._front import LOG, Patience, _Brief, most_callers
+from runtime._entrance import max_connections, max_lingering
+from runtime._front import Patience
 from runtime._listener import Listener
 
 HASTE = Patience(head_s=0.3, body_s=0.6, idle_s=1.2, sweep_s=0.05)
@@ -117,37 +118,23 @@ async def test_beyond_what_it_holds_it_says_so_at_once() -> None:
 
 
 def test_the_room_fits_the_files_that_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    for files, room in ((100, 80), (1024, 819), (1_000_000, 4096), (-1, 4096)):
+    for files, room, lingering in ((100, 80, 5), (1024, 819, 51), (1_000_000, 4096, 64), (-1, 4096, 64)):
         monkeypatch.setattr("resource.getrlimit", lambda _, files=files: (files, files))
-        assert most_callers() == room
+        assert (max_connections(), max_lingering()) == (room, lingering)
 
 
-async def test_garbage_is_answered_and_costs_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    for each in LOG.filters:
-        if isinstance(each, _Brief):
-            each._next = 0.0
-    garbage = [b"\x16\x03\x01" + os.urandom(100) + b"\r\n\r\n" for _ in range(5)]
-    garbage += [b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n\r\n" for _ in range(5)]
+async def test_garbage_is_answered_and_costs_a_line_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+    garbage = [
+        b"\x16\x03\x01" + os.urandom(100) + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n\r\n",
+    ]
     with caplog.at_level(logging.DEBUG, logger="kwiken.http"):
         async with listening() as (_, port):
             for text in garbage:
                 _, came = await lasted(port, text)
                 assert not came or came.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
     lines = [record for record in caplog.records if record.name == "kwiken.http"]
-    assert len(lines) == 1
-    assert not lines[0].exc_info
-    assert "\n" not in lines[0].getMessage()
-
-
-def test_what_was_not_said_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    brief, moments = _Brief(), iter([0.0, 1.0, 2.0, 20.0])
-    monkeypatch.setattr(time, "monotonic", lambda: next(moments) + 100.0)
-
-    def record() -> logging.LogRecord:
-        error = ValueError("one\ntwo")
-        return logging.LogRecord("x", 40, "", 0, "bad request from %s", ("here",), (ValueError, error, None))
-
-    records = [record() for _ in range(4)]
-    assert [brief.filter(each) for each in records] == [True, False, False, True]
-    assert records[0].getMessage() == "bad request from here: one two"
-    assert records[3].getMessage() == "bad request from here: one two (2 more since the last such line)"
+    assert len({line.msg for line in lines if line.levelno >= logging.WARNING}) == 1
+    for line in lines:
+        assert line.levelno < logging.WARNING or not line.exc_info
+        assert "\n" not in line.getMessage()

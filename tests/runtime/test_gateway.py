@@ -28,6 +28,7 @@ from tests.support.services_http import Ask, plan_for, service
 from tests.support.waiting import found, until
 
 TOKEN = "a-token-of-tests"
+JSON = {"Content-Type": "application/json"}
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -44,7 +45,7 @@ class Front:
     ) -> tuple[int, Any, Any]:
         """Status, headers and JSON (or text) of an answer."""
         url = self.gateway.url + path
-        async with self.session.request(method, url, data=body, headers=headers) as response:
+        async with self.session.request(method, url, data=body, headers=JSON | (headers or {})) as response:
             data = await response.read()
             with contextlib.suppress(msgspec.DecodeError):
                 return response.status, response.headers, msgspec.json.decode(data)
@@ -271,7 +272,8 @@ async def test_a_caller_who_waits_for_leave_gets_it() -> None:
         host, _, port = front.gateway.url.removeprefix("http://").rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(
-            b"POST /v1/request HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\nExpect: 100-continue\r\n\r\n"
+            b"POST /v1/request HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 13\r\nExpect: 100-continue\r\n\r\n"
         )
         async with asyncio.timeout(5):
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -543,7 +545,8 @@ async def test_a_told_length_that_is_too_much_is_refused_before_the_body_comes(e
     async with local() as front:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(front.gateway.url.rpartition(":")[2]))
         writer.write(
-            f"POST /v1/request HTTP/1.1\r\nHost: x\r\n{expect}Content-Length: 99999999999999\r\n\r\n".encode()
+            b"POST /v1/request HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"%bContent-Length: 99999999999999\r\n\r\n" % expect.encode()
         )
         async with asyncio.timeout(5):
             assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 413 ")

@@ -60,8 +60,8 @@ async def test_no_request_is_lost_that_another_replica_can_serve(name: str) -> N
     ):
 
         async def ask(number: int) -> tuple[int, bytes]:
-            body = b'{"text": "n%d"}' % number
-            async with session.post(gateway.url + "/v1/request", data=body) as answer:
+            body = {"text": f"n{number}"}
+            async with session.post(gateway.url + "/v1/request", json=body) as answer:
                 return answer.status, await answer.read()
 
         for turn in range(10):

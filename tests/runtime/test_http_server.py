@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import aiohttp
 import pytest
@@ -38,7 +39,7 @@ class Echo:
 
 
 @contextlib.asynccontextmanager
-async def serving(**settings: int) -> AsyncIterator[tuple[CallServer, Echo, int]]:
+async def serving(**settings: Any) -> AsyncIterator[tuple[CallServer, Echo, int]]:
     echo = Echo()
     server = CallServer(echo, host="127.0.0.1", port=0, **({"max_body": 1000} | settings))
     await server.start()
@@ -109,20 +110,29 @@ async def test_requests_sent_ahead_are_answered_in_order() -> None:
     [
         (b"\r\n\r\n", 400),
         (b"GET\r\n\r\n", 400),
-        (b"GET /call HTTP/2\r\n\r\n", 400),
-        (b"get /call HTTP/1.1\r\n\r\n", 400),
-        (b"GET http://elsewhere/ HTTP/1.1\r\n\r\n", 400),
-        (b"GET /a b HTTP/1.1\r\n\r\n", 400),
-        (b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\n\r\n", 400),
-        (b"POST /call HTTP/1.1\r\nno colon\r\n\r\n", 400),
-        (b"POST /call HTTP/1.1\r\nContent-Length : 1\r\n\r\nx", 400),
-        (b"POST /call HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx", 400),
-        (b"POST /call HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
-        (b"POST /call HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", 413),
-        (b"POST /call HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501),
-        (b"POST /call HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc", 501),
-        (b"POST /call HTTP/1.1\r\nA: " + b"b" * 40_000, 400),
-        (b"POST /call HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", 400),
+        (b"GET /call HTTP/2\r\nHost: x\r\n\r\n", 400),
+        (b"get /call HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET http://elsewhere/ HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /call HTTP/1.1\r\n\r\n", 400),
+        (b"GET /call HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+        (b"GET /call HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
+        (b"GET /call HTTP/1.1\r\nHost: x\r\nA: b\0c\r\n\r\n", 400),
+        (b"GET /call HTTP/1.1\r\nHost: x\r\nA: b\nc: d\r\n\r\n", 400),
+        (b"GET /call HTTP/1.1\r\nHost: x\r\nA: b\rc: d\r\n\r\n", 400),
+        (b"POST /call HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n", 400),
+        (b"POST /call HTTP/1.1\r\nHost: x\r\nContent-Length : 1\r\n\r\nx", 400),
+        (b"POST /call HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx", 400),
+        (b"POST /call HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"POST /call HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n", 413),
+        (b"POST /call HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501),
+        (
+            b"POST /call HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
+            501,
+        ),
+        (b"POST /call HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 40_000, 400),
+        (b"POST /call HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 200 + b"\r\n", 400),
     ],
 )
 async def test_a_wrong_request_is_answered_and_ends_the_connection(text: bytes, status: int) -> None:

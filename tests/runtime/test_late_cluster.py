@@ -40,8 +40,7 @@ async def test_partial_and_late_requests_while_a_replica_is_killed(tmp_path: Pat
     ):
 
         async def ask(**job: Any) -> tuple[int, dict[str, Any]]:
-            url, body = cluster.gateway_url + "/v1/request", msgspec.json.encode(job)
-            async with session.post(url, data=body) as response:
+            async with session.post(cluster.gateway_url + "/v1/request", json=job) as response:
                 told = msgspec.json.decode(await response.read())
                 assert (response.headers.get("kw-partial") == "1") == told.get("partial", False)
                 return response.status, told

@@ -154,7 +154,7 @@ def test_a_saturated_gateway_turns_requests_away_and_recovers(
 
         async def caller(session: aiohttp.ClientSession) -> None:
             while not stop.is_set():
-                async with session.post(gateway.url + "/v1/request", data=b'"x"') as answer:
+                async with session.post(gateway.url + "/v1/request", json="x") as answer:
                     statuses.append(answer.status)
                     assert answer.status == 200 or int(answer.headers["Retry-After"]) >= 1
 
@@ -166,7 +166,7 @@ def test_a_saturated_gateway_turns_requests_away_and_recovers(
             assert set(statuses) == {200, 503}
             assert executor.status()["shed"] == statuses.count(503)
             await asyncio.sleep(2 * IN_A_ROW * EVERY_S)
-            async with session.post(gateway.url + "/v1/request", data=b'"x"') as answer:
+            async with session.post(gateway.url + "/v1/request", json="x") as answer:
                 assert answer.status == 200
         await gateway.stop(grace_s=0.0)
 
@@ -181,7 +181,10 @@ async def test_who_is_turned_away_need_not_send_its_body() -> None:
         gateway._lag.stop()
         executor.note_line(60.0)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(gateway.url.rpartition(":")[2]))
-        writer.write(b"POST /v1/request HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
+        writer.write(
+            b"POST /v1/request HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 1000\r\n\r\n"
+        )
         async with asyncio.timeout(5):
             head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503 ")
