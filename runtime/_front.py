@@ -106,8 +106,10 @@ class Caller(web.RequestHandler):
     def eof_received(self) -> bool:  # type: ignore[override]  # of no use to the base class
         """Called by the loop; whoever has sent whole requests is answered before the connection is closed."""
         last = self._messages[-1][1] if self._messages else self._body
-        if not (self._messages or self._request_in_progress) or (last is not None and not last.is_eof()):
-            return False
+        if last is None and not self._request_in_progress:
+            return False  # it was idle
+        if last is not None and not last.is_eof():
+            return False  # the rest will never come
         self._ended = True
         if self._body is not None:
             self._begin_check()
@@ -135,7 +137,10 @@ class Caller(web.RequestHandler):
         self._settle_check()
         self._dropped, self._body = self._body, None
         self.lacks_room = False
-        self._hold(sum(payload.total_bytes for _, payload in self._messages))
+        ahead = (
+            self._messages if self.transport is not None else ()
+        )  # what was sent to a closed one is no more
+        self._hold(sum(payload.total_bytes for _, payload in ahead))
         self._wait_for(Waits.IDLE)
 
     def _begin_check(self) -> None:
