@@ -205,11 +205,17 @@ def test_a_module_that_fails_in_a_replica_only_is_one_line_too(
 
 def test_up_status_down_and_down_again(tmp_path: Path) -> None:
     state = ["--state", str(tmp_path / "state")]
-    up = run("up", TARGET, *state, "--port", "0", "--detach")
+    log = tmp_path / "state" / "echo.log"
+    log.parent.mkdir()
+    log.write_bytes(b"x\n" * (5 << 20))  # of earlier ones
+    more = ["--allowed-host", "friend.example", "--bodies-mib", "100"]
+    up = run("up", TARGET, *state, "--port", "0", "--detach", *more)
     try:
         assert up.returncode == 0, up.stderr
         url = up.stdout.strip()
-        assert ask(url, "/v1/request", {"text": "hi"})[0] == 200
+        assert ask(url, "/v1/request", {"text": "hi"}, Host="friend.example")[0] == 200
+        assert ask(url, "/v1/request", {"text": "hi"}, Host="rebound.example")[0] == 421
+        until(lambda: log.with_name("echo.log.1").exists() and log.stat().st_size < 10_000)
         refused(
             ["up", TARGET, *state, "--port", "0"], "echo' is up already; stop it with: kwiken down --state "
         )
