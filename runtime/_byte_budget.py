@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 FREE: Final = 16 << 10  # bytes of each request that are not counted: who sends little is never crowded out
-GATEWAY_SHARE: Final = 1 / 8
+GATEWAY_SHARE: Final = 1 / 16
 REPLICA_SHARE: Final = 1 / 32  # there are many of them on a machine
 MIN_BODIES: Final = 64 << 20
+MAX_BODIES: Final = 512 << 20
 UNKNOWN_MEMORY: Final = 1 << 30
 
 
@@ -44,7 +45,7 @@ class ByteBudget:
 
 def share_of_memory(share: float) -> int:
     """Bytes that all bodies together may take where nobody says otherwise."""
-    return max(MIN_BODIES, int(share * memory_limit()))
+    return max(MIN_BODIES, min(MAX_BODIES, int(share * memory_limit())))
 
 
 def memory_limit(root: Path = Path("/")) -> int:

@@ -99,7 +99,7 @@ class CallServer:
         port: 0 for any that is free.
         max_body: bytes; a longer request body is answered with 413.
         max_bodies: bytes of all requests together, besides the first 16 KiB of each; None for a
-            32nd of the memory.
+            share of the memory.
         most: connections at once; None for as many as files may be open, up to a bound.
         full: the answer where there is no room for a connection or for a body.
     """

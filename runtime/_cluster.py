@@ -66,7 +66,7 @@ class Cluster:
         grace_s: seconds that work in flight gets at the end.
         unresponsive_s: a process that has not answered `/livez` for so long is ended and replaced, a replica
             not before its stage's timeout has passed too; 0 for never.
-        max_bodies: bytes of all requests that the gateway holds at once; None for an eighth of the memory.
+        max_bodies: bytes of all requests that the gateway holds at once; None for a share of the memory.
         allowed_hosts: names by which the gateway may be called besides its own, and whose pages may ask it.
 
     Raises:

@@ -45,8 +45,8 @@ class Gateway:
         token: opens the control routes; None closes them.
         remote: whether stages need replicas before the gateway is ready.
         max_body: bytes of a request's body.
-        max_bodies: bytes of all requests together, besides the first 16 KiB of each; None for an
-            eighth of the memory.
+        max_bodies: bytes of all requests together, besides the first 16 KiB of each; None for a
+            share of the memory.
         allowed_hosts: names by which it may be called besides its own, and whose pages may ask it.
         sockets: that listen already, used instead of host and port; none for new ones.
 

@@ -28,7 +28,7 @@ class GoneCheck:
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._wait_s = FIRST_S
+        self._wait_s = 0.0  # the kernel of this very machine answers at once
         self._timer: asyncio.TimerHandle | None = None
         self._ask()
 
@@ -37,7 +37,7 @@ class GoneCheck:
             return
         self._transport.write(CONTINUE)
         self._timer = self._loop.call_later(self._wait_s, self._ask)
-        self._wait_s = min(2 * self._wait_s, LONGEST_S)
+        self._wait_s = min(max(FIRST_S, 2 * self._wait_s), LONGEST_S)
 
     def stop(self) -> None:
         """Ask no more: the answer follows, or the connection is closed."""

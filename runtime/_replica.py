@@ -100,7 +100,7 @@ class ReplicaServer:
         max_inflight: calls held at once; of more the least urgent are refused, to be served elsewhere.
         max_body: bytes of a call's body.
         max_bodies: bytes of all calls together, besides the first 16 KiB of each; None for a
-            32nd of the memory.
+            share of the memory.
         observer: told of every call that ran; None for nobody.
 
     Raises:
