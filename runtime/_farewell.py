@@ -8,6 +8,7 @@ closed, and what the caller still sends is dropped for a short while.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Final
 
 LINGER_S: Final = 1.0
@@ -40,7 +41,7 @@ class Farewells:
         farewell = _Farewell(self._open, transport, self._linger_s)
         transport.set_protocol(farewell)
         transport.write(answer)
-        if transport.can_write_eof():
+        with contextlib.suppress(OSError):  # the caller has reset the connection
             transport.write_eof()
 
     def close(self) -> None:

@@ -80,9 +80,9 @@ def status_of(sock: socket.socket, *pieces: bytes) -> int:
             return status
 
 
-def until(condition: Callable[[], object]) -> None:
+def until(condition: Callable[[], object], *, within_s: float = WAIT_S) -> None:
     """Wait for a condition to hold; fails when it does not in time."""
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.02)
