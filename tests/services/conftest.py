@@ -1,4 +1,4 @@
-"""One index for all tests of the search service, in a folder of its own."""
+"""One index for all tests of the search service, in a folder of the test run's own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from services.search import _store
 
 
 @pytest.fixture(scope="session")
-def search_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("search-cache")
+def search_cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Path]:
+    """The index, which takes a quarter of a minute to build: the first worker builds, the others wait for it."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own if worker_id == "master" else own.parent) / "search-cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KWIKEN_CACHE", str(folder))
         _store.build()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kwiken import InputError
-from services.search import _native
+from services.search import _native, _store
 from services.search._corpus import Document, corpus, library
 from services.search._names import private
+from services.search._parts import Card, Cards, Texts
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -116,17 +119,25 @@ def test_c_modules_are_asked_and_cleaned() -> None:
 
 
 @pytest.fixture(scope="module")
-def whole() -> dict[str, Document]:
-    return {f"{document.kind} {document.name}": document for document in corpus()}
+def whole(search_cache: Path) -> dict[str, Card]:
+    """Every document of this machine's library, as the index that is built of them has it."""
+    packed, kept = _store.read(_store.folder(), Cards).cards, {}
+    for at in range(len(packed.starts.cast("I")) - 1):
+        first, last = packed.bounds(at)
+        card = msgspec.msgpack.decode(packed.items[first:last], type=Card)
+        kept[f"{card.kind} {card.name}"] = card
+    return kept
 
 
-def test_the_machines_library_is_thousands_of_documents(whole: dict[str, Document]) -> None:
+def test_the_machines_library_is_thousands_of_documents(whole: dict[str, Card]) -> None:
     kinds = {
         kind: sum(key.startswith(f"{kind} ") for key in whole) for kind in ("module", "class", "function")
     }
     assert len(whole) > 5000
     assert min(kinds.values()) > 200
-    assert all(document.text or not private(document.name) for document in whole.values())
+    texts = _store.read(_store.folder(), Texts).texts
+    lengths = [last - first for first, last in pairwise(texts.starts.cast("I"))]
+    assert all(length or not private(card.name) for length, card in zip(lengths, whole.values(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -155,10 +166,10 @@ def test_the_machines_library_is_thousands_of_documents(whole: dict[str, Documen
         "module asyncio",
     ],
 )
-def test_things_go_by_the_names_that_people_write(whole: dict[str, Document], name: str) -> None:
+def test_things_go_by_the_names_that_people_write(whole: dict[str, Card], name: str) -> None:
     assert name in whole
 
 
-def test_paths_lead_to_the_definition(whole: dict[str, Document]) -> None:
+def test_paths_lead_to_the_definition(whole: dict[str, Card]) -> None:
     gather = whole["function asyncio.gather"]
     assert "gather" in (library() / gather.path).read_text(encoding="utf-8").splitlines()[gather.line - 1]

@@ -24,10 +24,13 @@ def document(name: str, text: str) -> Document:
     return Document("function", name, name, "(x)", text, "x.py", 1, [], 0.0)
 
 
+def some_documents() -> list[Document]:
+    return [document(f"pack.name{at}", f"Says thing {at}.\n\nAnd more of it.") for at in range(20)]
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    documents = [document(f"pack.name{at}", f"Says thing {at}.\n\nAnd more of it.") for at in range(20)]
-    for part in _build.parts(documents, "k"):
+    for part in _build.parts(some_documents(), "k"):
         _store.write(tmp_path, part)
     return tmp_path
 
@@ -94,8 +97,7 @@ def test_a_failed_write_leaves_the_old_part_and_no_rubbish(
 
 
 def test_same_documents_make_the_same_index(small: Path, tmp_path: Path) -> None:
-    documents = [document(f"pack.name{at}", f"Says thing {at}.\n\nAnd more of it.") for at in range(20)]
-    for part in _build.parts(documents, "k"):
+    for part in _build.parts(some_documents(), "k"):
         _store.write(tmp_path / "again", part)
     for kind in PARTS:
         assert (small / kind.file).read_bytes() == (tmp_path / "again" / kind.file).read_bytes()
@@ -107,8 +109,16 @@ def test_no_document_at_all_still_makes_an_index(tmp_path: Path) -> None:
     assert _store.read(tmp_path, Postings).terms == []
 
 
-def test_a_damaged_index_is_built_anew(search_cache: Path) -> None:
-    texts = _store.folder() / Texts.file
+def build_small(place: Path) -> None:
+    """The parts of a small index under this interpreter's key; building the whole one takes long."""
+    for part in _build.parts(some_documents(), _store.key()):
+        _store.write(place, part)
+
+
+def test_a_damaged_index_is_built_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KWIKEN_CACHE", str(tmp_path))
+    monkeypatch.setattr(_store, "_run_builder", build_small)
+    texts = _store.build() / Texts.file
     good = texts.read_bytes()
     texts.write_bytes(good[:-7])
     assert _store.load(Texts).key == _store.key()
@@ -118,29 +128,34 @@ def test_a_damaged_index_is_built_anew(search_cache: Path) -> None:
 def test_processes_that_start_together_build_once(tmp_path: Path) -> None:
     """Each process asks for the index, none is there; one builder runs, all find the same whole index."""
     program = (
-        "import sys\n"
+        "import sys, time\n"
         "from pathlib import Path\n"
         "from services.search import _store\n"
         "from services.search._parts import PARTS\n"
-        "builder = _store._run_builder\n"
-        "def noted(place):\n"
-        "    with open(sys.argv[1], 'a') as log: log.write('built\\n')\n"
-        "    builder(place)\n"
-        "_store._run_builder = noted\n"
+        "from tests.services.test_search_store import build_small\n"
+        "folder, own = Path(sys.argv[1]), sys.argv[2]\n"
+        "def builder(place):\n"
+        "    with (folder / 'log').open('a') as log: log.write('built\\n')\n"
+        "    while len(list(folder.glob('asks-*'))) < 4: time.sleep(0.01)\n"
+        "    build_small(place)\n"
+        "_store._run_builder = builder\n"
+        "(folder / f'asks-{own}').touch()\n"
         "for kind in PARTS: print(_store.load(kind).key)\n"
     )
     env = {**os.environ, "KWIKEN_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
-    log = tmp_path / "log"
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", program, str(log)], env=env, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", program, str(tmp_path), str(own)],
+            env=env,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        for _ in range(6)
+        for own in range(4)
     ]
     answers = {process.communicate(timeout=100)[0] for process in started}
     assert all(process.returncode == 0 for process in started)
     assert answers == {f"{_store.key()}\n" * len(PARTS)}
-    assert log.read_text() == "built\n"
+    assert (tmp_path / "log").read_text() == "built\n"
 
 
 def test_a_builder_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
