@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,13 +48,34 @@ def start_load() -> Iterator[StartLoad]:
         yield start
 
 
+@pytest.fixture(scope="session")
+def load_forks() -> Iterator[subprocess.Popen[str]]:
+    """The process that forks once per command."""
+    with subprocess.Popen(
+        (sys.executable, "-W", "error", "-m", "tests.support.load_forks"),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+
+
 @pytest.fixture
-def load(start_load: StartLoad) -> Load:
+def load(load_forks: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory) -> Load:
     """Runs `kwiken load` and waits for it."""
 
     def run(*arguments: str) -> Ran:
-        process = start_load(*arguments)
-        out, err = process.communicate(timeout=60)
-        return Ran(process.returncode, out, err)
+        folder = tmp_path_factory.mktemp("load")
+        out, err = folder / "out", folder / "err"
+        out.touch()
+        err.touch()
+        asked = {"arguments": arguments, "environment": dict(os.environ), "out": str(out), "err": str(err)}
+        assert load_forks.stdin is not None
+        assert load_forks.stdout is not None
+        load_forks.stdin.write(json.dumps(asked) + "\n")
+        load_forks.stdin.flush()
+        code = int(load_forks.stdout.readline())
+        return Ran(code, out.read_text("utf-8"), err.read_text("utf-8"))
 
     return run

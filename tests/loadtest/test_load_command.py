@@ -37,7 +37,7 @@ def test_a_run_in_which_all_fail_says_so(serve: Serve, load: Load) -> None:
     """A path with a slip in it, say: failures are data, but nobody should have to find them in a table."""
     ran = load(serve("--statuses", "404"), "--rate", "50", "--duration", "0.4", "--arrivals", "constant")
     assert ran.code == 0
-    assert ran.err == "kwiken: not one of 20 requests succeeded: HTTP 404 (20)\n"
+    assert ran.complaints == ["kwiken: not one of 20 requests succeeded: HTTP 404 (20)"]
 
 
 def test_a_run_too_short_for_one_request(serve: Serve, load: Load) -> None:
@@ -207,8 +207,8 @@ def test_an_answer_that_is_none(serve: Serve, load: Load, framing: str, reason: 
     assert ran.code == 2
     assert ran.report["requests"]["ok"] == 0
     assert list(ran.report["errors"]) == [reason]
-    assert len(ran.err.splitlines()) == 1
-    assert reason in ran.err
+    assert len(ran.complaints) == 1
+    assert reason in ran.complaints[0]
 
 
 def test_requests_beyond_the_bound_are_dropped(serve: Serve, load: Load, tmp_path: Path) -> None:

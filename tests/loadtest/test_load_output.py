@@ -122,7 +122,7 @@ def test_progress_is_one_line_rewritten(monkeypatch: pytest.MonkeyPatch) -> None
 def test_records_that_are_not_whole_are_told(serve: Serve, load: Load) -> None:
     ran = load(serve(), "--rate", "50", "--duration", "0.3", "--records", "/dev/full", "--json")
     assert ran.code == 2
-    assert ran.err == "kwiken: /dev/full: is not whole: No space left on device\n"
+    assert ran.complaints == ["kwiken: /dev/full: is not whole: No space left on device"]
     assert ran.report["requests"]["ok"] > 0
 
 

@@ -25,6 +25,11 @@ class Ran:
         assert isinstance(report, dict)
         return report
 
+    @property
+    def complaints(self) -> list[str]:
+        """Lines on stderr but for the remark that this machine is too busy, which may be so."""
+        return [line for line in self.err.splitlines() if "the generator was late" not in line]
+
 
 Serve = Callable[..., str]
 """Starts a server with options of `loadtest._fake`; gives its URL."""

@@ -1,0 +1,36 @@
+"""Fork server for `kwiken load`: everything is imported once, and each command is a fork that starts at once.
+
+Reads one JSON line a command on stdin (`arguments`, `environment`, and the files `out` and `err`), and answers
+each with its exit code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+
+from cli import main
+from loadtest._patching import without_patching
+
+
+def serve() -> None:
+    """Run commands one after another until stdin ends."""
+    importlib.import_module("cli._load")
+    with without_patching():
+        importlib.import_module("loadtest._local")
+    for line in sys.stdin:
+        asked = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            os.environ.update(asked["environment"])
+            for number, path in ((0, os.devnull), (1, asked["out"]), (2, asked["err"])):
+                os.dup2(os.open(path, os.O_RDWR), number)
+            main(["load", *asked["arguments"]])
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    serve()
