@@ -20,7 +20,7 @@ import pytest
 
 from runtime._identity import Identity
 from runtime._state import StateFiles
-from tests.support.commands import one_refusal
+from tests.support import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = "tests.support.services_http:service"
@@ -36,7 +36,7 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
 def refused(args: list[str], pattern: str) -> None:
     done = run(*args)
     assert done.returncode == 2, done.stderr
-    one_refusal(done.stderr, pattern)
+    commands.one_refusal(done.stderr, pattern)
 
 
 @contextlib.contextmanager
@@ -137,32 +137,36 @@ def test_bad_usage_of_serve(tmp_path: Path, taken_port: str) -> None:
     empty = tmp_path / "empty"
     empty.write_text("\n")
     refused(["serve", TARGET, "--local", "--port", taken_port], f"127.0.0.1:{taken_port}: the port is in use")
-    refused(["serve", TARGET, "--port", "0"], "no replica of first, middle, last")
-    refused(["serve", TARGET, "--port", "70000"], "--port")
-    refused(["serve", TARGET, "--port", "0", "--replica", "first"], "STAGE=HOST:PORT")
-    refused(["serve", TARGET, "--port", "0", "--replica", "first=localhost"], "HOST:PORT")
-    refused(["serve", TARGET, "--port", "0", "--replica", "nope=localhost:1"], "no stage 'nope'")
-    refused(["serve", TARGET, "--local", "--replica", "first=localhost:1"], "--local")
-    refused(["serve", TARGET, "--local", "--port", "0", "--token-file", str(empty)], "empty")
-    refused(["serve", TARGET, "--local", "--port", "0", "--token-file", str(tmp_path / "no")], "No such file")
-    refused(["serve", TARGET, "--local", "--port", "0", "--plan", str(empty)], "empty")
-    refused(
-        ["serve", TARGET, "--local", "--port", "0", "--plan", "/dev/zero"], "/dev/zero: is no regular file"
-    )
-    refused(["serve", TARGET, "--local", "--port", "0", "--token-file", "/dev/zero"], "is no regular file")
-    refused(["serve", "no_such:x", "--local"], "no_such")
     refused(
         ["serve", "tests.support.services_broken:fails", "--local", "--port", "0"],
         r"stage 'work': its setup failed: RuntimeError: no index here \(at .*services_broken\.py:\d+\)",
     )
+    for words, pattern in (
+        (["--port", "0"], "no replica of first, middle, last"),
+        (["--port", "70000"], "--port"),
+        (["--port", "0", "--replica", "first"], "STAGE=HOST:PORT"),
+        (["--port", "0", "--replica", "first=localhost"], "HOST:PORT"),
+        (["--port", "0", "--replica", "nope=localhost:1"], "no stage 'nope'"),
+        (["--local", "--replica", "first=localhost:1"], "--local"),
+        (["--local", "--port", "0", "--token-file", str(empty)], "empty"),
+        (["--local", "--port", "0", "--token-file", str(tmp_path / "no")], "No such file"),
+        (["--local", "--port", "0", "--token-file", "/dev/zero"], "is no regular file"),
+        (["--local", "--port", "0", "--plan", str(empty)], "empty"),
+        (["--local", "--port", "0", "--plan", "/dev/zero"], "/dev/zero: is no regular file"),
+    ):
+        commands.refused(commands.run("serve", TARGET, *words), pattern)
+    commands.refused(commands.run("serve", "no_such:x", "--local"), "no_such")
 
 
 def test_bad_usage_of_stage(taken_port: str) -> None:
-    refused(["stage", TARGET, "--stage", "nope"], "has no stage 'nope'; it has: first, middle, last")
-    refused(["stage", TARGET], "--stage")
     refused(["stage", TARGET, "--stage", "first", "--port", taken_port], "the port is in use")
-    refused(["stage", TARGET, "--stage", "first", "--host", "203.0.113.7"], "203.0.113.7")
-    refused(["stage", "tests.support.services_http:Ask", "--stage", "first"], "not a Service")
+    for words, pattern in (
+        ([TARGET, "--stage", "nope"], "has no stage 'nope'; it has: first, middle, last"),
+        ([TARGET], "--stage"),
+        ([TARGET, "--stage", "first", "--host", "203.0.113.7"], "203.0.113.7"),
+        (["tests.support.services_http:Ask", "--stage", "first"], "not a Service"),
+    ):
+        commands.refused(commands.run("stage", *words), pattern)
 
 
 def test_bad_usage_of_up(tmp_path: Path, taken_port: str) -> None:
@@ -177,8 +181,8 @@ def test_bad_usage_of_up(tmp_path: Path, taken_port: str) -> None:
     refused(["up", "tests.support.services_broken:fails", *state, "--port", "0"], "no index here")
     (tmp_path / "file").write_text("")
     refused(["up", TARGET, "--state", str(tmp_path / "file"), "--port", "0"], "cannot be used")
-    refused(["status", *state], "no service is up")
-    refused(["status", "../up", *state], "no service's name")
+    commands.refused(commands.run("status", *state), "no service is up")
+    commands.refused(commands.run("status", "../up", *state), "no service's name")
 
 
 SLY = """

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-async def until(condition: Callable[[], object], *, within_s: float = 10.0) -> None:
+async def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
     """Wait for a condition to hold; fails when it does not in time."""
     deadline = time.monotonic() + within_s
     while not condition():
