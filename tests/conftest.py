@@ -3,9 +3,32 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# No deadline: what one example takes says more about the machine than about the code.
+settings.register_profile("ordinary", max_examples=30, deadline=None)
+settings.register_profile("thorough", max_examples=200, deadline=None)
+settings.load_profile("ordinary")
 
 
 def pytest_configure() -> None:
     """Undo that a shell which starts pytest in the background makes it and its children deaf to SIGINT."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def search_cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Path]:
+    """The index, which takes a quarter of a minute to build: the first worker builds, the others wait for it."""
+    from services.search import _store
+
+    own = tmp_path_factory.getbasetemp()
+    folder = (own if worker_id == "master" else own.parent) / "search-cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KWIKEN_CACHE", str(folder))
+        _store.build()
+        yield folder

@@ -344,6 +344,7 @@ class TestServices:
                 ["load", "http://localhost:1", "--rate", "1", "--duration", "1", "--arrivals", "/nowhere"],
                 "/nowhere",
             ),
+            (["demo", "--seconds", "1"], "seconds: must be from 8"),
             (["demo", "--seconds", "nan"], "'--seconds'"),
             (["demo", "--rate", "0"], "'--rate'"),
             (["demo", "--budget", "2"], "'--budget'"),

@@ -62,8 +62,6 @@ class TestStandardFiles:
     def test_closed_ones_are_no_failure(self, profile: Path) -> None:
         for line in (
             f"kwiken explain {profile} >&-",
-            f"kwiken simulate {profile} --json >&-",
-            f"kwiken plan {profile} 2>&-",
             f"kwiken plan {profile} <&- >&- 2>&-",
         ):
             done = shell(line)

@@ -14,8 +14,8 @@ import pytest
 
 from cli.reporting import Wishes, find, gather, read_result
 from kwiken import Plan, profile_from_json
-from tests.support.commands import refused, run
 
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("search_cache")]
 linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to find processes")
 
 
@@ -64,7 +64,6 @@ def start(out: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.timeout(240)
 def test_a_short_demo_holds_together(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     process = start(out, "--seconds", "10", "--rate", "20", "--json", "--seed", "4")
@@ -117,7 +116,6 @@ def test_a_short_demo_holds_together(tmp_path: Path) -> None:
 
 
 @linux
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_however_it_ends_nothing_stays(tmp_path: Path, number: signal.Signals) -> None:
     process = start(tmp_path / "demo", "--seconds", "30", "--rate", "10")
@@ -132,10 +130,3 @@ def test_however_it_ends_nothing_stays(tmp_path: Path, number: signal.Signals) -
     code = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}[number]
     assert process.returncode == code
     assert gone(below)
-
-
-def test_bad_usage_is_one_line() -> None:
-    refused(run("demo", "--seconds", "1"), "seconds: must be from 8")
-    refused(run("demo", "--rate", "nan"), "--rate")
-    refused(run("demo", "--budget", "2"), "--budget")
-    refused(run("demo", "--out", "/dev/null/x"), "/dev/null")

@@ -137,7 +137,7 @@ def test_accents_and_wide_letters_are_read() -> None:
     assert ask("\uff41syncio g\u00e4ther").results[0].name == "asyncio.gather"
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=300))
 def test_any_text_is_a_query(query: str) -> None:
     answer = ask(query)
@@ -221,7 +221,7 @@ def test_utility_is_the_chance_that_the_best_hit_is_there() -> None:
     assert said / count == pytest.approx(held / count, abs=0.08)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.none() | st.lists(st.floats(0.1, 50), max_size=3), min_size=1, max_size=10))
 def test_utility_is_a_share_and_whole_only_with_all_shards(tops: list[list[float] | None]) -> None:
     hits = [

@@ -56,7 +56,7 @@ def test_every_document_is_in_one_shard_under_each_of_its_terms(small: Path) -> 
     assert sorted(found) == list(range(20))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_damage_is_noticed(small: Path, data: st.DataObject) -> None:
     good = (small / "texts").read_bytes()

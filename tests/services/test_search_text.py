@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from services.search import _text
@@ -82,13 +82,11 @@ def reference_edits(a: str, b: str) -> int:
     return best
 
 
-@settings(max_examples=60)
 @given(st.text("abc", max_size=5), st.text("abc", max_size=5), st.integers(0, 5))
 def test_edits_agree_with_the_definition(a: str, b: str, limit: int) -> None:
     assert edits(a, b, limit) == min(reference_edits(a, b), limit + 1)
 
 
-@settings(max_examples=200)
 @given(st.text(LETTERS, min_size=5, max_size=12), st.data())
 def test_words_two_edits_apart_share_a_deletion(word: str, data: st.DataObject) -> None:
     other = word
