@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench clean setup
+.PHONY: demo test test-slow check bench clean setup
 
 setup: $(READY)
 
@@ -18,7 +18,11 @@ demo: $(READY)
 	@$(BIN)/kwiken demo --out demo-out
 
 test: $(READY)
-	@$(BIN)/pytest --numprocesses 2 --dist worksteal
+	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not slow" --durations 20 --durations-min 1
+
+# What takes long, and every property with many times as many examples.
+test-slow: $(READY)
+	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m "slow or hypothesis" --hypothesis-profile thorough --durations 20 --durations-min 1
 
 check: $(READY)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.demo._blocks import ARMS, Block, Schedule, orders
@@ -139,7 +139,6 @@ ROW = st.tuples(
 
 
 @given(rows=st.lists(ROW, max_size=60))
-@settings(max_examples=100)
 def test_worst_window_is_the_worst_of_all(rows: list[tuple[float, str, str, float]]) -> None:
     sent = calls(*rows)
     assert worst_window(sent, 30.0) == pytest.approx(brute_force(sent, 30.0))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.demo._law import (
@@ -60,7 +60,6 @@ def test_long_run_share_is_the_drawn_one(share: float) -> None:
 
 
 @given(seed=st.integers(0, 10**6), share=st.floats(0.01, 0.5))
-@settings(max_examples=50)
 def test_bursts_follow_each_other_and_stay_short(seed: int, share: float) -> None:
     runs = list(itertools.islice(bursts("s", seed, share), 50))
     assert all(0 < b.length_s <= LONGEST_S for b in runs)
@@ -127,7 +126,6 @@ def test_every_stop_is_followed_by_its_continue() -> None:
 
 
 @given(seconds=st.floats(0.1, 60), seed=st.integers(0, 1000))
-@settings(max_examples=60)
 def test_whenever_it_ends_nothing_stays_stopped(seconds: float, seed: int) -> None:
     processes, _ = run_fake(seconds, seed=seed)
     assert not any(process.stopped for process in processes.values())

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.reporting import _words as words
@@ -35,7 +35,6 @@ def test_the_tail_line_reaches_as_far_as_the_requests_can_tell() -> None:
 
 
 @given(values=st.lists(st.floats(0.01, 1e5), min_size=2, max_size=200))
-@settings(max_examples=50)
 def test_tail_lines_never_fall(values: list[float]) -> None:
     heights = [y for _, y in tail_points(np.array(values))]
     assert all(b >= a - 1e-9 * a for a, b in itertools.pairwise(heights))
@@ -104,7 +103,6 @@ def test_crossings_are_removed_where_they_can_be() -> None:
 
 
 @given(st.data())
-@settings(max_examples=40)
 def test_boxes_never_overlap(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 12))
     parents = {

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import GRID, Curve, InputError, Pool, Reissue, reissue_curve
@@ -81,7 +81,6 @@ def test_rare_slow_mode_anchor() -> None:
     st.lists(st.floats(0, 1e4), min_size=2, max_size=40),
     st.sampled_from([r for r in GRID if r >= 0.05]),
 )
-@settings(max_examples=60)
 def test_agrees_with_the_formula_of_the_source(samples: list[float], fraction: float) -> None:
     x = np.array(samples) + np.arange(len(samples)) * 1e-3  # hardly any ties
     curve = reissue_curve(x)
@@ -203,7 +202,6 @@ def test_a_coin_before_a_rare_slow_mode_beats_a_time_out_within_it() -> None:
 
 
 @given(st.lists(st.floats(0, 1e3), min_size=5, max_size=60), st.booleans())
-@settings(max_examples=40)
 def test_a_choice_of_policies_is_never_worse_than_one(samples: list[float], wide: bool) -> None:
     x = np.array(samples)
     x = np.column_stack((x, x[::-1])) if wide else x

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import InputError, critical_path, end_to_end, finish_times, parents_first
@@ -58,7 +58,6 @@ def test_of_equal_parents_the_first_is_critical() -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=50)
 def test_agrees_with_walking_every_path(seed: int) -> None:
     nodes = random_dag(seed)
     rng = np.random.default_rng(seed)
@@ -73,7 +72,6 @@ def test_agrees_with_walking_every_path(seed: int) -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=40)
 def test_variance_of_requests_is_at_most_the_sum_of_the_stages_variances(seed: int) -> None:
     nodes = random_dag(seed)
     rng = np.random.default_rng(seed)
@@ -83,7 +81,6 @@ def test_variance_of_requests_is_at_most_the_sum_of_the_stages_variances(seed: i
 
 
 @given(st.integers(0, 10_000), st.randoms(use_true_random=False))
-@settings(max_examples=50)
 def test_parents_first_sorts_any_order(seed: int, shuffler: random.Random) -> None:
     nodes = random_dag(seed)
     shuffler.shuffle(nodes)

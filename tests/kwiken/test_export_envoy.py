@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import CatchUpPolicy, InputError, PartialPolicy, Reissue, StagePlan
@@ -207,7 +207,6 @@ class TestAnyName:
             st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="?#"), max_size=20
         ),
     )
-    @settings(max_examples=150)
     def test_no_name_leaves_its_place(self, name: str, service: str, prefix: str) -> None:
         plan = plan_with({name: stage(name, LATE)}, service=service)
         exported = envoy_bootstrap(plan, {name: Target(prefix=f"/{prefix}", host="h")})
@@ -218,7 +217,6 @@ class TestAnyName:
             assert line.isprintable()
 
     @given(st.text(max_size=20))
-    @settings(max_examples=150)
     def test_strings_are_written_so_that_any_reader_gets_them(self, text: str) -> None:
         from kwiken.export._yaml_out import dump
 

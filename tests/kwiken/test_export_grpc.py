@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import CatchUpPolicy, PartialPolicy, Reissue, StagePlan
@@ -155,7 +155,6 @@ class TestAnyPlan:
         budget=st.floats(0, 1),
         name=st.text(min_size=1, max_size=30),
     )
-    @settings(max_examples=60)
     def test_fits_the_schema(
         self, after_ms: float, copies: int, probability: float, budget: float, name: str
     ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import InputError, Plan, Reissue
@@ -281,7 +281,6 @@ class TestAnyName:
         names=st.lists(st.text(min_size=1, max_size=80), min_size=1, max_size=4, unique=True),
         service=st.text(max_size=80),
     )
-    @settings(max_examples=100)
     def test_fits_the_schema(self, names: list[str], service: str) -> None:
         plan = plan_with({name: stage(name, LATE) for name in names}, service=service)
         targets = {name: Target(call=f"/p{turn}", host="h") for turn, name in enumerate(names)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import Pool, reissue_curve
@@ -41,7 +41,6 @@ CALLS = st.lists(
 
 
 @given(CALLS, st.lists(st.integers(0, 9).map(float), min_size=1, max_size=4), st.integers(0, 9))
-@settings(max_examples=80)
 @pytest.mark.parametrize("probability", [1.0, 0.3])
 def test_moments_are_exact(probability: float, calls: list[list[float]], pool: list[float], age: int) -> None:
     matrix, law = np.array(calls), np.sort(np.array(pool))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import InputError, Profile, StageProfile, heat_maps
@@ -39,7 +39,6 @@ def test_a_flaky_replica_is_a_slow_row_and_a_bad_moment_a_slow_column(fleet: Pro
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 60))
-@settings(max_examples=40, deadline=None)
 def test_every_cell_is_the_p95_of_its_calls(seed: int, requests: int, columns: int) -> None:
     rng = np.random.default_rng(seed)
     calls = rng.lognormal(0, 1, (requests, 2))

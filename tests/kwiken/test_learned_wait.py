@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
@@ -49,7 +49,6 @@ def test_slow_queries_wait_longer_than_quick_ones() -> None:
     assert lost.mean() == pytest.approx(0.01, abs=0.002)  # the straggler of every second query
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 500), st.sampled_from([0.002, 0.02, 0.1]), st.booleans())
 def test_tuning_keeps_the_budget_and_is_no_worse_than_a_fixed_time_out(
     seed: int, loss: float, uneven: bool

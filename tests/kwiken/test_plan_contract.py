@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import (
@@ -208,7 +208,6 @@ class TestRefusals:
             Plan.from_json(EXAMPLE[:cut], where="p.json")
 
     @given(st.data())
-    @settings(max_examples=200)
     def test_any_damage_is_read_or_refused_as_ours(self, data: st.DataObject) -> None:
         place = data.draw(st.integers(0, len(EXAMPLE) - 1))
         patch = data.draw(st.text(st.characters(max_codepoint=127), max_size=4))
@@ -293,7 +292,6 @@ STAGE_PLANS = st.builds(
     ),
     text=st.text(max_size=9),
 )
-@settings(max_examples=60)
 def test_every_plan_survives_a_round_trip(
     stages: dict[str, StagePlan], budgets: Budgets, expected: Expected | None, text: str
 ) -> None:

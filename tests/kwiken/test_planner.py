@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import (
@@ -199,7 +199,6 @@ def test_expectation_counts_with_what_a_window_refuses(stage_of: StageOf, profil
 
 
 @given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 5)), min_size=1, max_size=200), st.floats(0.01, 0.5))
-@settings(max_examples=50)
 def test_a_ledger_never_passes_the_budget_of_any_window(
     requests: list[tuple[float, float]], budget: float
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import InputError, Profile, StageProfile, profile_from_json, profile_to_json
@@ -251,7 +251,6 @@ def test_does_not_write_what_it_would_not_read(stage_of: StageOf, profile_of: Pr
         st.lists(st.one_of(st.none(), st.floats(0, 1e7)), min_size=2, max_size=2), min_size=1, max_size=20
     )
 )
-@settings(max_examples=40)
 def test_any_calls_round_trip(rows: list[list[float | None]]) -> None:
     document = {
         "version": 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import GRID, reissue_curve
@@ -42,7 +42,6 @@ class TestRanks:
         )
         np.testing.assert_array_equal(table.below(numbers), values.searchsorted(numbers))
 
-    @settings(max_examples=30)
     @given(st.integers(0, 2**32 - 1), st.floats(-6, 6), st.floats(0.01, 4), st.integers(1, 6))
     def test_at_any_scale_and_with_ties(self, seed: int, scale: float, spread: float, digits: int) -> None:
         rng = np.random.default_rng(seed)

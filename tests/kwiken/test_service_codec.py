@@ -11,7 +11,7 @@ from typing import Any
 import networkx as nx
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import kwiken
@@ -65,7 +65,6 @@ def services(draw: st.DrawFn) -> Service:
 
 class TestRoundTrips:
     @given(services())
-    @settings(max_examples=60)
     def test_every_form_gives_the_same_service_in_the_same_order(self, service: Service) -> None:
         for again in (
             kwiken.service_from_dict(kwiken.service_to_dict(service)),
@@ -80,14 +79,12 @@ class TestRoundTrips:
             ]
 
     @given(services())
-    @settings(max_examples=30)
     def test_the_dict_is_plain(self, service: Service) -> None:
         plain = kwiken.service_to_dict(service)
         assert json.loads(json.dumps(plain)) == plain
         assert yaml.safe_load(yaml.safe_dump(plain)) == plain
 
     @given(services())
-    @settings(max_examples=30)
     def test_the_graph_is_the_dag(self, service: Service) -> None:
         graph = kwiken.service_to_graph(service)
         assert nx.is_directed_acyclic_graph(graph)
@@ -269,7 +266,6 @@ class TestRefusals:
             kwiken.service_from_yaml("\n".join(lines), where="my.yaml")
 
     @given(st.text(max_size=60) | st.binary(max_size=60))
-    @settings(max_examples=150)
     def test_any_text_is_read_or_refused_as_ours(self, text: str | bytes) -> None:
         for read in (kwiken.service_from_json, kwiken.service_from_yaml):
             with pytest.raises((InputError, DefinitionError)):

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import Box, Reissue, Service, Stage, boxes_of, to_dot, to_mermaid
@@ -83,7 +83,6 @@ HOSTILE = st.text(max_size=20) | st.sampled_from(
 
 
 @given(st.lists(HOSTILE, min_size=1, max_size=4, unique=True))
-@settings(max_examples=150)
 def test_no_name_breaks_out(names: list[str]) -> None:
     boxes = [
         Box(name=name, after=tuple(names[:position]), notes=(name,)) for position, name in enumerate(names)

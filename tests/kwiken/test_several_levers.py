@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import Budgets, InputError, Profile, StageProfile, costs, simulate, stage_curves, study_plan
@@ -90,7 +90,6 @@ class _Line:
 convex = st.lists(st.floats(0.1, 10), min_size=3, max_size=3).map(lambda falls: sorted(falls, reverse=True))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(convex, min_size=1, max_size=3), convex, convex, st.floats(0.01, 1), st.floats(0.001, 0.3))
 def test_prices_keep_both_budgets_and_come_near_the_best_choice(
     lines: list[list[float]], copies: list[float], losses: list[float], reissue: float, loss: float

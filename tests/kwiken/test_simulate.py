@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import (
@@ -145,7 +145,6 @@ def test_no_request_is_ever_slower_with_the_plan(diamond: Profile, independent: 
     st.integers(1, 4),
     st.integers(0, 1000),
 )
-@settings(max_examples=60)
 def test_no_race_is_lost_by_racing(
     calls: list[list[float]], after: float, probability: float, copies: int, seed: int
 ) -> None:

@@ -109,7 +109,6 @@ class TestPartial:
 
 
 @given(st.integers(0, 1000), st.floats(0, 30), st.floats(0, 10), st.floats(0, 1))
-@settings(max_examples=40)
 def test_stop_times_are_those_of_the_rule(seed: int, cutoff: float, wait: float, progress: float) -> None:
     rng = np.random.default_rng(seed)
     calls = rng.lognormal(1, 1, (20, 5))
@@ -206,7 +205,7 @@ def three(stage_of: StageOf, profile_of: ProfileOf, seed: int = 0, n: int = 400)
     st.builds(CatchUpPolicy, after_ms=st.floats(0, 12), threads=st.integers(1, 4), reissue=st.booleans()),
     st.floats(0, 20),
 )
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_lever_makes_a_request_slower(
     stage_of: StageOf,
     profile_of: ProfileOf,

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -89,7 +89,6 @@ def test_absent_calls_are_no_responders() -> None:
     assert responders.loss(np.array([1.0, 5.0])).tolist() == [0.5, pytest.approx(1 / 3)]
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000), st.sampled_from([0.001, 0.01, 0.05]))
 def test_the_dynamic_rule_is_no_worse_than_its_special_cases_and_keeps_its_budget(
     seed: int, loss: float
@@ -105,7 +104,6 @@ def test_the_dynamic_rule_is_no_worse_than_its_special_cases_and_keeps_its_budge
         assert dynamic.variance <= simpler.variance * (1 + 1e-9)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1000), st.sampled_from([0.0, 0.002, 0.02, 0.3]), st.booleans())
 def test_a_shorter_time_out_would_break_the_budget(seed: int, loss: float, ranked: bool) -> None:
     rng = np.random.default_rng(seed)

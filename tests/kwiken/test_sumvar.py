@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import InputError, equal_budget, lower_hull, reissue_curve, sumvar, uniform_fraction
@@ -55,7 +55,6 @@ def test_stays_within_budget_and_bounds(curves: list[Hulled], costs: list[float]
 
 
 @given(CURVES, st.lists(st.floats(0.05, 10), min_size=4, max_size=4), st.floats(0.01, 1))
-@settings(max_examples=60)
 def test_is_optimal_up_to_one_chunk_per_stage(
     curves: list[Hulled], costs: list[float], budget: float
 ) -> None:

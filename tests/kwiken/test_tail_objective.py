@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import Budgets, InputError, Profile, StageProfile, stage_curves, study_plan, sumvar
@@ -42,7 +42,6 @@ def test_what_no_request_waits_for_gets_nothing(branches: Profile) -> None:
 
 
 @given(st.integers(0, 2**32), st.floats(0.001, 1.0))
-@settings(max_examples=20, deadline=None)
 def test_the_budget_is_kept_and_gains_are_the_curves_own(seed: int, budget: float) -> None:
     rng = np.random.default_rng(seed)
     dag = population(POPULATIONS["C"], rng, dags=5)[int(rng.integers(5))][:8]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
@@ -51,7 +51,6 @@ def test_constant_gaps_are_even() -> None:
     assert np.allclose(starts, np.arange(2000) / 200, atol=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
 @given(rates=rate_lists, duration=st.floats(0.1, 30))
 def test_even_arrivals_follow_the_integral_of_the_rate(rates: list[float], duration: float) -> None:
     assume(any(rates[: math.ceil(duration)]))
@@ -65,7 +64,6 @@ def test_even_arrivals_follow_the_integral_of_the_rate(rates: list[float], durat
     assert abs(len(starts) - arrivals.expected(duration)) <= 1 + 1e-6
 
 
-@settings(max_examples=40, deadline=None)
 @given(rates=rate_lists, seed=st.integers(0, 2**32))
 def test_nothing_starts_while_the_rate_is_zero(rates: list[float], seed: int) -> None:
     arrivals = Arrivals(rates=tuple(rates), poisson=True, duration_s=3.0 * len(rates))
@@ -73,7 +71,6 @@ def test_nothing_starts_while_the_rate_is_zero(rates: list[float], seed: int) ->
     assert all(rates[second] > 0 for second in seconds)
 
 
-@settings(max_examples=25, deadline=None)
 @given(rates=rate_lists, seed=st.integers(0, 2**32))
 def test_poisson_counts_follow_the_integral_of_the_rate(rates: list[float], seed: int) -> None:
     arrivals = Arrivals(rates=tuple(rates), poisson=True, duration_s=4.0 * len(rates))
@@ -97,7 +94,6 @@ def test_without_a_duration_it_never_ends() -> None:
     assert len(starts) / starts[-1] == pytest.approx(1000, rel=0.05)
 
 
-@settings(max_examples=40, deadline=None)
 @given(rates=rate_lists, mean=st.floats(0.5, 500), duration=st.floats(0.5, 20))
 def test_a_shape_scales_to_any_mean(rates: list[float], mean: float, duration: float) -> None:
     shape = Arrivals(rates=(1.0, *rates), poisson=True, duration_s=duration)

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtest import Collector, LoadReport, Outcome
@@ -111,7 +111,6 @@ def test_odd_errors_cannot_fill_the_memory() -> None:
     assert sum(run.errors.values()) == 500
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(
         st.tuples(st.floats(0, 100, exclude_max=True), st.sampled_from(["ok", "failed", "dropped"])),
@@ -136,7 +135,6 @@ def test_windows_hold_every_request_once(
     json.dumps(run.to_json(), allow_nan=False)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(0.001, 1e6), min_size=1, max_size=200))
 def test_ladders_climb(values: list[float]) -> None:
     points = ladder(np.asarray(values))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import greenlet  # type: ignore[import-untyped]  # locust's gevent brings it
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtest import Arrivals, Outcome, Queries
@@ -98,7 +98,6 @@ def test_a_stall_is_seen_by_all_that_were_due_during_it() -> None:
     assert sum(outcome.latency_ms > 10 for outcome in outcomes) == 100
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     gaps=st.lists(st.floats(0, 0.2), min_size=1, max_size=60),
     service=st.lists(st.floats(0.001, 2), min_size=1, max_size=10),

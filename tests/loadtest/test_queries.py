@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import InputError
@@ -24,7 +24,6 @@ def bodies(queries: Queries) -> list[object]:
     return [json.loads(body) for body in queries.bodies]
 
 
-@settings(max_examples=20, deadline=None)
 @given(count=st.integers(2, 200), zipf=st.floats(0, 3), seed=st.integers(0, 2**32))
 def test_draws_fall_off_like_zipf(count: int, zipf: float, seed: int) -> None:
     draws = Queries((b"{}",) * count, zipf=zipf).draw(np.random.default_rng(seed), 20_000)

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from otel import Trace, critical_path, fit_profile, make_observer, read_traces
@@ -169,7 +169,6 @@ def messes(draw: st.DrawFn) -> list[Span]:
 
 
 @given(messes())
-@settings(max_examples=200, deadline=None)
 def test_cleaned_trees_are_trees_and_children_lie_within_their_parents(spans: list[Span]) -> None:
     forest = forest_of(spans)
     counts = forest.counts
@@ -188,7 +187,6 @@ def test_cleaned_trees_are_trees_and_children_lie_within_their_parents(spans: li
 
 
 @given(messes())
-@settings(max_examples=100, deadline=None)
 def test_a_critical_path_explains_the_whole_request(spans: list[Span]) -> None:
     for trace in traces_of(forest_of(spans)):
         steps = critical_path(trace)
@@ -213,7 +211,6 @@ def traces_of(forest: Forest) -> list[Trace]:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 8))
-@settings(max_examples=40, deadline=None)
 def test_the_path_of_a_known_dag_is_its_longest(seed: int, stages: int) -> None:
     rng = random.Random(seed)
     dag = random_dag(rng, stages)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import OWN_TIME, InputError, Profile, end_to_end, profile_from_json, profile_to_json
@@ -116,7 +116,6 @@ def expected(node: Node, depth: int, caller: str = "s") -> tuple[list[str], list
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
 def test_a_known_service_is_found_at_any_depth_and_replays(seed: int, depth: int) -> None:
     rng = random.Random(seed)
     root = nested(rng, 3)
@@ -128,7 +127,6 @@ def test_a_known_service_is_found_at_any_depth_and_replays(seed: int, depth: int
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
 def test_calls_that_some_requests_skip_replay_at_any_depth(seed: int, depth: int) -> None:
     rng = random.Random(seed)
     profile = learn(spans_of(rng, nested(rng, 3, chances=(1.0, 0.5, 0.8)), 60), depth)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import OWN_TIME, InputError, Profile, end_to_end, profile_from_json, profile_to_json
@@ -53,7 +53,6 @@ def numbered(pairs: set[tuple[int, int]]) -> set[tuple[str, str]]:
     st.integers(0, 3),
     st.sampled_from([{}, {0: 4}, {1: 3}]),
 )
-@settings(max_examples=40, deadline=None)
 def test_a_known_dag_is_found_with_its_own_time_and_replays(
     seed: int, layers: int, pairs: bool, passing: int, widths: dict[int, int]
 ) -> None:
@@ -76,7 +75,6 @@ def test_a_known_dag_is_found_with_its_own_time_and_replays(
 
 
 @given(st.integers(0, 2**32), st.integers(2, 8))
-@settings(max_examples=40, deadline=None)
 def test_any_dag_is_found_up_to_what_never_happened_to_overlap(seed: int, stages: int) -> None:
     rng = random.Random(seed)
     dag = random_dag(rng, stages)
@@ -394,7 +392,6 @@ def test_a_profile_can_be_kept_as_json() -> None:
         st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 30), st.integers(0, 9)), max_size=40
     )
 )
-@settings(max_examples=100, deadline=None)
 def test_turns_and_shards_tell_all_calls_of_a_request_apart(calls: list[tuple[int, int, int, int]]) -> None:
     request, op, start, took = (
         (np.array(column, np.int64) for column in zip(*calls, strict=True))
@@ -407,7 +404,6 @@ def test_turns_and_shards_tell_all_calls_of_a_request_apart(calls: list[tuple[in
 
 
 @given(st.integers(0, 2**32), st.integers(1, 9))
-@settings(max_examples=50, deadline=None)
 def test_a_reduction_has_the_same_closure_and_no_edge_too_many(seed: int, stages: int) -> None:
     rng = np.random.default_rng(seed)
     before = np.triu(rng.random((stages, stages)) < 0.4, 1)

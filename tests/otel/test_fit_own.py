@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import OWN_TIME, Profile, end_to_end, make_plan, simulate
@@ -42,7 +42,6 @@ def replayed(profile: Profile) -> np.ndarray:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 7))
-@settings(max_examples=25, deadline=None)
 def test_the_dag_is_the_one_defined_and_rows_replay(seed: int, stages: int) -> None:
     rng = random.Random(seed)
     dag = random_dag(rng, stages)
@@ -75,7 +74,6 @@ def test_the_dag_is_the_one_defined_and_rows_replay(seed: int, stages: int) -> N
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=20, deadline=None)
 def test_a_primary_cut_by_its_copy_is_a_lower_bound(seed: int) -> None:
     rng = random.Random(seed)
     requests = [record(rng, Dag([[], [0]]), start=T0 + i * 50 * MS, copies=0.4) for i in range(30)]
@@ -294,7 +292,6 @@ def judged(*worths: float | None, latency: float = 50.0) -> RequestRecord:
 @given(
     st.lists(st.one_of(st.none(), st.lists(st.floats(0, 1), min_size=3, max_size=3)), min_size=2, max_size=20)
 )
-@settings(max_examples=25, deadline=None)
 def test_what_answers_were_worth_is_learned_request_by_request(rows: list[list[float] | None]) -> None:
     unknown = (None, None, None)
     requests = [judged(*(row or unknown)) for row in rows]

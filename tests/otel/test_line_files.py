@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from otel._line_files import LineFiles
@@ -102,7 +102,6 @@ class FullDisk:
 
 
 @given(st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=4), max_size=12), st.integers(0, 300))
-@settings(max_examples=60, deadline=None)
 def test_a_full_disk_tears_no_line(batches: list[list[int]], space: int) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
         folder = Path(name)

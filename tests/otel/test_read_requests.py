@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import InputError
@@ -37,7 +37,6 @@ def comparable(attempt: AttemptRecord) -> AttemptRecord:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=15, deadline=None)
 def test_records_come_back_in_order_of_their_start(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:

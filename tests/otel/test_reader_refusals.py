@@ -323,7 +323,7 @@ def test_roots_that_are_asked_for_in_vain_are_answered_with_those_there_are(tmp_
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_is_read_or_refused_but_never_crashes(data: st.DataObject, tmp_path: Path) -> None:
     text = data.draw(st.sampled_from([LINES, jaeger_json(GOOD), jaeger_json(GOOD, indent=1), OWN])).encode()
     at = data.draw(st.integers(0, len(text) - 1))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import InputError, Profile
@@ -164,7 +164,6 @@ def test_progress_tells_of_all_bytes(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=15, deadline=None)
 def test_our_sink_and_jaegers_form_of_the_same_agree(seed: int) -> None:
     import tempfile
 

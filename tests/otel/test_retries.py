@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from otel._retries import merge_retries
@@ -62,7 +62,6 @@ def test_each_failed_shard_has_a_retry_of_its_own() -> None:
         max_size=40,
     )
 )
-@settings(max_examples=150, deadline=None)
 def test_retries_stay_within_their_request_and_name(calls: list[tuple[int, int, int, int, bool]]) -> None:
     columns = zip(*calls, strict=True) if calls else ((),) * 5
     request, op, start, took, flags = (np.array(column, np.int64) for column in columns)

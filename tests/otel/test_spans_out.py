@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format  # type: ignore[import-untyped]  # ships no types
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
@@ -77,7 +77,6 @@ def written(request: RequestRecord) -> list[Any]:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6))
-@settings(max_examples=30, deadline=None)
 def test_lines_and_the_sdks_own_encoding_say_the_same(seed: int, stages: int) -> None:
     rng = random.Random(seed)
     dag = random_dag(rng, stages)
@@ -98,7 +97,6 @@ def test_lines_and_the_sdks_own_encoding_say_the_same(seed: int, stages: int) ->
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=20, deadline=None)
 def test_notes_survive_the_way_through_the_sdk(seed: int) -> None:
     rng = random.Random(seed)
     readable = Readable(resource("shop"))

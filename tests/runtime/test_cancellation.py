@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import Partial, Reissue, Service, Stage
@@ -361,7 +361,6 @@ async def meet(fate: tuple[str, float], call: Call) -> Any:
     return ("answer", call.shard, call.attempt)
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     plans=st.lists(st.lists(fates, min_size=3, max_size=8), min_size=1, max_size=3),
     cancels=st.lists(st.integers(0, 120), max_size=2),

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import (
@@ -94,7 +94,6 @@ def services(draw: st.DrawFn) -> Service:
     return service_of(*stages)
 
 
-@settings(max_examples=100, deadline=None)
 @given(service=services(), seed=st.integers(0, 100))
 def test_any_dag_runs_each_call_once_after_its_parents(service: Service, seed: int) -> None:
     rng = random.Random(seed)

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime._connection import (
@@ -63,7 +63,6 @@ def answer(body: bytes, *, more: str = "") -> bytes:
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(1, 140), max_size=12))
-@settings(max_examples=80, deadline=None)
 def test_an_answer_is_the_same_in_whatever_pieces_it_comes(body: bytes, cuts: list[int]) -> None:
     whole = answer(body)
     places = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
@@ -107,7 +106,6 @@ async def test_what_is_no_answer_is_broken(text: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
 def test_no_bytes_at_all_make_it_fail_in_another_way(noise: bytes) -> None:
     async def go() -> None:
         connection = Connection(asyncio.get_running_loop(), 50)

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime._call_server import CallServer, Request, Response
@@ -83,7 +83,6 @@ async def test_a_general_client_is_served() -> None:
 
 
 @given(st.binary(max_size=50), st.lists(st.integers(1, 120), max_size=8))
-@settings(max_examples=25, deadline=None)
 def test_a_request_is_the_same_in_whatever_pieces_it_comes(body: bytes, cuts: list[int]) -> None:
     whole = post(body)
     places = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
@@ -144,7 +143,6 @@ async def test_a_wrong_request_is_answered_and_ends_the_connection(text: bytes, 
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=60, deadline=None)
 def test_noise_never_reaches_the_handler_nor_stops_the_server(noise: bytes) -> None:
     async def go() -> None:
         async with serving() as (_, echo, port):

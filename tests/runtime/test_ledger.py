@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime._ledger import BUCKETS, CALL, MILLION, WINDOW_S, Account, Ledger, Purse, RetryAccount
@@ -48,7 +48,6 @@ def play(
     return earned, spent
 
 
-@settings(max_examples=300)
 @given(script=events, fraction=fractions, burst=st.integers(0, 500), starts=st.floats(0, 1e6))
 def test_spend_of_any_window_is_a_share_of_its_work_and_one_burst(
     script: list[Event], fraction: float, burst: int, starts: float
@@ -63,7 +62,6 @@ def test_spend_of_any_window_is_a_share_of_its_work_and_one_burst(
         assert spend <= fraction * work + burst + 1e-9
 
 
-@settings(max_examples=300)
 @given(script=events, fraction=fractions, burst=st.integers(0, 500))
 def test_each_spend_fits_the_ten_seconds_before_it(script: list[Event], fraction: float, burst: int) -> None:
     account = Account(fraction, burst)
@@ -128,7 +126,6 @@ def test_success_that_does_not_refill_still_counts_as_work() -> None:
     assert account.allows(1, 0.0)
 
 
-@settings(max_examples=200)
 @given(
     jumps=st.lists(st.tuples(st.floats(-1e5, 1e5), st.integers(0, 500), st.integers(1, 100)), max_size=80),
     fraction=fractions,
@@ -174,7 +171,6 @@ def test_memory_is_bounded() -> None:
     assert len(account._work_in) == BUCKETS + 1
 
 
-@settings(max_examples=100)
 @given(script=events, fraction=st.floats(0.01, 1), burst=st.integers(1, 300))
 def test_worst_window_is_the_worst_of_the_full_ones(script: list[Event], fraction: float, burst: int) -> None:
     account = Account(fraction, burst)
@@ -225,7 +221,6 @@ def test_new_budget_keeps_what_was_spent() -> None:
 amounts = st.integers(0, 30)
 
 
-@settings(max_examples=200)
 @given(
     purse=amounts,
     stage=amounts,
@@ -259,7 +254,6 @@ def test_a_copy_is_charged_at_every_level_or_at_none(
 # Catch-up.
 
 
-@settings(max_examples=300)
 @given(
     script=st.lists(
         st.tuples(
@@ -331,7 +325,6 @@ def test_prompt_work_vouches_for_as_much_late_work(every: int, share: float) -> 
     assert spent == pytest.approx(share * 0.05 * 1_000_000, rel=0.03)
 
 
-@settings(max_examples=200)
 @given(
     purse=amounts,
     held=amounts,
@@ -363,7 +356,6 @@ def test_late_copies_and_threads_are_charged_to_request_and_catch_up_and_to_nobo
 # Utility.
 
 
-@settings(max_examples=200)
 @given(
     script=st.lists(
         st.tuples(st.floats(0, 15), st.integers(0, 100), st.integers(0, 1000), st.booleans()), max_size=80

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime import Replica, Reply
@@ -514,7 +514,6 @@ class Books:
         assert hopeless or any(not seat.ejected for seat in seats)
 
 
-@settings(max_examples=200, deadline=None)
 @given(script=steps, count=st.integers(1, 5), seed=st.integers(0, 99))
 def test_books_balance_whatever_happens(script: list[tuple[str, float, int]], count: int, seed: int) -> None:
     """Every replica is live or out, every call that is out is counted, and a trial always comes again."""

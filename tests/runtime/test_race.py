@@ -372,7 +372,7 @@ class AnyRace(RuleBasedStateMachine):
             assert self.finishes == 1
 
 
-AnyRace.TestCase.settings = settings(max_examples=150, stateful_step_count=30)
+AnyRace.TestCase.settings = settings(stateful_step_count=30)
 TestAnyRace = AnyRace.TestCase
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime._turns import AHEAD_S, DisplacedError, Turns
@@ -26,7 +26,6 @@ else:
 
 
 @given(calls=st.lists(st.tuples(st.floats(0, 5), st.integers(-9, 9)), min_size=1, max_size=20))
-@settings(max_examples=100, deadline=None)
 def test_of_those_that_wait_the_most_urgent_begins(calls: list[tuple[float, int]]) -> None:
     async def main() -> None:
         turns = Turns()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import Budgets, Profile, StageProfile, curve_bounds, stage_curves, study_plan, sumvar
@@ -90,7 +90,6 @@ def test_more_requests_bring_the_timid_curve_closer(stage_of: StageOf, profile_o
 
 
 @given(st.integers(0, 2**32), st.integers(1, 8), st.floats(0.001, 0.5))
-@settings(max_examples=25, deadline=None)
 def test_looking_only_where_budget_goes_finds_what_looking_everywhere_finds(
     seed: int, stages: int, budget: float
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
@@ -133,7 +133,6 @@ def test_too_few_to_tell(stage_of: StageOf, profile_of: ProfileOf) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 400), st.floats(0.01, 100))
-@settings(max_examples=50, deadline=None)
 def test_a_request_weighs_half_after_a_half_life(seed: int, requests: int, half_life: float) -> None:
     from tests.kwiken.conftest import _profile_of, _stage_of
 

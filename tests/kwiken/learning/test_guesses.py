@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import (
@@ -176,7 +176,6 @@ def test_too_little_is_no_guess() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(100, 400), st.integers(1, 4))
-@settings(max_examples=50, deadline=None)
 def test_a_guess_is_the_work_and_a_wait(seed: int, calls: int, replicas: int) -> None:
     rng = np.random.default_rng(seed)
     work, wait = rng.exponential(5, calls), rng.exponential(1, calls)
