@@ -60,7 +60,7 @@ def ages_of(plan: Plan) -> set[float]:
 
 def test_the_budget_holds_on_later_requests_and_p99_falls() -> None:
     spends, gains = [], []
-    for seed in range(5):
+    for seed in range(3):
         profile, later = drawn(LAWS, 4000, seed), drawn(LAWS, 8000, 50 + seed)
         arms = {
             budget: study_plan(

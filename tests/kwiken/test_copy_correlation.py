@@ -102,7 +102,7 @@ def test_moments_of_correlated_copies_match_sampling(shards: int, coin: float) -
     curve = reissue_curve(calls, correlation=0.5)
     after = float(np.quantile(calls, 0.9))
     mean, variance = curve.moments(Reissue(after_ms=after, probability=coin))
-    many = np.repeat(calls, 60, axis=0)
+    many = np.repeat(calls, 30, axis=0)
     copies = linked(curve.pool, many, rng.standard_normal(many.shape), 0.5)
     sent = (many > after) & (rng.random(many.shape) < coin)
     raced = np.where(sent, np.minimum(many, after + copies), many).max(axis=1)
@@ -119,7 +119,7 @@ def test_wide_fan_outs_wait_for_their_slowest_copies(shards: int, share: float) 
     curve = reissue_curve(calls, correlation=0.3)
     policy = curve.policy(share, coin=1.0)
     assert policy is not None
-    again = np.repeat(calls, 40, axis=0)
+    again = np.repeat(calls, 10, axis=0)
     copies = linked(curve.pool, again, rng.standard_normal(again.shape), 0.3)
     ends = np.where(again > policy.after_ms, np.minimum(again, policy.after_ms + copies), again).max(axis=1)
     mean, variance = curve.moments(policy)
@@ -140,6 +140,7 @@ def test_gain_falls_with_correlation() -> None:
     assert left[-1] > 0.85 * x.var()
 
 
+@pytest.mark.slow
 def test_p99_gain_of_a_population_falls_as_published_and_the_budget_holds(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:

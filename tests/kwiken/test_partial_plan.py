@@ -63,7 +63,7 @@ def partial_of(plan: Plan, stage: str) -> PartialPolicy:
 
 def test_loss_budgets_hold_on_requests_not_seen(stage_of: StageOf, profile_of: ProfileOf) -> None:
     losses, gains = [], []
-    for seed in range(8):
+    for seed in range(4):
         profile = two_fan_outs(stage_of, profile_of, requests=1500, seed=seed)
         study = study_plan(profile, budgets=Budgets(utility_loss=0.002), created=CREATED)
         later = two_fan_outs(stage_of, profile_of, requests=4000, seed=100 + seed)

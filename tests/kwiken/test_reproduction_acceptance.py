@@ -11,7 +11,7 @@ from kwiken.reproduction import _reissues as reissues
 from kwiken.reproduction import _search as search
 from kwiken.reproduction._reissues import DagResult
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SEEDS = 8
 
 
