@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Compiled modules are kept whatever the environment says: the tests start hundreds of processes, and compiling
+# is two thirds of an import.
+export PYTHONDONTWRITEBYTECODE :=
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-slow check bench clean setup

@@ -143,7 +143,7 @@ class TestSignals:
         )
         assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
     def test_no_worker_outlives_an_interrupted_reproduction(self, number: signal.Signals) -> None:
         child = subprocess.Popen(
             [sys.executable, "-m", "cli", "reproduce", "kwiken", "--jobs", "2"],
