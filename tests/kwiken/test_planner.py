@@ -117,7 +117,7 @@ def test_same_profile_same_seed_same_plan(profile: Profile) -> None:
 
 def test_budget_holds_on_requests_not_seen(stage_of: StageOf, profile_of: ProfileOf) -> None:
     spends = []
-    for seed in range(12):
+    for seed in range(6):
         plan = make_plan(
             chain_of(stage_of, profile_of, requests=1500, seed=seed),
             budgets=Budgets(reissue=0.05),
@@ -162,12 +162,12 @@ def test_sumvar_beats_the_same_budget_spread_evenly(
     stage_of: StageOf, profile_of: ProfileOf, budget: float
 ) -> None:
     left = dict.fromkeys(("sumvar", "uniform", "equal"), 0.0)
-    for seed in range(5):
+    for seed in range(3):
         profile = unequal_of(stage_of, profile_of, seed)
         for spread in left:
             plan = make_plan(profile, budgets=Budgets(reissue=budget), created=CREATED, spread=spread)
             expected = expected_of(plan)
-            left[spread] += expected.after.p99_ms / expected.before.p99_ms / 5
+            left[spread] += expected.after.p99_ms / expected.before.p99_ms / 3
     assert left["sumvar"] < left["uniform"] - 0.01
     assert left["sumvar"] < left["equal"] - 0.01
 

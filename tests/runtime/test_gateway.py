@@ -93,9 +93,14 @@ async def test_a_request_goes_through_every_stage() -> None:
 
 async def test_through_replicas_over_http() -> None:
     servers = [ReplicaServer(service, name) for name in service.stages for _ in range(2)]
-    for server in servers:
-        await server.start()
-    async with HttpTransport(service, raw=True) as transport, aiohttp.ClientSession() as session:
+    async with (
+        contextlib.AsyncExitStack() as ends,
+        HttpTransport(service, raw=True) as transport,
+        aiohttp.ClientSession() as session,
+    ):
+        for server in servers:
+            await server.start()
+            ends.push_async_callback(server.stop, grace_s=0.0)
         executor = Executor(
             service,
             transport,
@@ -105,6 +110,7 @@ async def test_through_replicas_over_http() -> None:
         )
         gateway = Gateway(service, executor, token=TOKEN)
         await gateway.start()
+        ends.push_async_callback(gateway.stop, grace_s=0.5)
         front = Front(gateway, executor, session)
         assert (await front.say("GET", "/readyz"))[0] == 503
         assert (await front.ask({"text": "early"}))[0] == 503
@@ -119,14 +125,21 @@ async def test_through_replicas_over_http() -> None:
         )
         assert (status, answer) == (200, wanted)
         assert (await front.say("GET", "/readyz"))[0] == 200
-        answers = await asyncio.gather(*(front.ask({"text": f"n{n}"}) for n in range(30)))
-        assert [(s, a) for s, _, a in answers] == [
+
+        async def answered(text: str) -> tuple[int, Any]:
+            """What is answered in the end: on a busy machine the gateway may turn a request away at first."""
+            for _ in range(100):
+                status, _, answer = await front.ask({"text": text})
+                if status != 503:
+                    break
+                await asyncio.sleep(0.05)
+            return status, answer
+
+        assert await asyncio.gather(*(answered(f"n{n}") for n in range(30))) == [
             (200, {"answer": {"said": f"N{n}0 N{n}1"}}) for n in range(30)
         ]
         status, _, failed = await front.ask({"text": "x", "fail": True})
         assert (status, failed) == (500, {"error": "stage 'middle': ValueError: told to fail"})
-        await gateway.stop(grace_s=0.5)
-    await asyncio.gather(*(server.stop(grace_s=0.0) for server in servers))
 
 
 BAD_BODIES = {
