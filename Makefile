@@ -23,9 +23,10 @@ demo: $(READY)
 test: $(READY)
 	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not slow" --durations 20 --durations-min 1
 
-# What takes long, and every property with many times as many examples.
+# What takes long, and every property with many times as many examples. A file stays with one process: what its
+# tests share takes minutes.
 test-slow: $(READY)
-	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m "slow or hypothesis" --hypothesis-profile thorough --durations 20 --durations-min 1
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "slow or hypothesis" --hypothesis-profile thorough --durations 20 --durations-min 1
 
 check: $(READY)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy

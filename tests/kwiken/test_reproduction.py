@@ -17,13 +17,13 @@ from kwiken.reproduction import _reissues as reissues
 from kwiken.reproduction import _search as search
 from kwiken.reproduction._rows import Reproduction
 
-# The whole reproduction, small: on a busy machine longer than a test usually may take.
+# The whole reproduction takes a minute and more however small: on a busy machine longer than a test usually may.
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
 def found() -> Findings:
-    """Everything at a size that takes seconds; levels are checked by the full run only."""
+    """Everything at a small size; levels are checked by the full run only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reissues, "REQUESTS", 1500)
         patch.setattr(combined, "REQUESTS", 600)
@@ -42,6 +42,7 @@ def found() -> Findings:
         return run(Reproduction(whole.name, whole.title, tuple(few)))
 
 
+@pytest.mark.slow
 def test_every_figure_with_data_has_rows_and_finite_values(found: Findings) -> None:
     figures = {row.figure for row in found.rows}
     wanted = {"2.2", "2.3", "2.4", "2.5", "5.1", "5.3", "5.5", "5.5b", "5.7a", "5.7b", "5.8", "5.8c", "5.9"}
@@ -53,6 +54,7 @@ def test_every_figure_with_data_has_rows_and_finite_values(found: Findings) -> N
     assert all(len(series.x) == len(series.y) > 0 for plot in found.plots for series in plot.series)
 
 
+@pytest.mark.slow
 def test_sum_of_variances_beats_both_straw_men(found: Findings) -> None:
     cut = {row.metric: row.ours for row in found.rows if row.figure == "Section 5.6"}
     for budget in ("1%", "5%"):
@@ -61,6 +63,7 @@ def test_sum_of_variances_beats_both_straw_men(found: Findings) -> None:
         assert ours > cut[f"mean p99 cut at {budget}, same budget for every stage, %"]
 
 
+@pytest.mark.slow
 def test_higher_percentiles_gain_more(found: Findings) -> None:
     cuts = [row.ours for row in found.rows if row.figure == "Figure 5.5b"]
     *cuts, at_a_smaller_budget = cuts
@@ -69,6 +72,7 @@ def test_higher_percentiles_gain_more(found: Findings) -> None:
     assert at_a_smaller_budget < cuts[0]
 
 
+@pytest.mark.slow
 def test_gain_falls_as_copies_hang_together_with_their_calls(found: Findings) -> None:
     cuts = [row.ours for row in found.rows if "copies' correlation" in row.metric]
     assert len(cuts) == 5
@@ -76,6 +80,7 @@ def test_gain_falls_as_copies_hang_together_with_their_calls(found: Findings) ->
     assert 0.4 < cuts[3] / cuts[0] < 0.8
 
 
+@pytest.mark.slow
 def test_threads_and_priority_together_beat_either_alone(found: Findings) -> None:
     cut = {row.metric: row.ours for row in found.rows if row.figure == "Figure 5.7a"}
     both = cut["p99 cut, threads at both and priority, %"]
