@@ -93,8 +93,6 @@ def test_drops_and_failures_stand_in_its_tables(serve: Serve, locust: Locust) ->
     ("arguments", "message"),
     [
         (["--host", "http://h", "--rate", "-1"], "kwiken: rate: must lie above 0"),
-        (["--host", "http://h", "--arrivals", "/nowhere"], "kwiken: /nowhere: cannot be read"),
-        (["--host", "ftp://h"], "kwiken: URL 'ftp://h': must start with http"),
         ([], "URL '': must start with http"),
         (["--host", "http://127.0.0.1:1", "--duration", "1"], "127.0.0.1:1: cannot be reached"),
     ],
@@ -118,7 +116,7 @@ def test_a_locustfile_of_ones_own(serve: Serve, locust: Locust, tmp_path: Path) 
         "    def on_outcome(self, outcome, epoch_s):\n"
         "        print('outcome', outcome.status, outcome.error)\n"
     )
-    code, out, err = finish(locust("--headless", "-u", "1", "--run-time", "8s", file=file))
+    code, out, err = finish(locust("--headless", "-u", "1", "--run-time", "60s", file=file))
     assert code == 0, err
     assert out.count("outcome 200 None") == 100
     assert "/mine" in out + err
