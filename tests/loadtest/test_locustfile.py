@@ -107,16 +107,20 @@ def test_a_mistake_is_one_line_and_exit_code_2(locust: Locust, arguments: list[s
 def test_a_locustfile_of_ones_own(serve: Serve, locust: Locust, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
-        "import gc\n"
+        "import gc, gevent\n"
         "from loadtest import DagUser, LoadSettings\n"
         "class Mine(DagUser):\n"
+        "    seen = 0\n"
         f"    settings = LoadSettings(url={serve()!r}, rate=100, duration_s=1, arrivals='constant', path='/mine')\n"
         "    def on_ready(self):\n"
         "        print('kept out of collections', gc.get_freeze_count() > 10_000)\n"
         "    def on_outcome(self, outcome, epoch_s):\n"
         "        print('outcome', outcome.status, outcome.error)\n"
+        "        self.seen += 1\n"
+        "        if self.seen == 100:\n"
+        "            gevent.spawn_later(0.1, self.environment.runner.quit)\n"
     )
-    code, out, err = finish(locust("--headless", "-u", "1", "--run-time", "60s", file=file))
+    code, out, err = finish(locust("--headless", "-u", "1", "--run-time", "50s", file=file))
     assert code == 0, err
     assert out.count("outcome 200 None") == 100
     assert "/mine" in out + err
