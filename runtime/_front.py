@@ -92,6 +92,7 @@ class Caller(web.RequestHandler):
         """Called by the loop."""
         self._settle_check()
         self._hold(0)
+        self._dropped = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -135,11 +136,11 @@ class Caller(web.RequestHandler):
     def rest(self) -> None:
         """Nothing is being answered; what follows of a body that was not read is dropped."""
         self._settle_check()
-        self._dropped, self._body = self._body, None
+        body, self._body = self._body, None
+        # A body holds its connection: one that was read to its end, or is lost, is let go.
+        self._dropped = body if self.transport is not None and not body.is_eof() else None
         self.lacks_room = False
-        ahead = (
-            self._messages if self.transport is not None else ()
-        )  # what was sent to a closed one is no more
+        ahead = self._messages if self.transport is not None else ()  # those of a closed one are no more
         self._hold(sum(payload.total_bytes for _, payload in ahead))
         self._wait_for(Waits.IDLE)
 

@@ -15,6 +15,7 @@ from runtime._log_file import LogFile
 from runtime._log_limits import (
     BURST,
     EVERY_S,
+    LOOP_LOG,
     MAX_KINDS,
     MAX_MESSAGE,
     MAX_TRACE,
@@ -129,8 +130,14 @@ def test_two_handlers_ask_once(log: Log) -> None:
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_what_the_loop_catches_is_one_kind(
-    loop: Callable[[], asyncio.AbstractEventLoop], caplog: pytest.LogCaptureFixture
+    loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
+    found: list[tuple[str, object, bool]] = []
+
+    class Kinds(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append((record.name, record.msg, record.exc_info is not None))
+
     def fail(number: int) -> None:
         raise RuntimeError(number)
 
@@ -141,9 +148,13 @@ def test_what_the_loop_catches_is_one_kind(
             here.call_soon(fail, number)
         await asyncio.sleep(0.01)
 
-    with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(main())
-    found = [(record.name, record.msg, record.exc_info is not None) for record in caplog.records]
+    kinds = Kinds()
+    LOOP_LOG.addHandler(kinds)
+    try:
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(main())
+    finally:
+        LOOP_LOG.removeHandler(kinds)
     assert found == [("kwiken.loop", "%s", True)] * 3
 
 

@@ -85,7 +85,7 @@ def test_a_stage_that_is_not_optional_is_tried_all_the_same() -> None:
         await executor.run("q")
         pause.over.clear()
         for sent in range(2, 5):
-            with pytest.raises(Exception, match="no answer within 1000 ms"):
+            with pytest.raises(Exception, match="no answer from spare-0 within 1000 ms"):
                 await executor.run("q")
             assert len(script.sent) == sent
 

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken import KwikenError, Service, Stage
@@ -125,7 +125,6 @@ def test_the_higher_the_priority_the_more_load_it_bears() -> None:
     assert Limits().calm_below < thresholds[0]
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     events=st.lists(
         st.tuples(st.sampled_from(["enter", "leave", "full"]), st.sampled_from(PRIORITIES)), max_size=200
