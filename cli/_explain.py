@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli._bands import BANDS
 from cli._learned import note_contradicted, note_cut_short, note_few
 from cli._options import (
     OBJECTIVES,
@@ -241,7 +242,6 @@ def _variance_cut(stage: StageStory) -> str:
     return f"{stage.variance_cut:.0%} ({stage.variance_cut_low:.0%} to {stage.variance_cut_high:.0%})"
 
 
-BANDS = (1.5, 3.0, 6.0, 12.0, 24.0)  # times the stage's median; the report's colours change there too
 SHADES = tuple(zip(BANDS, ".-+*%", strict=True))  # the sign of what is below
 HOTTEST, EMPTY = "#", " "
 MOST_ROWS = 40

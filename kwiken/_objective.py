@@ -10,8 +10,9 @@ import numpy as np
 from kwiken._arena import RISKS, ROWS, Arena, Rows
 from kwiken._curve import Curve
 from kwiken._descent import choices_of, descend
-from kwiken._profile import Profile, StageProfile
+from kwiken._profile import Profile
 from kwiken._spend import SPLITS
+from kwiken._subset import part_of
 from kwiken._sumvar import Allocation, sumvar
 from kwiken._tail import MeanAndSpread
 
@@ -148,30 +149,3 @@ class _Fold:
         choices = choices_of(self.curves, allocation)
         alone, raced = (float(np.percentile(self.later.settle(given), 99)) for given in ({}, choices))
         return 1.0 - raced / alone if alone > 0 else 0.0
-
-
-def part_of(profile: Profile, rows: Rows) -> Profile:
-    """The profile of some of its requests, in the order given; pairs and busy times stay those of all.
-
-    Args:
-        profile: of all requests.
-        rows: (m,) numbers of requests.
-    """
-    return replace(
-        profile,
-        stages=tuple(rows_of(stage, rows) for stage in profile.stages),
-        latency_ms=profile.latency_ms[rows],
-        started_s=profile.started_s[rows],
-        classes=profile.classes[rows] if profile.classes is not None else None,
-    )
-
-
-def rows_of(stage: StageProfile, rows: Rows) -> StageProfile:
-    """The profile of a stage in some requests, in the order given; pairs stay as they are."""
-    return replace(
-        stage,
-        calls_ms=stage.calls_ms[rows],
-        censored=stage.censored[rows],
-        worth=stage.worth[rows] if stage.worth is not None else None,
-        asked=stage.asked[rows] if stage.asked is not None else None,
-    )

@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kwiken._plan import SpanMatch
+from kwiken.arrays import Bools, Floats, Ints
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 OWN_TIME = " (own time)"  # how the name of a request's own time ends
 WORTH_DIGITS = 6  # of an answer's worth, kept in JSON and hashed
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kwiken._dag import Node, start_times
 from kwiken._errors import InputError
+from kwiken._percentiles import ladder
 from kwiken._plan import Ladder, Plan, StagePlan
 from kwiken._player import Player
 from kwiken._profile import Floats, Profile
@@ -17,22 +18,6 @@ from kwiken._profile import Floats, Profile
 Rows = NDArray[np.int64]
 REQUESTS = 20_000
 BLOCK = 1 << 17  # requests that are replayed at once, so that memory does not grow with their number
-PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
-
-
-def ladder(latency_ms: Floats) -> Ladder:
-    """Percentiles of latencies, milliseconds.
-
-    Args:
-        latency_ms: (n,) latencies of requests, milliseconds.
-
-    Raises:
-        InputError: when there are none.
-    """
-    if not len(latency_ms):
-        raise InputError("there are no requests")
-    p50, p90, p95, p99, p999 = np.percentile(latency_ms, PERCENTILES).tolist()
-    return Ladder(p50_ms=p50, p90_ms=p90, p95_ms=p95, p99_ms=p99, p999_ms=p999)
 
 
 def _none() -> Floats:

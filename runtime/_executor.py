@@ -20,7 +20,7 @@ from runtime._flight import Request, Shared
 from runtime._ledger import REQUEST, Ledger
 from runtime._notes import Notes, new_id
 from runtime._policy import Lane, Limits, Program, compile_program, retune
-from runtime._status import status
+from runtime._status import Counts, status
 from runtime._transport import Replica, Transport
 from runtime._walk import walk
 
@@ -44,19 +44,6 @@ class Answer(msgspec.Struct):
     partial: bool = False
     utility: float = 1.0
     record: RequestRecord | None = None
-
-
-class Counts:
-    """Requests so far, by how they ended."""
-
-    __slots__ = ("cancelled", "control", "failed", "partial", "requests")
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.failed = 0
-        self.cancelled = 0
-        self.partial = 0
-        self.control = 0
 
 
 class Executor:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime._flight import Shared
 from runtime._ledger import CALL, REQUEST, Account
 from runtime._picker import Seat
 from runtime._policy import Lane, Program
 
-if TYPE_CHECKING:
-    from runtime._executor import Counts
+
+class Counts:
+    """Requests so far, by how they ended."""
+
+    __slots__ = ("cancelled", "control", "failed", "partial", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.failed = 0
+        self.cancelled = 0
+        self.partial = 0
+        self.control = 0
 
 
 def status(

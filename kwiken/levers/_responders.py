@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from kwiken._errors import InputError
 from kwiken._profile import Floats
-
-Ints = NDArray[np.int64]
+from kwiken.arrays import Ints
 
 
 @dataclass(frozen=True)
