@@ -8,20 +8,15 @@ WORKDIR /build
 COPY pyproject.toml uv.lock README.md LICENSE ./
 RUN uv sync --frozen --no-dev --no-install-project --no-cache --python /usr/local/bin/python3
 COPY kwiken kwiken
-COPY otel otel
-COPY runtime runtime
-COPY loadtest loadtest
-COPY cli cli
 RUN uv sync --frozen --no-dev --no-editable --no-cache --python /usr/local/bin/python3
 
 FROM python:3.12-slim
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin kwiken
 COPY --from=build /build/.venv /build/.venv
 WORKDIR /app
-COPY services services
 ENV PATH=/build/.venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 KWIKEN_CACHE=/app/cache
 # The search service's index, so that no replica has to build it.
-RUN python -m services.search build && chmod -R a+rX cache
+RUN python -m kwiken.services.search build && chmod -R a+rX cache
 USER 10001
 EXPOSE 8080 9000
 ENTRYPOINT ["kwiken"]

@@ -7,8 +7,11 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kwiken import Budgets, CatchUpPolicy, Costs, Partial, Plan, Reissue, Service, StagePlan
-from runtime import Executor, LocalTransport, SystemClock, local_replicas
+from kwiken.plan import Budgets, CatchUpPolicy, Costs, Plan, StagePlan
+from kwiken.runtime import SystemClock
+from kwiken.runtime.engine import Executor
+from kwiken.runtime.transport import LocalTransport, local_replicas
+from kwiken.service import Partial, Reissue, Service
 
 
 async def echo(value: int) -> int:

@@ -15,7 +15,7 @@ import msgspec
 import uvloop
 from aiohttp import web
 
-from kwiken import Service
+from kwiken.service import Service
 
 STAGES = ("one", "two", "three")
 

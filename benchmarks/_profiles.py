@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwiken import Profile, SpanMatch, StageProfile, end_to_end
+from kwiken.latency import end_to_end
+from kwiken.plan import SpanMatch
+from kwiken.profile import Profile, StageProfile
 
 STAGES, REQUESTS = 150, 10_000
 

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._harness import Row, side_by_side
-from kwiken import GRID, reissue_curve
+from kwiken.curves import reissue_curve
+from kwiken.curves.curve import GRID
 
 SAMPLES = 10_000
 SHARDS = 8

@@ -19,7 +19,7 @@ import uvloop
 
 from benchmarks._chain import STAGES, Item
 from benchmarks._harness import Row, paired
-from runtime import Cluster
+from kwiken.runtime.cluster import Cluster
 
 CALLERS = 16
 TEXT = "x" * 200

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks._harness import Row
-from kwiken import Budgets, Plan, Profile, simulate, study_plan
-from kwiken.reproduction import POPULATIONS, population, population_profile
+from kwiken.plan import Budgets, Plan
+from kwiken.planning import study_plan
+from kwiken.profile import Profile
+from kwiken.reproduction.population import POPULATIONS, population, population_profile
+from kwiken.simulation import simulate
 
 CREATED = "2026-01-01T00:00:00Z"
 OBJECTIVES = ("variance", "tail", "p99", "cvar", "auto")

@@ -8,7 +8,11 @@ import numpy as np
 
 from benchmarks._harness import Row, alone, side_by_side
 from benchmarks._profiles import REQUESTS, STAGES, synthetic_profile
-from kwiken import Budgets, Curve, make_plan, profile_from_json, profile_to_json, stage_curves, sumvar
+from kwiken.apportion import sumvar
+from kwiken.curves import Curve, stage_curves
+from kwiken.plan import Budgets
+from kwiken.planning import make_plan
+from kwiken.profile import profile_from_json, profile_to_json
 
 CREATED = "2026-01-01T00:00:00Z"
 BUDGET = 0.05

@@ -12,8 +12,15 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks._harness import Row, timed
-from kwiken import Reissue
-from kwiken.queueing import Dispatch, Earnings, LogNormal, Station, poisson_arrivals, simulate_queues
+from kwiken.queueing.simulator import (
+    Dispatch,
+    Earnings,
+    LogNormal,
+    Station,
+    poisson_arrivals,
+    simulate_queues,
+)
+from kwiken.service import Reissue
 
 STAGES = 10
 TARGET = 10e6 / 60

@@ -31,7 +31,7 @@ from benchmarks._harness import Row, paired
 from benchmarks._ray import missing, ray_serve
 from benchmarks._ray_load import open_load
 from benchmarks.bench_gateway import CALLERS, TEXT, load
-from runtime import Cluster
+from kwiken.runtime.cluster import Cluster
 
 SHARE = 0.5  # of Ray Serve's throughput, as open load
 NAME = f"chain of {len(STAGES)} stages over HTTP"

@@ -13,16 +13,16 @@ from typing import Any
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 from benchmarks._harness import Row, side_by_side
-from otel import (
+from kwiken.otel.fit import fit_profile
+from kwiken.otel.trace import read_traces
+from kwiken.otel.write import (
     AttemptKind,
     AttemptRecord,
     Outcome,
     RequestRecord,
     StageRecord,
-    fit_profile,
     make_observer,
     otlp_lines,
-    read_traces,
     readable_spans,
 )
 

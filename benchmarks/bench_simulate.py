@@ -8,7 +8,10 @@ import numpy as np
 
 from benchmarks._harness import Row, alone, timed
 from benchmarks._profiles import STAGES, synthetic_profile
-from kwiken import Budgets, Plan, Profile, make_plan, simulate
+from kwiken.plan import Budgets, Plan
+from kwiken.planning import make_plan
+from kwiken.profile import Profile
+from kwiken.simulation import simulate
 
 REQUESTS = 20_000
 LOOPED = 200  # requests that the loop gets, scaled up: all of them would take minutes

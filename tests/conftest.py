@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.support.profile_fixtures"]
+
 # No deadline: what one example takes says more about the machine than about the code.
 settings.register_profile("ordinary", max_examples=30, deadline=None)
 settings.register_profile("thorough", max_examples=200, deadline=None)
@@ -24,11 +26,11 @@ def pytest_configure() -> None:
 @pytest.fixture(scope="session")
 def search_cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Path]:
     """The index, which takes a quarter of a minute to build: the first worker builds, the others wait for it."""
-    from services.search import _store
+    from kwiken.services.search.index import store
 
     own = tmp_path_factory.getbasetemp()
     folder = (own if worker_id == "master" else own.parent) / "search-cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KWIKEN_CACHE", str(folder))
-        _store.build()
+        store.build()
         yield folder

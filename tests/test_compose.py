@@ -1,6 +1,6 @@
 """What the container files and the guide tell people to run is what the command line really takes.
 
-That the stages, their replicas, ports and images are right is held by `tests/runtime/test_gateway_compose.py`.
+That the stages, their replicas, ports and images are right is held by `tests/runtime/cluster/test_gateway_compose.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import click
 import pytest
 import yaml
 
-from cli import kwiken
-from services.search import search
+from kwiken.cli.verbs import kwiken
+from kwiken.services.search import search
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGET = "services.search:search"
+TARGET = "kwiken.services.search:search"
 OTLP = "http://jaeger:4318"
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -119,7 +119,7 @@ def test_what_the_image_copies_is_sent_to_the_builder() -> None:
 
 @pytest.mark.parametrize("line", commands_in(GUIDE))
 def test_the_guide_shows_commands_that_exist(line: str) -> None:
-    assert parsed(shlex.split(line)[1:])["target"] in {TARGET, "services.hello:hello"}
+    assert parsed(shlex.split(line)[1:])["target"] in {TARGET, "kwiken.services.hello:hello"}
 
 
 def test_the_guide_has_every_way_to_run() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cli import kwiken
+from kwiken.cli.verbs import kwiken
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

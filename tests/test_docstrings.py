@@ -29,14 +29,23 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = (
     "kwiken",
+    "kwiken.service",
+    "kwiken.plan",
+    "kwiken.latency",
+    "kwiken.profile",
+    "kwiken.curves",
+    "kwiken.simulation",
+    "kwiken.apportion",
+    "kwiken.partial",
+    "kwiken.planning",
+    "kwiken.queueing.simulator",
+    "kwiken.queueing.load",
+    "kwiken.diagnosis",
     "kwiken.export",
-    "kwiken.learning",
-    "kwiken.levers",
-    "kwiken.queueing",
     "kwiken.reproduction",
-    "otel",
-    "runtime",
-    "loadtest",
+    "kwiken.otel",
+    "kwiken.runtime",
+    "kwiken.loadtest",
 )
 LEAST: Final = 20  # characters: nobody says what a thing is in fewer
 SECTION: Final = re.compile(r"(Args|Attributes|Returns|Raises|Example):")
@@ -53,62 +62,72 @@ UNIT: Final = re.compile(
     re.IGNORECASE,
 )
 # Never raised, though a private function beside it does: asked only where there is an answer.
-GUARDED: Final = {("kwiken.queueing.measured_utilisation", "InputError")}
+GUARDED: Final = {("kwiken.queueing.load.measured_utilisation", "InputError")}
 SOURCES: Final = {
-    "Baeza-Yates et al.": ("loadtest.Queries",),
-    "CRISP": ("otel.critical_path",),
-    "Cinlar 1975": ("loadtest.Arrivals.chunks",),
-    "Holm": ("kwiken.drift",),
-    "Kaler": ("kwiken.Reissue", "kwiken.compare_policies", "kwiken.reissue_curve"),
-    "Kaplan and Meier 1958": ("kwiken.kaplan_meier",),
-    "Kumar et al. 2016": ("kwiken.levers.LearnedWait", "kwiken.levers.tune_learned_wait"),
-    "Kwiken Figure 5.2": ("kwiken.heat_maps",),
-    "Kwiken Figures 2.1 to 2.5": ("kwiken.reproduction.population",),
-    "Kwiken equation 5.1": ("kwiken.end_to_end",),
-    "Kwiken equation 5.4": ("kwiken.levers.surface", "kwiken.levers.two_budgets"),
-    "Kwiken section 2.1": ("kwiken.critical_path",),
-    "Kwiken section 5.1": ("kwiken.explain",),
-    "Kwiken section 5.2": ("kwiken.study_plan",),
+    "Baeza-Yates et al.": ("kwiken.loadtest.queries.Queries",),
+    "CRISP": ("kwiken.otel.trace.paths.critical_path",),
+    "Cinlar 1975": ("kwiken.loadtest.arrivals.Arrivals.chunks",),
+    "Holm": ("kwiken.cli.verbs.kwiken.drift",),
+    "Kaler": (
+        "kwiken.cli.verbs.kwiken.Reissue",
+        "kwiken.cli.verbs.kwiken.compare_policies",
+        "kwiken.cli.verbs.kwiken.reissue_curve",
+    ),
+    "Kaplan and Meier 1958": ("kwiken.cli.verbs.kwiken.kaplan_meier",),
+    "Kumar et al. 2016": (
+        "kwiken.cli.verbs.kwiken.levers.LearnedWait",
+        "kwiken.cli.verbs.kwiken.levers.tune_learned_wait",
+    ),
+    "Kwiken Figure 5.2": ("kwiken.cli.verbs.kwiken.heat_maps",),
+    "Kwiken Figures 2.1 to 2.5": ("kwiken.cli.verbs.kwiken.reproduction.population",),
+    "Kwiken equation 5.1": ("kwiken.cli.verbs.kwiken.end_to_end",),
+    "Kwiken equation 5.4": (
+        "kwiken.cli.verbs.kwiken.levers.surface",
+        "kwiken.cli.verbs.kwiken.levers.two_budgets",
+    ),
+    "Kwiken section 2.1": ("kwiken.cli.verbs.kwiken.critical_path",),
+    "Kwiken section 5.1": ("kwiken.cli.verbs.kwiken.explain",),
+    "Kwiken section 5.2": ("kwiken.cli.verbs.kwiken.study_plan",),
     "Kwiken section 5.2.1": (
-        "kwiken.Curve",
-        "kwiken.Pool.time_outs",
-        "kwiken.compare_policies",
-        "kwiken.reissue_curve",
+        "kwiken.cli.verbs.kwiken.Curve",
+        "kwiken.cli.verbs.kwiken.Pool.time_outs",
+        "kwiken.cli.verbs.kwiken.compare_policies",
+        "kwiken.cli.verbs.kwiken.reissue_curve",
     ),
-    "Kwiken section 5.2.2": ("kwiken.lower_hull",),
-    "Kwiken section 5.2.3": ("kwiken.sumvar",),
+    "Kwiken section 5.2.2": ("kwiken.cli.verbs.kwiken.lower_hull",),
+    "Kwiken section 5.2.3": ("kwiken.cli.verbs.kwiken.sumvar",),
     "Kwiken section 5.3": (
-        "kwiken.PartialPolicy",
-        "kwiken.levers.FixedTimeout",
-        "kwiken.levers.LossCurve",
-        "kwiken.levers.StopRule",
-        "kwiken.levers.TimeThenFraction",
-        "kwiken.levers.WaitForFraction",
-        "kwiken.levers.compare_stop_rules",
-        "kwiken.levers.independent_costs",
-        "kwiken.levers.loss_curve",
-        "kwiken.levers.sequential_costs",
-        "kwiken.levers.study_partial",
-        "kwiken.levers.tune_fixed_timeout",
-        "kwiken.levers.tune_stop_rule",
-        "kwiken.levers.tune_stop_rules",
-        "kwiken.levers.tune_time_then_fraction",
-        "kwiken.levers.tune_wait_for_fraction",
+        "kwiken.cli.verbs.kwiken.PartialPolicy",
+        "kwiken.cli.verbs.kwiken.levers.FixedTimeout",
+        "kwiken.cli.verbs.kwiken.levers.LossCurve",
+        "kwiken.cli.verbs.kwiken.levers.StopRule",
+        "kwiken.cli.verbs.kwiken.levers.TimeThenFraction",
+        "kwiken.cli.verbs.kwiken.levers.WaitForFraction",
+        "kwiken.cli.verbs.kwiken.levers.compare_stop_rules",
+        "kwiken.cli.verbs.kwiken.levers.independent_costs",
+        "kwiken.cli.verbs.kwiken.levers.loss_curve",
+        "kwiken.cli.verbs.kwiken.levers.sequential_costs",
+        "kwiken.cli.verbs.kwiken.levers.study_partial",
+        "kwiken.cli.verbs.kwiken.levers.tune_fixed_timeout",
+        "kwiken.cli.verbs.kwiken.levers.tune_stop_rule",
+        "kwiken.cli.verbs.kwiken.levers.tune_stop_rules",
+        "kwiken.cli.verbs.kwiken.levers.tune_time_then_fraction",
+        "kwiken.cli.verbs.kwiken.levers.tune_wait_for_fraction",
     ),
-    "Kwiken section 5.4": ("kwiken.simulate",),
+    "Kwiken section 5.4": ("kwiken.cli.verbs.kwiken.simulate",),
     "Kwiken section 5.5": (
-        "kwiken.CatchUpPolicy",
-        "kwiken.levers.GlobalReissue",
-        "kwiken.levers.Threads",
-        "kwiken.levers.hurry",
-        "kwiken.levers.prioritise",
-        "kwiken.levers.run_global_reissue",
-        "kwiken.levers.study_catch_up",
-        "kwiken.levers.tune_global_reissue",
+        "kwiken.cli.verbs.kwiken.CatchUpPolicy",
+        "kwiken.cli.verbs.kwiken.levers.GlobalReissue",
+        "kwiken.cli.verbs.kwiken.levers.Threads",
+        "kwiken.cli.verbs.kwiken.levers.hurry",
+        "kwiken.cli.verbs.kwiken.levers.prioritise",
+        "kwiken.cli.verbs.kwiken.levers.run_global_reissue",
+        "kwiken.cli.verbs.kwiken.levers.study_catch_up",
+        "kwiken.cli.verbs.kwiken.levers.tune_global_reissue",
     ),
-    "Kwiken section 5.6": ("kwiken.levers.LeverPlanner",),
-    "Mitzenmacher 2001": ("kwiken.queueing.Station",),
-    "Vulimiri et al. 2013": ("kwiken.queueing.guard",),
+    "Kwiken section 5.6": ("kwiken.cli.verbs.kwiken.levers.LeverPlanner",),
+    "Mitzenmacher 2001": ("kwiken.cli.verbs.kwiken.queueing.Station",),
+    "Vulimiri et al. 2013": ("kwiken.cli.verbs.kwiken.queueing.guard",),
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -386,11 +405,17 @@ def units_untold() -> Iterator[str]:
 
 
 def sources_untold() -> Iterator[str]:
-    known = {named.label: named for named in public()}
-    for source, labels in SOURCES.items():
-        for label in labels:
-            if source not in " ".join(known[label].doc.split()):
-                yield f"{known[label].place}: does not name {source}"
+    for source, names in SOURCES.items():
+        for name in names:
+            module, _, last = name.rpartition(".")
+            module, _, owner = (module, "", "") if file_of(module).exists() else module.rpartition(".")
+            found = written(module, owner or last)
+            assert found is not None, name
+            path, node = found
+            if owner and isinstance(node, ast.ClassDef):
+                node = methods(node)[last]
+            if source not in " ".join((ast.get_docstring(node) or "").split()):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}: {name} does not name {source}"
 
 
 RULES: Final = (
@@ -413,10 +438,10 @@ def test_public_names_are_told(rule: Callable[[], Iterator[str]]) -> None:
 def test_nothing_public_is_overlooked() -> None:
     labels = {named.label for named in public()}
     assert {
-        "kwiken.sumvar",
-        "kwiken.Pool.quantile",
-        "runtime.Cluster.put_plan",
-        "loadtest.run_load",
+        "kwiken.apportion.sumvar",
+        "kwiken.profile.Pool.quantile",
+        "kwiken.runtime.Cluster.put_plan",
+        "kwiken.loadtest.run_load",
     } <= labels
     assert all(len([label for label in labels if label.startswith(package)]) > 2 for package in PACKAGES)
 

@@ -16,8 +16,8 @@ from typing import Any
 import click
 import pytest
 
-from cli._main import VERBS, explain, explain_os, one_line
-from kwiken import InputError
+from kwiken.cli.verbs import VERBS, explain, explain_os, one_line
+from kwiken.errors import InputError
 from tests.support.commands import one_refusal, reading_command, refused, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,17 +50,17 @@ class TestHelp:
         assert len(result.stdout.splitlines()) > 5
 
     def test_help_loads_no_verb(self) -> None:
-        code = "import sys; from cli import kwiken\ntry: kwiken.main(['--help'])\nexcept SystemExit: pass\n"
+        code = "import sys; from kwiken.cli import kwiken\ntry: kwiken.main(['--help'])\nexcept SystemExit: pass\n"
         code += "print('LOADED', *[m for m in sys.modules if m.startswith('cli._')])"
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
         )
         assert set(done.stdout.splitlines()[-1].split()) == {
             "LOADED",
-            "cli._main",
-            "cli._naming",
-            "cli._output",
-            "cli._process",
+            "kwiken.cli.verbs",
+            "kwiken.cli.shared.errors",
+            "kwiken.cli.shared.output",
+            "kwiken.cli.shared.process",
         }
 
     def test_version(self) -> None:
@@ -97,10 +97,10 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]
     """Makes `kwiken demo` run a function of the test."""
 
     def install(action: Callable[[], Any]) -> None:
-        module = type(sys)("cli._demo")
+        module = type(sys)("kwiken.cli.live.demo")
         module.command = click.Command("demo", callback=action)  # type: ignore[attr-defined]
-        module.__spec__ = importlib.util.spec_from_loader("cli._demo", loader=None)
-        monkeypatch.setitem(sys.modules, "cli._demo", module)
+        module.__spec__ = importlib.util.spec_from_loader("kwiken.cli.live.demo", loader=None)
+        monkeypatch.setitem(sys.modules, "kwiken.cli.live.demo", module)
 
     return install
 
@@ -228,14 +228,14 @@ class TestProcess:
         ],
     )
     def test_wherever_stdout_goes(self, redirect: str, code: int, stderr: str) -> None:
-        line = f'"{sys.executable}" -m cli --help {redirect}'
+        line = f'"{sys.executable}" -m kwiken.cli --help {redirect}'
         done = subprocess.run(
             ["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
         )
         assert (done.returncode, done.stderr) == (code, stderr)
 
     def test_nobody_reads_stderr(self) -> None:
-        line = f'"{sys.executable}" -m cli plan /nowhere.json 2>&-'
+        line = f'"{sys.executable}" -m kwiken.cli plan /nowhere.json 2>&-'
         done = subprocess.run(
             ["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.selfcheck import fake_server
+from kwiken.loadtest.selfcheck import fake_server
 from tests.support.load_commands import Load, Ran, Serve, StartLoad
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts servers (options of `loadtest._fake`) and ends them after the test."""
+    """Starts servers (options of `kwiken.loadtest.fake_server`) and ends them after the test."""
     with ExitStack() as stack:
         yield lambda *options: stack.enter_context(fake_server(*options))
 
@@ -29,7 +29,7 @@ def serve() -> Iterator[Serve]:
 def start_load() -> Iterator[StartLoad]:
     """Starts `kwiken load`; whatever still runs after the test is killed."""
     # -W error: importing Locust and gevent must not warn.
-    verb = (sys.executable, "-W", "error", "-c", "from cli import main; main()", "load")
+    verb = (sys.executable, "-W", "error", "-c", "from kwiken.cli import main; main()", "load")
     with ExitStack() as stack:
 
         def start(*arguments: str) -> subprocess.Popen[str]:

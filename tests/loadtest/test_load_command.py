@@ -231,7 +231,10 @@ def test_requests_beyond_the_bound_are_dropped(serve: Serve, load: Load, tmp_pat
 
 def test_a_target_that_dies_is_counted(start_load: StartLoad, tmp_path: Path) -> None:
     server = subprocess.Popen(
-        [sys.executable, "-m", "loadtest._fake"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "kwiken.loadtest.fake_server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with server:
         assert server.stdout is not None
@@ -382,7 +385,7 @@ def test_https_checks_the_certificate(
 )
 def test_bad_usage_is_one_line(capfd: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     # In this process: every refusal comes before gevent does.
-    from cli import kwiken
+    from kwiken.cli.verbs import kwiken
 
     with pytest.raises(SystemExit) as exited:
         kwiken.main(["load", *arguments])
@@ -396,7 +399,7 @@ def test_bad_usage_is_one_line(capfd: pytest.CaptureFixture[str], arguments: lis
 
 def test_loading_the_package_starts_neither_gevent_nor_locust() -> None:
     code = (
-        "import sys, loadtest, cli._load, loadtest._run, loadtest._settings, loadtest._report, loadtest._records\n"
+        "import sys, loadtest, kwiken.cli.live.load, kwiken.loadtest.run, kwiken.loadtest.settings, kwiken.loadtest.report, kwiken.loadtest.records\n"
         "loadtest.LoadSettings, loadtest.run_load, loadtest.Queries\n"
         "print(sorted({'gevent', 'locust', 'greenlet'} & set(sys.modules)))"
     )
@@ -408,7 +411,7 @@ def test_a_run_leaves_the_standard_library_as_it_was(serve: Serve) -> None:
     code = (
         "import os, sys, socket, ssl, threading, time\n"
         "before = (socket.socket, time.sleep, threading.Thread.start, ssl.SSLSocket)\n"
-        "from loadtest import LoadSettings, run_load\n"
+        "from kwiken.loadtest import LoadSettings, run_load\n"
         f"result = run_load(LoadSettings(url={serve()!r}, rate=50, duration_s=0.3))\n"
         "assert result.report.requests['ok'] > 0, result\n"
         "assert before == (socket.socket, time.sleep, threading.Thread.start, ssl.SSLSocket)\n"

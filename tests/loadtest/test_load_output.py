@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-import loadtest
-from cli import kwiken
-from cli._load import _progress
-from loadtest import Collector, LoadSettings, Outcome
-from loadtest._run import LoadResult, Progress
-from loadtest._settings import prepare
+from kwiken import loadtest
+from kwiken.cli.live.load import _progress
+from kwiken.cli.verbs import kwiken
+from kwiken.loadtest import LoadResult, LoadSettings, Progress
+from kwiken.loadtest.outcome import Outcome
+from kwiken.loadtest.report import Collector
+from kwiken.loadtest.settings import prepare
 from tests.support.load_commands import Load, Serve
 
 USAGE = ("load", "http://127.0.0.1:9", "--rate", "10", "--duration", "10")
@@ -129,7 +130,7 @@ def test_records_that_are_not_whole_are_told(serve: Serve, load: Load) -> None:
 def test_the_self_check_measures() -> None:
     code = (
         "import json\n"
-        "from loadtest import selfcheck\n"
+        "from kwiken.loadtest import selfcheck\n"
         "selfcheck.RATES = (100, 200)\n"
         "steps = selfcheck.highest_rate(0.3, tell=lambda text: None)['steps']\n"
         "print(json.dumps([selfcheck.floor(0.5), selfcheck.client_cost(20), steps]))\n"

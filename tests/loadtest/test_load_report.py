@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtest import Collector, LoadReport, Outcome
-from loadtest._outcome import DROPPED
-from loadtest._report import ladder
+from kwiken.loadtest.outcome import DROPPED, Outcome
+from kwiken.loadtest.report import Collector, LoadReport, ladder
 
 NAN = float("nan")
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kwiken import InputError
-from loadtest import LoadSettings
-from loadtest._settings import parse_target, prepare
+from kwiken.errors import InputError
+from kwiken.loadtest import LoadSettings
+from kwiken.loadtest.settings import parse_target, prepare
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import pytest
 from tests.support.load_commands import Serve
 
 ROOT = Path(__file__).resolve().parents[2]
-FILE = ROOT / "loadtest" / "locustfile.py"
+FILE = ROOT / "kwiken" / "loadtest" / "locustfile.py"
 Locust = Callable[..., subprocess.Popen[str]]
 
 
@@ -108,7 +108,7 @@ def test_a_locustfile_of_ones_own(serve: Serve, locust: Locust, tmp_path: Path) 
     file = tmp_path / "mine.py"
     file.write_text(
         "import gc, gevent\n"
-        "from loadtest import DagUser, LoadSettings\n"
+        "from kwiken.loadtest import DagUser, LoadSettings\n"
         "class Mine(DagUser):\n"
         "    seen = 0\n"
         f"    settings = LoadSettings(url={serve()!r}, rate=100, duration_s=1, arrivals='constant', path='/mine')\n"

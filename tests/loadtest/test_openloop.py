@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtest import Arrivals, Outcome, Queries
-from loadtest._openloop import OpenLoop, plan
+from kwiken.loadtest.arrivals import Arrivals
+from kwiken.loadtest.open_loop import OpenLoop, plan
+from kwiken.loadtest.outcome import Outcome
+from kwiken.loadtest.queries import Queries
 
 
 class World:

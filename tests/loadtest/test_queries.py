@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwiken import InputError
-from loadtest import Queries
-from loadtest._queries import parse_queries
+from kwiken.errors import InputError
+from kwiken.loadtest.queries import Queries, parse_queries
 
 
 def write(folder: Path, text: str, name: str = "queries.txt") -> str:

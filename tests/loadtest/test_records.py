@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kwiken import InputError
-from loadtest import Outcome, _records
-from loadtest._records import Records
+from kwiken.errors import InputError
+from kwiken.loadtest import records as records_module
+from kwiken.loadtest.outcome import Outcome
+from kwiken.loadtest.records import Records
 
 NAN = float("nan")
 
@@ -44,7 +45,7 @@ def test_a_line_per_request(tmp_path: Path) -> None:
 
 
 def test_lines_are_written_in_chunks_and_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_records, "MAX_RECORDS", 2_000)
+    monkeypatch.setattr(records_module, "MAX_RECORDS", 2_000)
     path = tmp_path / "records.jsonl"
     records = Records(str(path))
     sizes = []

@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kwiken import InputError
-from services.search import _native, _store
-from services.search._corpus import Document, corpus, library
-from services.search._names import private
-from services.search._parts import Card, Cards, Texts
+from kwiken.errors import InputError
+from kwiken.services.search.index import Card, Cards, Texts, native, store
+from kwiken.services.search.index.corpus import Document, corpus, library
+from kwiken.services.search.index.names import private
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -111,7 +110,7 @@ def test_an_empty_library_is_refused(tmp_path: Path) -> None:
 
 
 def test_c_modules_are_asked_and_cleaned() -> None:
-    modules = {module.name: module for module in _native.modules()}
+    modules = {module.name: module for module in native.modules()}
     assert modules["math"].definitions["sqrt"].signature == "(x, /)"
     assert "Return the square root" in modules["math"].definitions["sqrt"].text
     assert modules["builtins"].definitions["str.split"].kind == "method"
@@ -121,7 +120,7 @@ def test_c_modules_are_asked_and_cleaned() -> None:
 @pytest.fixture(scope="module")
 def whole(search_cache: Path) -> dict[str, Card]:
     """Every document of this machine's library, as the index that is built of them has it."""
-    packed, kept = _store.read(_store.folder(), Cards).cards, {}
+    packed, kept = store.read(store.folder(), Cards).cards, {}
     for at in range(len(packed.starts.cast("I")) - 1):
         first, last = packed.bounds(at)
         card = msgspec.msgpack.decode(packed.items[first:last], type=Card)
@@ -135,7 +134,7 @@ def test_the_machines_library_is_thousands_of_documents(whole: dict[str, Card]) 
     }
     assert len(whole) > 5000
     assert min(kinds.values()) > 200
-    texts = _store.read(_store.folder(), Texts).texts
+    texts = store.read(store.folder(), Texts).texts
     lengths = [last - first for first, last in pairwise(texts.starts.cast("I"))]
     assert all(length or not private(card.name) for length, card in zip(lengths, whole.values(), strict=True))
 

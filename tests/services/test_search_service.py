@@ -14,13 +14,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kwiken import Partial, PartialPolicy
-from runtime import Call, Executor, LocalTransport, Replica, Reply, SystemClock, local_replicas
-from services import search as package
-from services.search import Answer, OtherIndexError, Request, _local, _quality, _queries, search
-from services.search._lookup import utility, worth
-from services.search._snippets import snippet
-from services.search._types import MAX_QUERY, Hits, Query, Ranked
+from kwiken.plan import PartialPolicy
+from kwiken.runtime import SystemClock
+from kwiken.runtime.engine import Executor
+from kwiken.runtime.transport import Call, LocalTransport, Replica, Reply, local_replicas
+from kwiken.service import Partial
+from kwiken.services import search as package
+from kwiken.services.search import OtherIndexError, search
+from kwiken.services.search.measures import local as local_module
+from kwiken.services.search.measures import quality
+from kwiken.services.search.measures import queries as queries_module
+from kwiken.services.search.stages import Answer, Hits, Query, Ranked, Request
+from kwiken.services.search.stages.lookup import utility, worth
+from kwiken.services.search.stages.snippets import snippet
+from kwiken.services.search.stages.types import MAX_QUERY
 from tests.support.replicas import plan_of
 
 pytestmark = pytest.mark.usefixtures("search_cache")
@@ -28,7 +35,7 @@ SHARDS = search["lookup"].fanout
 
 
 def ask(query: str, limit: int = 10) -> Answer:
-    answer = _local.answer(search, Request(query, limit))
+    answer = local_module.answer(search, Request(query, limit))
     assert isinstance(answer, Answer)
     return answer
 
@@ -210,7 +217,7 @@ def test_utility_is_the_chance_that_the_best_hit_is_there() -> None:
     """Predicted over many queries and random missing shards, beside how often it was so."""
     chance = random.Random(4)
     said = held = count = 0.0
-    for query in _queries.queries(300, 7):
+    for query in queries_module.queries(300, 7):
         asked = run(package.spell(run(package.parse(query))))
         hits = [run(package.lookup(asked, shard=at)) for at in range(SHARDS)]
         best = max(range(SHARDS), key=lambda at: hits[at].scores[0] if hits[at].scores else -1.0)
@@ -235,7 +242,7 @@ def test_utility_is_a_share_and_whole_only_with_all_shards(tops: list[list[float
 
 
 def test_the_shard_with_the_best_hit_is_worth_all() -> None:
-    for query in _queries.queries(40, 5):
+    for query in queries_module.queries(40, 5):
         asked = run(package.spell(run(package.parse(query))))
         hits = [run(package.lookup(asked, shard=at)) for at in range(SHARDS)]
         worths = worth(Partial(tuple(hits)))
@@ -314,10 +321,10 @@ def test_a_snippet_adds_nothing_but_an_ellipsis(text: str, wanted: set[str]) -> 
 
 
 def test_judged_queries_are_answered_well() -> None:
-    judged = _quality.judgements()
+    judged = quality.judgements()
     assert sum(map(len, judged.values())) >= 80
-    tuned = _quality.score(_quality.judge(search, judged["tuned"]))
-    held_out = _quality.score(_quality.judge(search, judged["held_out"]))
+    tuned = quality.score(quality.judge(search, judged["tuned"]))
+    held_out = quality.score(quality.judge(search, judged["held_out"]))
     # Other versions of Python document other things, so the bounds leave some room.
     assert tuned.mrr > 0.85
     assert held_out.mrr > 0.7

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kwiken import InputError
-from services.search import _build, _store
-from services.search._corpus import Document
-from services.search._parts import PARTS, Postings, Ranking, Texts
+from kwiken.errors import InputError
+from kwiken.services.search.index import Postings, Ranking, Texts, build, store
+from kwiken.services.search.index.corpus import Document
+from kwiken.services.search.index.parts import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,21 +30,21 @@ def some_documents() -> list[Document]:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    for part in _build.parts(some_documents(), "k"):
-        _store.write(tmp_path, part)
+    for part in build.parts(some_documents(), "k"):
+        store.write(tmp_path, part)
     return tmp_path
 
 
 def test_what_is_written_is_read(small: Path) -> None:
-    texts = _store.read(small, Texts)
+    texts = store.read(small, Texts)
     first, last = texts.texts.bounds(3)
     assert bytes(texts.texts.items[first:last]) == b"Says thing 3.\n\nAnd more of it."
-    assert _store.read(small, Ranking).names[3] == "pack.name3"
+    assert store.read(small, Ranking).names[3] == "pack.name3"
     assert sorted(path.name for path in small.iterdir()) == sorted(kind.file for kind in PARTS)
 
 
 def test_every_document_is_in_one_shard_under_each_of_its_terms(small: Path) -> None:
-    postings = _store.read(small, Postings)
+    postings = store.read(small, Postings)
     term = postings.terms.index("thing")
     found: list[int] = []
     for number, shard in enumerate(postings.shards):
@@ -69,7 +69,7 @@ def test_any_damage_is_noticed(small: Path, data: st.DataObject) -> None:
     (small / "texts").write_bytes(damaged)
     try:
         with pytest.raises(InputError, match="texts"):
-            _store.read(small, Texts)
+            store.read(small, Texts)
     finally:
         (small / "texts").write_bytes(good)
 
@@ -77,7 +77,7 @@ def test_any_damage_is_noticed(small: Path, data: st.DataObject) -> None:
 def test_a_part_of_another_kind_is_refused(small: Path) -> None:
     (small / "texts").write_bytes((small / "ranking").read_bytes())
     with pytest.raises(InputError, match="another format"):
-        _store.read(small, Texts)
+        store.read(small, Texts)
 
 
 def test_a_failed_write_leaves_the_old_part_and_no_rubbish(
@@ -88,40 +88,40 @@ def test_a_failed_write_leaves_the_old_part_and_no_rubbish(
     def fail(self: Path, target: Path) -> Path:
         raise OSError("disk full")
 
-    part = _store.read(small, Texts)
+    part = store.read(small, Texts)
     monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        _store.write(small, part)
+        store.write(small, part)
     assert (small / "texts").read_bytes() == before
     assert not list(small.glob(".texts-*"))
 
 
 def test_same_documents_make_the_same_index(small: Path, tmp_path: Path) -> None:
-    for part in _build.parts(some_documents(), "k"):
-        _store.write(tmp_path / "again", part)
+    for part in build.parts(some_documents(), "k"):
+        store.write(tmp_path / "again", part)
     for kind in PARTS:
         assert (small / kind.file).read_bytes() == (tmp_path / "again" / kind.file).read_bytes()
 
 
 def test_no_document_at_all_still_makes_an_index(tmp_path: Path) -> None:
-    for part in _build.parts([], "k"):
-        _store.write(tmp_path, part)
-    assert _store.read(tmp_path, Postings).terms == []
+    for part in build.parts([], "k"):
+        store.write(tmp_path, part)
+    assert store.read(tmp_path, Postings).terms == []
 
 
 def build_small(place: Path) -> None:
     """The parts of a small index under this interpreter's key; building the whole one takes long."""
-    for part in _build.parts(some_documents(), _store.key()):
-        _store.write(place, part)
+    for part in build.parts(some_documents(), store.key()):
+        store.write(place, part)
 
 
 def test_a_damaged_index_is_built_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KWIKEN_CACHE", str(tmp_path))
-    monkeypatch.setattr(_store, "_run_builder", build_small)
-    texts = _store.build() / Texts.file
+    monkeypatch.setattr(store, "_run_builder", build_small)
+    texts = store.build() / Texts.file
     good = texts.read_bytes()
     texts.write_bytes(good[:-7])
-    assert _store.load(Texts).key == _store.key()
+    assert store.load(Texts).key == store.key()
     assert texts.read_bytes() == good
 
 
@@ -130,17 +130,17 @@ def test_processes_that_start_together_build_once(tmp_path: Path) -> None:
     program = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from services.search import _store\n"
-        "from services.search._parts import PARTS\n"
+        "from kwiken.services.search import store\n"
+        "from kwiken.services.search.index.parts import PARTS\n"
         "from tests.services.test_search_store import build_small\n"
         "folder, own = Path(sys.argv[1]), sys.argv[2]\n"
         "def builder(place):\n"
         "    with (folder / 'log').open('a') as log: log.write('built\\n')\n"
         "    while len(list(folder.glob('asks-*'))) < 4: time.sleep(0.01)\n"
         "    build_small(place)\n"
-        "_store._run_builder = builder\n"
+        "store._run_builder = builder\n"
         "(folder / f'asks-{own}').touch()\n"
-        "for kind in PARTS: print(_store.load(kind).key)\n"
+        "for kind in PARTS: print(store.load(kind).key)\n"
     )
     env = {**os.environ, "KWIKEN_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
     started = [
@@ -154,20 +154,20 @@ def test_processes_that_start_together_build_once(tmp_path: Path) -> None:
     ]
     answers = {process.communicate(timeout=100)[0] for process in started}
     assert all(process.returncode == 0 for process in started)
-    assert answers == {f"{_store.key()}\n" * len(PARTS)}
+    assert answers == {f"{store.key()}\n" * len(PARTS)}
     assert (tmp_path / "log").read_text() == "built\n"
 
 
 def test_a_builder_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "file"
     place.write_text("in the way")
-    with pytest.raises(_store.BuildError, match="building the search index failed"):
-        _store._run_builder(place / "inside")
+    with pytest.raises(store.BuildError, match="building the search index failed"):
+        store._run_builder(place / "inside")
 
 
 def test_a_lock_that_is_held_for_ever_is_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_store, "BUILD_SECONDS", 0.01)
-    with _store._lock(tmp_path / "lock"), _store._lock(tmp_path / "lock"):
+    monkeypatch.setattr(store, "BUILD_SECONDS", 0.01)
+    with store._lock(tmp_path / "lock"), store._lock(tmp_path / "lock"):
         assert (tmp_path / "lock").exists()
 
 
@@ -176,7 +176,7 @@ def test_only_the_newest_indexes_are_kept(tmp_path: Path) -> None:
     for at, folder in enumerate(folders):
         folder.mkdir()
         os.utime(folder, (at, at))
-    _store._forget_old(folders[0])
+    store._forget_old(folders[0])
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "search-0",
         "search-4",

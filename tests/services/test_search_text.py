@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.search import _text
-from services.search._spell import edits
+from kwiken.services.search.index import text as text_module
+from kwiken.services.search.stages.spell import edits
 
 LETTERS = "abcdefg"
 
@@ -25,7 +25,7 @@ LETTERS = "abcdefg"
     ],
 )
 def test_words_are_split_as_names_are_read(text: str, expected: list[str]) -> None:
-    assert _text.words(text) == expected
+    assert text_module.words(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,31 +41,31 @@ def test_words_are_split_as_names_are_read(text: str, expected: list[str]) -> No
     ],
 )
 def test_forms_of_one_word_have_one_stem(forms: tuple[str, ...], stem: str) -> None:
-    assert {_text.stem(form) for form in forms} == {stem}
+    assert {text_module.stem(form) for form in forms} == {stem}
 
 
 @pytest.mark.parametrize("word", ["string", "this", "status", "pass", "bus", "is", "os", "ssl", "2to3"])
 def test_what_only_looks_like_a_suffix_stays(word: str) -> None:
-    assert _text.stem(word) == word
+    assert text_module.stem(word) == word
 
 
 def test_a_compound_counts_once_more_as_a_whole() -> None:
-    assert _text.terms("create_task now") == ["creat", "task", "createtask", "now"]
-    assert _text.terms("createTask") == ["creat", "task", "createtask"]
-    assert _text.terms("create task") == ["creat", "task"]
+    assert text_module.terms("create_task now") == ["creat", "task", "createtask", "now"]
+    assert text_module.terms("createTask") == ["creat", "task", "createtask"]
+    assert text_module.terms("create task") == ["creat", "task"]
 
 
 @given(st.text(max_size=60))
 def test_pieces_lose_no_letter_or_digit(text: str) -> None:
-    found = "".join(word for word, _ in _text.pieces(text))
+    found = "".join(word for word, _ in text_module.pieces(text))
     kept = "".join(letter for letter in text if letter.isascii() and letter.isalnum())
-    if all(len(run) <= _text.MAX_WORD for run in text.split()):
+    if all(len(run) <= text_module.MAX_WORD for run in text.split()):
         assert found == kept
 
 
 @given(st.text(max_size=80))
 def test_terms_are_bounded_and_never_empty(text: str) -> None:
-    assert all(0 < len(term) <= _text.MAX_WORD for term in _text.terms(text))
+    assert all(0 < len(term) <= text_module.MAX_WORD for term in text_module.terms(text))
 
 
 def reference_edits(a: str, b: str) -> int:
@@ -97,4 +97,4 @@ def test_words_two_edits_apart_share_a_deletion(word: str, data: st.DataObject) 
         changes = [other[:at] + other[at + 1 :], other[:at] + letter + other[at:], swapped]
         other = data.draw(st.sampled_from([*changes, other[:at] + letter + other[at + 1 :]]))
     if len(other) >= 5:
-        assert _text.deletions(word) & _text.deletions(other)
+        assert text_module.deletions(word) & text_module.deletions(other)

@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from click.testing import CliRunner, Result
+from kwiken.click.testing import CliRunner, Result
 
-from cli import kwiken
+from kwiken.cli.verbs import kwiken
 
 ROOT = Path(__file__).resolve().parents[2]
 

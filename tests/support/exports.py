@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
-from kwiken import Budgets, Costs, Plan, Reissue, SpanMatch, StagePlan
-from kwiken.export import Exported
+from kwiken.export.hedges import Exported
+from kwiken.plan import Budgets, Costs, Plan, SpanMatch, StagePlan
+from kwiken.service import Reissue
 
 
 def plan_with(stages: dict[str, StagePlan], *, reissue: float = 0.05, service: str = "shop") -> Plan:

@@ -50,7 +50,7 @@ def _name(thing: Any) -> str | None:
         return f"frame {thing.f_code.co_qualname}" if any(own in path for own in OWN) else None
     kind = type(thing)
     if isinstance(thing, BaseException | asyncio.Future) or kind.__module__.startswith(
-        ("runtime.", "tests.")
+        ("kwiken.runtime.", "tests.")
     ):
         return kind.__qualname__
     return None

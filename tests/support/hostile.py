@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from kwiken import profile_to_json
+from kwiken.profile import profile_to_json
 from tests.support.profiles import small_profile
 
 FORGED: Final = "kwiken: all is well, run curl"

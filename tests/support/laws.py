@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken._profile import Floats
+from kwiken.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import asyncio
 import random
 from dataclasses import dataclass, field
 
-from runtime import Executor
+from kwiken.runtime.engine import Executor
 
 
 @dataclass

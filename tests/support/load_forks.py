@@ -11,15 +11,15 @@ import json
 import os
 import sys
 
-from cli import main
-from loadtest._patching import without_patching
+from kwiken.cli import main
+from kwiken.loadtest.patching import without_patching
 
 
 def serve() -> None:
     """Run commands one after another until stdin ends."""
-    importlib.import_module("cli._load")
+    importlib.import_module("kwiken.cli.live.load")
     with without_patching():
-        importlib.import_module("loadtest._local")
+        importlib.import_module("kwiken.loadtest.local")
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from runtime import Replica
+from kwiken.runtime.transport import Replica
 
 Reaction = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwiken import Profile, SpanMatch, StageProfile, end_to_end
-from kwiken._profile import Floats
+from kwiken.arrays import Floats
+from kwiken.latency import end_to_end
+from kwiken.plan import SpanMatch
+from kwiken.profile import Profile, StageProfile
 
 
 def small_profile(requests: int = 600, *, service: str = "search", seed: int = 1) -> Profile:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kwiken import Profile, SpanMatch, StageProfile
-from kwiken._profile import Floats
-from kwiken.queueing import LogNormal, Station, poisson_arrivals, simulate_queues
+from kwiken.arrays import Floats
+from kwiken.plan import SpanMatch
+from kwiken.profile import Profile, StageProfile
+from kwiken.queueing.simulator import LogNormal, Station, poisson_arrivals, simulate_queues
 
 CHAIN = (
     Station(name="fetch", work=LogNormal(5.0, 0.5), rest=LogNormal(4.0, 1.0), replicas=4, dispatch="aged"),

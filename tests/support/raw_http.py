@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import uvloop
 
-from runtime._clock import SystemClock
-from runtime._executor import Executor
-from runtime._gateway import Gateway
-from runtime._local import LocalTransport, local_replicas
-from runtime._log_limits import log_loop_error
-from runtime._replica import ReplicaServer
+from kwiken.runtime import SystemClock
+from kwiken.runtime.engine import Executor
+from kwiken.runtime.gateway import Gateway
+from kwiken.runtime.process.log_limits import log_loop_error
+from kwiken.runtime.replica import ReplicaServer
+from kwiken.runtime.transport import LocalTransport, local_replicas
 from tests.support.services_http import service
 
 WAIT_S = 20.0

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kwiken import Budgets, CatchUpPolicy, PartialPolicy, Plan, Reissue, Service, Stage
-from kwiken._plan import Costs, StagePlan
-from runtime import Call, Executor, Replica, Reply
-from runtime._clock import Clock
-from runtime._ledger import CALL, REQUEST
+from kwiken.plan import Budgets, CatchUpPolicy, Costs, PartialPolicy, Plan, StagePlan
+from kwiken.runtime import Clock
+from kwiken.runtime.decisions import CALL, REQUEST
+from kwiken.runtime.engine import Executor
+from kwiken.runtime.transport import Call, Replica, Reply
+from kwiken.service import Reissue, Service, Stage
 from tests.support.virtual import VirtualClock
 
 Behaviour = Callable[[Replica, Call], Awaitable[Any]]

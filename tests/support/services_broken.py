@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from kwiken import Service, Stage
+from kwiken.service import Service, Stage
 
 
 async def work(request: str) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from kwiken import Budgets, Costs, Partial, Plan, Reissue, Service, StagePlan
+from kwiken.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.service import Partial, Reissue, Service
 
 
 class Ask(msgspec.Struct, forbid_unknown_fields=True):

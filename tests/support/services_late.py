@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kwiken import Partial, Service
+from kwiken.service import Partial, Service
 
 BLOCK = 1 << 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from kwiken import Service
+from kwiken.service import Service
 
 service = Service("poison")
 

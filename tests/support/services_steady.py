@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from kwiken import Service
+from kwiken.service import Service
 
 service = Service("steady")
 

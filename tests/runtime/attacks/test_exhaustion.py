@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import uvloop
 
-from runtime._front import Patience
+from kwiken.runtime.http_server.aiohttp_server import Patience
 from tests.support.raw_http import Place, Servers, servers, status_of, until
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -180,7 +180,7 @@ def test_work_for_a_caller_who_is_gone_is_cancelled_and_for_one_who_reads_is_not
 
 def test_a_process_that_is_full_says_so_and_its_log_stays_small(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    serve = f"ulimit -n 80; exec {sys.executable} -m cli serve {TARGET} --local --port 0"
+    serve = f"ulimit -n 80; exec {sys.executable} -m kwiken.cli serve {TARGET} --local --port 0"
     with log.open("ab") as file:
         process = subprocess.Popen(["/bin/sh", "-c", serve], stderr=file, stdout=file)
     try:

@@ -16,9 +16,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final
 
-from kwiken import KwikenError, Service, Stage
-from runtime import Executor, HttpTransport, Replica, SystemClock
-from runtime._replica import ReplicaServer
+from kwiken.errors import KwikenError
+from kwiken.runtime import SystemClock
+from kwiken.runtime.engine import Executor
+from kwiken.runtime.replica import ReplicaServer
+from kwiken.runtime.transport import HttpTransport, Replica
+from kwiken.service import Service, Stage
 from tests.support.strangers import STRANGERS, Place, Said, Stranger, at_home
 from tests.support.waiting import until
 

@@ -1,0 +1,37 @@
+"""The `kwiken` command: one thin module a verb, loaded only when that verb is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from kwiken.cli.shared import heed_signals, open_standard_files, unheed_signals
+
+if TYPE_CHECKING:
+    from kwiken.cli.verbs import kwiken
+
+__all__ = ["kwiken", "main"]
+
+
+def main(args: Iterable[str] | None = None) -> NoReturn:
+    """Run the command line of this process, or the arguments given.
+
+    Nothing else is loaded before: Ctrl-C while the rest is imported must not print a traceback.
+    """
+    unheed_signals()
+    open_standard_files()
+    from kwiken.cli.verbs import main as run
+
+    try:
+        heed_signals()
+        run(args)
+    finally:
+        unheed_signals()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "kwiken":
+        from kwiken.cli.verbs import kwiken
+
+        return kwiken
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

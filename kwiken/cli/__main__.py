@@ -1,0 +1,7 @@
+"""`python -m kwiken.cli` is `kwiken`."""
+
+from __future__ import annotations
+
+from kwiken.cli import main
+
+main()

@@ -1,0 +1,80 @@
+"""What a demo runs with: settings, schedule, folder, load generator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kwiken.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from kwiken.cli.demo.setup.blocks import ARMS, Block, Schedule, orders
+    from kwiken.cli.demo.setup.folder import Folder
+    from kwiken.cli.demo.setup.load import Load, LoadError, Record, read_records, write_queries
+    from kwiken.cli.demo.setup.processor_use import processor_seconds, used_between
+    from kwiken.cli.demo.setup.settings import (
+        EDGE_S,
+        FEWEST,
+        PLANNING_S,
+        SETTLE_S,
+        TARGET,
+        DemoSettings,
+        Timing,
+        divide,
+    )
+
+__all__ = [
+    "ARMS",
+    "EDGE_S",
+    "FEWEST",
+    "PLANNING_S",
+    "SETTLE_S",
+    "TARGET",
+    "Block",
+    "DemoSettings",
+    "Folder",
+    "Load",
+    "LoadError",
+    "Record",
+    "Schedule",
+    "Timing",
+    "divide",
+    "orders",
+    "processor_seconds",
+    "read_records",
+    "used_between",
+    "write_queries",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "kwiken.cli.demo.setup.blocks": (
+            "ARMS",
+            "Block",
+            "Schedule",
+            "orders",
+        ),
+        "kwiken.cli.demo.setup.folder": ("Folder",),
+        "kwiken.cli.demo.setup.load": (
+            "Load",
+            "LoadError",
+            "Record",
+            "read_records",
+            "write_queries",
+        ),
+        "kwiken.cli.demo.setup.processor_use": (
+            "processor_seconds",
+            "used_between",
+        ),
+        "kwiken.cli.demo.setup.settings": (
+            "DemoSettings",
+            "EDGE_S",
+            "FEWEST",
+            "PLANNING_S",
+            "SETTLE_S",
+            "TARGET",
+            "Timing",
+            "divide",
+        ),
+    },
+)

@@ -1,0 +1,27 @@
+"""Verb of `kwiken` in a process that ends when its standard input does.
+
+Run it as `python -m kwiken.cli.demo.setup.tied_process VERB ...`.
+
+Whoever starts it holds the other end, so not even a SIGKILL of the demo leaves its load behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+
+from kwiken.cli import main
+
+
+def _end_with_stdin() -> None:
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    main()

@@ -1,0 +1,261 @@
+"""What the trial showed: ladders, cuts, spend, and the folder's files. Blocking; run in a thread."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from kwiken.cli.demo.setup import ARMS, EDGE_S, SETTLE_S, DemoSettings, Folder, Record, Schedule, Timing
+from kwiken.cli.demo.trial.arms import Trial
+from kwiken.cli.demo.trial.measure import ArmData, assign, attach, calls_of, spent_of, under_another_plan
+from kwiken.cli.demo.trial.plans import Learned
+from kwiken.cli.demo.trial.spend import Call, spend_by_stage
+from kwiken.cli.report import build_page, made_line
+from kwiken.cli.report.charts import pauses_of, pick_requests
+from kwiken.cli.report.model import (
+    ArmCount,
+    Cut,
+    DemoResult,
+    Disturbance,
+    Expectation,
+    Settings,
+    Spent,
+    StageShare,
+    cut_with_interval,
+    ladder_of,
+    ms,
+    render,
+)
+from kwiken.cli.report.sections import Material, budget_shares, curve_views
+from kwiken.errors import KwikenError
+from kwiken.otel.trace import read_requests
+from kwiken.plan import Plan
+from kwiken.profile import cost_of_one_call, profile_to_json
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that came out of the trial.
+
+    Attributes:
+        settings: as given.
+        timing: as divided.
+        learned: before it.
+        trial: what ran when.
+        disturbance: what was done to the replicas.
+        restarts: how many replicas died and were replaced.
+    """
+
+    settings: DemoSettings
+    timing: Timing
+    learned: Learned
+    trial: Trial
+    disturbance: Disturbance
+    restarts: int
+
+
+class NothingMeasuredError(KwikenError):
+    """An arm has no request to judge by."""
+
+
+def judge(
+    evidence: Evidence, noted: Iterable[Record], *, folder: Folder, wall_s: Callable[[], float]
+) -> DemoResult:
+    """Judge the trial and write the folder.
+
+    Args:
+        evidence: what came out.
+        noted: what the load generator noted of each request.
+        folder: to write; its traces are complete.
+        wall_s: seconds since the demo began.
+
+    Raises:
+        NothingMeasuredError: when an arm has no request.
+    """
+    noted = list(noted)
+    arms, settling = assign(noted, Schedule(evidence.trial.blocks, SETTLE_S, EDGE_S))
+    empty = [arm for arm, data in arms.items() if not data.sent]
+    if empty:
+        raise NothingMeasuredError(f"nothing was measured in: {', '.join(empty)}; raise --rate or --seconds")
+    # Latency needs to settle after a switch. Spend does not: it counts from the first moment of a plan.
+    whole = Schedule(evidence.trial.blocks, 0.0)
+    spenders, _ = assign(noted, whole)
+    wanted = {int(row.trace_id, 16) for data in spenders.values() for row in data.sent}
+    requests = list(read_requests([folder.traces], wanted=wanted.__contains__))
+    for group in (arms, spenders):
+        attach(group, requests)
+    ledger = _ledger(evidence.learned, spenders, whole)
+    result = _result(evidence, arms, ledger, settling=settling, wall_s=wall_s, lag=_lag(noted))
+    _write(folder, evidence.learned, arms, result)
+    return result
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The calls of each arm, settling included, and how long the arms ran."""
+
+    calls: Mapping[str, list[Call]]
+    seconds: Mapping[str, float]
+
+    def spent(self, arm: str) -> Spent:
+        """What an arm spent."""
+        return spent_of(self.calls[arm], self.seconds[arm])
+
+
+def _ledger(learned: Learned, arms: Mapping[str, ArmData], schedule: Schedule) -> Ledger:
+    costs = learned.study.plan.cost
+    unit = {name: cost_of_one_call(learned.profile, costs, name) for name in costs.stages}
+    calls = {arm: calls_of(data, schedule, unit) for arm, data in arms.items()}
+    return Ledger(calls, schedule.seconds)
+
+
+def _result(
+    evidence: Evidence,
+    arms: Mapping[str, ArmData],
+    ledger: Ledger,
+    *,
+    settling: int,
+    wall_s: Callable[[], float],
+    lag: str,
+) -> DemoResult:
+    plan = evidence.learned.study.plan
+    ladders = {arm: ladder_of(data.series()[1]) for arm, data in arms.items()}
+    promise = _expectation(plan)
+    return DemoResult(
+        version=1,
+        service=plan.service,
+        created=plan.created,
+        before=ladders["before"],
+        after=ladders["after"],
+        even=ladders["even"],
+        expected=promise.after,
+        budgets={name: getattr(plan.budgets, name) for name in plan.budgets.__struct_fields__},
+        spent=ledger.spent("after"),
+        spent_even=ledger.spent("even"),
+        requests=sum(len(data.sent) for data in arms.values()),
+        failed=sum(data.failed for data in arms.values()),
+        dropped=sum(data.dropped for data in arms.values()),
+        settling=settling,
+        cut_p99=_cuts(arms, evidence.settings.seed),
+        arms={arm: _count(data, evidence.trial, arm) for arm, data in arms.items()},
+        stages=_stages(evidence.learned, ledger.calls),
+        expectation=promise,
+        disturbance=evidence.disturbance,
+        settings=_settings(evidence, wall_s()),
+        remarks=[*_remarks(evidence, arms), lag],
+    )
+
+
+def _expectation(plan: Plan) -> Expectation:
+    expected = plan.expected
+    assert expected is not None  # `study_plan` states it
+    return Expectation(
+        before=expected.before,
+        after=expected.after,
+        bounds=expected.bounds.after,
+        spent=expected.spent.reissue,
+        coverage=expected.interval,
+    )
+
+
+def _cuts(arms: Mapping[str, ArmData], seed: int) -> dict[str, Cut]:
+    pairs = {"after": ("before", "after"), "even": ("before", "even"), "after_even": ("even", "after")}
+    return {
+        name: Cut(**cut_with_interval(base=arms[base].series(), other=arms[other].series(), seed=seed))
+        for name, (base, other) in pairs.items()
+    }
+
+
+def _count(data: ArmData, trial: Trial, arm: str) -> ArmCount:
+    busy = trial.busy_s.get(arm)
+    cores = os.cpu_count() or 1
+    share = busy / trial.block_s[arm] / cores if busy is not None and trial.block_s.get(arm) else None
+    return ArmCount(requests=len(data.sent), failed=data.failed, seconds=data.seconds, replica_cpu=share)
+
+
+def _stages(learned: Learned, calls: Mapping[str, list[Call]]) -> list[StageShare]:
+    plan = learned.study.plan
+    shares = budget_shares(plan)
+    used, used_even = spend_by_stage(calls["after"]), spend_by_stage(calls["even"])
+    found = []
+    for name, stage in plan.stages.items():
+        own, other = stage.reissue, learned.even.stages[name].reissue
+        found.append(
+            StageShare(
+                name=name,
+                cost=plan.cost.stages.get(name, 0.0),
+                fraction=own.fraction if own is not None else 0.0,
+                after_ms=own.after_ms if own is not None else None,
+                budget=shares.get(name, 0.0),
+                used=used.get(name, 0.0),
+                even_fraction=other.fraction if other is not None else 0.0,
+                even_after_ms=other.after_ms if other is not None else None,
+                even_used=used_even.get(name, 0.0),
+            )
+        )
+    return found
+
+
+def _settings(evidence: Evidence, wall_s: float) -> Settings:
+    settings, timing = evidence.settings, evidence.timing
+    return Settings(
+        seconds=settings.seconds,
+        rate=settings.rate,
+        seed=settings.seed,
+        learn_s=timing.learn_s,
+        rounds=timing.rounds,
+        block_s=timing.block_s,
+        settle_s=SETTLE_S,
+        order=[", ".join(order) for order in evidence.trial.order],
+        processors=os.cpu_count() or 1,
+        wall_s=wall_s,
+    )
+
+
+def _remarks(evidence: Evidence, arms: Mapping[str, ArmData]) -> list[str]:
+    """What a reader should know of this very run."""
+    learned = evidence.learned
+    plans = {"before": None, "after": learned.study.plan.digest, "even": learned.even.digest}
+    strays = sum(under_another_plan(arms[arm], plans[arm]) for arm in ARMS)
+    untraced = sum(len(data.sent) - len(data.records) for data in arms.values())
+    found = [f"{note[:1].upper()}{note[1:]}." for note in learned.study.notes]
+    if any(data.failed + data.dropped for data in arms.values()):
+        found.append("A request without an answer counts as 10 s, the load's time-out, in every percentile.")
+    if strays:
+        found.append(f"{strays} requests ran under another plan than that of their block.")
+    if untraced:
+        found.append(f"{untraced} requests left no trace; spend is counted from the others.")
+    if evidence.restarts:
+        found.append(f"{evidence.restarts} replicas died and were replaced.")
+    return found
+
+
+def _lag(noted: Iterable[Record]) -> str:
+    """The generator's own share in the latencies."""
+    lags = [record.start_lag_ms for record in noted if record.start_lag_ms is not None]
+    late = ms(float(np.percentile(lags, 99)))
+    return f"The load generator was itself {late} late at the 99th percentile; latency includes that."
+
+
+def _write(folder: Folder, learned: Learned, arms: Mapping[str, ArmData], result: DemoResult) -> None:
+    plan = learned.study.plan
+    folder.write("profile.json", profile_to_json(learned.profile) + "\n")
+    folder.write("plan.json", plan.to_json() + "\n")
+    folder.write("plan-even.json", learned.even.to_json() + "\n")
+    folder.write_rows(row for data in arms.values() for row in data.rows)
+    folder.write("demo.json", msgspec.json.format(msgspec.json.encode(result), indent=1).decode() + "\n")
+    material = Material(
+        profile=learned.profile,
+        plan=plan,
+        even=learned.even,
+        result=result,
+        arms={arm: data.series()[1] for arm, data in arms.items()},
+        requests=pick_requests({arm: data.records for arm, data in arms.items()}, pauses_of(result)),
+        curves=curve_views(learned.study.curves, plan, learned.even),
+        notes=(f"kwiken report {folder.path} draws this page again.",),
+    )
+    folder.write("report.html", render(build_page(material, made=made_line(result))))

@@ -1,0 +1,1 @@
+"""Verbs that run services: serve, stage, up, down, status, load, demo."""

@@ -1,0 +1,139 @@
+"""`kwiken demo`: a real service under load, learned, planned for, and compared with itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kwiken.cli.shared import (
+    POSITIVE,
+    SHARE,
+    Terminated,
+    json_option,
+    note,
+    print_json,
+    print_table,
+    progress,
+    say,
+    seed_option,
+)
+
+if TYPE_CHECKING:
+    from kwiken.cli.report.model import DemoResult
+
+SECONDS, RATE = 66.0, 50.0
+
+
+@click.command()
+@click.option(
+    "--seconds",
+    type=POSITIVE,
+    default=SECONDS,
+    show_default=True,
+    help="Seconds of load; starting and judging come on top.",
+)
+@click.option("--rate", type=POSITIVE, default=RATE, show_default=True, help="Requests per second.")
+@click.option("--budget", type=SHARE, default=0.05, show_default=True, help="Extra work allowed, as a share.")
+@click.option(
+    "--out", default="demo-out", show_default=True, metavar="DIR", help="Folder for all that comes out."
+)
+@click.option("--calm", is_flag=True, help="Disturb nothing.")
+@seed_option
+@json_option
+def command(
+    *, seconds: float, rate: float, budget: float, out: str, calm: bool, seed: int, as_json: bool
+) -> None:
+    """Start a search service as local processes, load it, learn, plan, apply the plan, and compare.
+
+    A replica of each stage, any of them, is paused in bursts, so that there is a tail to cut; --calm turns
+    that off. The folder holds up to 100 MB while it runs, and some 10 MB afterwards.
+    """
+    from kwiken.cli.demo import TerminalWatch, run_demo
+    from kwiken.cli.demo.setup import DemoSettings, divide
+
+    settings = DemoSettings(seconds=seconds, rate=rate, budget=budget, seed=seed, calm=calm, out=Path(out))
+    with progress("starting", total=divide(seconds).total_s) as bar:
+        result = _run(run_demo(settings, TerminalWatch(bar)))
+    if as_json:
+        print_json(result)
+    else:
+        _show(result)
+    note("", f"{settings.out / 'report.html'} shows it all")
+
+
+def _run(main: Coroutine[Any, Any, DemoResult]) -> DemoResult:
+    """Run it to its end; SIGTERM ends it as Ctrl-C does, in good order."""
+    terminated = False
+
+    async def guarded() -> DemoResult:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def terminate() -> None:
+            nonlocal terminated
+            terminated = True
+            task.cancel()
+
+        with contextlib.suppress(NotImplementedError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+        return await main
+
+    try:
+        return asyncio.run(guarded())
+    except asyncio.CancelledError:
+        raise (Terminated if terminated else KeyboardInterrupt) from None
+
+
+def _show(result: DemoResult) -> None:
+    from kwiken.cli.report.model import NAMES
+    from kwiken.cli.report.sections import of_result
+
+    rows = latency_rows(result)
+    note("")
+    print_table("Latency from the moment when a request was due", ("", *NAMES.values()), rows, to_stdout=True)
+    say("")
+    columns = ("stage", "cost", "copied", "after", "budget", "spent", "spent evenly")
+    print_table(
+        "Where the budget went", columns, [_stage_row(stage) for stage in result.stages], to_stdout=True
+    )
+    say("", *of_result(result))
+
+
+def latency_rows(result: DemoResult) -> list[tuple[str, ...]]:
+    """A row an arm, each with its change against the arm that it is to be compared with.
+
+    What was expected was expected of the requests that the plan was learned from, so it changes these.
+    """
+    from kwiken.cli.report.model import change, ms, rungs
+
+    learned = result.expectation.before
+    arms = (
+        ("before", result.before, None),
+        ("after", result.after, result.before),
+        ("even", result.even, result.before),
+        ("as learned", learned, None),
+        ("expected", result.expected, learned),
+    )
+    rows = []
+    for name, ladder, base in arms:
+        told = [ms(value) for value in rungs(ladder).values()]
+        if base is not None:
+            changes = (
+                change(*pair) for pair in zip(rungs(base).values(), rungs(ladder).values(), strict=True)
+            )
+            told = [f"{cell} ({moved})" for cell, moved in zip(told, changes, strict=True)]
+        rows.append((name, *told))
+    return rows
+
+
+def _stage_row(stage: Any) -> tuple[str, ...]:
+    from kwiken.cli.report.model import ms, percent
+
+    shares = [percent(share) for share in (stage.budget, stage.used, stage.even_used)]
+    return (stage.name, percent(stage.cost), percent(stage.fraction), ms(stage.after_ms), *shares)

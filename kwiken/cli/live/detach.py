@@ -1,0 +1,97 @@
+"""Starting a supervisor that stays: `kwiken up --detach`."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kwiken.cli.shared import note, room_in
+from kwiken.errors import InputError, KwikenError
+
+if TYPE_CHECKING:
+    from kwiken.runtime.cluster import ClusterState, StateFiles
+
+READY_S: Final = 240.0
+POLL_S: Final = 0.05
+END_S: Final = 5.0
+MAX_TAIL: Final = 4000
+FULL: Final = 1 << 12  # bytes of room: fewer hold no state and no log
+
+
+def start_detached(files: StateFiles, arguments: Sequence[str]) -> str:
+    """Start a supervisor that stays when this process ends, and wait until it serves.
+
+    Whatever ends the wait before that, Ctrl-C too, ends the supervisor.
+
+    Args:
+        files: where it notes its state, and its log.
+        arguments: of its own `kwiken up`.
+
+    Returns:
+        The gateway's address.
+
+    Raises:
+        KwikenError: when it does not come up; with its own words.
+    """
+    try:
+        files.folder.mkdir(parents=True, exist_ok=True)
+        log = files.log.open("ab")
+    except OSError as error:
+        raise InputError(f"cannot be used: {error.strerror}", where=str(files.folder)) from error
+    with log:
+        start = log.tell()
+        process = subprocess.Popen(  # noqa: S603 - this very program, with the options that it was given
+            [sys.executable, "-m", "cli", "up", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        state = _once_ready(process, files, start)
+    except BaseException:
+        _end(process)
+        raise
+    assert state.gateway is not None
+    note(f"{state.service} is up with {len(state.replicas)} replicas; its log is {files.log}")
+    return state.gateway.url
+
+
+def _once_ready(process: subprocess.Popen[bytes], files: StateFiles, start: int) -> ClusterState:
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise KwikenError(_last_words(files.log, start))
+        with contextlib.suppress(InputError):  # a state torn by an earlier crash; it writes its own over it
+            state = files.read()
+            if state is not None and state.ready and state.supervisor.pid == process.pid:
+                return state
+        time.sleep(POLL_S)
+    raise KwikenError(f"{files.service} was not up within {READY_S:g} s; its log is {files.log}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Stop the supervisor; its children end with it."""
+    process.terminate()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _last_words(log: Path, start: int) -> str:
+    """Why the supervisor ended: the last line that it said."""
+    with log.open("rb") as file:
+        file.seek(start)
+        lines = file.read()[-MAX_TAIL:].decode(errors="replace").strip().splitlines()
+    if lines:
+        return lines[-1].removeprefix("kwiken: ")
+    if room_in(log.parent) < FULL:
+        return f"{log.parent}: no room is left there, so nothing can be noted of what runs"
+    return f"it ended without a word; its log is {log}"

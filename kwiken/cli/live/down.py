@@ -1,0 +1,56 @@
+"""`kwiken down`: stop the local cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kwiken.cli.shared import note
+from kwiken.errors import InputError
+
+if TYPE_CHECKING:
+    from kwiken.runtime.cluster import StateFiles
+
+
+@click.command(short_help="Stop the local cluster.")
+@click.argument("service", required=False)
+@click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
+def command(*, service: str | None, state: str) -> None:
+    """Stop SERVICE, or every service that is up. What is not up stays so.
+
+    Only processes that `kwiken up` started are signalled: pid and start time must both be as noted.
+    """
+    from kwiken.runtime.cluster import StateFiles
+
+    folder = Path(state)
+    named = service.rpartition(":")[2] if service is not None else None
+    clusters = [StateFiles(folder, named)] if named is not None else list(StateFiles.all(folder))
+    failures, stopped = [], []
+    for files in clusters:  # one that cannot be stopped does not keep the others up
+        try:
+            stopped += [files.service] if _stop(files) else []
+        except InputError as error:
+            failures.append(error)
+    for name in stopped:
+        note(f"{name} is stopped")
+    for failure in failures[1:]:
+        note(f"kwiken: {failure}")
+    if failures:
+        raise failures[0]
+    if not stopped:
+        what = f"service {named!r}" if named is not None else "no service"
+        note(f"{what} {'is not' if named is not None else 'is'} up in {state}")
+
+
+def _stop(files: StateFiles) -> bool:
+    from kwiken.runtime.cluster import stop_cluster
+
+    try:
+        return stop_cluster(files)
+    except PermissionError as error:
+        raise InputError(
+            f"{files.service} cannot be stopped: {error.strerror}; did another user start it?",
+            where=str(files.folder),
+        ) from error

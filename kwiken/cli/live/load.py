@@ -1,0 +1,142 @@
+"""`kwiken load`: open-loop load on a gateway."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kwiken.cli.shared import json_option, note, print_json, print_table, say, seed_option
+from kwiken.errors import InputError
+
+if TYPE_CHECKING:
+    from kwiken.loadtest import LoadResult, Progress
+
+_UNTRUSTED = 0.01
+
+
+@click.command(short_help="Send open-loop load to a gateway.")
+@click.argument("url")
+@click.option("--rate", type=float, help="Requests per second; with a file of arrivals its new mean.")
+@click.option(
+    "--duration", "duration_s", type=float, help="Seconds; a file of arrivals starts over at its end."
+)
+@click.option(
+    "--arrivals",
+    default="poisson",
+    show_default=True,
+    metavar="poisson|constant|FILE",
+    help="Gaps; FILE: requests per second, one number a line (constant:FILE spaces them evenly).",
+)
+@click.option(
+    "--queries", metavar="FILE", help="One query a line, the most popular first; .jsonl: JSON bodies."
+)
+@click.option(
+    "--body",
+    metavar="JSON",
+    help='Body; with --queries {query} marks its place.  [default: {"query": "{query}"}, without queries {}]',
+)
+@click.option("--zipf", type=float, default=1.0, show_default=True, help="Line k is drawn like 1/k^ZIPF.")
+@click.option("--path", default="/v1/request", show_default=True, help="What is asked for.")
+@click.option("--method", type=click.Choice(["POST", "GET"]), default="POST", show_default=True)
+@click.option(
+    "--warmup",
+    "warmup_s",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="First seconds, sent but not counted.",
+)
+@click.option(
+    "--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds for one request."
+)
+@click.option(
+    "--max-in-flight",
+    type=int,
+    default=1_000,
+    show_default=True,
+    help="A request that is due while so many are unanswered is dropped and counted.",
+)
+@click.option("--records", metavar="FILE", help="Write one JSON line per request.")
+@seed_option
+@json_option
+def command(*, as_json: bool, **options: Any) -> int:
+    """Send open-loop load to URL and report latency from each request's intended start.
+
+    URL is a gateway's, http://127.0.0.1:8080 say. Requests start when they are due, answered or not: a stall
+    shows in every request that was due during it.
+    """
+    from kwiken.loadtest import LoadSettings, run_load
+
+    settings = LoadSettings(**options)
+    result = run_load(settings, on_progress=_progress(settings) if sys.stderr.isatty() else None)
+    if sys.stderr.isatty():
+        note("")
+    if as_json:
+        print_json(result.to_json())
+    else:
+        _print(result)
+    return _verdict(result)
+
+
+def _progress(settings: Any) -> Callable[[Progress], None]:
+    """One plain line, rewritten in place: drawing a bar would take milliseconds from the requests."""
+    total = f" of {settings.duration_s:g} s" if settings.duration_s is not None else " s"
+
+    def show(now: Progress) -> None:
+        line = f"{now.seconds:5.0f}{total}  ok {now.ok}  failed {now.failed}  dropped {now.dropped}"
+        sys.stderr.write(f"\r{line}  in flight {now.in_flight}   ")
+        sys.stderr.flush()
+
+    return show
+
+
+def _print(result: LoadResult) -> None:
+    report = result.report
+    rows = [(name, str(count)) for name, count in report.requests.items()]
+    rows += [(f"{name} per second", f"{rate:g}") for name, rate in report.rate.items()]
+    rows += [(error, str(count)) for error, count in report.errors.items()]
+    if report.requests["partial"]:
+        rows.append(("mean utility", f"{report.utility:.6g}"))
+    cut = f", the first {report.warmup_s:g} s not counted" if report.warmup_s else ""
+    say(f"{report.duration_s:g} s at {result.ready.target.url}{cut}", "")
+    print_table("Requests", ("", "count"), rows, to_stdout=True)
+    say("")
+    columns = ("milliseconds", "answered", "failures as endless", "start lag")
+    ladders = (report.latency, report.latency_with_failures, report.start_lag)
+    steps = [
+        (name.removesuffix("_ms").replace("p999", "p99.9"), *(_cell(ladder[name]) for ladder in ladders))
+        for name in report.latency
+    ]
+    print_table("Latency from the intended start", columns, steps, to_stdout=True)
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _verdict(result: LoadResult) -> int:
+    """Failures are data; a run that shows nothing is none."""
+    requests = result.report.requests
+    if result.records_failure is not None:
+        raise InputError(f"is not whole: {result.records_failure}", where=result.ready.settings.records)
+    if result.interrupted is not None:
+        return 128 + result.interrupted
+    if not (requests["intended"] or result.answered):
+        raise InputError("drew no request in so short a time; raise --rate or --duration", where="load")
+    if not result.answered:
+        reasons = ", ".join(f"{error} ({count})" for error, count in result.report.errors.items())
+        raise InputError(
+            f"answered none of {requests['intended']} requests: {reasons}", where=result.ready.target.url
+        )
+    if requests["intended"] and not requests["ok"]:
+        reasons = ", ".join(f"{error} ({count})" for error, count in result.report.errors.items())
+        note(f"kwiken: not one of {requests['intended']} requests succeeded: {reasons}")
+    if requests["late"] > _UNTRUSTED * requests["intended"]:
+        note(
+            f"kwiken: the generator was late for {requests['late']} of {requests['intended']} requests "
+            "(see start lag): this machine is too busy for this rate"
+        )
+    return 0

@@ -1,0 +1,129 @@
+"""`kwiken serve`: a service's gateway."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from kwiken.cli.shared import (
+    NOT_NEGATIVE,
+    allowed_hosts_option,
+    bodies_option,
+    bytes_of,
+    host_option,
+    load_service,
+    note,
+)
+from kwiken.errors import InputError
+from kwiken.service import Service
+
+MAX_PORT = 65_535
+
+
+@click.command(short_help="Run a service's gateway.")
+@click.argument("target", metavar="MODULE:SERVICE")
+@host_option
+@click.option(
+    "--port", type=click.IntRange(0, MAX_PORT), default=8080, show_default=True, help="0: any that is free."
+)
+@click.option(
+    "--replica",
+    "replicas",
+    multiple=True,
+    metavar="STAGE=HOST:PORT",
+    help="Where a stage is served; again for each. A host's every address counts, and is looked up anew.",
+)
+@click.option("--local", is_flag=True, help="Run every stage in this process instead.")
+@click.option("--plan", metavar="FILE", help="Plan to follow; read again whenever it changes.")
+@click.option("--traces", metavar="DIR", help="Folder to write spans to.")
+@click.option("--otlp", metavar="URL", help="Collector to send spans to.")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="Token of the control routes; KWIKEN_TOKEN does too. Without either they are closed.",
+)
+@click.option(
+    "--grace",
+    "grace_s",
+    type=NOT_NEGATIVE,
+    default=10.0,
+    show_default=True,
+    help="Seconds for what is in flight when told to stop.",
+)
+@bodies_option
+@allowed_hosts_option
+def command(
+    *,
+    target: str,
+    host: str,
+    port: int,
+    replicas: tuple[str, ...],
+    local: bool,
+    plan: str | None,
+    traces: str | None,
+    otlp: str | None,
+    token_file: str | None,
+    grace_s: float,
+    bodies_mib: int | None,
+    allowed_hosts: tuple[str, ...],
+) -> None:
+    """Run the gateway of MODULE:SERVICE until told to stop.
+
+    MODULE:SERVICE is where the service is defined, for example kwiken.services.search:search. The current
+    folder is searched first.
+
+    Requests go to POST /v1/request as JSON; /livez, /readyz and, for the service's page, / are there too.
+    """
+    service = load_service(target)
+    if local and replicas:
+        raise InputError("every stage runs in this process, so there is no replica to name", where="--local")
+    from kwiken.runtime.process import GatewaySpec, run_server
+
+    spec = GatewaySpec(
+        target=target,
+        host=host,
+        port=port,
+        local=local,
+        replicas=endpoints_of(
+            service, replicas, later=local or token_file is not None or bool(os.environ.get("KWIKEN_TOKEN"))
+        ),
+        plan=plan,
+        token_file=token_file,
+        traces=traces,
+        otlp=otlp,
+        grace_s=grace_s,
+        max_bodies=bytes_of(bodies_mib),
+        allowed_hosts=list(allowed_hosts),
+    )
+    run_server(spec, service, lambda url: note(f"{service.name} at {url}"))
+
+
+def endpoints_of(service: Service, replicas: tuple[str, ...], *, later: bool) -> dict[str, list[str]]:
+    """By stage, `HOST:PORT` of its replicas.
+
+    Args:
+        service: whose stages they serve.
+        replicas: as given, `STAGE=HOST:PORT`.
+        later: whether a stage without a replica may get one later, or needs none.
+
+    Raises:
+        InputError: for text of another form, or a stage that nobody could ever serve.
+        DefinitionError: for an unknown stage.
+    """
+    from kwiken.runtime.gateway import parse_endpoint
+
+    found: dict[str, list[str]] = {}
+    for text in replicas:
+        stage, equals, endpoint = text.partition("=")
+        if not equals:
+            raise InputError(f"must be STAGE=HOST:PORT, not {text!r}", where="--replica")
+        parse_endpoint(endpoint)
+        found.setdefault(service[stage].name, []).append(endpoint)
+    lacking = [name for name in service.stages if name not in found]
+    if lacking and not later:
+        raise InputError(
+            f"no replica of {', '.join(lacking)}; give --replica STAGE=HOST:PORT for each, or --local",
+            where="--replica",
+        )
+    return found

@@ -1,0 +1,212 @@
+"""`kwiken status`: what runs, what it does and what it spends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kwiken.cli.live.gateway_status import figures_of
+from kwiken.cli.shared import json_option, note, print_json, print_table, say
+from kwiken.errors import InputError
+
+if TYPE_CHECKING:
+    from kwiken.runtime.cluster import ClusterState, StateFiles
+
+UNWELL: Final = 1
+COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
+
+
+@click.command(short_help="Show the local cluster.")
+@click.argument("service", required=False)
+@click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
+@json_option
+def command(*, service: str | None, state: str, as_json: bool) -> int:
+    """Show SERVICE, or every service that is up: processes, load, plan and spend.
+
+    Exit code 1 when the supervisor of one has died, or its gateway does not answer.
+    """
+    from kwiken.runtime.cluster import StateFiles
+
+    folder = Path(state)
+    named = service.rpartition(":")[2] if service is not None else None
+    files = [StateFiles(folder, named)] if named is not None else list(StateFiles.all(folder))
+    found, unreadable = _read(files)
+    if not found and unreadable:
+        raise unreadable[0]
+    if not found:
+        what = f"service {named!r} is not up" if named is not None else "no service is up"
+        raise InputError(f"{what}; start one with: kwiken up MODULE:SERVICE", where=state)
+    clusters = [describe(each, read) for each, read in found]
+    if as_json:
+        print_json({"clusters": clusters})
+    else:
+        for cluster in clusters:
+            _show(cluster)
+    for error in unreadable:
+        note(f"kwiken: {error}")
+    sound = all(cluster["runtime"] is not None and cluster["supervisor"]["alive"] for cluster in clusters)
+    return 0 if sound and not unreadable else UNWELL
+
+
+def _read(files: Iterable[StateFiles]) -> tuple[list[tuple[StateFiles, ClusterState]], list[InputError]]:
+    """The clusters' states, and what is wrong with those that cannot be read: one must not hide the rest."""
+    found, unreadable = [], []
+    for each in files:
+        try:
+            state = each.read()
+        except InputError as error:
+            unreadable.append(error)
+        else:
+            found += [(each, state)] if state is not None else []
+    return found, unreadable
+
+
+def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
+    """A cluster: its processes, and its gateway's own figures, None where it does not answer."""
+    figures = _figures(files, state)
+    seats = {
+        seat["address"]: seat
+        for stage in (figures or {}).get("stages", {}).values()
+        for seat in stage["replicas"]
+    }
+    return {
+        "service": state.service,
+        "target": state.target,
+        "ready": state.ready,
+        "token_file": str(files.token),
+        "supervisor": {"pid": state.supervisor.pid, "alive": state.supervisor.alive},
+        "gateway": None
+        if state.gateway is None
+        else {
+            "pid": state.gateway.identity.pid,
+            "alive": state.gateway.identity.alive,
+            "url": state.gateway.url,
+            "restarts": state.gateway.restarts,
+        },
+        "replicas": [
+            {
+                "replica": each.replica,
+                "stage": each.stage,
+                "pid": each.identity.pid,
+                "alive": each.identity.alive,
+                "address": each.url,
+                "restarts": each.restarts,
+                **{
+                    key: seats.get(each.url, {}).get(key)
+                    for key in ("inflight", "latency_ms", "ejected", "trouble")
+                },
+            }
+            for each in state.replicas
+        ],
+        "runtime": figures,
+    }
+
+
+def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
+    """What the gateway says of itself.
+
+    A state folder may have come from anywhere, with a repository say. So the token goes only to a process
+    that runs and whose start time the state knows, and only this folder's own token is read.
+    """
+    if state.gateway is None or not state.gateway.identity.alive or files.token.is_symlink():
+        return None
+    try:
+        token = files.token.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return figures_of(state.gateway.url, token)
+
+
+def _show(cluster: dict[str, Any]) -> None:
+    gateway = cluster["gateway"]
+    place = f"{gateway['url']} (pid {gateway['pid']})" if gateway is not None else "no gateway"
+    rows = [
+        (
+            each["replica"],
+            str(each["pid"]),
+            _state(each),
+            _shown(each["inflight"]),
+            _shown(each["latency_ms"]),
+            str(each["restarts"]),
+            each["address"],
+        )
+        for each in cluster["replicas"]
+    ]
+    print_table(f"{cluster['service']} at {place}", COLUMNS, rows, to_stdout=True)
+    if cluster["runtime"] is None:
+        note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
+        return
+    say(_spend(cluster["runtime"]))
+    for each in cluster["replicas"]:
+        if trouble := each.get("trouble"):
+            note(f"kwiken: {cluster['service']}: {each['replica']}: its last call failed: {trouble}")
+    if unknown := unnoted(cluster):
+        note(
+            f"kwiken: {cluster['service']}: the gateway has {unknown} of its replicas that are not noted; "
+            "where the folder of the state is full its supervisor cannot write what it started"
+        )
+    if unkept := cluster["runtime"].get("plan_unkept"):
+        note(
+            f"kwiken: {cluster['service']}: the plan in force cannot be noted ({unkept}); "
+            "a gateway that takes over may not have it"
+        )
+
+
+def unnoted(cluster: dict[str, Any]) -> int:
+    """How many replicas serve in the place of some that are noted and dead."""
+    noted = {each["address"] for each in cluster["replicas"]}
+    stages = cluster["runtime"].get("stages", {}).values()
+    serving = {seat["address"] for stage in stages for seat in stage["replicas"]}
+    return len(serving - noted) if any(not each["alive"] for each in cluster["replicas"]) else 0
+
+
+def _trouble(cluster: dict[str, Any]) -> str:
+    """Why there are no figures, and what to do."""
+    pid = cluster["supervisor"]["pid"]
+    if not cluster["supervisor"]["alive"]:
+        return f"its supervisor (pid {pid}) has died; start anew with kwiken up, or clear up with kwiken down"
+    if not os.access(cluster["token_file"], os.R_OK):
+        return "its token cannot be read, so its gateway tells nothing; another user may have started it"
+    return "the gateway does not answer, or not with a gateway's status"
+
+
+def _state(replica: dict[str, Any]) -> str:
+    if not replica["alive"]:
+        return "dead"
+    return {True: "avoided", False: "serving", None: "unknown"}[replica["ejected"]]
+
+
+def _shown(number: float | None) -> str:
+    return "-" if number is None else f"{number:.3g}" if isinstance(number, float) else str(number)
+
+
+def _spend(figures: dict[str, Any]) -> str:
+    ledger = figures["ledger"]
+    worst = ledger["worst_10s"]
+    plan = f"plan {figures['plan']}" if figures["plan"] is not None else "no plan"
+    return (
+        f"{plan}; reissue budget {ledger['fraction']:.2%}, spent {ledger['spent_share']:.2%}"
+        + (f", worst 10 s {worst:.2%}" if worst is not None else "")
+        + "".join(f"; {lever}" for lever in _levers(figures))
+        + f"; {figures['requests']} requests, {figures['failed']} failed, {figures['reissues']} reissues, "
+        f"{figures['retries']} retries, {figures['shed']} turned away"
+    )
+
+
+def _levers(figures: dict[str, Any]) -> Iterable[str]:
+    """What late requests and partial answers cost, where a plan has them or anything was spent."""
+    late, lost = figures["catch_up"], figures["utility"]
+    if late["fraction"] or late["spent"]:
+        yield (
+            f"catch-up budget {late['fraction']:.2%}, spent {late['spent_share']:.2%}, "
+            f"last 10 s {late['share_10s']:.2%} ({figures['late_reissues']} late reissues)"
+        )
+    if lost["fraction"] or lost["spent"]:
+        yield (
+            f"utility budget {lost['fraction']:.3%}, lost {lost['spent_share']:.3%}, "
+            f"last 10 s {lost['share_10s']:.3%} ({figures['partial']} partial answers)"
+        )

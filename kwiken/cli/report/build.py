@@ -1,0 +1,48 @@
+"""Puts the page together."""
+
+from __future__ import annotations
+
+from kwiken.cli.report.model import DemoResult, Page
+from kwiken.cli.report.sections import Material, cards, diagnosis, other_levers, spending, summary
+from kwiken.cli.report.sections import sections as sections_module
+
+SECTIONS = (
+    sections_module.latency,
+    sections_module.budget,
+    other_levers,
+    spending,
+    sections_module.timelines,
+    diagnosis,
+    sections_module.curves,
+    sections_module.disturbance,
+    sections_module.method,
+)
+
+
+def made_line(result: DemoResult) -> str:
+    """Where and when a demo's figures come from."""
+    s = result.settings
+    return (
+        f"Demo of {result.created}: {s.seconds:g} s of load at {s.rate:g} requests a second, seed {s.seed}."
+    )
+
+
+def build_page(material: Material, *, made: str) -> Page:
+    """The page for what was found.
+
+    Args:
+        material: all that is known.
+        made: when and from what, for the line under the title.
+    """
+    sections = [section for make in SECTIONS if (section := make(material)) is not None]
+    kind = "what a budget bought" if material.result is not None else "what a budget would buy"
+    if material.result is None and material.plan is None:
+        kind = "what the traces say"
+    return Page(
+        title=f"{material.service}: {kind}",
+        made=made,
+        summary=summary(material),
+        cards=cards(material),
+        sections=tuple(sections),
+        foot=" ".join(material.notes),
+    )

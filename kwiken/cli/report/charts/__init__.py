@@ -1,0 +1,29 @@
+"""Charts of a report as inline SVG."""
+
+from __future__ import annotations
+
+from kwiken.cli.report.charts.curves import CurveView, draw_curve
+from kwiken.cli.report.charts.dag import MOST_BOXES, Box, draw_dag
+from kwiken.cli.report.charts.gantt import Request, draw_gantt
+from kwiken.cli.report.charts.heat_map import LEGEND, draw_heat
+from kwiken.cli.report.charts.percentiles import Band, Line, draw_ladder
+from kwiken.cli.report.charts.plots import draw_plot
+from kwiken.cli.report.charts.requests import pauses_of, pick_requests
+
+__all__ = [
+    "LEGEND",
+    "MOST_BOXES",
+    "Band",
+    "Box",
+    "CurveView",
+    "Line",
+    "Request",
+    "draw_curve",
+    "draw_dag",
+    "draw_gantt",
+    "draw_heat",
+    "draw_ladder",
+    "draw_plot",
+    "pauses_of",
+    "pick_requests",
+]

@@ -1,0 +1,127 @@
+"""A drawing as inline SVG: a few shapes, escaped text, nothing from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from markupsafe import Markup
+
+from kwiken.printable import printable
+
+Point = tuple[float, float]
+
+# Two wide strokes of ink a period; laid over a bar it says "cancelled" without any colour.
+_HATCH = (
+    '<pattern id="hatch-{key}" width="6" height="6" patternUnits="userSpaceOnUse" '
+    'patternTransform="rotate(45)">'
+    '<rect width="6" height="6" fill="#fff"/><rect width="2.5" height="6" fill="{ink}"/></pattern>'
+)
+
+
+class Drawing:
+    """An SVG under construction; the page's style sheet gives the classes their look.
+
+    Args:
+        width: of the view box, in its own units.
+        height: likewise.
+        label: what the picture shows, for those who cannot see it.
+    """
+
+    def __init__(self, width: float, height: float, *, label: str) -> None:
+        self.width = width
+        self.height = height
+        self._label = label
+        self._defs: list[str] = []
+        self._parts: list[str] = []
+
+    def _add(
+        self, tag: str, attributes: dict[str, object], *, inside: str = "", hint: str | None = None
+    ) -> None:
+        written = " ".join(
+            f'{name}="{_safe(_number(value))}"' for name, value in attributes.items() if value is not None
+        )
+        inside += f"<title>{_safe(hint)}</title>" if hint else ""
+        self._parts.append(f"<{tag} {written}>{inside}</{tag}>" if inside else f"<{tag} {written}/>")
+
+    def line(self, start: Point, end: Point, cls: str) -> None:
+        """A straight line."""
+        self._add("line", {"x1": start[0], "y1": start[1], "x2": end[0], "y2": end[1], "class": cls})
+
+    def rect(
+        self,
+        corner: Point,
+        size: Point,
+        cls: str,
+        *,
+        fill: str | None = None,
+        round_: float = 0,
+        hint: str | None = None,
+    ) -> None:
+        """A rectangle from its upper left corner; `hint` shows under the pointer."""
+        place = {"x": corner[0], "y": corner[1], "width": max(size[0], 0.0), "height": max(size[1], 0.0)}
+        extra = {"rx": round_ or None, "fill": fill, "class": cls}
+        self._add("rect", {**place, **extra}, hint=hint)
+
+    def circle(self, centre: Point, radius: float, cls: str, *, hint: str | None = None) -> None:
+        """A disc."""
+        self._add("circle", {"cx": centre[0], "cy": centre[1], "r": radius, "class": cls}, hint=hint)
+
+    def path(self, points: Iterable[Point], cls: str, *, closed: bool = False) -> None:
+        """Straight lines from point to point."""
+        steps = "L".join(f"{_number(x)} {_number(y)}" for x, y in points)
+        if steps:
+            self._add("path", {"d": f"M{steps}{'Z' if closed else ''}", "class": cls})
+
+    def curve(self, start: Point, end: Point, cls: str) -> None:
+        """A line from above to below that leaves and arrives upright."""
+        middle = (start[1] + end[1]) / 2
+        numbers = (start[0], start[1], start[0], middle, end[0], middle, end[0], end[1])
+        a, b, c, d, e, f, g, h = (_number(value) for value in numbers)
+        self._add("path", {"d": f"M{a} {b}C{c} {d} {e} {f} {g} {h}", "class": cls})
+
+    def text(
+        self, at: Point, words: str, cls: str = "t", *, anchor: str = "start", turn: bool = False
+    ) -> None:
+        """A line of text; `turn` sets it upwards."""
+        x, y = at
+        settings: dict[str, object] = {"x": x, "y": y, "class": cls}
+        settings["text-anchor"] = None if anchor == "start" else anchor
+        settings["transform"] = f"rotate(-90 {_number(x)} {_number(y)})" if turn else None
+        self._add("text", settings, inside=_safe(words))
+
+    def hatch(self, key: str, ink: str) -> str:
+        """Define a hatching; returns what to fill a rectangle with."""
+        definition = _HATCH.format(key=_safe(key), ink=_safe(ink))
+        if definition not in self._defs:
+            self._defs.append(definition)
+        return f"url(#hatch-{key})"
+
+    def markup(self) -> Markup:
+        """The finished SVG element."""
+        box = f"0 0 {_number(self.width)} {_number(self.height)}"
+        defs = f"<defs>{''.join(self._defs)}</defs>" if self._defs else ""
+        return Markup(  # noqa: S704 - every text and attribute above is escaped
+            f'<svg viewBox="{box}" role="img" aria-label="{_safe(self._label)}" '
+            f'style="--w:{_number(self.width)}px">{defs}{"".join(self._parts)}</svg>'
+        )
+
+
+def _safe(words: str) -> str:
+    """Text for an element or an attribute; names may hold what hides or turns the words around them."""
+    return escape(printable(words))
+
+
+def _number(value: object) -> str:
+    """A coordinate to a tenth; anything else as it is."""
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def short_name(name: str, most: int) -> str:
+    """A stage's name in so much room: of a long `service:operation` the operation, which tells more."""
+    return name if len(name) <= most else shorten(name.rpartition(":")[2], most)
+
+
+def shorten(words: str, most: int) -> str:
+    """Text cut to at most so many characters, the cut marked."""
+    return words if len(words) <= most else f"{words[: most - 1]}\N{HORIZONTAL ELLIPSIS}"

@@ -1,0 +1,130 @@
+"""Finds out what the files are that a report is asked for: profile, plan, result, load records, or traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from kwiken.cli.shared import reason_of
+from kwiken.errors import InputError
+
+HEAD = 1 << 16
+MOST_BYTES = 1 << 30
+FOLDER = ("profile.json", "plan.json", "plan-even.json", "demo.json", "load.jsonl")
+TRACES = "traces"
+JAEGER = "jaeger:"
+
+
+@dataclass
+class Found:
+    """What is there.
+
+    Attributes:
+        profile: file of a profile.
+        plans: files of plans; the one spread evenly has `even` in its name.
+        result: file of a demo's result.
+        loads: files of load records.
+        traces: files, folders and addresses of traces.
+    """
+
+    profile: Path | None = None
+    plans: list[Path] = field(default_factory=list)
+    result: Path | None = None
+    loads: list[Path] = field(default_factory=list)
+    traces: list[str] = field(default_factory=list)
+
+
+class _Probe(msgspec.Struct):
+    """What tells our documents apart."""
+
+    latency_ms: msgspec.Raw = msgspec.Raw()
+    budgets: msgspec.Raw = msgspec.Raw()
+    disturbance: msgspec.Raw = msgspec.Raw()
+    cost: msgspec.Raw = msgspec.Raw()
+    intended_s: msgspec.Raw = msgspec.Raw()
+
+
+def find(given: Iterable[str]) -> Found:
+    """Sort files, folders and addresses by what they hold.
+
+    Raises:
+        InputError: names a file that is not there, is too large, or stands for a second profile or result.
+    """
+    found = Found()
+    for name in given:
+        if name.startswith(JAEGER):
+            found.traces.append(name)
+        elif Path(name).is_dir():
+            _folder(Path(name), found)
+        else:
+            _file(Path(name), found)
+    return found
+
+
+def _folder(path: Path, found: Found) -> None:
+    """A demo's folder has files of known names; any other is a folder of traces."""
+    known = [path / name for name in FOLDER if (path / name).is_file()]
+    for file in known:
+        _file(file, found)
+    if (path / TRACES).is_dir():
+        found.traces.append(str(path / TRACES))
+    elif not known:
+        found.traces.append(str(path))
+
+
+def _file(path: Path, found: Found) -> None:
+    kind = kind_of(path)
+    if kind == "profile":
+        found.profile = _only(path, found.profile, "profile")
+    elif kind == "result":
+        found.result = _only(path, found.result, "result of a demo")
+    elif kind == "plan":
+        found.plans.append(path)
+    elif kind == "load":
+        found.loads.append(path)
+    else:
+        found.traces.append(str(path))
+
+
+def _only(path: Path, other: Path | None, what: str) -> Path:
+    if other is not None:
+        raise InputError(f"is a second {what}, after {other}; a report has one", where=str(path))
+    return path
+
+
+def kind_of(path: Path) -> str:
+    """What a file holds, by its content: `profile`, `plan`, `result`, `load`, or else `traces`.
+
+    Raises:
+        InputError: names a file that cannot be read or is too large.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+            line = head.split(b"\n", 1)[0]
+            if b'"intended_s"' in line and bool(_probe(line).intended_s):
+                return "load"
+            if b'"version"' not in head and b'"budgets"' not in head:
+                return "traces"
+            data = head + file.read(MOST_BYTES + 1 - len(head))
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise InputError(reason_of(error), where=str(path)) from error
+    if len(data) > MOST_BYTES:
+        raise InputError(f"is larger than {MOST_BYTES >> 20} MiB, the most that is read", where=str(path))
+    probe = _probe(data)
+    if probe.disturbance:
+        return "result"
+    if probe.budgets or probe.cost:
+        return "plan"
+    return "profile" if probe.latency_ms else "traces"
+
+
+def _probe(data: bytes) -> _Probe:
+    """The parts that tell; none of them in what is no such document."""
+    try:
+        return msgspec.json.decode(data, type=_Probe)
+    except (msgspec.MsgspecError, RecursionError):
+        return _Probe()

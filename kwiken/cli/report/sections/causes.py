@@ -1,0 +1,93 @@
+"""The section on causes: where slow requests lose time, what a budget would buy there, who was slow when."""
+
+from __future__ import annotations
+
+import math
+
+from kwiken.cli.report.charts import LEGEND, draw_heat
+from kwiken.cli.report.model import Figure, Row, Section, Table, count, percent
+from kwiken.cli.report.sections.views import Material
+from kwiken.diagnosis import Explanation
+
+MOST_STAGES = 24
+MOST_PATHS = 4
+ARROW = " \N{RIGHTWARDS ARROW} "
+
+
+def diagnosis(material: Material) -> Section | None:
+    """Blame, critical paths, what-ifs and the heat map; none without a profile."""
+    story = material.story
+    if story is None:
+        return None
+    ranked = sorted(story.stages, key=lambda stage: -stage.blamed)
+    worst = ranked[0]
+    blamed = (
+        "A stage is blamed for a slow request, one of the slowest 5%, when it took longer than its mean and "
+        f"two standard deviations. Most often it is {worst.name}: {percent(worst.blamed, places=0)} of them."
+    )
+    rows = [Row((_table(story),))]
+    if story.heat:
+        picture, left = draw_heat(story.heat)
+        more = f" {count(left, 'replica')} more are left out." if left else ""
+        caption = (
+            "A dark row is a replica that is often slow, a dark column a moment that was bad for all, a "
+            "slope a change that went from replica to replica. Calls count as they were without copies."
+            f"{more}"
+        )
+        rows.append(Row((Figure(svg=picture, caption=caption, legend=LEGEND),)))
+    return Section(
+        id="causes", title="Why slow requests are slow", words=(blamed, _paths(story)), rows=tuple(rows)
+    )
+
+
+def _paths(story: Explanation) -> str:
+    told = "; ".join(
+        f"{percent(path.share, places=0)} {ARROW.join(path.stages)}" for path in story.paths[:MOST_PATHS]
+    )
+    return f"Critical paths: {told}. On the average one {story.effective_per_path:.1f} stages make the time."
+
+
+def _less(share: float, *, places: int) -> str:
+    """By how much something falls; nothing that rounds to nothing has a sign."""
+    told = percent(max(0.0, share), places=places)
+    return f"\N{MINUS SIGN}{told}" if told.strip("0.%") else "0%"
+
+
+def _table(story: Explanation) -> Table:
+    shown = sorted(story.stages, key=lambda stage: -stage.blamed)[:MOST_STAGES]
+    kept = {stage.name for stage in shown}
+    budget = f"{100 * story.budget:.3g}%"
+    head = (
+        "stage",
+        "of the mean latency",
+        "blamed for slow requests",
+        "on the critical path",
+        "p99 over median",
+        f"{budget} here alone: p99",
+        "its own variance, 90% interval",
+    )
+    body = []
+    for stage in story.stages:
+        if stage.name not in kept:
+            continue
+        gain, variance = "\N{EN DASH}", "\N{EN DASH}"
+        if stage.alone_fraction:
+            gain = _less(stage.alone, places=1)
+            low, high = percent(stage.variance_cut_low, places=0), percent(stage.variance_cut_high, places=0)
+            variance = f"{_less(stage.variance_cut, places=0)} ({low} to {high})"
+        body.append(
+            (
+                stage.name,
+                percent(stage.mean_share, places=1),
+                percent(stage.blamed, places=1),
+                percent(stage.critical, places=0),
+                f"{stage.tail_ratio:.1f}" if math.isfinite(stage.tail_ratio) else "\N{EN DASH}",
+                gain,
+                variance,
+            )
+        )
+    left = len(story.stages) - len(shown)
+    caption = f"What reissues for {budget} of all work would buy if they all went to one stage."
+    if left:
+        caption += f" {count(left, 'stage')} with less blame left out."
+    return Table(head=head, body=tuple(body), caption=caption)

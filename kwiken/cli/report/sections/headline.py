@@ -1,0 +1,131 @@
+"""The first words of a report: what was bought, for how much, and whether it was as promised."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from kwiken.cli.report.model import Card, DemoResult, between, change, count, ms, percent
+from kwiken.cli.report.sections.views import Material, budget_shares, variance_shares
+from kwiken.plan import Budgets, Plan
+from kwiken.profile import Profile
+
+
+def summary(material: Material) -> tuple[str, ...]:
+    """A few sentences; the first holds the gist."""
+    if material.result is not None:
+        return of_result(material.result)
+    if material.plan is not None:
+        return _of_plan(material.plan)
+    if material.profile is not None:
+        return _of_profile(material.profile)
+    return tuple(
+        f"{arm}: {count(values.size, 'request')}, median {ms(float(np.median(values)))}, "
+        f"p99 {ms(float(np.percentile(values, 99)))}."
+        for arm, values in material.arms.items()
+        if values.size
+    ) or ("Nothing was measured.",)
+
+
+def of_result(result: DemoResult) -> tuple[str, ...]:
+    """Sentences on what a demo measured: the cut of p99, the spend, and both beside the expectation."""
+    cut = result.cut_p99["after"]
+    before, after, promised = result.before.p99_ms, result.after.p99_ms, result.expectation
+    moved = "fell" if after < before else "rose"
+    sure = f"; 90% interval of the cut {between(cut.low, cut.high, '%')}" if math.isfinite(cut.low) else ""
+    gist = (
+        f"p99 {moved} from {ms(before)} to {ms(after)} ({change(before, after)}) for "
+        f"{percent(result.spent.reissue)} extra work{sure}."
+    )
+    low, high = promised.bounds.get("p99_ms", (math.nan, math.nan))
+    interval = f" ({between(low, high)})" if math.isfinite(low) else ""
+    expected = (
+        f"The plan expected {ms(promised.after.p99_ms)}{interval} for {percent(promised.spent)}; "
+        f"it might spend {percent(result.budgets.get('reissue', 0.0))}."
+    )
+    return (gist, expected, _against_even(result), _within(result))
+
+
+def _against_even(result: DemoResult) -> str:
+    even, before = result.even.p99_ms, result.before.p99_ms
+    words = f"The same budget spread evenly over the stages gave {ms(even)} ({change(before, even)}) for "
+    words += f"{percent(result.spent_even.reissue)} extra work"
+    against = result.cut_p99.get("after_even")
+    if against is None or not math.isfinite(against.low):
+        return f"{words}."
+    if against.low > 0:
+        return f"{words}: apportioning it beat spreading it."
+    if against.high < 0:
+        return f"{words}: here spreading it beat apportioning it."
+    return f"{words}: a difference that a run this short cannot tell from chance."
+
+
+def _within(result: DemoResult) -> str:
+    limit, worst = result.budgets.get("reissue", 0.0), result.spent.reissue_worst_10s
+    kept = "stayed within" if worst <= limit else "went past"
+    lost = "No request failed" if result.failed == 0 else f"{count(result.failed, 'request')} failed"
+    return f"Over its worst 10 s the spend was {percent(worst)}: it {kept} the budget. {lost}."
+
+
+def _of_plan(plan: Plan) -> tuple[str, ...]:
+    shares = sorted(budget_shares(plan).items(), key=lambda pair: -pair[1])
+    if plan.expected is None:
+        gist = f"The plan may spend {percent(plan.budgets.reissue)} extra work; it states no expectation."
+    else:
+        before, after = plan.expected.before.p99_ms, plan.expected.after.p99_ms
+        gist = (
+            f"With {_price(plan.expected.spent)} p99 should go from {ms(before)} "
+            f"to {ms(after)} ({change(before, after)})."
+        )
+    most = "; ".join(f"{name} {percent(share, places=0)}" for name, share in shares[:3])
+    rest = f" and {count(len(shares) - 3, 'other stage')} the rest" if len(shares) > 3 else ""  # noqa: PLR2004
+    where = f"Of the budget: {most}{rest}." if most else "No stage is worth a copy."
+    return (gist, where, "Nothing of it was measured yet: these are expectations from past traces.")
+
+
+def _price(spent: Budgets) -> str:
+    """What a plan is expected to spend, by lever."""
+    told = f"{percent(spent.reissue)} extra work"
+    if spent.catch_up > 0:
+        told += f", {percent(spent.catch_up)} more for late requests"
+    if spent.utility_loss > 0:
+        told += f", and {percent(spent.utility_loss)} of the answers' utility lost,"
+    return told
+
+
+def _of_profile(profile: Profile) -> tuple[str, ...]:
+    latencies = profile.latency_ms
+    if not latencies.size:
+        return ("The profile holds no request.",)
+    wildest, share = max(variance_shares(profile).items(), key=lambda pair: pair[1])
+    median, slow = (ms(float(np.percentile(latencies, at))) for at in (50, 99))
+    return (
+        f"{count(profile.requests, 'request')} of {profile.service}: median {median}, p99 {slow}.",
+        f"The stage that varies most is {wildest}: {percent(share, places=0)} of the stages' variance.",
+    )
+
+
+def cards(material: Material) -> tuple[Card, ...]:
+    """The few numbers that matter most."""
+    result = material.result
+    if result is None:
+        return ()
+    promised = result.expectation
+    worst = f"worst 10 s {percent(result.spent.reissue_worst_10s)}"
+    limit = f"of {percent(result.budgets.get('reissue', 0.0))} allowed; {worst}"
+    even = result.even.p99_ms
+    return (
+        Card("before", "p99 before", ms(result.before.p99_ms), f"median {ms(result.before.p50_ms)}"),
+        Card(
+            "after",
+            "p99 with the plan",
+            ms(result.after.p99_ms),
+            change(result.before.p99_ms, result.after.p99_ms),
+        ),
+        Card("even", "p99 spread evenly", ms(even), change(result.before.p99_ms, even)),
+        Card(
+            "expected", "p99 expected", ms(promised.after.p99_ms), f"for {percent(promised.spent)} extra work"
+        ),
+        Card("", "extra work", percent(result.spent.reissue), limit),
+    )

@@ -1,0 +1,98 @@
+"""Checks of the files that a command line names, before a verb reads or writes any."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from kwiken.errors import InputError
+
+FILE: Final = "FILE"  # how the metavar of an option ends that may take a file
+OUTPUTS: Final = frozenset(("out", "output", "records"))  # parameters that name a file to write
+READ: Final = (".json", ".jsonl", ".ndjson", ".gz", ".part")  # files that verbs read of a folder
+
+
+def check_files(ctx: click.Context) -> None:
+    """Refuse an input that may never end, and an output that would replace an input.
+
+    Args:
+        ctx: of the verb, with the values that were given.
+
+    Raises:
+        InputError: names the file.
+    """
+    inputs = list(_inputs(ctx))
+    for path in inputs:
+        _refuse_named_pipe(path)
+    for name in OUTPUTS & ctx.params.keys():
+        if isinstance(ctx.params[name], str):
+            check_apart(ctx.params[name], inputs)
+
+
+def check_apart(out: str, inputs: list[str]) -> None:
+    """Refuse to write over what is read.
+
+    Args:
+        out: file to write.
+        inputs: files, and folders that are searched for files.
+
+    Raises:
+        InputError: the output is one of the inputs, by whatever name, or a file of data in such a folder.
+    """
+    there = _status(out)
+    if there is None or not stat.S_ISREG(there.st_mode):
+        return  # new, stdout or a device
+    for path in inputs:
+        found = _status(path)
+        if found is None:
+            continue
+        if os.path.samestat(there, found):
+            raise InputError(
+                f"is read too ({_told(path)}), and would be replaced; give another file", where=out
+            )
+        if stat.S_ISDIR(found.st_mode) and out.endswith(READ) and _is_inside(out, path):
+            raise InputError(
+                f"is one of the files of {path}, which are read; give another file, or remove this one first",
+                where=out,
+            )
+
+
+def _inputs(ctx: click.Context) -> Iterator[str]:
+    for param in ctx.command.params:
+        value = ctx.params.get(str(param.name))
+        named = isinstance(param, click.Argument) or str(getattr(param, "metavar", "")).endswith(FILE)
+        if param.name in OUTPUTS or not named:
+            continue
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, str):
+                yield each.removeprefix("constant:")  # as --arrivals has it
+
+
+def _status(path: str) -> os.stat_result | None:
+    """What a name stands for; None where it stands for nothing, or for no file."""
+    try:
+        return os.fstat(sys.stdin.fileno()) if path == "-" else Path(path).stat()
+    except (OSError, ValueError):  # a closed stdin, a NUL in the name
+        return None
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    places = (Path(path).parent.resolve(), Path(path).resolve().parent)  # a link's own, and its target's
+    return any(Path(folder).resolve() in (place, *place.parents) for place in places)
+
+
+def _told(path: str) -> str:
+    return "on stdin" if path == "-" else path
+
+
+def _refuse_named_pipe(path: str) -> None:
+    """Opening one waits for a writer, for ever where there is none. A shell's `<(...)` has its writer."""
+    found = _status(path)
+    if path != "-" and found is not None and stat.S_ISFIFO(found.st_mode) and Path(path).resolve().exists():
+        raise InputError("is a named pipe, which may never end; give a file, or /dev/stdin", where=path)

@@ -1,0 +1,205 @@
+"""Options, value types and loaders that several verbs share."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from kwiken.cli.shared.output import MIB, note, read_text
+from kwiken.click.core import ParameterSource
+from kwiken.errors import InputError
+from kwiken.service import Service
+
+if TYPE_CHECKING:
+    from kwiken.plan import Plan
+    from kwiken.profile import Profile
+
+F = TypeVar("F", bound=Callable[..., Any])
+MAX_PROFILE: Final = 1024 * MIB
+MAX_PLAN: Final = 16 * MIB
+OBJECTIVES: Final = ("tail", "variance", "p99", "cvar", "auto")  # kwiken.OBJECTIVES, without loading NumPy
+
+
+class Real(click.FloatRange):
+    """A finite number within bounds; click's own range lets NaN and infinity through.
+
+    Args:
+        low: smallest value, itself allowed unless `above`.
+        high: largest value, allowed.
+        above: whether the value must lie above `low`.
+    """
+
+    name = "number"
+
+    def __init__(self, low: float | None = None, high: float | None = None, *, above: bool = False) -> None:
+        super().__init__(min=low, max=high, min_open=above)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; fails with the bounds named."""
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            self.fail(f"{value!r} is not a number; it must be {self._rule()}", param, ctx)
+        low, high = self.min, self.max
+        fits = (low is None or number >= low) and (high is None or number <= high)
+        if not (math.isfinite(number) and fits) or (self.min_open and number == low):
+            self.fail(f"{value} is out of range; it must be {self._rule()}", param, ctx)
+        return number + 0.0  # no minus before nothing
+
+    def _rule(self) -> str:
+        bounds = [] if self.min is None else [f"{'above' if self.min_open else 'at least'} {self.min:g}"]
+        bounds += [] if self.max is None else [f"at most {self.max:g}"]
+        return f"a finite number {' and '.join(bounds)}".strip()
+
+
+class Host(click.types.StringParamType):
+    """An address to listen on; the empty one, an unset variable say, would be every address there is."""
+
+    name = "host"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The address or host name; fails where there is none."""
+        text = str(value).strip()
+        if not text:
+            self.fail("is empty; give 127.0.0.1, or 0.0.0.0 for every address", param, ctx)
+        return text
+
+
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])", re.ASCII)
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Callback of an option that takes a time such as 90s, 30m, 1h or 2d; in seconds."""
+    if value is None:
+        return None
+    found = _DURATION.fullmatch(value)
+    seconds = float(found.group(1)) * _SECONDS[found.group(2)] if found is not None else 0.0
+    if not seconds > 0:
+        raise click.BadParameter(f"{value!r} is no time; write 90s, 30m, 1h or 2d", ctx, param)
+    return seconds
+
+
+SHARE: Final = Real(0, 1)
+POSITIVE: Final = Real(0, above=True)
+NOT_NEGATIVE: Final = Real(0)
+
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of everything that is drawn.",
+)
+host_option = click.option(
+    "--host",
+    type=Host(),
+    metavar="HOST",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on.",
+)
+bodies_option = click.option(
+    "--bodies-mib",
+    type=click.IntRange(1, 1 << 24),
+    metavar="MIB",
+    help="Memory for all requests' bodies at once; more are turned away.  [default: a share of it all]",
+)
+allowed_hosts_option = click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    type=Host(),
+    multiple=True,
+    metavar="NAME",
+    help="Name that the gateway may be called by, and whose pages may send requests; again for each.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
+
+
+def bytes_of(mib: int | None) -> int | None:
+    """Bytes of so many MiB; None stays None."""
+    return mib * MIB if mib is not None else None
+
+
+def given(*names: str) -> str | None:
+    """The first of these options, by the names of their parameters, that the command line gives."""
+    source = click.get_current_context().get_parameter_source
+    found = (name for name in names if source(name) is not ParameterSource.DEFAULT)
+    return next((f"--{name.replace('_', '-')}" for name in found), None)
+
+
+def out_option(
+    default: str | None = None, *, required: bool = False, what: str = "result"
+) -> Callable[[F], F]:
+    """`-o FILE`: where a verb writes; `-` is stdout."""
+    return click.option(
+        "-o",
+        "--out",
+        "out",
+        default=default,
+        required=required,
+        metavar="FILE",
+        show_default=default is not None,
+        help=f"File to write the {what} to; '-' is stdout.",
+    )
+
+
+def load_profile(path: str) -> Profile:
+    """The profile in a file; `-` is stdin.
+
+    Raises:
+        InputError: names the file, and what in it is wrong.
+    """
+    from kwiken.profile import profile_from_json
+
+    return profile_from_json(read_text(path, MAX_PROFILE), where=path)
+
+
+def load_plan(path: str) -> Plan:
+    """The plan in a file; `-` is stdin.
+
+    Raises:
+        InputError: names the file, and what in it is wrong.
+    """
+    from kwiken.plan import Plan
+
+    return Plan.from_json(read_text(path, MAX_PLAN), where=path)
+
+
+def load_service(target: str) -> Service:
+    """The service that `MODULE:SERVICE` names; the module is looked for in the current folder first.
+
+    Raises:
+        InputError: when the module or the name in it is missing, is no Service, or fails to import.
+        DefinitionError: when the service cannot be run.
+    """
+    here = os.getcwd()  # noqa: PTH109 - sys.path holds strings
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    importlib.invalidate_caches()
+    from kwiken.runtime.target import load_target
+
+    return load_target(target)
+
+
+def check_belongs(plan: Plan, profile: Profile, plan_file: str, profile_file: str) -> None:
+    """Refuse a plan of another service; say so where it was made from another profile.
+
+    Raises:
+        InputError: names both files.
+    """
+    if plan.service != profile.service:
+        raise InputError(
+            f"is a plan for service {plan.service!r}, and {profile_file} is of {profile.service!r}",
+            where=plan_file,
+        )
+    if plan.profile != profile.digest:
+        note(f"note: {plan_file} was made from another profile of the same service")

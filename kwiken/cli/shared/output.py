@@ -1,0 +1,276 @@
+"""Reading and writing files with bounds and clear errors; lines, JSON, tables and progress for the user.
+
+Every line that a verb prints goes out here, through `say` and `note`, tables and JSON: names may come from
+anywhere, and none may steer the terminal or look like a line of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from kwiken.cli.shared.process import silence
+from kwiken.errors import InputError
+from kwiken.printable import printable, printable_json
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+MIB: Final = 1 << 20
+MAX_LINE: Final = 10_000  # characters of one line that is printed
+MAX_CELL: Final = 1000
+
+
+def read_text(path: str, max_bytes: int) -> str:
+    """A whole text file; `-` is stdin.
+
+    Args:
+        path: file to read.
+        max_bytes: the largest file taken.
+
+    Raises:
+        InputError: names the file: missing, a folder, empty, too large, not text in UTF-8.
+    """
+    name = "<stdin>" if path == "-" else path
+    data = _read(path, name, max_bytes)
+    if not data or data.isspace():
+        raise InputError("is empty", where=name)
+    if b"\0" in data:
+        raise InputError("is binary, not text", where=name)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError("is not UTF-8 text", where=f"{name}:{line}") from error
+
+
+def _read(path: str, name: str, max_bytes: int) -> bytes:
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(max_bytes + 1)
+        else:
+            with Path(path).open("rb") as file:
+                if os.fstat(file.fileno()).st_size > max_bytes:
+                    raise InputError(_too_large(max_bytes), where=name)
+                data = file.read(max_bytes + 1)
+    except IsADirectoryError as error:
+        raise InputError("is a folder; a file is needed", where=name) from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise InputError(reason_of(error), where=name) from error
+    if len(data) > max_bytes:
+        raise InputError(_too_large(max_bytes), where=name)
+    return data
+
+
+def _too_large(max_bytes: int) -> str:
+    bound = f"{max_bytes / MIB:g} MiB" if max_bytes >= MIB else f"{max_bytes} bytes"
+    return f"is larger than {bound}, the most that is read"
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """Why a file cannot be read or written, in words."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file whole or not at all; `-` is stdout. Devices and pipes are written to as they are.
+
+    Raises:
+        InputError: names the file when it cannot be written.
+    """
+    if path == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    target = Path(path)
+    try:
+        if target.exists() and not target.is_file() and not target.is_dir():
+            target.write_text(text, encoding="utf-8")
+            return
+        _replace(target.resolve() if target.is_symlink() else target, text)
+    except IsADirectoryError as error:
+        raise InputError("is a folder; a file is needed", where=path) from error
+    except FileNotFoundError as error:
+        raise InputError("its folder does not exist", where=path) from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be written: {reason_of(error)}", where=path) from error
+
+
+def _replace(target: Path, text: str) -> None:
+    """Write beside the target, then move over it: a reader sees the old file or the new one."""
+    if target.is_dir():
+        raise IsADirectoryError
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def room_in(path: Path) -> int:
+    """Bytes that can be written in a folder, be it there or still to be made."""
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    return shutil.disk_usage(there).free
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document on stdout; NaN and infinity become null, as JSON has neither."""
+    text = json.dumps(_finite(msgspec.to_builtins(value)), indent=1, ensure_ascii=False)
+    sys.stdout.write(printable_json(text) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, to_stdout: bool = False
+) -> None:
+    """A table for the eye, on stderr unless told otherwise; columns after the first align right.
+
+    Args:
+        title: one line above; none where empty.
+        columns: their heads.
+        rows: cells.
+        to_stdout: whether it is a result rather than a remark.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_edge=False, pad_edge=False)
+    for position, column in enumerate(columns):
+        table.add_column(
+            Text(printable(column)), justify="left" if position == 0 else "right", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(printable(cell, most=MAX_CELL)) for cell in row))
+    stream = sys.stdout if to_stdout else sys.stderr
+    shown = stream.isatty()
+    drawn = io.StringIO()  # rich ends the process where it writes into a closed pipe itself
+    console = Console(
+        file=drawn, width=Console(file=stream).width if shown else 120, force_terminal=shown, highlight=False
+    )
+    if title:
+        console.print(Text(printable(title, most=MAX_LINE)))
+    console.print(table)
+    if to_stdout:
+        sys.stdout.write(drawn.getvalue())
+    else:
+        _tell(drawn.getvalue())
+
+
+def say(*lines: str) -> None:
+    """Print results on stdout.
+
+    Args:
+        lines: each becomes one line, whatever it holds.
+    """
+    sys.stdout.write(_lines(lines))
+
+
+def note(*lines: str) -> None:
+    """Print remarks on stderr; where nobody can read them, that is no failure.
+
+    Args:
+        lines: each becomes one line, whatever it holds.
+    """
+    _tell(_lines(lines))
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "".join(f"{printable(line, most=MAX_LINE)}\n" for line in lines)
+
+
+def _tell(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        silence(sys.stderr)
+
+
+def note_written(out: str | None) -> None:
+    """Say where a verb's result went, or that it went nowhere."""
+    if out is None:
+        note("not written: give -o FILE to keep it")
+    elif out != "-":
+        note(f"written to {out}")
+
+
+class Bar:
+    """One progress bar; does nothing where stderr is no terminal."""
+
+    def __init__(self, progress: Progress | None, label: str, total: float | None) -> None:
+        self._progress = progress
+        self._task = progress.add_task(label, total=total) if progress is not None else None
+
+    def advance(self, amount: float = 1) -> None:
+        """Move on by an amount."""
+        if self._progress is not None and self._task is not None:
+            self._progress.advance(self._task, amount)
+
+    def update(self, done: float, *, total: float | None = None, label: str | None = None) -> None:
+        """Set how much is done; optionally also the total or the label."""
+        if self._progress is not None and self._task is not None:
+            settings: dict[str, Any] = {"completed": done}
+            if total is not None:
+                settings["total"] = total
+            if label is not None:
+                settings["description"] = label
+            self._progress.update(self._task, **settings)
+
+
+@contextlib.contextmanager
+def progress(label: str, *, total: float | None = None) -> Iterator[Bar]:
+    """A progress bar on stderr for as long as the block runs; silent where stderr is no terminal.
+
+    Args:
+        label: what is going on.
+        total: amount that makes it complete; None while it is not known.
+    """
+    if not sys.stderr.isatty():
+        yield Bar(None, label, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield Bar(bars, label, total)

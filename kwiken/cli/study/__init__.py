@@ -1,0 +1,1 @@
+"""Verbs that compute: fit, plan, simulate, explain, report, export, reproduce."""

@@ -1,0 +1,283 @@
+"""`kwiken explain`: which stages make slow requests slow, and what a budget would buy at each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from kwiken.cli.shared import (
+    BANDS,
+    OBJECTIVES,
+    SHARE,
+    Real,
+    check_belongs,
+    given,
+    json_option,
+    load_plan,
+    load_profile,
+    note,
+    print_json,
+    print_table,
+    progress,
+    say,
+    seed_option,
+)
+from kwiken.cli.study.learned import note_contradicted, note_cut_short, note_few
+from kwiken.errors import InputError
+from kwiken.printable import printable
+
+if TYPE_CHECKING:
+    from kwiken.diagnosis import Explanation, Heat, StageStory
+    from kwiken.plan import Ladder
+    from kwiken.planning import HeldOut
+    from kwiken.profile import Profile
+
+MOST_PATHS = 5
+OBJECTIVE = "tail"
+WORTH_SAYING = 0.1
+PLANNED = "dynamic"  # what a plan's `partial` is
+CUTS = ("p50", "p90", "p99")
+BUT_HEAT = "by replica and time they count with as long as they ran"
+
+
+@click.command()
+@click.argument("profile", metavar="PROFILE")
+@click.option("--plan", "plan_file", metavar="FILE", help="A plan, to show its choices beside.")
+@click.option(
+    "--budget", type=SHARE, default=0.05, show_default=True, help="Reissue budget to try at each stage alone."
+)
+@click.option(
+    "--held-out",
+    "proof",
+    is_flag=True,
+    help="Plan on the first half of PROFILE and judge on the second, beside even spreads.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(OBJECTIVES),
+    help="Of the plan that is judged, with --held-out.  [default: tail]",
+)
+@click.option(
+    "--stop-rules",
+    "loss",
+    type=Real(0, 1, above=True),
+    metavar="LOSS",
+    help="Compare rules by which fan-outs stop waiting, for a loss of so much of their utility (0.002, say): "
+    "tuned on the first half of PROFILE, judged on the second.",
+)
+@seed_option
+@json_option
+def command(
+    *,
+    profile: str,
+    plan_file: str | None,
+    budget: float,
+    proof: bool,
+    objective: str | None,
+    loss: float | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Say which stages make the slow requests of PROFILE slow, and what reissues would buy there."""
+    _check_options(plan_file, objective, loss, proof=proof)
+    from kwiken.diagnosis import explain
+    from kwiken.planning import held_out
+
+    learned = load_profile(profile)
+    if loss is not None:
+        _stop_rules(learned, loss, seed=seed, as_json=as_json)
+        return
+    if proof:
+        with progress("planning and judging"):
+            judged = held_out(learned, budget=budget, objective=objective or OBJECTIVE, seed=seed)
+        if as_json:
+            print_json(judged)
+        else:
+            _show_proof(judged)
+            note_few(learned)
+            note_contradicted(learned)
+        return
+    plan = None if plan_file is None else load_plan(plan_file)
+    if plan is not None:
+        check_belongs(plan, learned, str(plan_file), profile)
+    with progress("explaining"):
+        story = explain(learned, plan, budget=budget, seed=seed)
+    if as_json:
+        print_json(story)
+    else:
+        _show(story, planned=plan is not None)
+        note_cut_short(learned, f"their times are estimated, as in a plan; {BUT_HEAT}")
+        note_few(learned)
+        if story.contradicted > WORTH_SAYING:
+            note(
+                f"in {story.contradicted:.0%} of the requests latency_ms is far from what their stages come "
+                "to, as where copies were sent while they were traced"
+            )
+
+
+def _check_options(plan_file: str | None, objective: str | None, loss: float | None, *, proof: bool) -> None:
+    """What contradicts, or would be passed over in silence."""
+    if proof and plan_file is not None:
+        raise InputError("does not go with --held-out, which makes plans of its own", where="--plan")
+    others = {"--held-out": proof, "--plan": plan_file is not None, "--objective": objective is not None}
+    other = next((option for option, stated in others.items() if stated), None)
+    if loss is not None and other is not None:
+        raise InputError(
+            f"does not go with {other}: it compares rules, and makes no plan", where="--stop-rules"
+        )
+    if objective is not None and not proof:
+        raise InputError("needs --held-out: without it no plan is made", where="--objective")
+    if loss is not None and (idle := given("budget")) is not None:
+        raise InputError("does not go with --stop-rules, which compares no copies", where=idle)
+
+
+def _stop_rules(profile: Profile, loss: float, *, seed: int, as_json: bool) -> None:
+    """Every stop rule at every fan-out; plans and gateways know the dynamic one."""
+    from kwiken.partial import fan_out_rules
+
+    with progress("comparing stop rules"):
+        found = fan_out_rules(profile, loss, seed=seed)
+    if as_json:
+        print_json({"service": profile.service, "loss": loss, "fan_outs": found})
+        return
+    for fan_out in found:
+        rows = [
+            (
+                f"{rule.name} *" if rule.name == PLANNED else rule.name,
+                f"{rule.variance_left:.3f}",
+                *(f"{rule.cuts[at]:.1%}" for at in CUTS),
+                f"{rule.loss:.3%}",
+            )
+            for rule in fan_out.rules
+        ]
+        title = f"{fan_out.stage}: {fan_out.shards} shards, {fan_out.visits} visits, may lose {loss:.3%}"
+        head = ("stop rule", "variance left", *(f"{at} cut" for at in CUTS), "utility lost")
+        print_table(title, head, rows, to_stdout=True)
+        say("")
+    say("tuned on the earlier half of the visits and judged on the later; *: the rule of plans and gateways")
+    note_few(profile)
+
+
+def _show_proof(judged: HeldOut) -> None:
+    head = (
+        "budget goes to",
+        "copies",
+        "p50 ms",
+        "p90 ms",
+        "p95 ms",
+        "p99 ms",
+        "p99 cut",
+        "spent",
+        "of budget",
+    )
+    before = judged.before
+    rows = [("nobody", "-", *_ladder(before), "-", "-", "-")]
+    for arm in judged.arms:
+        linked = f"correlated {arm.correlation:g}" if arm.correlation else "independent"
+        told = (f"{arm.p99_cut:.1%}", f"{arm.spent:.2%}", f"{arm.of_budget:.0%}")
+        rows.append((SPREADS[arm.spread], linked, *_ladder(arm.after), *told))
+    title = (
+        f"{judged.service}: planned on the first {judged.learned} requests for {judged.budget:.1%} "
+        f"(objective {judged.objective}), judged on the next {judged.judged}"
+    )
+    print_table(title, head, rows, to_stdout=True)
+    say("", f"p99 rests on about {max(1, judged.judged // 100)} requests of the second part")
+
+
+SPREADS = {"sumvar": "the plan", "equal": "all stages alike", "uniform": "all calls alike"}
+
+
+def _ladder(found: Ladder) -> tuple[str, ...]:
+    return tuple(f"{value:.2f}" for value in (found.p50_ms, found.p90_ms, found.p95_ms, found.p99_ms))
+
+
+def _show(story: Explanation, *, planned: bool) -> None:
+    head = (
+        "stage",
+        "of mean",
+        "blamed",
+        "critical",
+        "p99/p50",
+        "cost",
+        f"p99 cut by {story.budget:.0%}",
+        "variance cut",
+    )
+    rows = []
+    for stage in story.stages:
+        alone = f"{stage.alone:.1%}" if stage.alone_fraction else "-"
+        row = [
+            f"{stage.name} *" if stage.effective else stage.name,
+            f"{stage.mean_share:.1%}",
+            f"{stage.blamed:.1%}",
+            f"{stage.critical:.1%}",
+            f"{stage.tail_ratio:.1f}" if math.isfinite(stage.tail_ratio) else "-",
+            f"{stage.cost:.1%}",
+            alone,
+            _variance_cut(stage),
+        ]
+        rows.append([*row, f"{stage.planned:.2%}"] if planned else row)
+    requests = f"{story.requests} request{'s' if story.requests != 1 else ''}"
+    times = f", p99 is {story.tail_ratio:.1f} times the median" if math.isfinite(story.tail_ratio) else ""
+    title = f"{story.service}: {requests}{times}"
+    print_table(title, (*head, "plan reissues") if planned else head, rows, to_stdout=True)
+    say("", "blamed: share of the slowest 5% of requests; * effective: one of the few that make a path long")
+    say(_effective(story))
+    say("", f"critical paths ({story.effective_per_path:.1f} effective stages on the average one):")
+    for path in story.paths[:MOST_PATHS]:
+        say(f"  {path.share:6.1%}  {' -> '.join(path.stages)}")
+    if len(story.paths) > MOST_PATHS:
+        say(f"          and {len(story.paths) - MOST_PATHS} more")
+    say(*_heat_lines(story.heat))
+
+
+def _effective(story: Explanation) -> str:
+    """How many stages are effective, and how many others each of them waits for."""
+    waits = sorted(stage.in_degree for stage in story.stages if stage.effective)
+    middle = waits[len(waits) // 2] if waits else 0
+    most = max(waits, default=0)
+    return (
+        f"effective: {len(waits)} of {len(story.stages)} stages; "
+        f"stages that each comes after: {middle} in the median, {most} at most"
+    )
+
+
+def _variance_cut(stage: StageStory) -> str:
+    """The share of the stage's own variance that goes, and how sure that is."""
+    if not stage.alone_fraction:
+        return "-"
+    return f"{stage.variance_cut:.0%} ({stage.variance_cut_low:.0%} to {stage.variance_cut_high:.0%})"
+
+
+SHADES = tuple(zip(BANDS, ".-+*%", strict=True))  # the sign of what is below
+HOTTEST, EMPTY = "#", " "
+MOST_ROWS = 40
+
+
+def _heat_lines(maps: tuple[Heat, ...]) -> Iterator[str]:
+    """Every replica a row, every stretch of time a sign: how slow its slowest calls were."""
+    if not maps:
+        return
+    length = (maps[0].edges_s[-1] - maps[0].edges_s[0]) / (len(maps[0].edges_s) - 1)
+    legend = ", ".join(f"{sign} below {limit:g}" for limit, sign in SHADES)
+    yield ""
+    yield f"latency by replica and time, {length:.3g} s a column: p95 over the stage's median"
+    yield f"({legend}, {HOTTEST} above)"
+    rows = [
+        (name, heat.typical_ms, row)
+        for heat in maps
+        for name, row in zip(heat.labels, heat.slow_ms, strict=True)
+    ]
+    width = max(len(printable(name)) for name, _, _ in rows[:MOST_ROWS])
+    for name, typical, row in rows[:MOST_ROWS]:
+        yield f"  {printable(name):{width}}  |{''.join(_shade(value, typical) for value in row)}|"
+    if len(rows) > MOST_ROWS:
+        yield f"  and {len(rows) - MOST_ROWS} replicas more; --json has all"
+
+
+def _shade(value: float | None, typical: float) -> str:
+    if value is None or typical <= 0:
+        return EMPTY
+    return next((sign for limit, sign in SHADES if value < limit * typical), HOTTEST)

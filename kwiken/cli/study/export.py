@@ -1,0 +1,57 @@
+"""`kwiken export`: a plan as settings that gRPC, Envoy or Istio take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kwiken.cli.shared import MIB, load_plan, note, note_written, out_option, read_text, write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kwiken.export import Target
+    from kwiken.plan import Plan
+
+PROGRAMS: Final = ("grpc", "envoy", "istio")
+MAX_MAP: Final = 4 * MIB
+
+
+@click.command()
+@click.argument("plan", metavar="PLAN")
+@click.option("--to", "program", type=click.Choice(PROGRAMS), required=True, help="Whose settings to write.")
+@click.option(
+    "--map",
+    "targets",
+    metavar="FILE",
+    help="JSON, stage to call: package.Service/Method, /path, GET /path/{id}, "
+    "or an object with call or prefix, host, port.",
+)
+@out_option(default="-", what="settings")
+def command(*, plan: str, program: str, targets: str | None, out: str) -> None:
+    """Write the reissues of PLAN as settings for a program that you run already.
+
+    A stage's calls are known by the name of its spans where that is a gRPC method or an HTTP path; --map says
+    it for the others. What the program cannot express is told on stderr, and in the file where it may hold
+    comments.
+    """
+    from kwiken.export import PROGRAMS as EXPORTERS
+
+    learned = load_plan(plan)
+    exported = EXPORTERS[program](learned, _targets(targets, learned), where=plan)
+    write_text(out, exported.text)
+    for remark in exported.notes:
+        note(f"note: {remark}")
+    note_written(out)
+
+
+def _targets(path: str | None, plan: Plan) -> Mapping[str, Target]:
+    """The map in a file; empty without one."""
+    from kwiken.export import check_known, read_targets
+
+    if path is None:
+        return {}
+    found = read_targets(read_text(path, MAX_MAP), where=path)
+    check_known(found, plan.stages, where=path)
+    return found

@@ -1,0 +1,302 @@
+"""`kwiken fit`: learn a service's stages and latencies from its traces."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kwiken.cli.shared import (
+    check_apart,
+    json_option,
+    note,
+    note_written,
+    out_option,
+    print_json,
+    print_table,
+    progress,
+    seconds_of,
+    write_text,
+)
+from kwiken.cli.study.learned import drift_summary, note_cut_short, note_few, show_drift
+from kwiken.errors import InputError
+from kwiken.printable import printable_json
+
+if TYPE_CHECKING:
+    from kwiken.otel.fit import Fits
+    from kwiken.profile import Profile, StageProfile
+
+
+MAX_DEPTH: Final = 20
+UNTOLD: Final = "(none)"  # what the fit calls the kind of requests whose spans say nothing
+FEW: Final = "warning_few_requests"
+_SHOWN: Final = 5
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+@click.command()
+@click.argument("traces", nargs=-1, required=True, metavar="TRACES...")
+@out_option(what="profile")
+@click.option(
+    "--root",
+    metavar="OP",
+    help="Requests are spans of this operation, or SERVICE:OP.  [default: the most frequent root]",
+)
+@click.option("--service", metavar="NAME", help="Only requests of this service.")
+@click.option(
+    "--depth",
+    type=click.IntRange(1, MAX_DEPTH),
+    default=1,
+    show_default=True,
+    help="Levels of calls that become stages; above 1, what is inside of a call does too.",
+)
+@click.option("--all", "every", is_flag=True, help="A profile for each root operation; -o is then a folder.")
+@click.option(
+    "--kind-by",
+    metavar="ATTRIBUTE|root",
+    help="Tell kinds of requests apart by this attribute of their spans, or by root operation.",
+)
+@click.option(
+    "--half-life",
+    "half_life_s",
+    callback=seconds_of,
+    metavar="TIME",
+    help="A request so long before the last one counts half, as in 90s, 30m, 1h or 2d.  [default: all alike]",
+)
+@click.option(
+    "--once",
+    multiple=True,
+    metavar="STAGE",
+    help="A stage that must not run twice, such as a write: it gets no copies. A name, or a pattern such as "
+    "'*:write_*'; may be given again.",
+)
+@click.option("--mermaid", is_flag=True, help="Print the DAG as a Mermaid drawing on stdout.")
+@json_option
+def command(
+    *,
+    traces: tuple[str, ...],
+    out: str | None,
+    every: bool,
+    once: tuple[str, ...],
+    mermaid: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Learn a service from TRACES: files or folders of Jaeger JSON or OTLP JSON lines, or a Jaeger.
+
+    A Jaeger is named as jaeger://HOST:PORT/SERVICE?lookback=1h. Files may be compressed by gzip.
+
+    Shows the stages, what comes after what, and what was set aside. Without -o the profile is not kept.
+    """
+    if (out == "-") + mermaid + as_json > 1:
+        raise click.UsageError("-o -, --mermaid and --json all want stdout; choose one")
+    if settings["kind_by"] == "":
+        raise click.UsageError("--kind-by is empty; give an attribute's name, or root")
+    if every and out == "-":
+        raise click.UsageError("--all writes several profiles, so -o must be a folder")
+    from kwiken.profile import drift, kept_single
+    from kwiken.service import to_mermaid
+
+    fits = _learn(traces, every=every, **settings)
+    fits = replace(fits, profiles=kept_single(fits.profiles, once))
+    files = _write(fits, out, traces, every=every)
+    if as_json:
+        print_json(_summaries(fits, files, every=every))
+        return
+    for profile in fits.profiles:
+        if mermaid:
+            write_text("-", to_mermaid(boxes(profile)))
+        _show(profile)
+        show_drift(drift(profile))
+    _show_roots(fits, every=every)
+    for file in files:
+        note_written(file)
+    if out is None:
+        note_written(None)
+
+
+def _learn(traces: tuple[str, ...], **settings: Any) -> Fits:
+    from kwiken.otel.fit import fit_profiles
+
+    try:
+        with progress("reading traces") as bar:
+            return fit_profiles(
+                traces, on_progress=lambda done, total: bar.update(done, total=total), **settings
+            )
+    except InputError as error:
+        if error.where is not None:
+            raise
+        more = f" and {len(traces) - 1} more" if len(traces) > 1 else ""
+        raise InputError(str(error), where=f"{traces[0]}{more}") from error
+
+
+def _write(fits: Fits, out: str | None, traces: tuple[str, ...], *, every: bool) -> list[str]:
+    """Write the profiles; the files, one a profile, or none where nothing is kept."""
+    from kwiken.profile import profile_to_json
+
+    if out is None:
+        return []
+    files = _names(fits, Path(out)) if every else [out]
+    for file in files if every else ():
+        check_apart(file, list(traces))
+    for file, profile in zip(files, fits.profiles, strict=True):
+        write_text(file, printable_json(profile_to_json(profile)) + "\n")
+    return files
+
+
+def _names(fits: Fits, folder: Path) -> list[str]:
+    """A file's path for each profile, by its root operation, in a folder that is made where it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(error.strerror or str(error), where=str(folder)) from error
+    taken: Counter[str] = Counter()
+    files = []
+    for profile in fits.profiles:
+        name = _UNFIT.sub("_", root_of(profile)).strip("_.")[:100] or "profile"
+        taken[name.lower()] += 1
+        again = taken[name.lower()]
+        files.append(str(folder / f"{name}{f'-{again}' if again > 1 else ''}.json"))
+    return files
+
+
+def root_of(profile: Profile) -> str:
+    """`service:operation` of a profile's requests."""
+    match = profile.stages[0].match
+    return f"{match.service}:{match.operation}"
+
+
+def _summaries(fits: Fits, files: list[str], *, every: bool) -> dict[str, Any]:
+    found = {"roots": dict(fits.roots), "left_out": dict(fits.left_out)}
+    if not every:
+        return summary(fits.profiles[0]) | found
+    parts = [summary(profile) | {"root": root_of(profile)} for profile in fits.profiles]
+    return {"profiles": [part | {"file": file} for part, file in zip_longest(parts, files)]} | found
+
+
+def _show_roots(fits: Fits, *, every: bool) -> None:
+    """Which other requests there are, and how to learn from them."""
+    for root, why in fits.left_out.items():
+        note(f"nothing learned of {root}: {why}")
+    others = list(fits.roots.items())[1:]
+    if every or not others:
+        return
+    told = ", ".join(f"{root} ({count})" for root, count in others[:_SHOWN])
+    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+    note(f"requests of other kinds were left out: {told}{more}; choose one by --root, or learn each by --all")
+
+
+def summary(profile: Profile) -> dict[str, Any]:
+    """What was learned, without the samples; times are milliseconds."""
+    from kwiken.latency import ladder
+    from kwiken.profile import drift
+
+    return {
+        "service": profile.service,
+        "profile": profile.digest,
+        "requests": profile.requests,
+        "latency": ladder(profile.latency_ms) if profile.requests else None,
+        "stages": [_facts(stage) for stage in profile.stages],
+        "counts": dict(profile.counts),
+        "kinds": _kinds(profile),
+        "drift": drift_summary(drift(profile)),
+    }
+
+
+def _kinds(profile: Profile) -> dict[str, int]:
+    """How many requests there are of each kind; none where they are of one."""
+    if profile.classes is None:
+        return {}
+    return {name: int((profile.classes == i).sum()) for i, name in enumerate(profile.class_names)}
+
+
+def _facts(stage: StageProfile) -> dict[str, Any]:
+    import numpy as np
+
+    calls = stage.calls_ms[~np.isnan(stage.calls_ms)]
+    p50, p99 = np.percentile(calls, (50, 99)).tolist() if len(calls) else (None, None)
+    return {
+        "name": stage.name,
+        "after": stage.after,
+        "match": stage.match,
+        "visit_share": stage.visit_share,
+        "calls_per_request": stage.calls_per_request,
+        "shards": stage.calls_ms.shape[1],
+        "p50_ms": p50,
+        "p99_ms": p99,
+        "busy_ms": stage.busy_ms,
+        "censored": int(stage.censored.sum()),
+        "reissuable": stage.reissuable,
+    }
+
+
+def boxes(profile: Profile) -> list[Any]:
+    """The profile's DAG to draw; latencies below the names, stages that some requests skip dashed."""
+    from kwiken.service import Box
+
+    drawn = []
+    for facts in (_facts(stage) for stage in profile.stages):
+        notes = (
+            [f"p50 {facts['p50_ms']:.2f} ms, p99 {facts['p99_ms']:.2f} ms"]
+            if facts["p50_ms"] is not None
+            else []
+        )
+        skipped = facts["visit_share"] < 1
+        notes += [f"visited by {facts['visit_share']:.1%}"] if skipped else []
+        drawn.append(
+            Box(
+                name=facts["name"],
+                after=facts["after"],
+                notes=tuple(notes),
+                shards=facts["shards"],
+                optional=skipped,
+            )
+        )
+    return drawn
+
+
+def _show(profile: Profile) -> None:
+    """The stages for the eye, numbered, so that `after` can be short."""
+    columns = ("stage", "after", "visits", "calls", "p50 ms", "p99 ms", "reissue")
+    numbers = {stage.name: number for number, stage in enumerate(profile.stages, 1)}
+    rows = [_row(_facts(stage), numbers) for stage in profile.stages]
+    print_table(f"{profile.requests} requests of {profile.service}", columns, rows)
+    if profile.requests:
+        from kwiken.latency import ladder
+
+        steps = ladder(profile.latency_ms)
+        values = [f"{getattr(steps, name):.2f}" for name in steps.__struct_fields__]
+        names = [name.removesuffix("_ms").replace("p999", "p99.9") for name in steps.__struct_fields__]
+        note("")
+        print_table("Latency of whole requests, ms", names, [values])
+    kinds = [f"{name} {count}" for name, count in _kinds(profile).items()]
+    if kinds:
+        note("", f"kinds of requests: {', '.join(kinds)}")
+    if profile.class_names == (UNTOLD,):
+        note("no span has the attribute that --kind-by names, so all requests are of one kind")
+    counted = ", ".join(
+        f"{name.replace('_', ' ')} {count}" for name, count in profile.counts.items() if count and name != FEW
+    )
+    note("", f"read and set aside: {counted or 'nothing'}", "")
+    note_cut_short(profile, "the times shown for them are lower bounds; plan and explain estimate the rest")
+    note_few(profile)
+
+
+def _row(facts: dict[str, Any], numbers: Mapping[str, int]) -> tuple[str, ...]:
+    known = facts["p50_ms"] is not None
+    shards = f" (x{facts['shards']})" if facts["shards"] > 1 else ""
+    return (
+        f"{numbers[facts['name']]}. {facts['name']}{shards}",
+        ", ".join(str(numbers[parent]) for parent in facts["after"]) or "-",
+        f"{facts['visit_share']:.1%}",
+        f"{facts['calls_per_request']:.2f}",
+        f"{facts['p50_ms']:.2f}" if known else "-",
+        f"{facts['p99_ms']:.2f}" if known else "-",
+        "yes" if facts["reissuable"] else "no",
+    )

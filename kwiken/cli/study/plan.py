@@ -1,0 +1,246 @@
+"""`kwiken plan`: budgets, apportioned across the stages of a profile."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kwiken.cli.shared import (
+    MIB,
+    OBJECTIVES,
+    SHARE,
+    json_option,
+    load_profile,
+    note,
+    note_written,
+    out_option,
+    print_json,
+    print_table,
+    progress,
+    read_text,
+    seed_option,
+    write_text,
+)
+from kwiken.cli.study.learned import gain_between, learned_summary, show_classes
+from kwiken.cli.study.load_options import LOAD, load_summary, queue_options, settled
+from kwiken.cli.study.plan_levers import lever_options, lever_summary, show_levers
+from kwiken.cli.study.reissue_limits import show_thresholds
+from kwiken.cli.study.spend_units import by_every_count
+from kwiken.errors import InputError
+from kwiken.printable import printable_json
+
+if TYPE_CHECKING:
+    from kwiken.plan import Ladder
+    from kwiken.planning import PlanStudy
+
+MAX_COST_FILE: Final = 4 * MIB
+MAX_COST: Final = 1e12
+COST_MODELS: Final = ("typical", "busy", "calls", "mean")
+SPREADS: Final = ("sumvar", "equal", "uniform")
+
+
+@click.command()
+@click.argument("profile", metavar="PROFILE")
+@out_option(what="plan")
+@click.option(
+    "--reissue", type=SHARE, default=0.05, show_default=True, help="Extra requests, as a share of cost."
+)
+@lever_options
+@click.option(
+    "--objective",
+    type=click.Choice(OBJECTIVES),
+    default="tail",
+    show_default=True,
+    help="What to lower: tail, the stages' variances and means; variance, their variances alone; p99 or "
+    "cvar, the whole's directly; auto: tail or p99, whichever did better on later requests than it saw.",
+)
+@click.option(
+    "--cost",
+    metavar="typical|busy|calls|mean|FILE",
+    help="What a visit costs; FILE: JSON, stage to number.  [default: busy where measured, else typical]",
+)
+@click.option(
+    "--spread",
+    type=click.Choice(SPREADS),
+    default="sumvar",
+    show_default=True,
+    help="How the budget is spread; the others are there to compare with.",
+)
+@click.option(
+    "--load",
+    type=LOAD,
+    metavar="FACTOR",
+    help="Plan for FACTOR times the profile's load.  [default: its own]",
+)
+@click.option(
+    "--guard/--no-guard",
+    "guarded",
+    default=True,
+    show_default=True,
+    help="Count with the load that copies add, and send none where that hurts, if a stage is busy enough.",
+)
+@queue_options
+@seed_option
+@json_option
+def command(
+    *,
+    profile: str,
+    out: str | None,
+    reissue: float,
+    utility_loss: float,
+    catch_up: float,
+    cost: str | None,
+    as_json: bool,
+    objective: str,
+    spread: str,
+    seed: int,
+    partial: tuple[str, ...] | None,
+    utility_weights: Mapping[str, float] | None,
+    levers: str,
+    **load: Any,
+) -> None:
+    """Apportion budgets across the stages of PROFILE, and say what that should buy.
+
+    Without -o the plan is shown and not kept.
+    """
+    from kwiken.plan import Budgets
+    from kwiken.planning import study_plan
+    from kwiken.profile import spent_by_model
+
+    if not utility_loss and (partial or utility_weights):
+        option = "--partial" if partial else "--utility-weight"
+        raise InputError("means nothing without a budget of utility: --utility-loss", where=option)
+    learned = load_profile(profile)
+    study_of = functools.partial(
+        study_plan,
+        budgets=Budgets(reissue=reissue, utility_loss=utility_loss, catch_up=catch_up),
+        cost=_cost(cost),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        objective=objective,
+        spread=spread,
+        seed=seed,
+        partial=partial,
+        utility_weights=utility_weights,
+        levers=levers,
+    )
+    with progress("planning"):
+        study, settlement = settled(learned, study_of, seed=seed, **load)
+    by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
+    if out is not None:
+        write_text(out, printable_json(study.plan.to_json()) + "\n")
+    if as_json and out != "-":
+        told = lever_summary(study) | load_summary(settlement) | learned_summary(study, learned)
+        print_json(_summary(study) | {"spent_by_model": by_model} | told)
+    else:
+        _show(study)
+        show_thresholds(settlement)
+        note(f"copies by every count: {by_every_count(by_model)}")
+        show_classes(learned, study.plan)
+        for remark in study.notes:
+            note(f"note: {remark}")
+        note_written(out)
+
+
+def _cost(given: str | None) -> str | Mapping[str, float] | None:
+    """A cost model's name, or what stands in a file of costs."""
+    if given is None or given in COST_MODELS:
+        return given
+    if not given or not Path(given).exists():
+        models = ", ".join(COST_MODELS)
+        raise InputError(f"must be one of {models}, or a file; there is no file {given!r}", where="--cost")
+    from kwiken.parsing import parse_json
+
+    raw = parse_json(read_text(given, MAX_COST_FILE), where=given)
+    if not isinstance(raw, dict):
+        raise InputError("must hold a JSON object: stage names and their costs", where=given)
+    for stage, value in raw.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= MAX_COST:
+            raise InputError(
+                f"stage {stage!r}: a cost is a number above 0, at most {MAX_COST:g}, not {value!r}",
+                where=given,
+            )
+    return raw
+
+
+def _summary(study: PlanStudy) -> dict[str, Any]:
+    """What the plan spends where, and why; shares are fractions, times are milliseconds."""
+    plan, allocation = study.plan, study.allocation
+    stages = {}
+    for name, stage in plan.stages.items():
+        stages[name] = {
+            "cost": plan.cost.stages.get(name, 0.0),
+            "fraction": stage.reissue.fraction if stage.reissue is not None else 0.0,
+            "after_ms": stage.reissue.after_ms if stage.reissue is not None else None,
+            "partial": stage.partial,
+            "loss": study.simulation.stage_loss.get(name, 0.0),
+            "catch_up": stage.catch_up,
+            "late_spent": study.simulation.stage_late.get(name, 0.0),
+            "spent": study.simulation.stage_spent.get(name, 0.0),
+            "gain_ms2": allocation.gains.get(name, 0.0) if stage.reissue is not None else 0.0,
+            "gain_between_ms2": gain_between(study, name),
+            "marginal_ms2": allocation.marginal.get(name, 0.0),
+        }
+    return {
+        "service": plan.service,
+        "profile": plan.profile,
+        "budgets": plan.budgets,
+        "apportioned": study.margin,
+        "objective": study.verdict.objective,
+        "held_out_p99_cut": dict(study.verdict.cuts),
+        "cost_model": plan.cost.model,
+        "stages": stages,
+        "expected": plan.expected,
+        "notes": study.notes,
+    }
+
+
+def _show(study: PlanStudy) -> None:
+    """The plan for the eye, on stderr: stdout may carry the plan itself. Cuts are of the variance."""
+    plan = study.plan
+    columns = ("stage", "cost", "reissued", "after ms", "spent", "cut ms²", "90% between", "next 1%")
+    print_table(f"Plan for {plan.service} (costs: {plan.cost.model})", columns, _rows(study))
+    if plan.expected is not None:
+        before, after = plan.expected.before, plan.expected.after
+        note("")
+        print_table("Expected latency", ("ms", "before", "after", "change"), ladder_rows(before, after))
+        spent = plan.expected.spent.reissue
+        note("", f"extra requests: {spent:.2%} of cost expected, {plan.budgets.reissue:.2%} allowed")
+    show_levers(study)
+
+
+def _rows(study: PlanStudy) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for name, facts in _summary(study)["stages"].items():
+        given = facts["after_ms"] is not None
+        rows.append(
+            (
+                name,
+                f"{facts['cost']:.1%}",
+                f"{facts['fraction']:.2%}" if given else "-",
+                f"{facts['after_ms']:.2f}" if given else "-",
+                f"{facts['spent']:.2%}" if given else "-",
+                f"{facts['gain_ms2']:.2f}" if given else "-",
+                _between(facts["gain_between_ms2"]) if given else "-",
+                f"{facts['marginal_ms2'] / 100:.2f}",
+            )
+        )
+    return rows
+
+
+def _between(ends: tuple[float, float] | None) -> str:
+    return f"{ends[0]:.2f} and {ends[1]:.2f}" if ends is not None else "-"
+
+
+def ladder_rows(before: Ladder, after: Ladder) -> list[tuple[str, ...]]:
+    """One row a percentile: before, after and the change of a ladder of latencies."""
+    rows: list[tuple[str, ...]] = []
+    for field in before.__struct_fields__:
+        old, new = getattr(before, field), getattr(after, field)
+        label = field.removesuffix("_ms").replace("p999", "p99.9")
+        rows.append((label, f"{old:.2f}", f"{new:.2f}", f"{(new - old) / old:+.1%}" if old > 0 else "-"))
+    return rows

@@ -1,0 +1,46 @@
+"""`kwiken report`: one page with pictures of what was learned, planned and got."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from kwiken.cli.shared import SHARE, note, out_option, progress, seed_option, write_text
+
+
+@click.command()
+@click.argument("sources", nargs=-1, required=True, metavar="DIR_OR_FILES...")
+@out_option("report.html", what="page")
+@click.option(
+    "--reissue", type=SHARE, default=0.05, show_default=True, help="Budget of the plan, where none is given."
+)
+@click.option("--root", metavar="OP", help="Only requests whose root span has this operation.")
+@click.option("--service", metavar="NAME", help="Only requests whose root span is of this service.")
+@seed_option
+def command(
+    *,
+    sources: tuple[str, ...],
+    out: str,
+    reissue: float,
+    root: str | None,
+    service: str | None,
+    seed: int,
+) -> None:
+    """Draw a report of DIR_OR_FILES: a demo's folder, or any of profile, plan, load records and traces.
+
+    What is missing is made where it can be: a profile from traces, a plan from a profile.
+    """
+    from kwiken.cli.report import Wishes, build_page, find, gather, made_line
+    from kwiken.cli.report.model import render
+
+    wishes = Wishes(reissue=reissue, seed=seed, root=root, service=service)
+    with progress("reading") as bar:
+        material = gather(find(sources), wishes, tell=lambda done, total: bar.update(done, total=total))
+    if material.result is not None:
+        made = made_line(material.result)
+    else:
+        made = f"Drawn {datetime.now(UTC).isoformat(timespec='seconds')}."
+    write_text(out, render(build_page(material, made=made)))
+    if out != "-":
+        note(f"written to {out}")

@@ -1,0 +1,115 @@
+"""`kwiken reproduce`: a source's tables and figures, computed anew beside its own values."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import signal
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kwiken.cli.shared import Bar, json_option, note, print_json, print_table, progress, say, write_text
+from kwiken.errors import InputError
+
+if TYPE_CHECKING:
+    from kwiken.reproduction import Row
+
+WIDTH = 110
+MAX_SEEDS = 64
+MAX_JOBS = 64
+
+
+@click.command()
+@click.argument("name", metavar="NAME", required=False)
+@click.option("--list", "list_names", is_flag=True, help="Name what can be reproduced, and end.")
+@click.option("--seeds", type=click.IntRange(1, MAX_SEEDS), default=8, show_default=True, help="Populations.")
+@click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Processes at once; one a core by default.")
+@click.option("-o", "--output", metavar="FILE", help="Write a page of plots there too.")
+@json_option
+def command(
+    *, name: str | None, list_names: bool, seeds: int, jobs: int | None, output: str | None, as_json: bool
+) -> None:
+    """Compute the tables and figures of a source anew and print them beside its values."""
+    from kwiken.reproduction import NAMES, reproduction, run
+
+    if list_names:
+        print_json(NAMES) if as_json else print_table("", ("name", "source"), NAMES.items(), to_stdout=True)
+        return
+    if name is None:
+        raise InputError(f"name what to reproduce: {', '.join(NAMES)}", where="NAME")
+    chosen = reproduction(name, seeds=seeds)
+    with progress("reproducing", total=sum(len(part.jobs) for part in chosen.parts)) as bar:
+        found = run(chosen, lambda jobs_: _spread(jobs_, jobs, bar))
+    if as_json:
+        print_json(found.rows)
+    else:
+        say(*_text(chosen.title, found.rows))
+    if output is not None:
+        write_text(output, _page(chosen.title, found))
+        note(f"wrote {output}")
+
+
+def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:
+    """Every row beside the source's value, figure by figure; what is noted follows its figure once."""
+    yield title
+    for figure, group in itertools.groupby(rows, key=lambda row: row.figure):
+        lines = list(group)
+        notes = list(dict.fromkeys(row.note for row in lines if row.note))
+        metric, ours = (
+            max(len(cell) for cell in cells)
+            for cells in zip(*((row.metric, f"{row.ours:g}") for row in lines), strict=True)
+        )
+        yield ""
+        yield f"{figure:{metric + 2}}  {'ours':>{ours}}  source"
+        for row in lines:
+            mark = f" [{notes.index(row.note) + 1}]" if row.note else ""
+            yield f"  {row.metric:{metric}}  {row.ours:>{ours}g}  {row.source or '-'}{mark}"
+        for number, words in enumerate(notes, start=1):
+            yield from textwrap.wrap(
+                words, WIDTH, initial_indent=f"  [{number}] ", subsequent_indent="      "
+            )
+
+
+def _spread(jobs: Sequence[Any], processes: int | None, bar: Bar) -> Iterable[Any]:
+    """Run jobs in processes of their own, results in order; none of them outlives this."""
+    from joblib import Parallel, cpu_count, delayed
+
+    parallel = Parallel(n_jobs=processes or cpu_count(), return_as="generator")
+    try:
+        for result in parallel(delayed(function)(*arguments) for function, arguments in jobs):
+            bar.advance(1)
+            yield result
+    except BaseException as error:
+        for worker in multiprocessing.active_children():
+            if worker.pid is not None:  # one that is being started has none yet
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGKILL)
+        # An interrupt while the pool starts makes its tidying up fail, and only that would be told.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise
+
+
+def _page(title: str, found: Any) -> str:
+    from kwiken.cli.report.charts import draw_plot
+    from kwiken.cli.report.model import Page, Row, Section, Table, render
+
+    body = tuple((r.figure, r.metric, r.source or "\N{EN DASH}", f"{r.ours:g}", r.note) for r in found.rows)
+    table = Table(head=("figure", "metric", "source", "ours", "note"), body=body)
+    plots = Row(tuple(draw_plot(plot) for plot in found.plots))
+    return render(
+        Page(
+            title=title,
+            made="Computed anew; the data are synthetic, the source's are production traces.",
+            summary=("What the source reports, and what comes out here.",),
+            sections=(
+                Section(id="plots", title="Figures", rows=(plots,)),
+                Section(id="rows", title="Every row", rows=(Row((table,)),)),
+            ),
+        )
+    )

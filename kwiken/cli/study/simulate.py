@@ -1,0 +1,158 @@
+"""`kwiken simulate`: what a plan would do to a profile's requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kwiken.cli.shared import (
+    check_belongs,
+    given,
+    json_option,
+    load_plan,
+    load_profile,
+    print_json,
+    print_table,
+    progress,
+    say,
+    seed_option,
+)
+from kwiken.cli.study.learned import note_contradicted, note_few
+from kwiken.cli.study.load_options import LOAD, queue_options
+from kwiken.cli.study.plan import ladder_rows
+from kwiken.cli.study.plan_levers import LOST
+from kwiken.cli.study.simulate_load import simulate_loaded
+from kwiken.cli.study.spend_units import by_every_count
+from kwiken.errors import InputError
+
+if TYPE_CHECKING:
+    from kwiken.plan import Plan
+    from kwiken.profile import Profile
+    from kwiken.simulation import Simulation
+
+MAX_REQUESTS = 10_000_000
+
+
+@click.command()
+@click.argument("profile", metavar="PROFILE")
+@click.option(
+    "--plan", "plan_file", metavar="FILE", help="The plan to try; without it both arms are the same."
+)
+@click.option("--requests", type=click.IntRange(1, MAX_REQUESTS), default=20_000, show_default=True)
+@click.option(
+    "--load",
+    type=LOAD,
+    metavar="FACTOR",
+    help="Simulate queues, at FACTOR times the profile's load.  [default: replay latencies as they were]",
+)
+@queue_options
+@click.option("--independent", is_flag=True, help="Draw every stage on its own, not whole requests.")
+@seed_option
+@json_option
+def command(
+    *,
+    profile: str,
+    plan_file: str | None,
+    requests: int,
+    load: float | None,
+    independent: bool,
+    seed: int,
+    as_json: bool,
+    **queues: Any,
+) -> None:
+    """Try a plan on the requests of PROFILE: replayed as they were, or through queues at another load.
+
+    With --load, requests arrive as a Poisson process, replicas serve calls in the order of arrival, copies
+    are work like any other, and losers are cancelled. Load acts on stages whose busy times and replicas are
+    known: from the profile, or by --utilisation and --replicas. Every replica is taken to have processors of
+    its own: where replicas share them, the prediction for another load does not hold.
+    """
+    learned = load_profile(profile)
+    plan = None if plan_file is None else load_plan(plan_file)
+    if plan is not None:
+        check_belongs(plan, learned, str(plan_file), profile)
+    if load is not None:
+        if independent:
+            raise InputError("does not go with --load, which keeps requests whole", where="--independent")
+        simulate_loaded(learned, plan, load=load, requests=requests, seed=seed, as_json=as_json, **queues)
+        if not as_json:
+            note_few(learned)
+            note_contradicted(learned)
+        return
+    _refuse_idle(queues)
+    from kwiken.profile import spent_by_model
+    from kwiken.simulation import simulate
+
+    with progress("simulating"):
+        result = simulate(learned, plan, requests=requests, seed=seed, independent=independent)
+    by_model = spent_by_model(learned, plan.cost, result.stage_spent) if plan is not None else {}
+    if as_json:
+        print_json(_document(result, requests, seed) | {"spent_by_model": by_model})
+    else:
+        _show(result, learned, plan)
+        note_few(learned)
+        note_contradicted(learned)
+        if plan is not None:
+            say(f"copies by every count: {by_every_count(by_model)}")
+
+
+def _refuse_idle(queues: Mapping[str, Any]) -> None:
+    """Settings of queues say nothing where none are simulated."""
+    if (option := given(*queues)) is not None:
+        raise InputError("needs --load: without it no queues are simulated", where=option)
+
+
+def _document(result: Simulation, requests: int, seed: int) -> dict[str, object]:
+    return {
+        "before": result.before,
+        "after": result.after,
+        "spent": {
+            "reissue": result.reissue,
+            "utility_loss": result.utility_loss,
+            "catch_up": result.catch_up,
+        },
+        "stages": _stages(result),
+        "requests": requests,
+        "seed": seed,
+    }
+
+
+def _stages(result: Simulation) -> dict[str, dict[str, float]]:
+    """By stage that the plan does something at: what its levers did."""
+    names = dict.fromkeys((*result.stage_spent, *result.stage_loss, *result.stage_late))
+    return {
+        name: {
+            "spent": result.stage_spent.get(name, 0.0),
+            "fraction": result.stage_fraction.get(name, 0.0),
+            "loss": result.stage_loss.get(name, 0.0),
+            "late_spent": result.stage_late.get(name, 0.0),
+        }
+        for name in names
+    }
+
+
+def _show(result: Simulation, profile: Profile, plan: Plan | None) -> None:
+    title = f"{len(result.before_ms)} requests of {profile.service}"
+    print_table(
+        title, ("ms", "before", "after", "change"), ladder_rows(result.before, result.after), to_stdout=True
+    )
+    if plan is None:
+        say("", "no plan given, so nothing was spent")
+        return
+    columns = ("stage", "calls reissued", "share of cost", LOST[0], "spent on late requests")
+    rows = [
+        (name, *(f"{stage[field]:.2%}" for field in ("fraction", "spent", "loss", "late_spent")))
+        for name, stage in _stages(result).items()
+    ]
+    say("")
+    print_table("Spent", columns, rows, to_stdout=True)
+    say("", f"extra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
+    if plan.budgets.utility_loss or result.utility_loss:
+        say(f"utility lost, {LOST[1]}: {result.utility_loss:.3%}, {plan.budgets.utility_loss:.3%} allowed")
+    if plan.budgets.catch_up or result.catch_up:
+        say(
+            f"spent on late requests: {result.catch_up:.2%} of cost, {plan.budgets.catch_up:.2%} allowed; "
+            f"{result.hurried:.2%} of the calls start late"
+        )

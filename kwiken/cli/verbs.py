@@ -1,0 +1,186 @@
+"""The entry point: finds the verb's module, runs it, and turns every expected failure into one line."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import click
+
+from kwiken.cli.shared import Terminated, VerbContext, note, silence
+from kwiken.errors import KwikenError
+from kwiken.printable import printable
+
+# One line a verb, kept here so that `kwiken --help` imports none of them.
+VERBS = {
+    "demo": "Start a real service, learn, plan, apply, and show what it bought.",
+    "fit": "Learn a service's stages and latencies from its traces.",
+    "plan": "Apportion one budget across the stages of a profile.",
+    "explain": "Say which stages make slow requests slow, and what a budget buys there.",
+    "simulate": "Replay a profile, with a plan or without.",
+    "export": "Write a plan as settings for gRPC, Envoy or Istio.",
+    "report": "Write one page with pictures of what was learned, planned and got.",
+    "serve": "Run a service's gateway.",
+    "stage": "Run one replica of one stage.",
+    "up": "Start a local cluster: a gateway and every stage's replicas.",
+    "down": "Stop the local cluster.",
+    "status": "Show the local cluster.",
+    "load": "Send open-loop load to a gateway.",
+    "reproduce": "Compute a source's tables and figures anew, beside its own values.",
+}
+LIVE = frozenset({"demo", "serve", "stage", "up", "down", "status", "load"})  # verbs that run services
+FAILED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+TERMINATED = 143
+MAX_LINE = 2000
+UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def module_of(verb: str) -> str:
+    """Full name of the module that holds a verb's command."""
+    return f"kwiken.cli.{'live' if verb in LIVE else 'study'}.{verb}"
+
+
+class Verbs(click.Group):
+    """A group whose commands load on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every verb that is installed, in the table's order."""
+        del ctx
+        return [verb for verb in VERBS if importlib.util.find_spec(module_of(verb)) is not None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb's command; None where there is no such verb."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = importlib.import_module(module_of(cmd_name)).command
+        assert isinstance(command, click.Command)
+        command.context_class = VerbContext
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, but an unknown verb names the nearest known one."""
+        known = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in known:
+            near = difflib.get_close_matches(args[0], known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            raise click.UsageError(f"no verb {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs and their lines, without loading any of them."""
+        rows = [(verb, VERBS[verb]) for verb in self.list_commands(ctx)]
+        if rows:
+            with formatter.section("Verbs"):
+                formatter.write_dl(rows)
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
+        """Run a command line; ends the process with its exit code, as every click command does."""
+        sys.exit(_guarded(self, args))
+
+
+def _guarded(group: Verbs, args: Sequence[str] | None) -> int:
+    """Exit code of one command line; whatever goes wrong is one line on stderr."""
+    if os.environ.get("KWIKEN_TRACEBACK") == "1":
+        return _run(group, args)
+    try:
+        return _run(group, args)
+    except KeyboardInterrupt as error:
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+    except click.Abort as error:  # click's own word for an interrupt
+        return TERMINATED if isinstance(error.__cause__, Terminated) else INTERRUPTED
+    except BrokenPipeError:
+        silence(sys.stdout)  # its reader has gone, which is no news
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - the outermost frame: nothing may leave it as a traceback
+        message, code = explain(error)
+        note(f"kwiken: {one_line(message)}")
+        return code
+
+
+def _run(group: Verbs, args: Sequence[str] | None) -> int:
+    """Run click without its own error handling; `main` of the base class would print and exit."""
+    result = click.Group.main(group, args, prog_name="kwiken", standalone_mode=False)
+    sys.stdout.flush()  # a closed pipe or a full disk shows here rather than at interpreter exit
+    return result if isinstance(result, int) and not isinstance(result, bool) else 0
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """What to tell the user of a failure, and the exit code."""
+    for leaf in _leaves(error):
+        if isinstance(leaf, KwikenError):
+            return str(leaf), BAD_INPUT
+        if isinstance(leaf, click.UsageError) and leaf.ctx is not None:
+            return f"{leaf.format_message()} (see {leaf.ctx.command_path} --help)", BAD_INPUT
+        if isinstance(leaf, click.ClickException):
+            return leaf.format_message(), BAD_INPUT
+        if isinstance(leaf, OSError):
+            return explain_os(leaf), BAD_INPUT
+    first = next(_leaves(error))
+    kind = "out of memory" if isinstance(first, MemoryError) else "unexpected failure"
+    return f"{kind}: {type(first).__name__}: {first} (KWIKEN_TRACEBACK=1 shows where)", FAILED
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors in a group, or the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def explain_os(error: OSError) -> str:
+    """An operating system's error with the file or address that it concerns first."""
+    reason = error.strerror or str(error) or type(error).__name__
+    if error.errno == errno.EADDRINUSE and "address" not in reason.lower():
+        reason = f"address already in use: {reason}"
+    if error.filename is None and error.errno in UNWRITTEN:  # every file written to is named by who writes it
+        return f"standard output: {reason}"
+    return f"{error.filename}: {reason}" if error.filename is not None else reason
+
+
+def one_line(message: str) -> str:
+    """A message as one bounded line of printable text, so that no input can forge or flood a terminal."""
+    return printable(" ".join(message.split()), most=MAX_LINE)
+
+
+def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's shape
+    del param
+    if value:
+        from importlib.metadata import version
+
+        click.echo(f"kwiken {version('kwiken')}")
+        ctx.exit()
+
+
+@click.command(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
+@click.pass_context
+def kwiken(ctx: click.Context) -> None:
+    """Kwiken buys p99: one small budget, spent across a service's stages where it cuts the tail most.
+
+    Stdout is data, stderr is progress. Exit code 2 is bad usage or input; one line says what and where.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(args: Iterable[str] | None = None) -> NoReturn:
+    """Run the command line of this process, or the arguments given."""
+    kwiken.main(None if args is None else list(args))

@@ -1,0 +1,303 @@
+"""Why a service's slow requests are slow, and what the next bit of budget would buy where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from kwiken.arrays import Bools, Floats
+from kwiken.curves import Curve, CurveBounds, curve_bounds, stage_curves
+from kwiken.diagnosis.blamed_stages import SLOW_SHARE, Blame, Characterisation, blame, characterise
+from kwiken.diagnosis.heat_map import Heat, heat_maps
+from kwiken.errors import InputError
+from kwiken.latency import critical_path, end_to_end
+from kwiken.plan import Costs, Plan
+from kwiken.profile import (
+    Profile,
+    StageProfile,
+    check_agrees,
+    complete_calls,
+    contradicted,
+    cost_of_one_call,
+    costs,
+    pool,
+)
+from kwiken.simulation import ROWS, Arena
+
+WHAT_IF = 0.05
+
+
+class StageStory(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to say of one stage.
+
+    Attributes:
+        name: of the stage.
+        mean_share: share of the mean request's latency that it holds on the critical path.
+        blamed: share of the slowest requests that it is blamed for.
+        critical: share of all requests whose critical path holds it.
+        effective: whether it is among the few that make up most of some frequent critical path.
+        in_degree: how many stages it comes after.
+        cut_short: share of the slowest requests in which a call of it was given up before it ended: at a
+            time-out, or because a copy had answered.
+        tail_ratio: how many times its median its p99 is.
+        cost: its share of the cost of a request.
+        alone: by how much p99 would fall if the whole budget went to this stage, a fraction.
+        alone_fraction: share of its calls that this would reissue.
+        variance_cut: share of its own variance that this would take away.
+        variance_cut_low: low end of a 90% interval of that.
+        variance_cut_high: high end, a share too.
+        planned: share of its calls that the plan reissues; 0 without a plan.
+    """
+
+    name: str
+    mean_share: float
+    blamed: float
+    critical: float
+    effective: bool
+    tail_ratio: float
+    cost: float
+    alone: float
+    alone_fraction: float
+    variance_cut: float = 0.0
+    variance_cut_low: float = 0.0
+    variance_cut_high: float = 0.0
+    planned: float = 0.0
+    in_degree: int = 0
+    cut_short: float = 0.0
+
+
+class PathStory(msgspec.Struct, frozen=True, kw_only=True):
+    """A frequent critical path: its stages, how many requests it rules, and which stages make it long.
+
+    Attributes:
+        stages: names from first to last.
+        share: of the requests that waited for these.
+        effective: the fewest of them that make up more than 90% of those requests' latency.
+    """
+
+    stages: tuple[str, ...]
+    share: float
+    effective: tuple[str, ...]
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a profile tells of its service's tail.
+
+    Attributes:
+        service: its name.
+        requests: how many requests the profile holds.
+        tail_ratio: how many times the median of whole requests their p99 is.
+        budget: the reissue budget of each what-if.
+        stages: parents before children.
+        paths: the most frequent critical paths that cover 90% of the requests.
+        effective_per_path: mean number of effective stages on a path.
+        effective: the effective stages, parents before children.
+        cut_short: how many calls were given up before they ended. Their times are estimated, as a plan's
+            are, but for the heat maps, where they count with as long as they ran.
+        heat: latency by replica and time, a map a stage.
+        contradicted: share of the requests whose latency is more than a tenth off from what their stages
+            come to; such may be where copies were sent while the service was traced.
+    """
+
+    service: str
+    requests: int
+    tail_ratio: float
+    budget: float
+    stages: tuple[StageStory, ...]
+    paths: tuple[PathStory, ...]
+    effective_per_path: float
+    effective: tuple[str, ...] = ()
+    cut_short: int = 0
+    heat: tuple[Heat, ...] = ()
+    contradicted: float = 0.0
+
+
+def explain(
+    profile: Profile, plan: Plan | None = None, *, budget: float = WHAT_IF, seed: int = 0
+) -> Explanation:
+    """Say which stages make slow requests slow, and what reissues would buy at each of them alone.
+
+    Blame and critical paths follow Kwiken section 5.1. A stage contributes to a request's latency only what
+    it adds on that request's critical path.
+
+    Args:
+        profile: what was learned.
+        plan: whose choices to show beside.
+        budget: reissue budget to try on every stage alone, as a share of all work.
+        seed: of the simulations.
+
+    Raises:
+        InputError: for a profile without requests, or most of whose requests are not what its stages come
+            to; a budget outside (0, 1]; a plan of another service or of stages that the profile lacks.
+    """
+    _check(profile, plan, budget)
+    latency = _latency(profile, seed)
+    # A row's path explains its request, but where a call was cut short: there the estimate does.
+    total = end_to_end(profile.stages, latency) if _cut_short(profile) else profile.latency_ms
+    on_path = critical_path(profile.stages, latency)
+    spent = {stage.name: latency[stage.name] * on for stage, on in zip(profile.stages, on_path, strict=True)}
+    shape = characterise(profile.stages, latency, total)
+    shares = plan.cost if plan is not None else costs(profile)
+    alone = _alone(profile, shares, budget, seed)
+    cut = {stage.name: np.asarray(stage.censored.any(axis=1)) for stage in profile.stages}
+    blamed = blame(spent, total)
+    stories = _Stories(shape, blamed, shares, alone, _planned(plan), _among_slowest(cut, total))
+    return Explanation(
+        service=profile.service,
+        requests=profile.requests,
+        tail_ratio=shape.tail_ratio,
+        budget=budget,
+        stages=tuple(
+            stories.of(stage, float(on.mean())) for stage, on in zip(profile.stages, on_path, strict=True)
+        ),
+        paths=tuple(
+            PathStory(stages=path.stages, share=path.share, effective=path.effective) for path in shape.paths
+        ),
+        effective_per_path=shape.effective_per_path,
+        effective=shape.effective,
+        cut_short=_cut_short(profile),
+        heat=heat_maps(profile),
+        contradicted=float(contradicted(profile).mean()),
+    )
+
+
+def _cut_short(profile: Profile) -> int:
+    return sum(int(stage.censored.sum()) for stage in profile.stages)
+
+
+def _latency(profile: Profile, seed: int) -> dict[str, Floats]:
+    """By stage: (n,) milliseconds, with calls that were cut short filled in as a plan's simulations do."""
+    found = {}
+    for i, stage in enumerate(profile.stages):
+        if stage.censored.any():
+            calls = complete_calls(stage, pool(stage), np.random.default_rng([seed, i]))
+            found[stage.name] = np.asarray(np.fmax.reduce(calls, axis=1, initial=0.0))
+        else:
+            found[stage.name] = stage.latency_ms
+    return found
+
+
+def _among_slowest(there: Mapping[str, Bools], total_ms: Floats) -> dict[str, float]:
+    """By stage: share of the slowest requests in which something was there."""
+    count = max(1, round(SLOW_SHARE * len(total_ms)))
+    slowest = np.argsort(total_ms, kind="stable")[-count:]
+    return {name: float(rows[slowest].mean()) for name, rows in there.items()}
+
+
+def _check(profile: Profile, plan: Plan | None, budget: float) -> None:
+    if not profile.requests:
+        raise InputError("the profile has no requests", where="profile")
+    if not 0 < budget <= 1:
+        raise InputError(f"must be a share above 0 and at most 1, not {budget}", where="budget")
+    if plan is not None and plan.service != profile.service:
+        raise InputError(
+            f"the plan is for service {plan.service!r}, the profile of {profile.service!r}", where="plan"
+        )
+    known = [stage.name for stage in profile.stages]
+    for name in plan.stages if plan is not None else ():
+        if name not in known:
+            raise InputError(
+                f"the plan's stage {name!r} is not in the profile; it has: {', '.join(known[:8])}",
+                where="plan",
+            )
+    check_agrees(profile)
+
+
+def _planned(plan: Plan | None) -> dict[str, float]:
+    stages = plan.stages if plan is not None else {}
+    return {name: stage.reissue.fraction for name, stage in stages.items() if stage.reissue is not None}
+
+
+class _Stories:
+    """All that is known of the stages, by name."""
+
+    def __init__(
+        self,
+        shape: Characterisation,
+        blamed: Mapping[str, Blame],
+        shares: Costs,
+        alone: Mapping[str, WhatIf],
+        planned: Mapping[str, float],
+        cut_short: Mapping[str, float],
+    ) -> None:
+        self._shape, self._blamed, self._shares = shape, blamed, shares
+        self._alone, self._planned, self._cut_short = alone, planned, cut_short
+
+    def of(self, stage: StageProfile, critical: float) -> StageStory:
+        name = stage.name
+        alone = self._alone.get(name, NOTHING)
+        return StageStory(
+            name=name,
+            mean_share=self._blamed[name].mean_share,
+            blamed=self._blamed[name].blamed,
+            critical=critical,
+            effective=name in self._shape.effective,
+            tail_ratio=self._shape.stage_tail_ratio[name],
+            cost=self._shares.stages.get(name, 0.0),
+            alone=alone.cut,
+            alone_fraction=alone.fraction,
+            variance_cut=alone.variance[1],
+            variance_cut_low=alone.variance[0],
+            variance_cut_high=alone.variance[2],
+            planned=self._planned.get(name, 0.0),
+            in_degree=len(stage.after),
+            cut_short=self._cut_short[name],
+        )
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What a budget buys at one stage alone.
+
+    Attributes:
+        cut: by which share p99 of the whole falls.
+        fraction: share of the stage's calls reissued.
+        variance: share of the stage's variance that goes: low, found, high.
+    """
+
+    cut: float
+    fraction: float
+    variance: tuple[float, float, float]
+
+
+NOTHING = WhatIf(0.0, 0.0, (0.0, 0.0, 0.0))
+
+
+def _alone(profile: Profile, shares: Costs, budget: float, seed: int) -> dict[str, WhatIf]:
+    """By stage that may be reissued: what the whole budget buys there, on common random numbers."""
+    curves = stage_curves(profile, seed=seed)
+    bounds = curve_bounds(profile, curves, seed=seed)
+    rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
+    arena = Arena(profile, curves, rows, seed=seed)
+    base = _p99(arena.settle({}))
+    found = {}
+    for name, curve in curves.items():
+        price = cost_of_one_call(profile, shares, name) * profile.stage(name).calls_per_request
+        if price <= 0:
+            continue
+        fraction = min(1.0, budget / price)
+        policy = curve.policy(fraction)
+        after = _p99(arena.changed({name: (fraction, curve.coin_at(fraction))}))
+        found[name] = WhatIf(
+            1 - after / base if base > 0 else 0.0,
+            policy.fraction if policy is not None else 0.0,
+            _variance_cut(curve, bounds[name], fraction),
+        )
+    return found
+
+
+def _variance_cut(curve: Curve, bounds: CurveBounds, fraction: float) -> tuple[float, float, float]:
+    """Low, found and high share of a stage's variance that reissuing that share of its calls takes away."""
+    whole = float(curve.variance[0])
+    if whole <= 0:
+        return 0.0, 0.0, 0.0
+    gain = float(np.interp(fraction, bounds.fraction, bounds.gain))
+    low, high = bounds.gain_between(fraction)
+    return min(1.0, low / whole), max(0.0, gain / whole), min(1.0, high / whole)
+
+
+def _p99(latency_ms: Floats) -> float:
+    return float(np.percentile(latency_ms, 99))

@@ -1,0 +1,169 @@
+"""What a stage's calls look like on the wire: a gRPC method or an HTTP path at a host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from kwiken.errors import InputError
+from kwiken.parsing import convert, parse_json
+from kwiken.plan import SpanMatch
+
+MAX_BYTES: Final = 4 << 20
+MAX_PORT: Final = 65_535
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
+_GRPC: Final = re.compile(rf"/?(?P<service>{_NAME}(?:\.{_NAME})*)/(?P<method>{_NAME})\Z")
+_HTTP: Final = re.compile(
+    r"(?:HTTP )?(?:(?P<method>GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH):? )?(?P<path>/[!-~]*)\Z"
+)
+# How web frameworks spell a variable segment: {id}, :id, <id>, <int:id>.
+_VARIABLE: Final = re.compile(r"\{[^/{}]+\}|:[A-Za-z_]\w*|<[^/<>]+>", re.ASCII)
+_HOST: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\Z")
+
+
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where a stage's calls go, where its spans do not say so.
+
+    Attributes:
+        call: `package.Service/Method`, `/path` or `GET /path/{id}`; None: the name of the stage's spans.
+        prefix: every path that starts with it, instead of one call.
+        host: name that callers use; None: the service name of the stage's spans.
+        port: port that callers use; None: not known.
+    """
+
+    call: str | None = None
+    prefix: str | None = None
+    host: str | None = None
+    port: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no address or request could have."""
+        if self.port is not None and not 1 <= self.port <= MAX_PORT:
+            raise ValueError(f"port must be from 1 to {MAX_PORT}, not {self.port}")
+        if self.host is not None and not _HOST.match(self.host):
+            raise ValueError(f"host must be a name like cart.shop.svc.cluster.local, not {self.host!r}")
+        if self.call is not None and self.prefix is not None:
+            raise ValueError("give call or prefix, not both")
+        if self.call is not None and call_named(self.call, sure=True) is None:
+            raise ValueError(
+                f"call must be package.Service/Method, /path or GET /path/{{id}}, not {self.call!r}"
+            )
+        if self.prefix is not None and not _is_plain_path(self.prefix):
+            raise ValueError(f"prefix must start with '/' and hold no space, '?' or '#', not {self.prefix!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One kind of call; equal calls cannot be told apart by a proxy or a client.
+
+    Attributes:
+        path: exact path; None where `regex` or `prefix` says which.
+        regex: RE2 expression of the whole path.
+        prefix: start of the path.
+        method: HTTP method; None for any.
+        grpc: full service name and method, where it is a gRPC call.
+        host: where it goes, lower case; empty where that does not matter or is not known.
+        port: port of the host; None where it is not known.
+    """
+
+    path: str | None = None
+    regex: str | None = None
+    prefix: str | None = None
+    method: str | None = None
+    grpc: tuple[str, str] | None = None
+    host: str = ""
+    port: int | None = None
+
+    def __str__(self) -> str:
+        """As a reader would write it."""
+        path = self.path or self.regex or f"{self.prefix}*"
+        where = f"{self.host}:{self.port}" if self.port is not None else self.host
+        return f"{self.method or ''} {where}{path}".strip()
+
+
+def call_named(text: str, *, sure: bool = False) -> Call | None:
+    """The call that a span's name, or a line of a map, stands for; None when it names none.
+
+    Args:
+        text: `package.Service/Method` or with a leading slash; `/path`, `GET /path`, `HTTP GET /path`.
+        sure: take `Service/Method` without a package for gRPC too: a person wrote it.
+    """
+    found = _GRPC.match(text)
+    if found is not None and ("." in found["service"] or (sure and not text.startswith("/"))):
+        service, method = found["service"], found["method"]
+        return Call(path=f"/{service}/{method}", method="POST", grpc=(service, method))
+    found = _HTTP.match(text)
+    if found is None or not _is_plain_path(found["path"]) or "*" in found["path"]:
+        return None
+    segments = found["path"].split("/")
+    if not any(_VARIABLE.fullmatch(segment) for segment in segments):
+        return Call(path=found["path"], method=found["method"])
+    parts = ("[^/]+" if _VARIABLE.fullmatch(segment) else re.escape(segment) for segment in segments)
+    return Call(regex="/".join(parts), method=found["method"])
+
+
+def _is_plain_path(text: str) -> bool:
+    """Whether it can be matched against a request's path: printable ASCII from a slash on, no query."""
+    return text.startswith("/") and text.isascii() and text.isprintable() and not set(text) & set(" ?#")
+
+
+def call_of(match: SpanMatch | None, target: Target | None) -> Call | None:
+    """The call of a stage: what the map says, else what its spans are named; None when neither names one."""
+    if target is not None and target.prefix is not None:
+        found: Call | None = Call(prefix=target.prefix)
+    elif target is not None and target.call is not None:
+        found = call_named(target.call, sure=True)
+    else:
+        found = call_named(match.operation) if match is not None else None
+    if found is None:
+        return None
+    host = target.host if target is not None and target.host is not None else None
+    if host is None:
+        host = match.service if match is not None and _HOST.match(match.service) else ""
+    port = target.port if target is not None else None
+    return replace(found, host=host.lower(), port=port)
+
+
+def read_targets(text: str | bytes, *, where: str = "map") -> dict[str, Target]:
+    """Read a map: JSON, stage to call. A plain string stands for `{"call": ...}`.
+
+    Args:
+        text: `{"lookup": "shop.Search/Lookup", "rank": {"prefix": "/rank", "host": "rank", "port": 8080}}`.
+        where: named in errors.
+
+    Raises:
+        InputError: names the stage and the field.
+    """
+    raw: Any = parse_json(text, where=where, max_bytes=MAX_BYTES)
+    if not isinstance(raw, dict):
+        raise InputError("must hold a JSON object: stages and where their calls go", where=where)
+    return {name: _target(value, f"{where}: stage {name!r}") for name, value in raw.items()}
+
+
+def _target(value: Any, where: str) -> Target:
+    if not isinstance(value, str | dict):
+        raise InputError(
+            f"must be a call or an object with call, prefix, host or port, not {value!r}", where=where
+        )
+    return convert({"call": value} if isinstance(value, str) else value, Target, where=where)
+
+
+def check_known(targets: Mapping[str, Target], stages: Mapping[str, Any], *, where: str) -> None:
+    """Refuse a map that names a stage which the plan does not have: it is most likely a typo.
+
+    Args:
+        targets: by stage: where it is reached.
+        stages: names that there are.
+        where: named in errors, a file's path say.
+
+    Raises:
+        InputError: names the stage and some that are known.
+    """
+    for name in targets:
+        if name not in stages:
+            known = ", ".join(sorted(stages)[:10]) or "none"
+            raise InputError(f"the plan has no stage {name!r}; its stages: {known}", where=where)

@@ -1,0 +1,225 @@
+"""The plan's reissues as the targets see them: one policy for each kind of call, and what that loses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from typing import Final
+
+from kwiken.errors import InputError
+from kwiken.export.calls import Call, Target, call_of
+from kwiken.plan import Plan
+from kwiken.printable import printable
+from kwiken.service import Reissue
+
+NANOSECONDS: Final = 10**9
+MAX_NAME: Final = 120
+MAX_LISTED: Final = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """Settings for another program.
+
+    Attributes:
+        text: the file.
+        notes: what the settings cannot express or what must hold for them to work, one sentence or two each.
+    """
+
+    text: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hedge:
+    """When calls of one kind are sent again.
+
+    Attributes:
+        stages: stages whose calls these are.
+        call: what the calls look like.
+        after_ms: age of a call at which its copy goes.
+        copies: the most copies.
+        probability: share of the calls that reach that age and get a copy.
+        share: share of all calls that the plan reissues, at most; a fraction.
+    """
+
+    stages: tuple[str, ...]
+    call: Call
+    after_ms: float
+    copies: int
+    probability: float
+    share: float
+
+    @property
+    def label(self) -> str:
+        """Its stages' names, fit for a comment."""
+        return ", ".join(plain(name) for name in self.stages)
+
+
+def plain(text: str) -> str:
+    """A name from a trace on one line, fit for a comment, of bounded length."""
+    return printable(text, most=MAX_NAME)
+
+
+def hedges(
+    plan: Plan, targets: Mapping[str, Target], *, needs: str, where: str = "plan"
+) -> tuple[list[Hedge], list[str]]:
+    """One policy for each kind of call that the plan reissues, in the plan's order, and notes.
+
+    Args:
+        plan: its stages.
+        targets: where calls go, by stage.
+        needs: `grpc`: calls must be gRPC methods, wherever they go; `host`: calls need a host.
+        where: what to name in errors.
+
+    Raises:
+        InputError: when a reissued stage's calls are not known; names the stages and what to write in a map.
+    """
+    found: dict[Call, list[str]] = {}
+    bystanders: dict[Call, list[str]] = {}
+    lost: list[str] = []
+    for name, stage in plan.stages.items():
+        call = _usable(call_of(stage.match, targets.get(name)), needs)
+        if stage.reissue is None:
+            if call is not None:
+                bystanders.setdefault(call, []).append(name)
+        elif call is None:
+            lost.append(name)
+        else:
+            found.setdefault(call, []).append(name)
+    if lost:
+        raise InputError(_how_to_name(plan, lost, needs), where=where)
+    merged = [_merged(plan, call, names) for call, names in found.items()]
+    guessed = [name for names in found.values() for name in names if not _has_host(targets.get(name))]
+    notes = [*_host_notes(guessed if needs == "host" else []), *_merge_notes(found, bystanders)]
+    notes += _policy_notes(plan)
+    return merged, notes
+
+
+def _usable(call: Call | None, needs: str) -> Call | None:
+    if call is None:
+        return None
+    if needs == "grpc":
+        return Call(path=call.path, method=call.method, grpc=call.grpc) if call.grpc is not None else None
+    return call if call.host else None
+
+
+def _how_to_name(plan: Plan, lost: Sequence[str], needs: str) -> str:
+    first, match = lost[0], plan.stages[lost[0]].match
+    spans = (
+        f"its spans are {match.operation!r} of {match.service!r}" if match is not None else "it has no match"
+    )
+    if needs == "grpc":
+        what, entry = "names no gRPC method", _json({first: "package.Service/Method"})
+    else:
+        what = "names no HTTP path or gRPC method at a host"
+        entry = _json({first: {"call": "GET /path", "host": "name", "port": 80}})
+    others = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    return f"stage {first!r}{others} {what}: {spans}; say what it calls with --map FILE holding {entry}"
+
+
+def _json(entry: Mapping[str, object]) -> str:
+    """A map to copy from a message: JSON that neither a terminal nor a line of text could spoil."""
+    text = json.dumps(entry, ensure_ascii=False)
+    text = text if printable(text) == text else json.dumps(entry)
+    return text.replace("  ", " \\u0020")  # lines are told with single spaces
+
+
+def _merged(plan: Plan, call: Call, names: Sequence[str]) -> Hedge:
+    """The most careful policy of stages whose calls look alike: the latest, the fewest, the rarest."""
+    policies = [policy for name in names if (policy := plan.stages[name].reissue) is not None]
+    return Hedge(
+        stages=tuple(names),
+        call=call,
+        after_ms=max(policy.after_ms for policy in policies),
+        copies=min(policy.copies for policy in policies),
+        probability=min(policy.probability for policy in policies),
+        share=min(_share(plan, name, policy) for name, policy in zip(names, policies, strict=True)),
+    )
+
+
+def _share(plan: Plan, name: str, policy: Reissue) -> float:
+    """Share of calls that the plan reissues; where it does not say, what the whole budget could buy there."""
+    if policy.fraction > 0:
+        return policy.fraction
+    cost = plan.cost.stages.get(name, 0.0)
+    return min(1.0, plan.budgets.reissue / cost) if cost > 0 else 1.0
+
+
+def _has_host(target: Target | None) -> bool:
+    return target is not None and target.host is not None
+
+
+def _host_notes(guessed: Sequence[str]) -> Iterator[str]:
+    """A client's span carries the caller's service name, and a plan does not tell clients from servers."""
+    if guessed:
+        yield (
+            f"the host of {_listed(guessed)} is the service that its spans come from; where those are the "
+            "caller's own (client spans), name the callee's host with --map"
+        )
+
+
+def _merge_notes(found: Mapping[Call, list[str]], bystanders: Mapping[Call, list[str]]) -> Iterator[str]:
+    for call, names in found.items():
+        if len(names) > 1:
+            yield (
+                f"stages {_listed(names)} are the same call ({plain(str(call))}): "
+                "they share the latest delay and the fewest copies of their policies"
+            )
+        if call in bystanders:
+            yield (
+                f"the same call ({plain(str(call))}) also serves {_listed(bystanders[call])}, "
+                "which the plan does not reissue: its calls will be reissued too"
+            )
+
+
+def _policy_notes(plan: Plan) -> Iterator[str]:
+    if all(stage.reissue is None for stage in plan.stages.values()):
+        yield "the plan reissues nothing, so there is nothing to set"
+    for policy, what in (
+        ("partial", "answers before all shards are in"),
+        ("catch_up", "help for late requests"),
+    ):
+        names = [name for name, stage in plan.stages.items() if getattr(stage, policy) is not None]
+        if names:
+            yield f"lost: {what} ({policy}) of {_listed(names)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(plain(name)) for name in names[:MAX_LISTED])
+    return f"{shown} and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else shown
+
+
+def coin_notes(found: Sequence[Hedge], program: str) -> Iterator[str]:
+    """What goes wrong where a program has no coin: it sends a copy for every call that is late enough."""
+    for hedge in found:
+        if hedge.probability < 1:
+            likely = min(1.0, hedge.share / hedge.probability)
+            yield (
+                f"{hedge.label}: the plan copies {hedge.probability:.0%} of the calls that reach "
+                f"{hedge.after_ms:g} ms, but {program} has no such coin and copies all of them: up to "
+                f"{likely:.2%} of calls instead of {hedge.share:.2%}"
+            )
+
+
+def nanoseconds(ms: float) -> int:
+    """Milliseconds as whole nanoseconds, rounded up: a copy may go late, never early."""
+    return int((Decimal(repr(ms)) * 1_000_000).to_integral_value(ROUND_CEILING))
+
+
+def whole_ms(ms: float) -> int:
+    """Milliseconds rounded up to whole ones, and at least 1."""
+    return max(1, int(Decimal(repr(ms)).to_integral_value(ROUND_CEILING)))
+
+
+def seconds(ns: int) -> str:
+    """Nanoseconds as the JSON form of a protobuf Duration: `0.0125s`."""
+    whole, part = divmod(ns, NANOSECONDS)
+    return (f"{whole}.{part:09d}".rstrip("0").rstrip(".")) + "s"
+
+
+def seconds_of_ms(ms: int) -> str:
+    """Whole milliseconds as the JSON form of a protobuf Duration."""
+    return seconds(ms * 1_000_000)

@@ -1,0 +1,26 @@
+"""Export targets by name: the programs that take a plan as settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from kwiken.export.calls import Target
+from kwiken.export.envoy import envoy_bootstrap
+from kwiken.export.grpc import grpc_config
+from kwiken.export.hedges import Exported
+from kwiken.export.istio import istio_documents
+from kwiken.plan import Plan
+
+
+class Exporter(Protocol):
+    """Writes a plan's reissues as settings of one program."""
+
+    def __call__(self, plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
+        """The settings, and what they lose; `where` is what errors name."""
+
+
+PROGRAMS: Final[Mapping[str, Exporter]] = MappingProxyType(
+    {"grpc": grpc_config, "envoy": envoy_bootstrap, "istio": istio_documents}
+)

@@ -1,0 +1,27 @@
+"""Names that a package loads on first use, so that importing the package stays cheap."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def lazy_names(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+    """A module-level `__getattr__` that imports a name's module when the name is first used.
+
+    Args:
+        package: whose `__getattr__` it becomes.
+        modules: names of each module, by the module's full name.
+    """
+    home = {name: module for module, names in modules.items() for name in names}
+
+    def load(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(home[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load

@@ -1,0 +1,249 @@
+"""A thin HTTP/1.1 client over gevent: one request at a time on each kept connection.
+
+The generator often shares its cores with the system under test, so what it burns shows up as that system's
+latency. Locust's own session takes about three times the CPU per request: `python -m
+kwiken.loadtest.selfcheck` measures both.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable
+from http.client import HTTPException
+from typing import Any
+
+import gevent
+import gevent.socket
+import gevent.ssl
+from gevent import monkey
+from geventhttpclient._parser import HTTPResponseParser
+
+from kwiken.errors import InputError
+from kwiken.loadtest.settings import Target
+
+_BLOCK = 64 * 1024
+MAX_ANSWER = 64 * 1024 * 1024
+_UTILITY = "kw-utility"
+# Locust's command replaces select.poll by one that asks the event loop; a look at a socket needs none.
+_poll: Callable[[], Any] = monkey.get_original("select", "poll")
+
+
+class _Answer(HTTPResponseParser):
+    """Notes the end and the size of an answer, and the utility that a partial one tells of itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done = False
+        self.size = 0
+        self._name = ""
+        self._value = ""
+        self._in_value = False
+
+    @property
+    def utility(self) -> float:
+        """From 0 to 1; 1 for an answer that does not say."""
+        try:
+            utility = float(self._value or 1.0)
+        except ValueError:
+            return 1.0  # another server's header of that name
+        return utility if 0 <= utility <= 1 else 1.0
+
+    def at_end(self) -> None:
+        """The other side has closed the connection."""
+        if not self.done:
+            raise ConnectionAbortedError
+
+    def _on_message_complete(self) -> None:
+        self.done = self.get_code() >= 200  # noqa: PLR2004 - 1xx announces the real answer
+
+    def _on_body(self, data: bytes) -> None:
+        self.size += len(data)
+        if self.size > MAX_ANSWER:
+            raise ValueError("answer too large")
+
+    def _on_message_begin(self) -> None: ...
+
+    def _on_headers_complete(self) -> None: ...
+
+    def _on_status(self, text: str) -> None: ...
+
+    def _on_header_field(self, text: str) -> None:
+        self._name = text if self._in_value else self._name + text  # it may come in pieces
+        self._in_value = False
+
+    def _on_header_value(self, text: str) -> None:
+        self._in_value = True
+        if len(self._name) == len(_UTILITY) and self._name.lower() == _UTILITY:
+            self._value += text
+
+
+class _Connection:
+    """A connected socket and a way to see whether the other side closed it while it lay idle."""
+
+    __slots__ = ("poll", "sock")
+
+    def __init__(self, sock: Any) -> None:
+        self.sock = sock
+        self.poll = _poll()
+        self.poll.register(sock.fileno(), select.POLLIN)
+
+    def usable(self) -> bool:
+        """An idle connection has nothing to read; if it has, it was closed or is out of step."""
+        return not self.poll.poll(0)
+
+
+class Client:
+    """Sends prepared bodies to one target.
+
+    Args:
+        target: where to.
+        bodies: JSON documents; `send` names them by index.
+        method: POST or GET; GET sends no body.
+        timeout_s: for one whole request, connecting included.
+    """
+
+    def __init__(self, target: Target, bodies: tuple[bytes, ...], *, method: str, timeout_s: float) -> None:
+        self._target = target
+        self._timeout_s = timeout_s
+        self._idle: list[_Connection] = []
+        self._address: tuple[Any, ...] | None = None
+        self._context = _tls() if target.tls else None
+        self._head = (
+            f"{method} {target.path} HTTP/1.1\r\nHost: {target.authority}\r\nUser-Agent: kwiken-load\r\n"
+            "Accept: application/json\r\ntraceparent: "
+        ).encode("ascii")
+        if method == "GET":
+            self._tails: tuple[bytes, ...] = (b"\r\n\r\n",) * len(bodies)
+        else:
+            kind = b"\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            self._tails = tuple(kind % (len(body), body) for body in bodies)
+
+    def send(self, query: int, traceparent: str) -> tuple[int, str | None, int, float]:
+        """Send one request and read the answer whole.
+
+        Returns:
+            Status (0 without an answer), reason of failure (None for 200 to 299), bytes of the body, and what
+            the answer says that it is worth: 1 for a whole one.
+        """
+        # One timer for the whole request: per-socket timeouts would start anew with each packet.
+        timer = gevent.Timeout.start_new(self._timeout_s)
+        try:
+            status, size, utility = self._exchange(
+                self._head + traceparent.encode("ascii") + self._tails[query]
+            )
+        except gevent.Timeout as hit:
+            if hit is not timer:
+                raise
+            return 0, "timeout", 0, 1.0
+        except (OSError, HTTPException, ValueError) as error:
+            return 0, _reason(error), 0, 1.0
+        finally:
+            timer.close()
+        reason = None if 200 <= status < 300 else f"HTTP {status}"  # noqa: PLR2004 - "successful"
+        return status, reason, size, utility
+
+    def _exchange(self, request: bytes) -> tuple[int, int, float]:
+        connection = self._take()
+        try:
+            sock = connection.sock
+            sock.sendall(request)
+            answer = _Answer()
+            while not answer.done:
+                data = sock.recv(_BLOCK)
+                answer.feed(data)
+                if not data:
+                    answer.at_end()
+            keep = answer.should_keep_alive()
+        except BaseException:  # a cancelled request too leaves an answer on its way: the connection is spoilt
+            connection.sock.close()
+            raise
+        if keep:
+            self._idle.append(connection)
+        else:
+            connection.sock.close()
+        return answer.get_code(), answer.size, answer.utility
+
+    def _take(self) -> _Connection:
+        """The connection used last, as it is warm, or a new one."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable():
+                return connection
+            connection.sock.close()
+        return self._connect()
+
+    def _connect(self) -> _Connection:
+        if self._address is None:
+            self._address = self._resolve()
+        family, kind, protocol, _, address = self._address
+        sock = gevent.socket.socket(family, kind, protocol)
+        try:
+            sock.connect(address)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is not None:
+                sock = self._context.wrap_socket(sock, server_hostname=self._target.host)
+        except BaseException:
+            sock.close()
+            raise
+        return _Connection(sock)
+
+    def _resolve(self) -> tuple[Any, ...]:
+        """The first address of the host that takes a connection; asked once: no request waits for DNS."""
+        failure: OSError = OSError("no address")
+        found: tuple[Any, ...]
+        for found in gevent.socket.getaddrinfo(self._target.host, self._target.port, 0, socket.SOCK_STREAM):
+            probe = gevent.socket.socket(*found[:3])
+            try:
+                probe.connect(found[4])
+            except OSError as error:
+                failure = error
+            else:
+                return found
+            finally:
+                probe.close()
+        raise failure
+
+    def check(self) -> None:
+        """Open the first connection.
+
+        Raises:
+            InputError: the target cannot be reached.
+        """
+        where = f"{self._target.host}:{self._target.port}"
+        try:
+            with gevent.Timeout(min(self._timeout_s, 5.0)):
+                self._idle.append(self._connect())
+        except gevent.Timeout as error:
+            raise InputError("cannot be reached: timeout", where=where) from error
+        except (OSError, UnicodeError) as error:
+            raise InputError(f"cannot be reached: {_reason(error)}", where=where) from error
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        while self._idle:
+            self._idle.pop().sock.close()
+
+
+def _tls() -> gevent.ssl.SSLContext:
+    """Checks certificates and host names; the standard library's own context would block all greenlets."""
+    context = gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs()
+    return context
+
+
+_REASONS: tuple[tuple[type[BaseException], str], ...] = (
+    (ConnectionRefusedError, "connection refused"),
+    (ConnectionResetError, "connection reset"),
+    (BrokenPipeError, "connection reset"),
+    (ConnectionAbortedError, "connection closed before the answer's end"),
+    (HTTPException, "answer is not HTTP"),
+)
+
+
+def _reason(error: BaseException) -> str:
+    """A short text out of a small set: reasons are counted."""
+    for kind, text in _REASONS:
+        if isinstance(error, kind):
+            return text
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

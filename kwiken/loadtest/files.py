@@ -1,0 +1,38 @@
+"""Bounded reading of text files from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kwiken.errors import InputError
+
+MAX_BYTES = 64 * 1024 * 1024
+MAX_LINES = 1_000_000
+
+
+def read_lines(path: str) -> list[str]:
+    """All lines of a UTF-8 text file, stripped; blank lines at the end are left off.
+
+    Raises:
+        InputError: names the file; it cannot be read, is over 64 MiB or a million lines, or is not UTF-8.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot be read: {reason}", where=path) from error
+    if len(data) > MAX_BYTES:
+        raise InputError(f"is larger than {MAX_BYTES // 1024 // 1024} MiB", where=path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError("is not UTF-8 text", where=f"{path}:{line}") from error
+    # Only \n and \r\n end a line: str.splitlines would also break at form feeds and the like.
+    lines = [line.strip() for line in text.split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    if len(lines) > MAX_LINES:
+        raise InputError(f"has more than {MAX_LINES} lines", where=path)
+    return lines

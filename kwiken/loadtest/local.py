@@ -1,0 +1,142 @@
+"""Locust as a library: one environment, one runner, one user. Importing it starts gevent; see `run_load`."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import gevent
+from locust.env import Environment
+from locust.runners import LocalRunner
+
+from kwiken.errors import InputError
+from kwiken.loadtest.client import Client
+from kwiken.loadtest.outcome import Outcome
+from kwiken.loadtest.records import Records
+from kwiken.loadtest.report import Collector
+from kwiken.loadtest.result import LoadResult, Progress
+from kwiken.loadtest.settings import Prepared
+from kwiken.loadtest.user import DagUser
+
+_PROGRESS_S = 0.25
+
+
+class LocalRun:
+    """A run under way.
+
+    Args:
+        ready: what to send.
+        records: told of every outcome.
+        on_progress: see `run_load`.
+    """
+
+    def __init__(
+        self, ready: Prepared, records: Records | None, on_progress: Callable[[Progress], None] | None
+    ) -> None:
+        self._ready = ready
+        self._on_progress = on_progress
+        self._collector = Collector()
+        self._progress = Progress()
+        self._answered = 0
+        self._signal: int | None = None
+        self._users: list[DagUser] = []
+        self._records = records
+
+    def go(self) -> LoadResult:
+        """Send everything, wait for every answer.
+
+        Raises:
+            InputError: the target cannot be reached.
+        """
+        self._check_target()
+        runner = Environment(user_classes=[self._user_class()]).create_local_runner()
+        gc.collect()
+        gc.freeze()  # what stays need not be looked at again and again: fewer, shorter pauses
+        with ExitStack() as stack:
+            self._take_signals(stack, runner)
+            runner.start(1, spawn_rate=1)
+            assert runner.spawning_greenlet is not None
+            runner.spawning_greenlet.join()
+            while runner.user_count:
+                runner.user_greenlets.join(timeout=_PROGRESS_S)
+                self._tell()
+            runner.quit()
+        return self._result()
+
+    def _check_target(self) -> None:
+        """Before Locust starts: a target that is not there is one line, not a failed test."""
+        settings = self._ready.settings
+        client = Client(self._ready.target, (), method=settings.method, timeout_s=settings.timeout_s)
+        client.check()
+        client.close()
+
+    def _user_class(self) -> type[DagUser]:
+        """The user of this run; Locust makes it, so what it needs is bound into its class."""
+        run = self
+
+        class Load(DagUser):
+            """Locust shows this name."""
+
+            def prepared(self) -> Prepared:
+                return replace(run._ready, settings=replace(run._ready.settings, records=None))
+
+            def on_ready(self) -> None:
+                run._users.append(self)
+
+            def on_outcome(self, outcome: Outcome, epoch_s: float) -> None:
+                run._note(outcome, epoch_s)
+
+        return Load
+
+    def _note(self, outcome: Outcome, epoch_s: float) -> None:
+        self._collector.add(outcome)
+        if self._records is not None:
+            self._records.add(outcome, epoch_s)
+        self._progress.add(outcome)
+        self._answered += outcome.status > 0
+
+    def _take_signals(self, stack: ExitStack, runner: LocalRunner) -> None:
+        """The first SIGINT or SIGTERM ends the run early; what it showed so far is still reported."""
+
+        def stop(number: int) -> None:
+            self._signal = number
+            runner.stop()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler: Any = gevent.signal_handler(number, stop, number)
+            stack.callback(handler.cancel)
+
+    def _tell(self) -> None:
+        if self._on_progress is None or not self._users:
+            return
+        loop = self._users[0].open_loop
+        assert loop is not None  # on_ready() says so
+        self._progress.seconds = max(0.0, time.monotonic() - loop.started_at)
+        self._progress.in_flight = loop.in_flight
+        self._on_progress(self._progress)
+
+    def _result(self) -> LoadResult:
+        settings, duration_s = self._ready.settings, self._ready.arrivals.duration_s
+        assert duration_s is not None  # prepare() refuses an endless run
+        if not self._users:
+            raise InputError("did not start the load", where="locust")
+        if self._signal is not None:
+            loop = self._users[0].open_loop
+            assert loop is not None
+            duration_s = min(duration_s, time.monotonic() - loop.started_at)
+        if self._records is not None:
+            self._records.close()
+        return LoadResult(
+            ready=self._ready,
+            report=self._collector.report(
+                duration_s=duration_s, warmup_s=settings.warmup_s, late_ms=settings.late_ms
+            ),
+            answered=self._answered,
+            interrupted=self._signal,
+            records_failure=None if self._records is None else self._records.failure,
+        )

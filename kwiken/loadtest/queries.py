@@ -1,0 +1,107 @@
+"""What is asked: request bodies and how often each is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kwiken.errors import InputError
+from kwiken.loadtest.files import read_lines
+
+MAX_BODY = 1024 * 1024
+MARK = "{query}"
+DEFAULT_TEMPLATE = '{"query": "{query}"}'
+
+
+class Queries:
+    """Request bodies with a Zipf-like popularity: the k-th is drawn in proportion to 1 / k**zipf.
+
+    Query popularity of real search engines falls off like that (Baeza-Yates et al., SIGIR 2007).
+
+    Args:
+        bodies: JSON documents as bytes, the most popular first.
+        zipf: the exponent, a number without unit; 0 draws all alike.
+
+    Raises:
+        InputError: no body, or an exponent outside 0 to 10.
+    """
+
+    def __init__(self, bodies: tuple[bytes, ...], *, zipf: float = 1.0) -> None:
+        if not bodies:
+            raise InputError("there is no query to draw", where="queries")
+        if not 0 <= zipf <= 10:  # noqa: PLR2004 - beyond 10 the first takes 99.9 percent
+            raise InputError(f"must lie between 0 and 10; got {zipf:g}", where="zipf")
+        self.bodies = bodies
+        weights = np.arange(1, len(bodies) + 1, dtype=np.float64) ** -zipf
+        cumulative = np.cumsum(weights)
+        self._shares = cumulative / cumulative[-1]
+
+    def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.intp]:
+        """(count,): places in `bodies`.
+
+        Args:
+            rng: where chance comes from.
+            count: how many.
+        """
+        if len(self.bodies) == 1:
+            return np.zeros(count, dtype=np.intp)
+        return np.searchsorted(self._shares, rng.random(count), side="right")
+
+
+def parse_queries(path: str | None, *, body: str | None, zipf: float = 1.0) -> Queries:
+    """Build the bodies from what a user typed.
+
+    Args:
+        path: a text file with one query a line; a `.jsonl` or `.ndjson` file holds one JSON body a line.
+        body: a JSON body. With a text file each string in it that holds `{query}` takes the line's text; the
+            default is `{"query": "{query}"}`, without a file `{}`.
+        zipf: exponent of the draw; the file's first line is the most popular.
+
+    Raises:
+        InputError: names the file and line, or the option.
+    """
+    if path is None:
+        if body is not None and MARK in body:
+            raise InputError(f"holds {MARK}, and there is no file of queries to fill it from", where="body")
+        return Queries((msgspec.json.encode(_json("{}" if body is None else body, "body")),), zipf=zipf)
+    lines = read_lines(path)
+    if not lines:
+        raise InputError("is empty; it needs one query a line", where=path)
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            raise InputError("is blank; it needs one query a line", where=f"{path}:{number}")
+    if path.endswith((".jsonl", ".ndjson")):
+        if body is not None:
+            raise InputError(
+                f"{path} already holds whole JSON bodies, one a line; leave one of the two", where="body"
+            )
+        documents = (_json(line, f"{path}:{number}") for number, line in enumerate(lines, start=1))
+    else:
+        template = _json(DEFAULT_TEMPLATE if body is None else body, "body")
+        if _fill(template, "") == template:
+            raise InputError(f"must hold {MARK} in a string, the place of the query", where="body")
+        documents = (_fill(template, line) for line in lines)
+    return Queries(tuple(msgspec.json.encode(document) for document in documents), zipf=zipf)
+
+
+def _json(text: str, where: str) -> Any:
+    if len(text) > MAX_BODY:
+        raise InputError(f"is longer than {MAX_BODY} characters", where=where)
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(f"is not JSON: {error}", where=where) from error
+
+
+def _fill(template: Any, query: str) -> Any:
+    """`template` with the query's text in place of every mark within its strings (not its keys)."""
+    if isinstance(template, str):
+        return template.replace(MARK, query)
+    if isinstance(template, list):
+        return [_fill(item, query) for item in template]
+    if isinstance(template, dict):
+        return {key: _fill(item, query) for key, item in template.items()}
+    return template

@@ -1,0 +1,88 @@
+"""One JSON line per request, written while the load runs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import msgspec
+
+from kwiken.errors import InputError
+from kwiken.loadtest.outcome import Outcome
+
+_CHUNK_BYTES = 64 * 1024
+MAX_RECORDS = 5_000_000
+
+
+class Records:
+    """Writes outcomes to a file in chunks of 64 KiB, at most five million lines.
+
+    A line: `{"intended_s": epoch seconds, "start_lag_ms", "latency_ms", "status", "error", "trace_id"}`; lag
+    and latency are null for a request that was dropped. An answer that is not whole has `utility` too.
+
+    Args:
+        path: the file, overwritten.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._encoder = msgspec.json.Encoder()
+        self._lines: list[bytes] = []
+        self._waiting = 0
+        self.path = path
+        self.written = 0
+        self.left_out = 0
+        self.failure: str | None = None
+        try:
+            self._file = Path(path).open("wb", buffering=0)  # noqa: SIM115 - open as long as the load runs
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError(f"cannot be written: {reason}", where=path) from error
+
+    def add(self, outcome: Outcome, epoch_s: float) -> None:
+        """Note one outcome; `epoch_s` is the run's start in seconds since 1970."""
+        if self.written >= MAX_RECORDS or self.failure is not None:
+            self.left_out += 1
+            return
+        # Encoded one by one: a thousand lines together would hold up the requests that fall due meanwhile.
+        line = self._encoder.encode(
+            {
+                "intended_s": round(epoch_s + outcome.intended_s, 6),
+                "start_lag_ms": _rounded(outcome.start_lag_ms),
+                "latency_ms": _rounded(outcome.latency_ms),
+                "status": outcome.status,
+                "error": outcome.error,
+                "trace_id": outcome.trace_id,
+                **({"utility": outcome.utility} if outcome.partial else {}),
+            }
+        )
+        self._lines.append(line)
+        self.written += 1
+        self._waiting += len(line) + 1
+        if self._waiting >= _CHUNK_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is left. A second call does nothing."""
+        if not self._file.closed:
+            self._flush()
+            self._file.close()
+
+    def _flush(self) -> None:
+        """A full disk must not end the load: the failure is kept, told at the end, and no more is written."""
+        data = b"".join(line + b"\n" for line in self._lines)
+        try:
+            while data:
+                data = data[self._file.write(data) or 0 :]
+        except OSError as error:
+            self.failure = error.strerror or str(error)
+            self.left_out += len(self._lines)
+            self.written -= len(self._lines)
+        self._lines.clear()
+        self._waiting = 0
+
+
+def _rounded(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 3)

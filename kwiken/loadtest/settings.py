@@ -1,0 +1,170 @@
+"""What one load run is asked to do, checked before anything is sent."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from kwiken.errors import InputError
+from kwiken.loadtest.arrivals import Arrivals, parse_arrivals
+from kwiken.loadtest.queries import Queries, parse_queries
+
+MAX_REQUESTS = 5_000_000
+MAX_IN_FLIGHT = 20_000
+MAX_TIMEOUT_S = 3_600.0
+# Visible ASCII only: nothing that could end the request line or smuggle a header.
+_PATH = re.compile(r"/[\x21-\x7e]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where requests go.
+
+    Attributes:
+        host: name or address, without brackets.
+        port: TCP port.
+        tls: whether the scheme is https.
+        path: what is asked for, with the URL's own path before it.
+        authority: the Host header.
+    """
+
+    host: str
+    port: int
+    tls: bool
+    path: str
+    authority: str
+
+    @property
+    def url(self) -> str:
+        """The whole address."""
+        return f"{'https' if self.tls else 'http'}://{self.authority}{self.path}"
+
+
+def parse_target(url: str, path: str) -> Target:
+    """Split and check an address.
+
+    Raises:
+        InputError: not http or https, no host, a bad port or path, or parts that would be ignored.
+    """
+    where = f"URL {url!r}"
+    if not re.fullmatch(r"[\x21-\x7e]*", url):
+        raise InputError("must be plain ASCII without spaces", where=where)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise InputError(str(error), where=where) from error
+    if parts.scheme not in {"http", "https"}:
+        raise InputError("must start with http:// or https://", where=where)
+    if not parts.hostname or port == 0:
+        raise InputError("must name a host and, if any, a port from 1 to 65535", where=where)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise InputError("must hold no user, query or fragment", where=where)
+    if not _PATH.fullmatch(path):
+        raise InputError("must start with / and hold no space or control character", where=f"path {path!r}")
+    tls = parts.scheme == "https"
+    return Target(
+        host=parts.hostname,
+        port=port or (443 if tls else 80),
+        tls=tls,
+        path=parts.path.rstrip("/") + path,
+        authority=parts.netloc,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSettings:
+    """The options of one run, as typed.
+
+    Attributes:
+        url: scheme, host and port of the target.
+        rate: requests per second; may be None for a file of arrivals.
+        duration_s: how long requests start; None is the file's length.
+        arrivals: `poisson`, `constant` or a file with requests per second, one number a line.
+        queries: a file with one query a line, or None.
+        body: a JSON body, or a template for the queries.
+        zipf: exponent of the draw of queries, a number without unit.
+        path: path asked for.
+        method: POST, or GET, which sends no body.
+        warmup_s: requests that are due before this are sent but not counted.
+        timeout_s: a request is given up this long after it was sent.
+        late_ms: a start later than this counts as late.
+        max_in_flight: a request that is due while so many are unanswered is dropped.
+        seed: of arrivals and queries.
+        records: a file for one JSON line per request, or None.
+    """
+
+    url: str
+    rate: float | None = None
+    duration_s: float | None = None
+    arrivals: str = "poisson"
+    queries: str | None = None
+    body: str | None = None
+    zipf: float = 1.0
+    path: str = "/v1/request"
+    method: str = "POST"
+    warmup_s: float = 0.0
+    timeout_s: float = 10.0
+    late_ms: float = 5.0
+    max_in_flight: int = 1_000
+    seed: int = 0
+    records: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Settings turned into what a run needs; everything from outside has been read and checked."""
+
+    settings: LoadSettings
+    target: Target
+    arrivals: Arrivals
+    queries: Queries
+
+
+def prepare(settings: LoadSettings, *, endless: bool = False) -> Prepared:
+    """Read the files and check every option.
+
+    Args:
+        settings: what was asked for.
+        endless: whether a run without a duration is allowed (Locust's web page has a stop button).
+
+    Raises:
+        InputError: names the option, or the file and line, and says what would be right.
+    """
+    target = parse_target(settings.url, settings.path)
+    if settings.method not in {"GET", "POST"}:
+        raise InputError(f"must be GET or POST; got {settings.method!r}", where="method")
+    _check("timeout", settings.timeout_s, high=MAX_TIMEOUT_S)
+    _check("late", settings.late_ms, high=60_000)
+    _check("max in flight", settings.max_in_flight, low=1, high=MAX_IN_FLIGHT)
+    _check("seed", settings.seed, low=0, high=2**63)
+    arrivals = parse_arrivals(settings.arrivals, rate=settings.rate, duration_s=settings.duration_s)
+    if arrivals.duration_s is not None:
+        _check_length(arrivals, arrivals.duration_s, settings.warmup_s)
+    elif not endless:
+        raise InputError("is missing: for how many seconds shall requests start?", where="duration")
+    queries = parse_queries(settings.queries, body=settings.body, zipf=settings.zipf)
+    return Prepared(settings, target, arrivals, queries)
+
+
+def _check(name: str, value: float, *, high: float, low: float | None = None) -> None:
+    """Refuse what lies outside [low, high] (above 0 without `low`), NaN included."""
+    if not (value <= high and (value > 0 if low is None else value >= low)):
+        least = "above 0" if low is None else f"at least {low:g}"
+        raise InputError(f"must be {least} and at most {high:g}; got {value:g}", where=name)
+
+
+def _check_length(arrivals: Arrivals, duration_s: float, warmup_s: float) -> None:
+    expected = arrivals.expected(duration_s)
+    if expected > MAX_REQUESTS:
+        raise InputError(
+            f"means {math.ceil(expected)} requests, more than {MAX_REQUESTS}; lower the rate or the duration",
+            where="duration",
+        )
+    if not 0 <= warmup_s < duration_s:
+        raise InputError(
+            f"must be at least 0 and shorter than the duration of {duration_s:g} s; got {warmup_s:g}",
+            where="warmup",
+        )

@@ -1,0 +1,262 @@
+"""The stages below requests, and the stages inside of stages: the DAG of a service that is not ours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kwiken.latency import end_to_end
+from kwiken.otel.fit.call_matrices import NS_PER_MS, Floats, StageCalls, in_order, matrix
+from kwiken.otel.fit.child_calls import (
+    Calls,
+    Children,
+    Key,
+    Staged,
+    direct_calls,
+    in_stages,
+    inner_calls,
+    sorted_out,
+)
+from kwiken.otel.fit.precedence import acyclic, precedence, reduction
+from kwiken.otel.read import Bools, Ints
+from kwiken.otel.trace import ROOT, Forest, label
+from kwiken.plan import SpanMatch
+from kwiken.profile import OWN_TIME
+
+MAX_DEPTH: Final = 20
+IN: Final = " in "  # between a stage's name and that of the stage which it is a part of
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Stages and what comes after what.
+
+    Attributes:
+        stages: k of them, in the order in which they start.
+        edges: (k, k): True at (a, b) where b comes after a.
+        paths: of each stage, its name and those of the stages that it is a part of.
+    """
+
+    stages: Sequence[StageCalls]
+    edges: Bools
+    paths: Sequence[tuple[str, ...]]
+
+    def sources(self) -> Ints:
+        """Stages that come after none."""
+        return np.flatnonzero(~self.edges.any(axis=0))
+
+    def sinks(self) -> Ints:
+        """Stages that none comes after."""
+        return np.flatnonzero(~self.edges.any(axis=1))
+
+    def latency_ms(self) -> Floats:
+        """(n,): time of the longest path."""
+        nodes = [_Node(str(i), self._after(i)) for i in _parents_first(self.edges)]
+        return end_to_end(nodes, {str(i): stage.seen_ms for i, stage in enumerate(self.stages)})
+
+    def _after(self, stage: int) -> tuple[str, ...]:
+        return tuple(map(str, np.flatnonzero(self.edges[:, stage]).tolist()))
+
+
+class _Node(NamedTuple):
+    """A stage as `end_to_end` takes it."""
+
+    name: str
+    after: tuple[str, ...]
+
+
+def _parents_first(edges: Bools) -> list[int]:
+    ready: list[int] = []
+    waiting = edges.sum(axis=0)
+    fresh = np.flatnonzero(waiting == 0).tolist()
+    while fresh:
+        ready += fresh
+        waiting = waiting - edges[fresh].sum(axis=0)
+        waiting[ready] = -1
+        fresh = np.flatnonzero(waiting == 0).tolist()
+    return ready
+
+
+def stages_below(forest: Forest, requests: Ints, depth: int) -> Graph | None:
+    """The stages of requests; None where they make no call that ends well.
+
+    Args:
+        forest: the spans.
+        requests: (n,) rows of their spans.
+        depth: 1 for their direct calls as stages; with each more, what is inside of a stage becomes stages of
+            their own, and what the stage does itself one that comes before them.
+
+    Raises:
+        InputError: there are too many kinds of calls.
+    """
+    children = Children(forest)
+    calls = sorted_out(forest, direct_calls(children, requests))
+    return _graph(children, _Level(calls, forest.start[requests], ()), depth) if len(calls) else None
+
+
+class _Level(NamedTuple):
+    """Calls that become stages.
+
+    Attributes:
+        calls: to be told apart.
+        zero: (n,) a time of each request to count from, so that floats hold every nanosecond.
+        inside: names of the stages that these are a part of.
+    """
+
+    calls: Calls
+    zero: Ints
+    inside: tuple[str, ...]
+
+
+def _graph(children: Children, level: _Level, depth: int) -> Graph:
+    forest = children.forest
+    found = in_stages(forest, level.calls)
+    children.found(len(found.keys))
+    start, end = _extents(found, level.zero)
+    names = [_name(forest, key) for key in found.keys]
+    order = in_order(np.nanmean(start, axis=0), names)
+    before, cut = acyclic(precedence(start[:, order], end[:, order]), _support(start[:, order]))
+    forest.counts["edges_cut_from_cycles"] += cut
+    places = found.split()
+    graph = Graph(
+        [_stage(forest, found, number, places[number], len(level.zero)) for number in order],
+        reduction(before),
+        [(names[number], *level.inside) for number in order],
+    )
+    inner = (
+        {}
+        if depth <= 1
+        else _inner(children, found, [places[number] for number in order], graph, level.zero, depth - 1)
+    )
+    return _spliced(forest, graph, inner) if inner else graph
+
+
+def _inner(
+    children: Children, found: Staged, places: Sequence[Ints], graph: Graph, zero: Ints, depth: int
+) -> dict[int, Graph]:
+    """By place: the stages inside of those stages that have any. A fan-out stays whole.
+
+    For the slowest of a fan-out's shards is no longest path through stages that each span all shards.
+    """
+    inner: dict[int, Graph] = {}
+    for place, mine in enumerate(places):
+        rows, request = found.calls.row[mine], found.calls.request[mine]
+        if found.shard[mine].any():
+            children.forest.counts["fan_outs_not_split"] += int(len(inner_calls(children, rows)) > 0)
+            continue
+        at = np.full(len(zero), ROOT, np.int64)
+        at[request] = rows
+        calls = sorted_out(children.forest, inner_calls(children, at))
+        if len(calls):
+            inner[place] = _graph(children, _Level(calls, zero, graph.paths[place]), depth)
+    return inner
+
+
+def _spliced(forest: Forest, graph: Graph, inner: dict[int, Graph]) -> Graph:
+    """The graph with the own time and the inner stages of some stages in these stages' places.
+
+    What came before such a stage comes before its own time; what came after, after all that is inside. So the
+    longest path through them takes as long as the stage did.
+    """
+    stages: list[StageCalls] = []
+    paths: list[tuple[str, ...]] = []
+    pairs: list[tuple[int, int]] = []
+    first, last = np.zeros(len(graph.stages), np.int64), []
+    for place, stage in enumerate(graph.stages):
+        first[place] = len(stages)
+        last.append([len(stages)])
+        part = inner.get(place)
+        if part is None:
+            stages.append(stage)
+            paths.append(graph.paths[place])
+            continue
+        stages.append(_own_part(forest, stage, part))
+        paths.append((graph.paths[place][0] + OWN_TIME, *graph.paths[place][1:]))
+        offset = len(stages)
+        stages += part.stages
+        paths += part.paths
+        pairs += [(offset - 1, offset + int(source)) for source in part.sources()]
+        pairs += [(offset + int(a), offset + int(b)) for a, b in np.argwhere(part.edges)]
+        last[place] = [offset + int(sink) for sink in part.sinks()]
+    pairs += [(end, int(first[b])) for a, b in np.argwhere(graph.edges) for end in last[a]]
+    edges = np.zeros((len(stages), len(stages)), np.bool_)
+    edges[tuple(np.array(pairs, np.int64).T)] = True
+    return Graph(stages, edges, paths)
+
+
+def _own_part(forest: Forest, stage: StageCalls, inside: Graph) -> StageCalls:
+    """What a stage did itself: its time less that of the longest path inside it.
+
+    No copy can be sent of that part alone.
+    """
+    left = stage.calls_ms[:, 0] - inside.latency_ms()
+    forest.counts["clipped_stage_time"] += int((left < -1 / NS_PER_MS).sum())
+    own = np.where(np.isnan(left), np.nan, np.maximum(left, 0.0))
+    return replace(stage, calls_ms=own[:, None], seen_ms=np.nan_to_num(own), reissuable=False)
+
+
+def _extents(found: Staged, zero: Ints) -> tuple[Floats, Floats]:
+    """(requests, stages): when each stage's first call began and its last one ended; NaN where not called."""
+    shape, calls = (len(zero), len(found.keys)), found.calls
+    start, end = np.full(shape, np.inf), np.full(shape, -np.inf)
+    since = zero[calls.request]
+    np.minimum.at(start, (calls.request, found.stage), (calls.start - since).astype(float))
+    np.maximum.at(end, (calls.request, found.stage), (calls.end - since).astype(float))
+    start[np.isinf(start)] = np.nan
+    end[np.isinf(end)] = np.nan
+    return start, end
+
+
+def _support(start: Floats) -> Floats:
+    """(stages, stages): in how many requests both were called."""
+    there = (~np.isnan(start)).astype(np.float64)
+    return np.asarray(there.T @ there)
+
+
+def _stage(forest: Forest, found: Staged, number: int, mine: Ints, requests: int) -> StageCalls:
+    calls, shard = found.calls.only(mine), found.shard[mine]
+    took = (calls.end - calls.start) / NS_PER_MS
+    shape = (requests, int(shard.max()) + 1)
+    calls_ms = matrix(shape, calls.request, shard, took)
+    op, turn = found.keys[number]
+    service, operation = forest.names.operations[op]
+    return StageCalls(
+        name=_name(forest, (op, turn)),
+        match=SpanMatch(service=service, operation=operation, occurrence=turn + 1),
+        calls_ms=calls_ms,
+        censored=np.zeros(shape, np.bool_),
+        seen_ms=np.fmax.reduce(calls_ms, axis=1, initial=0.0),
+    )
+
+
+def _name(forest: Forest, key: Key) -> str:
+    op, turn = key
+    return label(forest, op) + (f"#{turn + 1}" if turn else "")
+
+
+def distinct(paths: Sequence[tuple[str, ...]]) -> list[str]:
+    """Names by which the stages can be told apart: each its own, and where it stands twice what it is in.
+
+    Args:
+        paths: of each stage, its name and those of the stages that it is a part of; no two alike.
+    """
+    length = [1] * len(paths)
+
+    def named() -> list[str]:
+        return [IN.join(path[:size]) for path, size in zip(paths, length, strict=True)]
+
+    names = named()
+    while twice := {name for name, count in Counter(names).items() if count > 1}:
+        grown = False
+        for i, name in enumerate(names):
+            if name in twice and length[i] < len(paths[i]):
+                length[i] += 1
+                grown = True
+        if not grown:  # only for names that hold ` in ` themselves
+            return [f"{name} ({i})" if name in twice else name for i, name in enumerate(names)]
+        names = named()
+    return names

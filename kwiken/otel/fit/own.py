@@ -1,0 +1,301 @@
+"""A profile from our own runtime's traces: stages, shards, edges and outcomes are stated, not guessed.
+
+Times are taken as written, not cleaned: one process wrote them, by one clock, and an attempt that lost
+rightly ends after its stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kwiken.errors import InputError
+from kwiken.otel.fit.call_matrices import NS_PER_MS, Floats, StageCalls, build, in_order
+from kwiken.otel.fit.precedence import acyclic
+from kwiken.otel.read import KINDS, NO_TEXT, OUTCOMES, Bools, Ints, Rows, taken
+from kwiken.otel.read import columns as c
+from kwiken.otel.trace import Forest, Requests, roles
+from kwiken.otel.write import AttemptKind, Outcome
+from kwiken.plan import SpanMatch
+from kwiken.profile import Profile, guess_copies
+
+_PRIMARY = KINDS[AttemptKind.PRIMARY]
+_REISSUE = KINDS[AttemptKind.REISSUE]
+_WON = OUTCOMES[Outcome.WON]
+_LOST = OUTCOMES[Outcome.LOST]
+_CANCELLED = OUTCOMES[Outcome.CANCELLED]
+_FAILED = OUTCOMES[Outcome.FAILED]
+_HALF = 0.5
+MOST_PAIRS = 100_000  # of a stage: an estimate needs some hundreds
+
+
+@dataclass(slots=True)
+class _Visits:
+    """Visits of stages and the attempts of their calls, a row each.
+
+    Attributes:
+        row: of the visit's span.
+        request: whose visit it is.
+        stage: number of the stage's name among the texts.
+        notes: rows of `OWN`.
+        attempt_row: of the attempt's span.
+        attempt_visit: which visit it belongs to.
+        attempt_notes: rows of `OWN`.
+    """
+
+    row: Ints
+    request: Ints
+    stage: Ints
+    notes: Rows
+    attempt_row: Ints
+    attempt_visit: Ints
+    attempt_notes: Rows
+
+
+def fit_own(forest: Forest, requests: Requests) -> Profile:
+    """Learn a profile.
+
+    Raises:
+        InputError: no request visited a stage.
+    """
+    visits = _visits(forest, requests)
+    if not len(visits.row):
+        raise InputError("the requests visited no stage")
+    service, _ = forest.names.operations[requests.op]
+    count = len(requests.rows)
+    began, ended = forest.spans["start"], forest.spans["end"]
+    since = began[visits.row] - began[requests.rows[visits.request]]
+    codes, which = np.unique(visits.stage, return_inverse=True)
+    # In the order in which they start, so that the profile reads like a trace.
+    starts = np.bincount(which, weights=since) / np.bincount(which)
+    codes = codes[in_order(starts, [forest.names.texts[code] for code in codes.tolist()])]
+    edges, forest.counts["edges_cut_from_cycles"] = _edges(forest, visits, codes, count)
+    stages = [_stage(forest, visits, service, code, count) for code in codes.tolist()]
+    notes = forest.owns[forest.spans["own"][requests.rows]]
+    control = notes["marks"] & c.CONTROL != 0
+    forest.counts["requests_control"] = int(control.sum())
+    rows = requests.rows
+    root = forest.names.operations[requests.op]
+    return build(forest, began[rows], ended[rows], root=root, stages=stages, edges=edges)
+
+
+def _visits(forest: Forest, requests: Requests) -> _Visits:
+    role = roles(forest)
+    owner = np.full(len(forest), -1, np.int64)
+    owner[requests.rows] = np.arange(len(requests.rows))
+    row = np.flatnonzero((role == c.STAGE) & (forest.parent >= 0))
+    row = row[owner[forest.parent[row]] >= 0]
+    request = owner[forest.parent[row]]
+    notes = taken(forest.owns, forest.spans["own"][row])
+    place = np.full(len(forest), -1, np.int64)
+    place[row] = np.arange(len(row))
+    attempts = np.flatnonzero((role == c.ATTEMPT) & (forest.parent >= 0))
+    attempts = attempts[place[forest.parent[attempts]] >= 0]
+    return _Visits(
+        row,
+        request,
+        notes["stage"].astype(np.int64),
+        notes,
+        attempts,
+        place[forest.parent[attempts]],
+        taken(forest.owns, forest.spans["own"][attempts]),
+    )
+
+
+def _edges(forest: Forest, visits: _Visits, codes: Ints, requests: int) -> tuple[Bools, int]:
+    """(stages, stages): True at (a, b) where b's visits are linked to a's, in half the requests with both.
+
+    The links state the DAG, so nothing is reduced. A service whose DAG was changed keeps what mostly held.
+    """
+    number = np.full(max(1, len(forest.names.texts)), -1, np.int64)
+    number[codes] = np.arange(len(codes))
+    visit_of = np.full(len(forest.owns) + 1, -1, np.int64)
+    visit_of[forest.spans["own"][visits.row]] = np.arange(len(visits.row))
+    visit_at = np.full(len(forest) + 2, -1, np.int64)
+    visit_at[visits.row] = np.arange(len(visits.row))
+    child = visit_of[forest.links["own"]]
+    ids = forest.links["span"][child >= 0]
+    child = child[child >= 0]
+    parent = visit_at[forest.find(forest.trace[visits.row[child]], ids)]
+    child, parent = child[parent >= 0], parent[parent >= 0]
+    linked = np.zeros((len(codes), len(codes)))
+    np.add.at(linked, (number[visits.stage[parent]], number[visits.stage[child]]), 1.0)
+    there = np.zeros((requests, len(codes)))
+    there[visits.request, number[visits.stage]] = 1.0
+    edges = (linked > 0) & (linked >= _HALF * (there.T @ there))
+    np.fill_diagonal(edges, False)
+    return acyclic(edges, linked)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the attempts tell of each call of one stage; k calls.
+
+    Attributes:
+        request: of the call.
+        shard: of the call.
+        latency_ns: as its caller would have seen it without copies; NaN where that is not known.
+        censored: the latency is at least that.
+        seen_ns: as its caller saw it, copies and all; NaN where no attempt answered.
+        pairs_ns: (m, 2): of calls with a copy, the primary's and the first copy's own time.
+        pairs_cut: (m, 2): which were cancelled.
+        guesses_ms: (m, 2): of late calls, the primary's time and what a copy would have taken; None
+            where the work is not known.
+        worth: (k,): of the call's answer; NaN where not known.
+        replica: (k,): number of the text that names the replica asked first.
+    """
+
+    request: Ints
+    shard: Ints
+    latency_ns: Floats
+    censored: Bools
+    seen_ns: Floats
+    pairs_ns: Floats
+    pairs_cut: Bools
+    guesses_ms: Floats | None = None
+    worth: Floats | None = None
+    replica: Ints | None = None
+
+
+def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: int) -> StageCalls:
+    mine = visits.stage == code
+    notes = taken(visits.notes, np.flatnonzero(mine))
+    at = np.flatnonzero(mine[visits.attempt_visit])
+    told = _tell(forest, visits, at)
+    name = forest.names.texts[code]
+    busy = visits.attempt_notes["busy_ms"][at]
+    # With more threads a call burns more than its work.
+    busy = busy[~np.isnan(busy) & (visits.attempt_notes["threads"][at] == 1)]
+    replicas = sorted(set(visits.attempt_notes["replica"][at].tolist()) - {NO_TEXT})
+    width = int(max(notes["fanout"].max(), told.shard.max(initial=-1) + 1))
+    calls_ms = np.full((requests, width), np.nan)
+    censored = np.zeros((requests, width), np.bool_)
+    calls_ms[told.request, told.shard] = told.latency_ns / NS_PER_MS
+    censored[told.request, told.shard] = told.censored
+    seen = np.zeros(requests)
+    known = ~np.isnan(told.seen_ns)
+    np.maximum.at(seen, told.request[known], told.seen_ns[known] / NS_PER_MS)
+    forest.counts["calls"] += len(told.request)
+    forest.counts["calls_censored"] += int(told.censored.sum())
+    forest.counts["calls_failed"] += int(np.isnan(told.latency_ns).sum())
+    return StageCalls(
+        name=name,
+        match=SpanMatch(service=f"{service}-{name}", operation=name),
+        calls_ms=calls_ms,
+        censored=censored,
+        seen_ms=seen,
+        busy_ms=float(busy.mean()) if len(busy) else None,
+        busy_variation=float(busy.std() / busy.mean()) if busy.any() else None,
+        replicas=len(replicas) or None,
+        asked=_asked(told, replicas, (requests, width)),
+        replica_names=tuple(forest.names.texts[code] for code in replicas),
+        reissuable=not (notes["marks"] & c.NOT_IDEMPOTENT).any(),
+        pairs_ms=told.pairs_ns / NS_PER_MS if len(told.pairs_ns) else None,
+        pairs_cut=told.pairs_cut if len(told.pairs_ns) else None,
+        guesses_ms=told.guesses_ms,
+        worth=_by_call(told, told.worth, (requests, width)),
+        threads=int(notes["threads"].max(initial=1)),
+    )
+
+
+def _asked(told: _Told, replicas: Sequence[int], shape: tuple[int, int]) -> Ints | None:
+    """(requests, width): place among the replicas of the one that each call went to first; None for none."""
+    if told.replica is None or not len(replicas):
+        return None
+    known = np.isin(told.replica, replicas)
+    asked = np.full(shape, -1, np.int64)
+    asked[told.request[known], told.shard[known]] = np.searchsorted(replicas, told.replica[known])
+    return asked
+
+
+def _by_call(told: _Told, values: Floats | None, shape: tuple[int, int]) -> Floats | None:
+    """(requests, width): what is known of each call; None where it is of none."""
+    if values is None or np.isnan(values).all():
+        return None
+    by_call = np.full(shape, np.nan)
+    by_call[told.request, told.shard] = values
+    return by_call
+
+
+def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
+    """What the attempts at these places tell of their calls.
+
+    A call without copies took from its first attempt's start to its winner's end, retries included: retrying
+    is how the service works. With copies the primary alone counts: its time where it answered (first or
+    late), a lower bound where it was cancelled, unknown where it failed. A call that nothing answered and
+    that was given up (a partial answer, say) is a lower bound too, and so is one that had several threads
+    because its request was late: with one it would have taken at least as long.
+    """
+    notes = taken(visits.attempt_notes, at)
+    request = visits.request[visits.attempt_visit[at]]
+    start, end = forest.spans["start"][visits.attempt_row[at]], forest.spans["end"][visits.attempt_row[at]]
+    order = np.lexsort((start, notes["shard"], request))
+    notes, request, start, end = taken(notes, order), request[order], start[order], end[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (request[1:] != request[:-1]) | (notes["shard"][1:] != notes["shard"][:-1])
+    groups = np.flatnonzero(first)
+    if not len(groups):
+        none = np.empty(0, np.int64)
+        empty = np.empty((0, 2))
+        flags, times = none.astype(bool), none.astype(float)
+        return _Told(none, none, times, flags, times, empty, empty.astype(bool))
+    begun = start[groups]
+    outcome = notes["outcome"]
+    answered = _latest(end, outcome == _WON, groups, begun)
+    given_up = _latest(end, outcome == _CANCELLED, groups, begun)
+    copied = np.add.reduceat(notes["kind"] == _REISSUE, groups) > 0
+    primary = np.maximum.reduceat(np.where(notes["kind"] == _PRIMARY, np.arange(len(order)), -1), groups)
+    alone = (end[primary] - start[primary]).astype(float)
+    fate = np.where(primary >= 0, outcome[primary], _FAILED)
+    latency = np.where(np.isnan(answered), given_up, answered)
+    censored = np.isnan(answered) & ~np.isnan(given_up)
+    latency[copied] = np.where(fate == _FAILED, np.nan, alone)[copied]
+    censored[copied] = (fate == _CANCELLED)[copied]
+    helped = np.maximum.reduceat(notes["threads"], groups) > 1
+    censored |= helped & ~np.isnan(latency)
+    forest.counts["calls_with_copies"] += int(copied.sum())
+    forest.counts["calls_with_threads"] += int(helped.sum())
+    seen = np.where(np.isnan(answered), given_up, answered)
+    pairs, cut = _pairs(notes, (end - start).astype(float), groups, primary)
+    return _Told(
+        request[groups],
+        notes["shard"][groups].astype(np.int64),
+        latency,
+        censored,
+        seen,
+        pairs,
+        cut,
+        _guesses(notes, start, end, primary),
+        np.fmax.reduceat(notes["worth"], groups),
+        notes["replica"][np.where(primary >= 0, primary, groups)].astype(np.int64),
+    )
+
+
+def _guesses(notes: Rows, start: Ints, end: Ints, primary: Ints) -> Floats | None:
+    """Late primaries that answered, and what their work says of copies that were not sent."""
+    asked = primary[primary >= 0]
+    asked = asked[notes["threads"][asked] == 1]
+    ended = asked[np.isin(notes["outcome"][asked], (_WON, _LOST))]
+    took = (end[ended] - start[ended]) / NS_PER_MS
+    replica = notes["replica"][ended].astype(np.int64)
+    return guess_copies(took, notes["busy_ms"][ended], replica, start[ended])
+
+
+def _pairs(notes: Rows, took: Floats, groups: Ints, primary: Ints) -> tuple[Floats, Bools]:
+    """(m, 2) times of primaries and their first copies, and which were cancelled; none that failed."""
+    place = np.arange(len(notes))
+    copy = np.minimum.reduceat(np.where(notes["kind"] == _REISSUE, place, len(notes)), groups)
+    both = np.column_stack((primary, copy))[(primary >= 0) & (copy < len(notes))]
+    both = both[notes["threads"][both[:, 0]] == 1]
+    fate = notes["outcome"][both]
+    both, fate = (values[np.isin(fate, (_WON, _LOST, _CANCELLED)).all(axis=1)] for values in (both, fate))
+    both, fate = both[:MOST_PAIRS], fate[:MOST_PAIRS]
+    return took[both], fate == _CANCELLED
+
+
+def _latest(end: Ints, which: Bools, groups: Ints, begun: Ints) -> Floats:
+    """For each group, the latest end of those chosen, counted from its beginning; NaN where none is."""
+    latest = np.maximum.reduceat(np.where(which, end, -1), groups)
+    return np.where(latest < 0, np.nan, (latest - begun).astype(float))

@@ -1,0 +1,96 @@
+"""Which of several calls of one name under one parent is which: the k-th in turn, or a shard of a fan-out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from kwiken.otel.read import Bools, Ints
+from kwiken.otel.trace import levels
+
+SHARE: Final = 0.99  # what holds in this share of the requests counts as the rule (design 4)
+MAX_TURNS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """For each call, its place among the calls of its name in its request.
+
+    Attributes:
+        turn: from 0; calls of a later turn begin after those of an earlier one have ended.
+        shard: from 0, among the calls of one turn, in order of their start.
+    """
+
+    turn: Ints
+    shard: Ints
+
+
+def turns(request: Ints, op: Ints, start: Ints, end: Ints) -> Turns:
+    """Tell calls in turn from calls side by side, over all requests at once.
+
+    Where calls overlap in hardly any request, each call is a turn. Else, where nearly all requests have the
+    same number of groups of overlapping calls, the k-th group is the k-th turn (one group: a fan-out).
+    Otherwise the k-th call opens a new turn if, in nearly all requests that have a k-th call, it began after
+    all earlier ones had ended.
+
+    Args:
+        request: (n,) whose call it is.
+        op: (n,) of what name.
+        start: (n,) nanoseconds.
+        end: (n,) nanoseconds.
+    """
+    order = np.lexsort((end, start, request, op))
+    sorted_request, sorted_op = request[order], op[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (sorted_request[1:] != sorted_request[:-1]) | (sorted_op[1:] != sorted_op[:-1])
+    place = _since(first)
+    gap = _gaps(place, start[order], end[order])
+    turn = np.zeros(len(order), np.int64)
+    bounds = np.flatnonzero(np.r_[True, sorted_op[1:] != sorted_op[:-1], True]) if len(order) else [0]
+    for low, high in pairwise(bounds):
+        part = slice(low, high)
+        turn[part] = _turns_of(first[part], place[part], gap[part])
+    fresh = first.copy()
+    fresh[1:] |= turn[1:] != turn[:-1]
+    shard = _since(fresh)
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return Turns(turn[back], shard[back])
+
+
+def _since(first: Bools) -> Ints:
+    """(n,): how many rows ago the last True was."""
+    rows = np.arange(len(first))
+    return rows - np.maximum.accumulate(np.where(first, rows, 0))
+
+
+def _gaps(place: Ints, start: Ints, end: Ints) -> Bools:
+    """(n,): whether the call began after all earlier ones of its name and request had ended."""
+    latest = end.copy()
+    gap = np.zeros(len(place), np.bool_)
+    for rows in levels(place)[1:]:
+        gap[rows] = start[rows] >= latest[rows - 1]
+        latest[rows] = np.maximum(latest[rows], latest[rows - 1])
+    return gap
+
+
+def _turns_of(first: Bools, place: Ints, gap: Bools) -> Ints:
+    """The turns of all calls of one name."""
+    if not place.any():
+        return place
+    starts = np.flatnonzero(first)
+    overlaps = np.add.reduceat((~gap & ~first).astype(np.int64), starts)
+    if (overlaps == 0).mean() >= SHARE:
+        return place
+    groups = np.add.reduceat(gap.astype(np.int64), starts)
+    usual = int(np.bincount(groups).argmax())
+    if (groups == usual).mean() >= SHARE:
+        before = np.cumsum(gap)
+        turn: Ints = before - np.repeat(before[starts], np.diff(np.r_[starts, len(first)]))
+        return np.minimum(turn, usual)
+    calls, breaks = np.bincount(place), np.bincount(place, weights=gap)
+    opened: Ints = np.cumsum(breaks >= SHARE * calls).astype(np.int64)
+    return opened[place]

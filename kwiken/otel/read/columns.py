@@ -1,0 +1,277 @@
+"""Spans as columns: one row a span, identifiers as integers, names as numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kwiken.errors import InputError
+
+Rows = NDArray[np.void]
+Ints = NDArray[np.int64]
+Ids = NDArray[np.uint64]
+Bools = NDArray[np.bool_]
+Note = tuple[int | float, ...]
+
+MAX_NAMES: Final = 200_000
+MAX_NOTES: Final = 1_000_000
+MAX_NAME: Final = 500
+UNKNOWN: Final = "unknown_service"  # what the SDKs call a service without a name
+
+# One span. `op` numbers service and operation; `own` is the row of the notes of our own spans, -1 for none;
+# `kind` numbers the value of the attribute that tells kinds of requests apart, -1 where there is none.
+SPAN: Final = np.dtype(
+    [
+        ("hi", "u8"),
+        ("lo", "u8"),
+        ("span", "u8"),
+        ("parent", "u8"),
+        ("start", "i8"),
+        ("end", "i8"),
+        ("op", "i4"),
+        ("own", "i4"),
+        ("kind", "i4"),
+        ("flags", "u1"),
+    ]
+)
+ERROR: Final = 1  # the span says that it failed
+NEGATIVE: Final = 2  # it ended before it began; its end is set to its start
+FOLLOWS: Final = 4  # it follows from its parent, which did not wait for it
+
+# What our own spans say of themselves (kw.*); `stage`, `replica`, `node`, `plan` and `service` number texts.
+OWN: Final = np.dtype(
+    [
+        ("role", "u1"),
+        ("kind", "u1"),
+        ("outcome", "u1"),
+        ("marks", "u1"),
+        ("shard", "i4"),
+        ("attempt", "i4"),
+        ("fanout", "i4"),
+        ("threads", "i4"),
+        ("service", "i4"),
+        ("stage", "i4"),
+        ("replica", "i4"),
+        ("node", "i4"),
+        ("plan", "i4"),
+        ("utility", "f8"),
+        ("busy_ms", "f8"),
+        ("worth", "f8"),
+    ]
+)
+REQUEST: Final = 1
+STAGE: Final = 2
+ATTEMPT: Final = 3
+SERVED: Final = 4
+CONTROL: Final = 1
+PARTIAL: Final = 2
+NOT_IDEMPOTENT: Final = 4
+CATCH_UP: Final = 8
+
+# Which stage (row of its notes) comes after which span.
+LINK: Final = np.dtype([("own", "i4"), ("span", "u8")])
+
+NO_TEXT: Final = -1
+NO_KIND: Final = -1
+OTHER: Final = "(other)"
+MAX_KINDS: Final = 1000  # values that are told apart; what comes then is `OTHER`
+
+
+@dataclass(slots=True)
+class Names:
+    """Numbers for pairs of service and operation, for other texts, and for the notes that spans share.
+
+    `notes` are rows of `OWN` without busy time and worth: our spans of one stage, shard and replica share
+    them.
+    """
+
+    operations: list[tuple[str, str]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    _by_kind: dict[str, int] = field(default_factory=dict)
+    _by_service: dict[str, dict[str, int]] = field(default_factory=dict)
+    _by_text: dict[str, int] = field(default_factory=dict)
+    _by_note: dict[Note, int] = field(default_factory=dict)
+
+    def operation(self, service: str, operation: str) -> int:
+        """The number of an operation of a service.
+
+        Raises:
+            InputError: too many of them.
+        """
+        known = self.of_service(service)
+        number = known.get(operation)
+        return self.new_operation(service, operation) if number is None else number
+
+    def of_service(self, service: str) -> dict[str, int]:
+        """The numbers of a service's operations seen so far, under the names as the file has them."""
+        known = self._by_service.get(service)
+        if known is None:
+            if len(self._by_service) >= MAX_NAMES:
+                raise InputError(f"there are more than {MAX_NAMES} services")
+            known = self._by_service[service] = {}
+        return known
+
+    def new_operation(self, service: str, operation: str) -> int:
+        """A number for an operation not seen before."""
+        if len(self.operations) >= MAX_NAMES:
+            raise InputError(
+                f"there are more than {MAX_NAMES} operations; an operation's name must not hold identifiers"
+            )
+        number = len(self.operations)
+        self.operations.append((service[:MAX_NAME], operation[:MAX_NAME]))
+        self._by_service[service][operation] = number
+        return number
+
+    def text(self, text: str | None) -> int:
+        """The number of a text; `NO_TEXT` for none."""
+        if text is None:
+            return NO_TEXT
+        number = self._by_text.get(text)
+        if number is None:
+            if len(self.texts) >= MAX_NAMES:
+                raise InputError(
+                    f"there are more than {MAX_NAMES} names of stages, replicas, nodes and plans"
+                )
+            number = self._by_text[text] = len(self.texts)
+            self.texts.append(text[:MAX_NAME])
+        return number
+
+    def kind(self, value: str) -> int:
+        """The number of a kind of requests; of another one, once there are too many."""
+        value = value[:MAX_NAME] or "(empty)"
+        number = self._by_kind.get(value)
+        if number is None:
+            if len(self.kinds) >= MAX_KINDS - 1 and value != OTHER:
+                return self.kind(OTHER)
+            number = self._by_kind[value] = len(self.kinds)
+            self.kinds.append(value)
+        return number
+
+    def note(self, note: Note) -> int:
+        """The number of a note."""
+        number = self._by_note.get(note)
+        if number is None:
+            if len(self.notes) >= MAX_NOTES:
+                raise InputError(
+                    f"there are more than {MAX_NOTES} kinds of calls (stage, shard, replica, ...)"
+                )
+            number = self._by_note[note] = len(self.notes)
+            self.notes.append(note)
+        return number
+
+
+@dataclass(slots=True)
+class Batch:
+    """Spans read but not yet columns: parallel lists.
+
+    Times are nanoseconds since 1970. `own` is each span's place in `notes`, `busy_ms` and `worth` (-1 for
+    none), which hold the numbers of own spans' notes, their busy times (None or NaN where not measured) and
+    worths; `links` are pairs of such a place and the span that it comes after.
+    """
+
+    trace_ids: list[str] = field(default_factory=list)
+    span_ids: list[str] = field(default_factory=list)
+    parent_ids: list[str] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    ops: list[int] = field(default_factory=list)
+    own: list[int] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
+    flags: list[int] = field(default_factory=list)
+    notes: list[int] = field(default_factory=list)
+    busy_ms: list[float | None] = field(default_factory=list)
+    worth: list[float] = field(default_factory=list)
+    links: list[tuple[int, str]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.span_ids)
+
+    def columns(self, names: Names) -> tuple[Rows, Rows, Rows]:
+        """Rows of `SPAN`, `OWN` and `LINK`."""
+        rows = np.empty(len(self), SPAN)
+        rows["hi"], rows["lo"] = trace_numbers(self.trace_ids)
+        rows["span"] = span_numbers(self.span_ids)
+        rows["parent"] = span_numbers(self.parent_ids)
+        rows["start"], rows["end"] = self.starts, self.ends
+        rows["op"], rows["own"] = self.ops, self.own
+        rows["flags"] = np.frombuffer(bytes(self.flags), np.uint8)
+        rows["kind"] = self.kinds or NO_KIND
+        negative = rows["end"] < rows["start"]
+        rows["flags"][negative] |= NEGATIVE
+        rows["end"][negative] = rows["start"][negative]
+        used, places = np.unique(np.array(self.notes, np.int64), return_inverse=True)
+        owns = taken(np.array([(*names.notes[number], 0.0, 0.0) for number in used.tolist()], OWN), places)
+        owns["busy_ms"], owns["worth"] = self.busy_ms, self.worth
+        links = np.empty(len(self.links), LINK)
+        links["own"] = [own for own, _ in self.links]
+        links["span"] = span_numbers([span for _, span in self.links])
+        return rows, owns, links
+
+
+def taken(rows: Rows, places: Ints) -> Rows:
+    """Rows at these places. Indexing by them does the same, but field by field: thirty times slower."""
+    return np.take(rows, places)
+
+
+def span_numbers(ids: Sequence[str]) -> Ids:
+    """Span identifiers as numbers; the empty one is 0. Others than 16 hex digits are taken as they come."""
+    if not ids:
+        return np.empty(0, np.uint64)
+    packed = _packed(ids, 16)
+    if packed is not None:
+        return packed.astype(np.uint64)
+    return np.array([_number(text, 16) for text in ids], np.uint64)
+
+
+def trace_numbers(ids: Sequence[str]) -> tuple[Ids, Ids]:
+    """Trace identifiers as two numbers, the high and the low 64 bits."""
+    if not ids:
+        return np.empty(0, np.uint64), np.empty(0, np.uint64)
+    packed = _packed(ids, 32)
+    if packed is not None:
+        return packed[0::2].astype(np.uint64), packed[1::2].astype(np.uint64)
+    numbers = [_number(text, 32) for text in ids]
+    low = (1 << 64) - 1
+    return np.array([n >> 64 for n in numbers], np.uint64), np.array([n & low for n in numbers], np.uint64)
+
+
+def _packed(ids: Sequence[str], digits: int) -> NDArray[Any] | None:
+    """All identifiers in one go, where each has just so many hex digits (or is empty, for a span without)."""
+    packed = _in_step(" ".join(ids), len(ids), digits)
+    if packed is not None or "" not in ids:
+        return packed
+    zero = "0" * digits
+    return _in_step(" ".join([text or zero for text in ids]), len(ids), digits)
+
+
+def _in_step(text: str, count: int, digits: int) -> NDArray[Any] | None:
+    """As many identifiers as told, a blank between each two and so many hex digits in each; None for others.
+
+    Blanks between bytes are skipped. As many bytes as this came from every place that must have no blank.
+    """
+    if len(text) != count * (digits + 1) - 1 or text[digits :: digits + 1].strip(" "):
+        return None
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        return None
+    return np.frombuffer(raw, ">u8") if len(raw) * 2 == count * digits else None
+
+
+def _number(text: str, digits: int) -> int:
+    """An identifier of any kind as a number: hex digits as they are, anything else by its hash."""
+    if len(text) <= digits and text.isalnum() and text.isascii():
+        try:
+            return int(text or "0", 16)
+        except ValueError:
+            pass
+    if not text:
+        return 0
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=digits // 2).digest())

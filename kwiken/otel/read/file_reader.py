@@ -1,0 +1,244 @@
+"""Tells by its content what a file of traces is, and reads it: OTLP JSON or Jaeger JSON.
+
+Errors name the file and the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import msgspec
+
+from kwiken.errors import InputError
+from kwiken.otel.read.inputs import IN_MEMORY, MAX_BYTES, Again, Stream, TraceFile, check_text, opened, whole
+from kwiken.otel.read.jaeger import JaegerReader
+from kwiken.otel.read.otlp import OtlpReader
+from kwiken.otel.read.span_store import SpanStore
+
+MAX_BLANK: Final = 100_000  # lines without a word, one after another
+MAX_UNIT: Final = 256 << 20  # one line, one trace or one resource's spans
+_BOM: Final = b"\xef\xbb\xbf"
+_BYTE: Final = re.compile(r"\(byte (\d+)\)")
+_TICK: Final = 256
+_WRONG: Final = (
+    "is neither OTLP JSON (objects with `resourceSpans`, one a line) nor Jaeger JSON (an object with `data`)"
+)
+_UNFIT: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
+
+Progress = Callable[[int], None]
+Kind = Literal["otlp", "data", "trace"]
+Unit = msgspec.Raw | memoryview
+
+
+class _Envelope(msgspec.Struct):
+    """What stands at the top of a document of either format."""
+
+    resourceSpans: list[msgspec.Raw] | None = None  # noqa: N815 - OTLP's name
+    data: list[msgspec.Raw] | None = None
+    spans: list[msgspec.Raw] | None = None
+    traceID: str | None = None  # noqa: N815 - Jaeger's name
+    errors: Any = None
+
+
+class FileReader:
+    """Reads files of traces into a store, of whichever format."""
+
+    def __init__(self, store: SpanStore) -> None:
+        self._store = store
+        self._otlp = OtlpReader(store)
+        self._jaeger = JaegerReader(store)
+        self._envelope = msgspec.json.Decoder(_Envelope)
+        self.unfinished = 0
+        self.without_spans = 0
+
+    def file(self, file: TraceFile, progress: Progress) -> None:
+        """Read one file.
+
+        Args:
+            file: to read.
+            progress: told, now and then, how many of its bytes are done.
+
+        Raises:
+            InputError: broken, truncated, empty, too large or of another format; names file and line.
+        """
+        if file.size == 0 and file.growing:
+            self.without_spans += 1
+            return
+        with opened(file.path) as (unpacked, raw):
+            self.stream(unpacked, str(file.path), growing=file.growing, progress=lambda: progress(raw.tell()))
+
+    def stream(
+        self,
+        source: Stream,
+        where: str,
+        *,
+        growing: bool = False,
+        progress: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Read one stream; errors as in `file`, naming `where`."""
+        before = self._store.read
+        lines = _Lines(source, where, growing, progress)
+        first = lines.next(IN_MEMORY)
+        if not first:
+            raise InputError("is empty", where=where)
+        if first.lstrip()[:1] != b"{":
+            raise InputError(_WRONG, where=where)
+        envelope = self._one_line(first, where)
+        if envelope is not None:
+            self._lines(first, envelope, lines)
+        else:
+            check_text(first, lines.where)
+            document = whole(first, source, where)
+            del first
+            self._document(document, lines)
+        self._store.flush()
+        self.without_spans += self._store.read == before
+
+    def _one_line(self, line: bytes, where: str) -> _Envelope | None:
+        """What a line says it is; None where the document goes on behind it.
+
+        Raises:
+            InputError: it is a document of another kind.
+        """
+        if len(line) >= IN_MEMORY and not line.endswith(b"\n"):
+            return None
+        try:
+            return self._envelope.decode(line)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise InputError(f"{_WRONG}: {error}", where=where) from error
+        except msgspec.DecodeError:
+            return None
+
+    def _lines(self, line: bytes, envelope: _Envelope, lines: _Lines) -> None:
+        """Read documents of one line each, the first of which is there already."""
+        kind = _kind(envelope, lines.path)
+        take = {"otlp": self._otlp.line, "trace": self._jaeger.trace, "data": self._traces}[kind]
+        if kind == "data":
+            self._each(envelope.data or [], self._jaeger.trace, lines, f"{lines.where}: data")
+            line = lines.next()
+        while line:
+            try:
+                take(line)
+            except _UNFIT as error:
+                if lines.cut_off(line):
+                    self.unfinished += 1
+                    return
+                raise InputError(str(error), where=lines.where) from error
+            line = lines.next()
+
+    def _document(self, document: memoryview, lines: _Lines) -> None:
+        """Read a document that runs over many lines, one trace or resource at a time."""
+        try:
+            envelope = self._envelope.decode(document)
+        except _UNFIT as error:
+            if self._lines_after_all(document, lines):
+                return
+            if lines.cut_off(bytes(document[-1:])):
+                self.unfinished += 1
+                return
+            raise InputError(str(error), where=_line_of(error, document, lines)) from error
+        kind = _kind(envelope, lines.path)
+        if kind == "data":
+            self._each(envelope.data or [], self._jaeger.trace, lines, f"{lines.path}: data")
+        elif kind == "otlp":
+            units = envelope.resourceSpans or []
+            self._each(units, self._otlp.resource, lines, f"{lines.path}: resourceSpans")
+        else:
+            self._each([document], self._jaeger.trace, lines, f"{lines.path}: trace")
+
+    def _lines_after_all(self, document: memoryview, lines: _Lines) -> bool:
+        """Read what turned out to be documents of a line each, the first a long one; whether it is that."""
+        again = _Lines(Again(document), lines.path, lines.growing, lines.progress)
+        first = again.next(MAX_UNIT)
+        envelope = self._one_line(first, lines.path) if len(first) < len(document) else None
+        if envelope is not None:
+            self._lines(first, envelope, again)
+        return envelope is not None
+
+    def _each(self, units: Sequence[Unit], take: Callable[[Any], None], lines: _Lines, where: str) -> None:
+        for number, unit in enumerate(units):
+            try:
+                take(unit)
+            except _UNFIT as error:
+                raise InputError(str(error), where=f"{where}[{number}]") from error
+            if number % _TICK == 0:
+                lines.progress()
+
+    def _traces(self, line: bytes) -> None:
+        for number, trace in enumerate(self._envelope.decode(line).data or []):
+            try:
+                self._jaeger.trace(trace)
+            except _UNFIT as error:
+                raise ValueError(f"data[{number}]: {error}") from error
+
+
+@dataclass(slots=True)
+class _Lines:
+    """The lines of a stream that are not blank, and the number of the one at hand."""
+
+    source: Stream
+    path: str
+    growing: bool
+    progress: Callable[[], None]
+    number: int = 0
+    size: int = 0
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.number}"
+
+    def next(self, most: int | None = None) -> bytes:
+        """The next line that is not blank; empty at the end.
+
+        Args:
+            most: bytes of it to read; None for all of it, or an error where that is too much.
+        """
+        first = self.number + 1
+        while line := self.source.readline(MAX_UNIT if most is None else most):
+            self.number += 1
+            if self.number - first >= MAX_BLANK:
+                raise InputError(
+                    f"from this line on, more than {MAX_BLANK:,} are blank", where=f"{self.path}:{first}"
+                )
+            self.size += len(line)
+            if self.size > MAX_BYTES:
+                raise InputError(
+                    f"is larger than {MAX_BYTES >> 20} MiB, the most that is read", where=self.path
+                )
+            if self.number == 1:
+                line = line.removeprefix(_BOM)
+            if most is None and len(line) >= MAX_UNIT:
+                raise InputError(f"is longer than {MAX_UNIT >> 20} MiB", where=self.where)
+            if self.number % _TICK == 0:
+                self.progress()
+            if not line.isspace():
+                return line
+        return b""
+
+    def cut_off(self, line: bytes) -> bool:
+        """Whether the line is one that a service is writing right now."""
+        return self.growing and not line.endswith(b"\n")
+
+
+def _kind(envelope: _Envelope, where: str) -> Kind:
+    if envelope.resourceSpans is not None:
+        return "otlp"
+    if envelope.data is not None:
+        return "data"
+    if envelope.spans is not None:
+        return "trace"
+    if envelope.errors:
+        raise InputError(f"Jaeger answered with an error: {str(envelope.errors)[:200]}", where=where)
+    raise InputError(_WRONG, where=where)
+
+
+def _line_of(error: Exception, document: memoryview, lines: _Lines) -> str:
+    """File and line of an error that msgspec places by the byte; of a document cut off, its last line."""
+    place = _BYTE.search(str(error))
+    end = int(place.group(1)) if place is not None else len(document)
+    chunks = range(0, end, 1 << 20)
+    breaks = sum(bytes(document[at : min(end, at + (1 << 20))]).count(b"\n") for at in chunks)
+    return f"{lines.path}:{lines.number + breaks}"

@@ -1,0 +1,215 @@
+"""Where traces come from: files, folders, compressed or not, and what is read of them when."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import mmap
+import os
+import stat
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, Protocol
+
+from kwiken.errors import InputError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+MAX_FILES: Final = 100_000
+MAX_BYTES: Final = 16 << 30  # of one input, unpacked
+MAX_RATIO: Final = 250  # unpacked bytes for one packed: traces, which repeat themselves, come to 20 to 60
+RATIO_FREE: Final = 32 << 20  # unpacked bytes that no ratio is asked of
+IN_MEMORY: Final = 16 << 20  # of a document; a larger one is read from a file
+_CHUNK: Final = 1 << 20
+SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".jsonl.part")
+PART: Final = ".part"
+
+
+class Stream(Protocol):
+    """Bytes to read, from a file or unpacked on the way."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Some bytes; none at the end."""
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """A line with its break; nothing at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """One file to read.
+
+    Attributes:
+        path: of it.
+        size: in bytes, as it is on disk.
+        named: whether the user named this very file, rather than a folder that it is in.
+    """
+
+    path: Path
+    size: int
+    named: bool
+
+    @property
+    def growing(self) -> bool:
+        """Whether a service may be writing it right now; its last line may then be cut off."""
+        return self.path.name.endswith(PART)
+
+
+def find_files(paths: Iterable[str | Path]) -> list[TraceFile]:
+    """The files to read, folders searched for those that may hold traces, each once, in order of name.
+
+    Raises:
+        InputError: a path that is not there or cannot be read, or a folder without such files; names it.
+    """
+    found: dict[Path, TraceFile] = {}
+    for given in paths:
+        path = Path(given)
+        try:
+            inside = sorted(_inside(path)) if path.is_dir() else [path]
+            if not inside:
+                raise InputError(
+                    f"holds no files named {', '.join(SUFFIXES[:3])} or .gz of them", where=str(path)
+                )
+            for file in inside:
+                about = file.stat()  # before its links are followed, which tells less of what is wrong
+                if stat.S_ISFIFO(about.st_mode):
+                    raise InputError("is a pipe; traces are read from files and folders", where=str(path))
+                found.setdefault(file.resolve(), TraceFile(file, about.st_size, file == path))
+        except OSError as error:
+            raise InputError(error.strerror or str(error), where=str(path)) from error
+        except ValueError as error:  # a zero byte in its name
+            raise InputError(str(error), where=repr(str(path))) from error
+        if len(found) > MAX_FILES:
+            raise InputError(f"there are more than {MAX_FILES} files", where=str(path))
+    # A file written to goes on growing while the others are read, so it is read last.
+    return sorted(found.values(), key=lambda file: file.growing)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    seen = 0
+    for place, folders, names in os.walk(folder, onerror=_unreadable):
+        seen += len(folders) + len(names)
+        if seen > 10 * MAX_FILES:
+            raise InputError("holds too many files to search", where=str(folder))
+        for name in names:
+            path = Path(place) / name
+            if name.endswith(SUFFIXES) and not name.startswith(".") and path.is_file():
+                yield path
+
+
+def _unreadable(error: OSError) -> None:
+    """A folder that cannot be searched is no empty one: what is missing would be missed in the profile."""
+    raise InputError(f"cannot be read: {error.strerror}", where=str(error.filename)) from error
+
+
+class _Unpacked(io.RawIOBase):
+    """Bytes of a gzip file, refused where they outgrow it as no traces do: a megabyte can hold a gigabyte."""
+
+    def __init__(self, packed: IO[bytes], where: str) -> None:
+        self._packed = packed
+        self._gzip = gzip.GzipFile(fileobj=packed)
+        self._where = where
+        self._size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        count = self._gzip.readinto(buffer)
+        self._size += count
+        if self._size > RATIO_FREE and self._size > MAX_RATIO * self._packed.tell():
+            raise InputError(
+                f"unpacks to more than {MAX_RATIO} times its size, which no traces do", where=self._where
+            )
+        return count
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[Stream, IO[bytes]]]:
+    """A file's bytes, unpacked, and the file itself, whose position tells how far reading has come.
+
+    Raises:
+        InputError: it cannot be read, or unpacked; names it.
+    """
+    try:
+        with io.BufferedReader(io.FileIO(path), _CHUNK) as raw:
+            if raw.peek(2)[:2] == b"\x1f\x8b":
+                with io.BufferedReader(_Unpacked(raw, str(path)), _CHUNK) as unpacked:
+                    yield unpacked, raw
+            else:
+                yield raw, raw
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"is broken or cut off: {error}", where=str(path)) from error
+    except OSError as error:
+        raise InputError(error.strerror or str(error), where=str(path)) from error
+
+
+class Again:
+    """What was spooled, read a second time from its start."""
+
+    def __init__(self, document: memoryview) -> None:
+        self._document = document
+        self._at = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Some bytes; none at the end."""
+        return self._take(len(self._document) if size < 0 else self._at + size)
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """A line with its break, or as much of it as asked for; nothing at the end."""
+        end = len(self._document) if size < 0 else min(len(self._document), self._at + size)
+        for at in range(self._at, end, _CHUNK):
+            found = bytes(self._document[at : min(end, at + _CHUNK)]).find(b"\n")
+            if found >= 0:
+                return self._take(at + found + 1)
+        return self._take(end)
+
+    def _take(self, end: int) -> bytes:
+        part = bytes(self._document[self._at : end])
+        self._at += len(part)
+        return part
+
+
+def whole(start: bytes, rest: Stream, where: str) -> memoryview:
+    """All of a document: in memory where it is small, else in a file that the system pages in and out.
+
+    Args:
+        start: what was read of it already.
+        rest: where the rest comes from.
+        where: named in errors.
+
+    Raises:
+        InputError: larger than `MAX_BYTES`, or not text.
+    """
+    if len(start) < IN_MEMORY:
+        start += rest.read(IN_MEMORY - len(start))
+    if len(start) < IN_MEMORY:
+        return memoryview(start)
+    with tempfile.TemporaryFile() as spool:
+        size = 0
+        chunk = start
+        while chunk:
+            check_text(chunk, where)
+            size += len(chunk)
+            if size > MAX_BYTES:
+                raise InputError(f"is larger than {MAX_BYTES >> 30} GiB, the most that is read", where=where)
+            spool.write(chunk)
+            chunk = rest.read(_CHUNK)
+        spool.flush()
+        # Not closed by hand: an error on its way out may hold a view of a part. It goes with the last view.
+        return memoryview(mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def check_text(part: bytes, where: str) -> None:
+    """Refuse what no JSON holds, before all of it is read: a file with holes may seem to be of any size.
+
+    Raises:
+        InputError: there is a zero byte.
+    """
+    if b"\0" in part:
+        raise InputError("holds zero bytes, so it is binary or has holes; it is no JSON", where=where)

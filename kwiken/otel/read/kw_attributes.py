@@ -1,0 +1,119 @@
+"""What our own spans say of themselves: the `kw.*` attributes as a row of `OWN`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kwiken.otel.read import columns as c
+from kwiken.otel.write import AttemptKind, Outcome
+
+MARK: Final = b'"kw.'
+KINDS: Final = {kind.value: number for number, kind in enumerate(AttemptKind, 1)}
+OUTCOMES: Final = {outcome.value: number for number, outcome in enumerate(Outcome, 1)}
+MAX_SHARD: Final = 10_000
+MAX_ATTEMPT: Final = 1_000_000
+MAX_THREADS: Final = 1_000_000
+MAX_BUSY_MS: Final = 86_400_000.0  # a day, as profiles take it
+
+
+Attributes = Mapping[str, Any]
+
+
+def own_note(attributes: Attributes, names: c.Names) -> int | None:
+    """The number of a span's note, its busy time and worth apart; None for a span that is not ours.
+
+    Raises:
+        ValueError: an attribute that none of our spans could have; names it.
+    """
+    service = attributes.get("kw.service")
+    if not isinstance(service, str):
+        return None
+    stage = _text(attributes, "kw.stage")
+    if stage is None:
+        role = c.REQUEST
+    elif "kw.attempt.kind" in attributes:
+        role = c.ATTEMPT
+    elif "kw.fanout" in attributes:
+        role = c.STAGE
+    else:
+        role = c.SERVED
+    note = (
+        role,
+        _choice(attributes, "kw.attempt.kind", KINDS) if role == c.ATTEMPT else 0,
+        _choice(attributes, "kw.outcome", OUTCOMES) if role == c.ATTEMPT else 0,
+        _marks(attributes),
+        _whole(attributes, "kw.shard", 0, MAX_SHARD - 1),
+        _whole(attributes, "kw.attempt", 0, MAX_ATTEMPT),
+        _whole(attributes, "kw.fanout", 1, MAX_SHARD),
+        _whole(attributes, "kw.threads", 1, MAX_THREADS),
+        names.text(service),
+        names.text(stage),
+        names.text(_text(attributes, "kw.replica")),
+        names.text(_text(attributes, "kw.node")),
+        names.text(_text(attributes, "kw.plan")),
+        _number(attributes.get("kw.utility"), "kw.utility", 1.0, 1.0),
+    )
+    return names.note(note)
+
+
+def busy_ms(value: object) -> float:
+    """A busy time; NaN for none.
+
+    Raises:
+        ValueError: no time.
+    """
+    return _number(value, "kw.busy_ms", math.nan, MAX_BUSY_MS)
+
+
+def worth(value: object) -> float:
+    """What an answer was worth, as a share of its request's; NaN where it is not known.
+
+    Raises:
+        ValueError: no share.
+    """
+    return _number(value, "kw.worth", math.nan, 1.0)
+
+
+def _text(attributes: Attributes, key: str) -> str | None:
+    value = attributes.get(key)
+    if value is None or isinstance(value, str):
+        return value
+    raise ValueError(f"{key} must be text, not {value!r}")
+
+
+def _choice(attributes: Attributes, key: str, known: Mapping[str, int]) -> int:
+    value = attributes.get(key)
+    number = known.get(value) if isinstance(value, str) else None
+    if number is None:
+        raise ValueError(f"{key} must be one of {', '.join(known)}, not {value!r}")
+    return number
+
+
+def _whole(attributes: Attributes, key: str, least: int, most: int) -> int:
+    value = attributes.get(key, least)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"{key} must be a whole number from {least} to {most}, not {value!r}")
+    return value
+
+
+def _number(value: object, key: str, missing: float, most: float) -> float:
+    if value is None:
+        return missing
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
+        raise ValueError(f"{key} must be a number from 0 to {most:g}, not {value!r}")
+    return float(value)
+
+
+def _marks(attributes: Attributes) -> int:
+    marks = 0
+    if attributes.get("kw.control") is True:
+        marks |= c.CONTROL
+    if attributes.get("kw.partial") is True:
+        marks |= c.PARTIAL
+    if attributes.get("kw.idempotent") is False:
+        marks |= c.NOT_IDEMPOTENT
+    if attributes.get("kw.catch_up") is True:
+        marks |= c.CATCH_UP
+    return marks

@@ -1,0 +1,124 @@
+"""Holds the spans read, within bounds: past them a uniform sample of whole traces, however many files."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kwiken.otel.read.columns import LINK, OWN, SPAN, Batch, Bools, Ids, Names, Rows
+
+MAX_SPANS: Final = 4_000_000  # some 800 MB while the trees are built
+_FLUSH: Final = 8192
+_PARTS: Final = 1024
+# Odd, and about 2^64 divided by the golden ratio: multiplying by it spreads neighbouring numbers.
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
+_MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
+
+
+def trace_keys(spans: Rows) -> Ids:
+    """(n,): one number for each span's trace."""
+    keys: Ids = spans["lo"] ^ (spans["hi"] * _SPREAD)
+    return keys
+
+
+def _luck(keys: Ids) -> Ids:
+    """Evenly spread over all numbers, and the same for all spans of a trace (as SplitMix64 finishes)."""
+    mixed = (keys ^ (keys >> np.uint64(30))) * _MIX
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+class SpanStore:
+    """Spans of many files as columns.
+
+    When there would be more than `max_spans`, half of the traces go, chosen by a hash of their ids, so that
+    what stays is a uniform sample of whole traces, though a trace's spans may come from several files.
+
+    Args:
+        max_spans: the most spans held.
+        kind_by: attribute that tells kinds of requests apart; None for none.
+    """
+
+    def __init__(self, *, max_spans: int = MAX_SPANS, kind_by: str | None = None) -> None:
+        self.names = Names()
+        self.kind_by = kind_by
+        self.read = 0
+        self.sampled_out = 0
+        self._max_spans = max_spans
+        self._limit = (1 << 64) - 1
+        self._batch = Batch()
+        self._parts: list[tuple[Rows, Rows, Rows]] = []
+        self._held = 0
+
+    @property
+    def batch(self) -> Batch:
+        """Where a reader puts the next spans; it calls `ready` after each group of them."""
+        return self._batch
+
+    def ready(self) -> None:
+        """Turn what was put in `batch` into columns, once there is enough of it."""
+        if len(self._batch) >= _FLUSH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Turn what was put in `batch` into columns."""
+        batch, self._batch = self._batch, Batch()
+        if not len(batch):
+            return
+        self.read += len(batch)
+        part = batch.columns(self.names)
+        if self._limit != (1 << 64) - 1:
+            part = self._lucky(part)
+        self._parts.append(part)
+        self._held += len(part[0])
+        if len(self._parts) > _PARTS:  # many small files
+            self._parts = [_join(self._parts)]
+        while self._held > self._max_spans and self._limit > 1:
+            self._halve()
+
+    def columns(self) -> tuple[Rows, Rows, Rows]:
+        """All spans held, as rows of `SPAN`, `OWN` and `LINK`; the store is empty afterwards."""
+        self.flush()
+        joined = _join(self._parts)
+        self._parts, self._held = [], 0
+        return joined
+
+    def _halve(self) -> None:
+        self._limit //= 2
+        joined = _join(self._parts)
+        self._parts = []
+        kept = self._lucky(joined)
+        self._parts = [kept]
+        self._held = len(kept[0])
+
+    def _lucky(self, part: tuple[Rows, Rows, Rows]) -> tuple[Rows, Rows, Rows]:
+        spans = part[0]
+        keep = _luck(trace_keys(spans)) <= np.uint64(self._limit)
+        self.sampled_out += int(len(spans) - keep.sum())
+        return select(part, keep)
+
+
+def select(part: tuple[Rows, Rows, Rows], keep: Bools) -> tuple[Rows, Rows, Rows]:
+    """The spans to keep, with their notes and links."""
+    spans, owns, links = part
+    spans = spans[keep]
+    noted = spans["own"] >= 0
+    old = spans["own"][noted]
+    places = np.full(len(owns) + 1, -1, np.int32)
+    places[old] = np.arange(len(old), dtype=np.int32)
+    spans["own"][noted] = places[old]
+    links = links[places[links["own"]] >= 0]
+    links["own"] = places[links["own"]]
+    return spans, owns[old], links
+
+
+def _join(parts: list[tuple[Rows, Rows, Rows]]) -> tuple[Rows, Rows, Rows]:
+    if not parts:
+        return np.empty(0, SPAN), np.empty(0, OWN), np.empty(0, LINK)
+    offset = 0
+    for spans, owns, links in parts:
+        spans["own"][spans["own"] >= 0] += offset
+        links["own"] += offset
+        offset += len(owns)
+    spans, owns, links = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return spans, owns, links

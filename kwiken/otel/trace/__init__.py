@@ -1,0 +1,35 @@
+"""Traces as trees: cleaned spans, the requests among them, critical paths."""
+
+from __future__ import annotations
+
+from kwiken.otel.trace.forest import DETACHED, ROOT, Forest, levels
+from kwiken.otel.trace.load import Progress, read_forest
+from kwiken.otel.trace.paths import critical_path
+from kwiken.otel.trace.recorded_requests import read_requests
+from kwiken.otel.trace.request_classes import BY_ROOT, with_kinds
+from kwiken.otel.trace.requests import MOSTLY, Candidates, Requests, candidates, label, requests_of, roles
+from kwiken.otel.trace.traces import Trace, Traces, TraceSpan, read_traces
+
+__all__ = [
+    "BY_ROOT",
+    "DETACHED",
+    "MOSTLY",
+    "ROOT",
+    "Candidates",
+    "Forest",
+    "Progress",
+    "Requests",
+    "Trace",
+    "TraceSpan",
+    "Traces",
+    "candidates",
+    "critical_path",
+    "label",
+    "levels",
+    "read_forest",
+    "read_requests",
+    "read_traces",
+    "requests_of",
+    "roles",
+    "with_kinds",
+]

@@ -1,0 +1,259 @@
+"""Spans as trees of whole traces, cleaned as the critical-path tools do (CRISP, ATC 2022; Jaeger's UI).
+
+Nothing is dropped in silence: what does not fit is marked or left out, and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kwiken.otel.read import Bools, Ids, Ints, Names, Rows, SpanStore, select, taken, trace_keys
+from kwiken.otel.read import columns as c
+
+MAX_DEPTH: Final = 1000
+ROOT: Final = -1  # the parent of a span that has none
+LOST: Final = -2  # the parent of a span whose parent is not there
+
+# What cleaning did to a span.
+DETACHED: Final = 1  # nobody in the request waited for it
+CLIPPED: Final = 2  # cut to its parent's time
+SHIFTED: Final = 4  # its clock ran differently; moved into its parent's time
+
+
+@dataclass(slots=True)
+class Forest:
+    """Spans in traces; n rows, those of a trace together.
+
+    Attributes:
+        spans: (n,) rows of `SPAN`, as read.
+        owns: notes of our own spans; `spans["own"]` points here.
+        links: which own stage comes after which span.
+        names: of operations and texts.
+        trace: (n,) number of the trace, from 0.
+        parent: (n,) row of the parent, or `ROOT` or `LOST`.
+        depth: (n,) 0 for a span without parent.
+        start: (n,) nanoseconds since 1970, cleaned.
+        end: (n,) nanoseconds since 1970, cleaned.
+        state: (n,) what cleaning did.
+        counts: what was found, by kind.
+    """
+
+    spans: Rows
+    owns: Rows
+    links: Rows
+    names: Names
+    trace: Ints
+    parent: Ints
+    depth: Ints
+    start: Ints
+    end: Ints
+    state: Ints
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def inherited(self, own: Ints) -> Ints:
+        """(n,): each span's own value, or that of its nearest ancestor that has one; -1 for none.
+
+        Args:
+            own: (n,): values from 0; -1 for none.
+        """
+        values = own.copy()
+        for rows in levels(self.depth)[1:]:
+            bare = rows[values[rows] < 0]
+            values[bare] = values[self.parent[bare]]
+        return values
+
+    def find(self, traces: Ints, ids: Ids) -> Ints:
+        """Rows of the spans of these ids in these traces; `LOST` where there is none."""
+        return _find(self.spans["span"], self.trace, traces, ids)
+
+
+def grow(store: SpanStore) -> Forest:
+    """Build the trees of all spans of a store, which is empty afterwards, and clean them."""
+    counts: Counter[str] = Counter()
+    names = store.names
+    spans, owns, links = _identified(store.columns(), counts)
+    counts["spans_read"], counts["spans_sampled_out"] = store.read, store.sampled_out
+    trace = _numbered(trace_keys(spans))
+    parent = np.full(len(spans), ROOT, np.int64)
+    child = np.flatnonzero(spans["parent"] != 0)
+    parent[child] = _find(spans["span"], trace, trace[child], spans["parent"][child])
+    # A request of ours may well have a caller who writes his spans elsewhere; that is no loss.
+    own_request = owns["role"][spans["own"]] == c.REQUEST if len(owns) else np.zeros(len(spans), np.bool_)
+    counts["spans_orphaned"] = int(((parent == LOST) & ~(own_request & (spans["own"] >= 0))).sum())
+    counts["traces"] = int(trace[-1]) + 1 if len(trace) else 0
+    depth = _depths(parent)
+    reached = depth >= 0
+    fit = reached & (depth <= MAX_DEPTH)
+    counts["spans_cyclic"] = int((~reached).sum())
+    counts["spans_too_deep"] = int((reached & ~fit).sum())
+    if not fit.all():
+        (spans, owns, links), trace, parent, depth = _without(fit, (spans, owns, links), trace, parent, depth)
+    forest = Forest(
+        spans,
+        owns,
+        links,
+        names,
+        trace,
+        parent,
+        depth,
+        spans["start"].astype(np.int64),
+        spans["end"].astype(np.int64),
+        np.zeros(len(spans), np.int64),
+        counts,
+    )
+    _clean(forest)
+    return forest
+
+
+def levels(depth: Ints) -> list[Ints]:
+    """Rows by depth: those without parent first."""
+    if not len(depth):
+        return []
+    order = np.argsort(depth, kind="stable")
+    bounds = np.searchsorted(depth[order], np.arange(1, int(depth.max()) + 1))
+    return np.split(order, bounds)
+
+
+def _identified(part: tuple[Rows, Rows, Rows], counts: Counter[str]) -> tuple[Rows, Rows, Rows]:
+    """The spans with an identity, each once, those of a trace together and in order of their ids.
+
+    Of spans with one id the longest stays: where client and server share an id (Zipkin), that is the client.
+    """
+    spans = part[0]
+    named = (spans["span"] != 0) & ((spans["lo"] | spans["hi"]) != 0)
+    counts["spans_without_id"] = int(len(spans) - named.sum())
+    if not named.all():
+        part = select(part, named)
+        spans = part[0]
+    keys = trace_keys(spans)
+    order = np.lexsort((spans["start"] - spans["end"], spans["span"], keys))
+    spans, keys = taken(spans, order), keys[order]
+    again = np.zeros(len(spans), np.bool_)
+    again[1:] = (keys[1:] == keys[:-1]) & (spans["span"][1:] == spans["span"][:-1])
+    counts["spans_duplicate"] = int(again.sum())
+    part = (spans, *part[1:])
+    return select(part, ~again) if again.any() else part
+
+
+def _numbered(keys: Ids) -> Ints:
+    """(n,): numbers from 0 for keys that stand together."""
+    numbers = np.zeros(len(keys), np.int64)
+    numbers[1:] = np.cumsum(keys[1:] != keys[:-1])
+    return numbers
+
+
+def _find(ids: Ids, trace: Ints, traces: Ints, wanted: Ids) -> Ints:
+    """Rows of ids in traces, by bisection in all of them at once; `LOST` where there is none.
+
+    Args:
+        ids: (n,) ascending within each trace.
+        trace: (n,) ascending.
+        traces: (k,) where to look.
+        wanted: (k,) what for.
+    """
+    if not len(ids):
+        return np.full(len(wanted), LOST, np.int64)
+    firsts = np.searchsorted(trace, np.arange(int(trace[-1]) + 2))
+    low, high = firsts[traces], firsts[traces + 1]
+    ends = high
+    last = len(ids) - 1
+    for _ in range(int((high - low).max(initial=0)).bit_length()):
+        middle = (low + high) >> 1
+        below = (low < high) & (ids[np.minimum(middle, last)] < wanted)
+        low, high = np.where(below, middle + 1, low), np.where(below, high, np.maximum(low, middle))
+    there = (low < ends) & (ids[np.minimum(low, last)] == wanted)
+    return np.where(there, low, LOST)
+
+
+def _depths(parent: Ints) -> Ints:
+    """(n,): steps to the span without parent, by doubling; -1 for spans of a cycle, or below one."""
+    depth = (parent >= 0).astype(np.int64)
+    above = np.maximum(parent, ROOT)
+    rows = np.flatnonzero(above >= 0)
+    for _ in range(len(parent).bit_length() + 1):
+        if not len(rows):
+            return depth
+        ancestors = above[rows]
+        more, further = depth[ancestors], above[ancestors]
+        depth[rows] += more
+        above[rows] = further
+        rows = rows[further >= 0]
+    depth[rows] = -1
+    return depth
+
+
+def _without(
+    keep: Bools, part: tuple[Rows, Rows, Rows], trace: Ints, parent: Ints, depth: Ints
+) -> tuple[tuple[Rows, Rows, Rows], Ints, Ints, Ints]:
+    """The rows to keep, none of which has a parent that goes."""
+    places = np.cumsum(keep) - 1
+    kept = parent[keep]
+    moved = np.where(kept >= 0, places[kept], kept)
+    return select(part, keep), trace[keep], moved, depth[keep]
+
+
+def _clean(forest: Forest) -> None:
+    """Make children fit their parents, from the roots down."""
+    spans, parent, counts = forest.spans, forest.parent, forest.counts
+    service = _services(forest.names)[spans["op"]] if len(spans) else np.empty(0, np.int64)
+    moved = np.zeros(len(forest), np.int64)
+    for rows in levels(forest.depth)[1:]:
+        above = parent[rows]
+        moved[rows] = moved[above]
+        forest.start[rows] += moved[rows]
+        forest.end[rows] += moved[rows]
+        aside = (forest.state[above] & DETACHED != 0) | (spans["flags"][rows] & c.FOLLOWS != 0)
+        forest.state[rows[aside]] |= DETACHED
+        inside = rows[~aside]
+        _shift(forest, inside[service[inside] != service[parent[inside]]], moved)
+        _clip(forest, inside)
+    nameless = np.array([service == c.UNKNOWN for service, _ in forest.names.operations], np.bool_)
+    counts["spans_without_service"] = int(nameless[spans["op"]].sum()) if len(spans) else 0
+    counts["spans_negative"] = int((spans["flags"] & c.NEGATIVE != 0).sum())
+    counts["spans_shifted"] = int((forest.state & SHIFTED != 0).sum())
+    counts["spans_clipped"] = int((forest.state & CLIPPED != 0).sum())
+    counts["spans_detached"] = int((forest.state & DETACHED != 0).sum())
+
+
+def _services(names: Names) -> Ints:
+    """For each operation, a number of its service."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(service, len(numbers)) for service, _ in names.operations], np.int64)
+
+
+def _shift(forest: Forest, rows: Ints, moved: Ints) -> None:
+    """Move spans that began before their caller did, with all below them: only another clock can say so.
+
+    Into the middle of the caller's time where they fit, as Jaeger's query service does; else to its start.
+    """
+    above = forest.parent[rows]
+    early = forest.start[rows] < forest.start[above]
+    rows, above = rows[early], above[early]
+    room = (forest.end[above] - forest.start[above]) - (forest.end[rows] - forest.start[rows])
+    delta = forest.start[above] + np.maximum(room, 0) // 2 - forest.start[rows]
+    forest.start[rows] += delta
+    forest.end[rows] += delta
+    moved[rows] += delta
+    forest.state[rows] |= SHIFTED
+
+
+def _clip(forest: Forest, rows: Ints) -> None:
+    """Cut spans to their parents' time; one wholly outside it was not waited for."""
+    above = forest.parent[rows]
+    first, last = forest.start[above], forest.end[above]
+    start, end = forest.start[rows], forest.end[rows]
+    outside = (
+        (start > last) | (end < first) | ((start == last) & (end > start)) | ((end == first) & (start < end))
+    )
+    forest.state[rows[outside]] |= DETACHED
+    cut = ~outside & ((start < first) | (end > last))
+    forest.state[rows[cut]] |= CLIPPED
+    forest.start[rows[cut]] = np.maximum(start, first)[cut]
+    forest.end[rows[cut]] = np.minimum(end, last)[cut]

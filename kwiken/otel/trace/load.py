@@ -1,0 +1,52 @@
+"""Traces from files, folders or a Jaeger into cleaned trees of spans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from kwiken.errors import InputError
+from kwiken.otel.read import MAX_SPANS, FileReader, JaegerQuery, SpanStore, fetched, find_files
+from kwiken.otel.trace.forest import Forest, grow
+
+Progress = Callable[[int, int], None]
+
+
+def read_forest(
+    paths: Iterable[str | Path],
+    *,
+    on_progress: Progress | None = None,
+    max_spans: int = MAX_SPANS,
+    kind_by: str | None = None,
+) -> Forest:
+    """Read traces into cleaned trees; arguments and errors as `fit_profile`."""
+    given = [str(path) for path in paths]
+    if not given:
+        raise InputError("give at least one file, folder or jaeger:// address of traces")
+    queries = [JaegerQuery.parse(path) for path in given if path.startswith("jaeger:")]
+    files = find_files(path for path in given if not path.startswith("jaeger:"))
+    store = SpanStore(max_spans=max_spans, kind_by=kind_by)
+    reader = FileReader(store)
+    total, done = sum(file.size for file in files), 0
+    tell = on_progress if on_progress is not None else _quiet
+    for file in files:
+        reader.file(file, partial(_tell, tell, done, total))
+        done += file.size
+        tell(done, total)
+    for query in queries:
+        with fetched(query) as answer:
+            reader.stream(answer, query.where)
+    forest = grow(store)
+    forest.counts["files"] = len(files)
+    forest.counts["files_without_spans"] = reader.without_spans
+    forest.counts["lines_unfinished"] = reader.unfinished
+    return forest
+
+
+def _tell(tell: Progress, before: int, total: int, here: int) -> None:
+    tell(before + here, total)
+
+
+def _quiet(done: int, total: int) -> None:
+    """Tell nobody."""

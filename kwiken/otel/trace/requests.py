@@ -1,0 +1,243 @@
+"""Which spans are the requests: roots of traces, or topmost spans of an operation or service asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kwiken.errors import InputError
+from kwiken.otel.read import Bools, Ints
+from kwiken.otel.read import columns as c
+from kwiken.otel.trace.forest import LOST, ROOT, Forest
+
+MOSTLY: Final = 0.5  # where more of an operation's spans than this are errors, "error" does not mean failure
+_SHOWN: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The requests to learn from.
+
+    Attributes:
+        rows: their spans, in order of their start.
+        op: their operation.
+        own: whether our own runtime wrote them.
+    """
+
+    rows: Ints
+    op: int
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Spans that may be requests.
+
+    Attributes:
+        rows: of them.
+        own: rows that our own runtime wrote.
+        frequency: operations and how many there are of each, most frequent first, by name where equal.
+    """
+
+    rows: Ints
+    own: Ints
+    frequency: Mapping[int, int]
+
+
+def candidates(forest: Forest, *, root: str | None = None, service: str | None = None) -> Candidates:
+    """All spans that may be requests.
+
+    Args:
+        forest: the spans.
+        root: `operation` or `service:operation` of the requests; None for any root of a trace.
+        service: whose requests; None for any.
+
+    Raises:
+        InputError: there is none.
+    """
+    own = _own_requests(forest)
+    if root is None and service is None:
+        rows = np.union1d(own, _roots(forest, own))
+    else:
+        rows = _topmost(forest, _matching(forest, root, service), own)
+    if not len(rows):
+        raise InputError(_none_found(forest, root, service))
+    count = Counter(forest.spans["op"][rows].tolist())
+    ops = sorted(count, key=lambda each: (-count[each], label(forest, each)))
+    return Candidates(rows, own, {op: count[op] for op in ops})
+
+
+def choose(
+    forest: Forest,
+    *,
+    root: str | None = None,
+    service: str | None = None,
+    since_s: float | None = None,
+    until_s: float | None = None,
+) -> Requests:
+    """Pick the requests of the most frequent operation; arguments as `candidates` and `requests_of`.
+
+    Raises:
+        InputError: there is none.
+    """
+    found = candidates(forest, root=root, service=service)
+    return requests_of(forest, found, next(iter(found.frequency)), since_s=since_s, until_s=until_s)
+
+
+def requests_of(
+    forest: Forest,
+    found: Candidates,
+    op: int,
+    *,
+    since_s: float | None = None,
+    until_s: float | None = None,
+    together: bool = False,
+) -> Requests:
+    """The requests of one operation; what is left out is added to the forest's counts.
+
+    Args:
+        forest: the spans.
+        found: what may be requests.
+        op: their operation.
+        since_s: seconds since 1970 from which requests count.
+        until_s: seconds since 1970 before which they count.
+        together: take those of all other operations of its service too.
+
+    Raises:
+        InputError: none is left.
+    """
+    kind = forest.spans["op"][found.rows]
+    rows = found.rows[kind == op]
+    own = bool(np.isin(rows, found.own).any())
+    if together and not own:
+        service, _ = forest.names.operations[op]
+        ops = [each for each in found.frequency if forest.names.operations[each][0] == service]
+        rows = found.rows[np.isin(kind, ops) & ~np.isin(found.rows, found.own)]
+    forest.counts["requests_of_other_roots"] = len(found.rows) - len(rows)
+    rows = _usable(forest, _in_time(forest, rows, since_s, until_s))
+    return Requests(rows[np.argsort(forest.start[rows], kind="stable")], op, own)
+
+
+def label(forest: Forest, op: int) -> str:
+    """`service:operation`."""
+    return ":".join(forest.names.operations[op])
+
+
+def roles(forest: Forest) -> Ints:
+    """(n,): what our own spans are; 0 for others."""
+    own = forest.spans["own"]
+    found = np.zeros(len(forest), np.int64)
+    found[own >= 0] = forest.owns["role"][own[own >= 0]]
+    return found
+
+
+def _own_requests(forest: Forest) -> Ints:
+    return np.flatnonzero(roles(forest) == c.REQUEST)
+
+
+def _roots(forest: Forest, own: Ints) -> Ints:
+    """One root of each trace that is not ours.
+
+    Of several roots the earliest counts. A trace whose root was lost still counts where all that is left of
+    it hangs together.
+    """
+    taken = np.zeros(forest.counts["traces"] + 1, np.bool_)
+    taken[forest.trace[own]] = True
+    tops = np.flatnonzero(forest.depth == 0)
+    tops = tops[~taken[forest.trace[tops]]]
+    lost = forest.parent[tops] == LOST
+    order = np.lexsort((forest.start[tops], lost, forest.trace[tops]))
+    tops, lost = tops[order], lost[order]
+    traces, first, number = np.unique(forest.trace[tops], return_index=True, return_counts=True)
+    whole = ~lost[first] | (number == 1)
+    forest.counts["roots_besides_the_first"] = int((np.bincount(forest.trace[tops[~lost]]) > 1).sum())
+    forest.counts["traces_without_root"] = int(lost[first].sum())
+    forest.counts["traces_in_pieces"] = int(len(traces) - whole.sum())
+    chosen: Ints = tops[first[whole]]
+    return chosen
+
+
+def _matching(forest: Forest, root: str | None, service: str | None) -> Bools:
+    """For each operation, whether it is asked for."""
+    return np.array(
+        [
+            (service is None or owner == service) and (root is None or root in {name, f"{owner}:{name}"})
+            for owner, name in forest.names.operations
+        ],
+        np.bool_,
+    )
+
+
+def _topmost(forest: Forest, matching: Bools, own: Ints) -> Ints:
+    """Spans of such operations that are below no other of them; of our own spans, only requests."""
+    if not len(forest):
+        return np.empty(0, np.int64)
+    match = matching[forest.spans["op"]]
+    ours = forest.spans["own"] >= 0
+    ours[own] = False
+    match &= ~ours
+    rows = np.arange(len(forest))
+    nearest = forest.inherited(np.where(match, rows, -1))
+    above = np.where(forest.parent >= 0, nearest[forest.parent], -1)
+    return np.flatnonzero(match & (above < 0))
+
+
+def _none_found(forest: Forest, root: str | None, service: str | None) -> str:
+    if not len(forest):
+        return f"there is no span to learn from{_reasons(forest)}"
+    tops = np.flatnonzero(forest.parent == ROOT)
+    if root is None and service is None:
+        return f"no trace has a root to learn from{_reasons(forest)}"
+    wanted = " of ".join(
+        [
+            *([f"operation {root!r}"] if root is not None else []),
+            *([f"service {service!r}"] if service is not None else []),
+        ]
+    )
+    common = Counter(label(forest, op) for op in forest.spans["op"][tops].tolist()).most_common(_SHOWN)
+    return f"no span is of {wanted}; roots are: {', '.join(f'{name} ({n})' for name, n in common) or 'none'}"
+
+
+def _reasons(forest: Forest) -> str:
+    """What was found instead, for an error's message."""
+    found = [
+        f"{number} {kind.removeprefix('spans_')}"
+        for kind, number in sorted(forest.counts.items())
+        if number and kind.startswith("spans_") and kind != "spans_read"
+    ]
+    return f" ({', '.join(found)})" if found else ""
+
+
+def _in_time(forest: Forest, rows: Ints, since_s: float | None, until_s: float | None) -> Ints:
+    start = forest.start[rows]
+    keep = np.ones(len(rows), np.bool_)
+    if since_s is not None:
+        keep &= start >= since_s * 1e9
+    if until_s is not None:
+        keep &= start < until_s * 1e9
+    forest.counts["requests_of_other_times"] = int(len(rows) - keep.sum())
+    return rows[keep]
+
+
+def _usable(forest: Forest, rows: Ints) -> Ints:
+    """The requests that ended well."""
+    flags = forest.spans["flags"][rows]
+    negative, failed = flags & c.NEGATIVE != 0, flags & c.ERROR != 0
+    forest.counts["requests_negative"] = int(negative.sum())
+    aside = negative
+    if failed.sum() <= MOSTLY * len(rows):
+        forest.counts["requests_failed"] = int(failed.sum())
+        aside = negative | failed
+    else:
+        forest.counts["requests_marked_error_kept"] = int((failed & ~negative).sum())
+    if len(rows) == aside.sum():
+        raise InputError(
+            f"there is no request to learn from: of {len(rows)}, {int(negative.sum())} end before they begin"
+            f" and {int(failed.sum())} failed; {forest.counts['requests_of_other_times']} are of other times"
+        )
+    kept: Ints = rows[~aside]
+    return kept

@@ -1,0 +1,57 @@
+"""Spans out: records of requests, made into spans and written to files and collectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kwiken.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from kwiken.otel.write.convert import otlp_lines, readable_spans
+    from kwiken.otel.write.observer import ServerSpans, make_observer
+    from kwiken.otel.write.records import (
+        AttemptKind,
+        AttemptRecord,
+        Observer,
+        Outcome,
+        RequestRecord,
+        StageRecord,
+    )
+    from kwiken.otel.write.sdk_exporter import OtlpLinesExporter
+
+__all__ = [
+    "AttemptKind",
+    "AttemptRecord",
+    "Observer",
+    "OtlpLinesExporter",
+    "Outcome",
+    "RequestRecord",
+    "ServerSpans",
+    "StageRecord",
+    "make_observer",
+    "otlp_lines",
+    "readable_spans",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "kwiken.otel.write.convert": (
+            "otlp_lines",
+            "readable_spans",
+        ),
+        "kwiken.otel.write.observer": (
+            "ServerSpans",
+            "make_observer",
+        ),
+        "kwiken.otel.write.records": (
+            "AttemptKind",
+            "AttemptRecord",
+            "Observer",
+            "Outcome",
+            "RequestRecord",
+            "StageRecord",
+        ),
+        "kwiken.otel.write.sdk_exporter": ("OtlpLinesExporter",),
+    },
+)

@@ -1,0 +1,42 @@
+"""Records of requests as spans, without an observer: for files of one's own, and for one's own exporters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from kwiken.otel.write.labels import Labels
+from kwiken.otel.write.observer import resource
+from kwiken.otel.write.otlp_json import OtlpLines
+from kwiken.otel.write.records import RequestRecord
+from kwiken.otel.write.span_model import request_spans
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+
+def otlp_lines(service: str, records: Iterable[RequestRecord]) -> Iterator[bytes]:
+    """Requests of a service as OTLP JSON, one a line, newline included.
+
+    Args:
+        service: its name.
+        records: of the requests.
+    """
+    encoder, labels = OtlpLines(resource(service)), Labels()
+    for record in records:
+        yield encoder.line(request_spans(record, labels))
+
+
+def readable_spans(service: str, records: Iterable[RequestRecord]) -> Iterator[ReadableSpan]:
+    """Spans of a service's requests as the OpenTelemetry SDK has them, for any of its exporters.
+
+    Args:
+        service: its name.
+        records: of the requests.
+    """
+    from kwiken.otel.write.sdk_spans import Readable
+
+    readable, labels = Readable(resource(service)), Labels()
+    for record in records:
+        for note in request_spans(record, labels):
+            yield readable(note)

@@ -1,0 +1,168 @@
+"""Spans as OTLP JSON lines: one `TracesData` a line, as the OTLP file exporter specification has it.
+
+Identifiers are lower-case hex, 64-bit integers are strings, enumerations are numbers (OTLP, JSON encoding).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+import msgspec
+
+from kwiken.otel.write.labels import Value
+from kwiken.otel.write.span_model import SpanNote
+
+SCOPE: Final = "kwiken"
+_ERROR: Final = 2
+_REMEMBERED: Final = 4096
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Status(msgspec.Struct, omit_defaults=True, gc=False):
+    message: str = ""
+    code: int = 0
+
+
+class _Link(msgspec.Struct, gc=False):
+    traceId: str  # noqa: N815 - OTLP's names
+    spanId: str  # noqa: N815
+
+
+class _Span(msgspec.Struct, omit_defaults=True, gc=False):
+    traceId: str  # noqa: N815
+    spanId: str  # noqa: N815
+    name: str
+    kind: int
+    startTimeUnixNano: str  # noqa: N815
+    endTimeUnixNano: str  # noqa: N815
+    attributes: list[msgspec.Raw]
+    parentSpanId: str = ""  # noqa: N815
+    links: list[_Link] | None = None
+    status: _Status | None = None
+
+
+class _Scope(msgspec.Struct):
+    name: str
+    version: str = ""
+
+
+class _ScopeSpans(msgspec.Struct):
+    scope: _Scope
+    spans: list[_Span]
+
+
+class _Resource(msgspec.Struct):
+    attributes: list[msgspec.Raw]
+
+
+class _ResourceSpans(msgspec.Struct, omit_defaults=True):
+    resource: _Resource
+    scopeSpans: list[_ScopeSpans]  # noqa: N815
+
+
+class _TracesData(msgspec.Struct):
+    resourceSpans: list[_ResourceSpans]  # noqa: N815
+
+
+def scope_version() -> str:
+    """This project's version, as the spans' instrumentation scope states it."""
+    try:
+        return version("kwiken")
+    except PackageNotFoundError:
+        return ""
+
+
+def any_value(value: object) -> dict[str, object]:
+    """An OTLP `AnyValue`.
+
+    A value of a kind that OTLP has no place for is written as text, as the SDK's exporters do.
+    """
+    for kind, key, write in _SCALARS:
+        if isinstance(value, kind):
+            return {key: write(value)}
+    if isinstance(value, Mapping):
+        return {"kvlistValue": {"values": [{"key": str(k), "value": any_value(v)} for k, v in value.items()]}}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return {"arrayValue": {"values": [any_value(item) for item in value]}}
+    return {"stringValue": str(value)}
+
+
+def _number(value: float) -> float | str:
+    """A number; JSON has no NaN or infinity, and protobuf's mapping writes them as words."""
+    if math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+# A bool is an int to Python, so it comes first. Bytes are encoded as base64.
+_SCALARS: Final[tuple[tuple[type, str, Callable[[Any], object]], ...]] = (
+    (str, "stringValue", str),
+    (bool, "boolValue", bool),
+    (int, "intValue", str),
+    (float, "doubleValue", _number),
+    (bytes, "bytesValue", bytes),
+)
+
+
+class OtlpLines:
+    """Encodes spans of one resource; one thread uses it.
+
+    Args:
+        resource: attributes of the resource; `service.name` among them.
+        scope: name and version of the instrumentation scope.
+    """
+
+    __slots__ = ("_resource", "_scope", "_written")
+
+    def __init__(self, resource: Mapping[str, object], scope: tuple[str, str] | None = None) -> None:
+        name, release = scope if scope is not None else (SCOPE, scope_version())
+        self._scope = _Scope(name, release)
+        self._written: dict[tuple[str, type, Value], msgspec.Raw] = {}
+        self._resource = _Resource([self.attribute(key, value) for key, value in resource.items()])
+
+    def line(self, notes: Sequence[SpanNote]) -> bytes:
+        """The spans as one line, its newline included."""
+        spans = [self._span(note) for note in notes]
+        scope = _ScopeSpans(self._scope, spans)
+        return _encode(_TracesData([_ResourceSpans(self._resource, [scope])])) + b"\n"
+
+    def attribute(self, key: str, value: object) -> msgspec.Raw:
+        """One key and value, ready to paste; those that come again and again are kept."""
+        if isinstance(value, (str, bool, int)):
+            kept = self._written.get((key, type(value), value))
+            if kept is None:
+                kept = _attribute(key, value)
+                if len(self._written) >= _REMEMBERED:
+                    self._written.clear()
+                self._written[key, type(value), value] = kept
+            return kept
+        return _attribute(key, value)
+
+    def _span(self, note: SpanNote) -> _Span:
+        trace = f"{note.trace_id:032x}"
+        span = _Span(
+            trace,
+            f"{note.span_id:016x}",
+            note.name,
+            note.kind,
+            str(note.start_ns),
+            str(note.end_ns),
+            [self.attribute(key, value) for key, value in note.attributes],
+        )
+        if note.parent_id is not None:
+            span.parentSpanId = f"{note.parent_id:016x}"
+        if note.links:
+            span.links = [_Link(trace, f"{link:016x}") for link in note.links]
+        if note.error is not None:
+            span.status = _Status(note.error, _ERROR)
+        return span
+
+
+def _attribute(key: str, value: object) -> msgspec.Raw:
+    return msgspec.Raw(_encode({"key": key, "value": any_value(value)}))

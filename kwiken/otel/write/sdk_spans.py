@@ -1,0 +1,72 @@
+"""Between span notes and the SDK's spans, both ways: one for collectors, one for the embedded sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from kwiken.otel.write.labels import Value
+from kwiken.otel.write.otlp_json import SCOPE, scope_version
+from kwiken.otel.write.span_model import SpanNote
+
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+
+
+class Readable:
+    """Makes `ReadableSpan`s with the identifiers and times of the notes.
+
+    Args:
+        resource: attributes of the resource; `service.name` among them.
+    """
+
+    def __init__(self, resource: Mapping[str, Value]) -> None:
+        self._resource = Resource(dict(resource))
+        self._scope = InstrumentationScope(SCOPE, scope_version())
+
+    def __call__(self, note: SpanNote) -> ReadableSpan:
+        """One span."""
+        return ReadableSpan(
+            name=note.name,
+            context=_context(note.trace_id, note.span_id),
+            parent=None if note.parent_id is None else _context(note.trace_id, note.parent_id),
+            resource=self._resource,
+            attributes=dict(note.attributes),
+            links=[Link(_context(note.trace_id, link)) for link in note.links],
+            kind=SpanKind(note.kind - 1),  # OTLP's numbers have 0 for unspecified
+            status=Status() if note.error is None else Status(StatusCode.ERROR, note.error),
+            start_time=note.start_ns,
+            end_time=note.end_ns,
+            instrumentation_scope=self._scope,
+        )
+
+
+def _context(trace_id: int, span_id: int) -> SpanContext:
+    return SpanContext(trace_id, span_id, is_remote=False, trace_flags=_SAMPLED)
+
+
+def note_of(span: ReadableSpan) -> SpanNote:
+    """The note of a span of anyone's tracer.
+
+    Raises:
+        ValueError: for a span without context or times.
+    """
+    context = span.get_span_context()
+    if context is None or span.start_time is None or span.end_time is None:
+        raise ValueError(f"span {span.name!r} has not ended or has no context")
+    failed = span.status.status_code is StatusCode.ERROR
+    return SpanNote(
+        context.trace_id,
+        context.span_id,
+        None if span.parent is None else span.parent.span_id,
+        span.name,
+        span.kind.value + 1,
+        span.start_time,
+        span.end_time,
+        list((span.attributes or {}).items()),  # type: ignore[arg-type] # the encoder takes every kind of value
+        [link.context.span_id for link in span.links if link.context.trace_id == context.trace_id],
+        (span.status.description or "") if failed else None,
+    )

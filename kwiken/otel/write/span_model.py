@@ -1,0 +1,249 @@
+"""From a request's record to spans: names, attributes, links and times as every exporter writes them.
+
+A `SpanNote` is a span before any format. The OTLP lines and the SDK's spans are made from it, so both say
+the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kwiken.otel.write.labels import MAX_MESSAGE, Labels, Value, shorten
+from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+
+# OTLP's numbers (opentelemetry.proto.trace.v1.Span.SpanKind).
+INTERNAL: Final = 1
+SERVER: Final = 2
+CLIENT: Final = 3
+
+CANCELLED: Final = "cancelled"
+REQUEST: Final = "request"
+_MARGIN_NS: Final = 1000
+_SPACE: Final = (1 << 64) - 1
+
+
+@dataclass(slots=True)
+class SpanNote:
+    """One span.
+
+    Attributes:
+        trace_id: 128 bits.
+        span_id: 64 bits.
+        parent_id: 64 bits; None for a root.
+        name: what was done.
+        kind: OTLP's number.
+        start_ns: nanoseconds since 1970.
+        end_ns: not before `start_ns`.
+        attributes: keys and values, in the order to write.
+        links: spans of the same trace that this one comes after.
+        error: what went wrong; None for nothing.
+    """
+
+    trace_id: int
+    span_id: int
+    parent_id: int | None
+    name: str
+    kind: int
+    start_ns: int
+    end_ns: int
+    attributes: list[tuple[str, Value]]
+    links: list[int] = field(default_factory=list)
+    error: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class CallNote:
+    """One call that a replica ran, for its server span.
+
+    Attributes:
+        trace_id: of the caller's trace.
+        parent_id: the caller's attempt.
+        shard: number of the shard.
+        start_ns: when the call came in, nanoseconds since 1970.
+        end_ns: when its answer was ready.
+        busy_ms: time that the replica worked on it; None where not measured.
+        attempt: number of the attempt; None where the caller did not say.
+        error: what went wrong; "cancelled" where the caller hung up.
+    """
+
+    trace_id: int
+    parent_id: int
+    shard: int
+    start_ns: int
+    end_ns: int
+    busy_ms: float | None = None
+    attempt: int | None = None
+    error: str | None = None
+
+
+def sampled(trace_id: int, share: float) -> bool:
+    """Whether a trace is of the share that is kept: the same answer in every process (as the SDK's ratio)."""
+    return share >= 1.0 or (trace_id & _SPACE) < share * (_SPACE + 1)
+
+
+def request_spans(record: RequestRecord, labels: Labels) -> list[SpanNote]:
+    """All spans of one request: itself, its stages, their attempts."""
+    hedged = False
+    stages = {stage.name: stage.span_id for stage in record.stages}
+    below: list[SpanNote] = []
+    for stage in record.stages:
+        note = _stage_span(record, stage, stages, labels)
+        below.append(note)
+        ends = _winners(stage)
+        below.extend(_attempt_span(record, stage, attempt, ends, labels) for attempt in stage.attempts)
+        hedged = hedged or _hedged(stage)
+    attributes: list[tuple[str, Value]] = [("kw.service", labels("kw.service", record.service))]
+    if record.plan is not None:
+        attributes.append(("kw.plan", labels("kw.plan", record.plan)))
+    if record.control:
+        attributes.append(("kw.control", True))
+    if hedged:
+        attributes.append(("kw.hedged", True))
+    root = SpanNote(
+        record.trace_id,
+        record.span_id,
+        record.parent_span_id,
+        REQUEST,
+        SERVER,
+        record.start_ns,
+        max(record.start_ns, record.end_ns),
+        attributes,
+        error=_message(record.error),
+    )
+    return [root, *below]
+
+
+def _hedged(stage: StageRecord) -> bool:
+    return any(attempt.kind is AttemptKind.REISSUE for attempt in stage.attempts)
+
+
+def _winners(stage: StageRecord) -> dict[int, int]:
+    """By shard, when its winning attempt ended."""
+    return {a.shard: a.end_ns for a in stage.attempts if a.outcome is Outcome.WON}
+
+
+def _stage_span(
+    record: RequestRecord, stage: StageRecord, stages: dict[str, int], labels: Labels
+) -> SpanNote:
+    name = labels("kw.stage", stage.name)
+    attributes: list[tuple[str, Value]] = [
+        ("kw.service", labels("kw.service", record.service)),
+        ("kw.stage", name),
+        ("kw.fanout", stage.fanout),
+    ]
+    if _hedged(stage):
+        attributes.append(("kw.hedged", True))
+    if stage.partial:
+        attributes.extend((("kw.partial", True), ("kw.utility", float(stage.utility))))
+    if not stage.idempotent:
+        attributes.append(("kw.idempotent", False))
+    if stage.threads > 1:
+        attributes.append(("kw.threads", stage.threads))
+    if any(attempt.catch_up for attempt in stage.attempts):
+        attributes.append(("kw.catch_up", True))
+    return SpanNote(
+        record.trace_id,
+        stage.span_id,
+        record.span_id,
+        name,
+        INTERNAL,
+        stage.start_ns,
+        max(stage.start_ns, stage.end_ns),
+        attributes,
+        [stages[parent] for parent in stage.after if parent in stages],
+        _message(stage.error),
+    )
+
+
+def _attempt_span(
+    record: RequestRecord, stage: StageRecord, attempt: AttemptRecord, ends: dict[int, int], labels: Labels
+) -> SpanNote:
+    name = labels("kw.stage", stage.name)
+    attributes: list[tuple[str, Value]] = [
+        ("kw.service", labels("kw.service", record.service)),
+        ("kw.stage", name),
+        ("kw.shard", attempt.shard),
+        ("kw.attempt", attempt.attempt),
+        ("kw.attempt.kind", str(attempt.kind)),
+        ("kw.outcome", str(attempt.outcome)),
+        ("kw.replica", labels("kw.replica", attempt.replica)),
+        ("kw.node", labels("kw.node", attempt.node)),
+    ]
+    if attempt.threads > 1:
+        attributes.append(("kw.threads", attempt.threads))
+    if attempt.catch_up:
+        attributes.append(("kw.catch_up", True))
+    # What differs from span to span comes last: a reader remembers the rest.
+    if attempt.worth is not None:
+        attributes.append(("kw.worth", float(attempt.worth)))
+    if attempt.busy_ms is not None:
+        attributes.append(("kw.busy_ms", float(attempt.busy_ms)))
+    failed = attempt.outcome is Outcome.FAILED
+    return SpanNote(
+        record.trace_id,
+        attempt.span_id,
+        stage.span_id,
+        f"{name} attempt",
+        CLIENT,
+        attempt.start_ns,
+        _attempt_end(attempt, ends),
+        attributes,
+        error=_message(attempt.error or "failed") if failed else None,
+    )
+
+
+def _attempt_end(attempt: AttemptRecord, ends: dict[int, int]) -> int:
+    """When the attempt ended; a cancelled loser just before its winner.
+
+    Critical-path tools follow the child that ends last. A loser is cancelled an instant after its winner
+    answered, and would be taken for the one that was waited for.
+    """
+    end = attempt.end_ns
+    if attempt.outcome is Outcome.CANCELLED and attempt.shard in ends:
+        end = min(end, ends[attempt.shard] - _MARGIN_NS)
+    return max(attempt.start_ns, end)
+
+
+def _message(error: str | None) -> str | None:
+    return None if error is None else shorten(error, MAX_MESSAGE)
+
+
+@dataclass(slots=True, frozen=True)
+class Server:
+    """Who serves: what all server spans of one replica share."""
+
+    service: str
+    stage: str
+    replica: str
+    node: str
+
+
+def call_span(call: CallNote, server: Server, span_id: int, labels: Labels) -> SpanNote:
+    """The server span of one call."""
+    stage = labels("kw.stage", server.stage)
+    attributes: list[tuple[str, Value]] = [
+        ("kw.service", labels("kw.service", server.service)),
+        ("kw.stage", stage),
+        ("kw.shard", call.shard),
+        ("kw.replica", labels("kw.replica", server.replica)),
+        ("kw.node", labels("kw.node", server.node)),
+    ]
+    if call.attempt is not None:
+        attributes.append(("kw.attempt", call.attempt))
+    if call.busy_ms is not None:
+        attributes.append(("kw.busy_ms", float(call.busy_ms)))
+    cancelled = call.error == CANCELLED
+    if cancelled:
+        attributes.append(("kw.outcome", CANCELLED))
+    return SpanNote(
+        call.trace_id,
+        span_id,
+        call.parent_id,
+        stage,
+        SERVER,
+        call.start_ns,
+        max(call.start_ns, call.end_ns),
+        attributes,
+        error=None if cancelled else _message(call.error),
+    )

@@ -1,0 +1,329 @@
+"""A budget of lost utility, apportioned over the fan-outs whose answers may be partial (Kwiken section 5.3).
+
+Losses add up: a unit of a stage's loss costs the whole answer that stage's weight. Where every part of an
+answer is needed the weight is 1, and the sum bounds `1 - prod(1 - r)` from above; where parts count on their
+own it is the stage's share of the utility weights, and the sum is exact. For other DAGs weights of 1 stay on
+the safe side, because no request loses more than its stages do together.
+
+A rule loses more on later requests than on those that it was tuned on, so rules are tuned for as much less as
+the profile's own history asks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from kwiken.apportion import Allocation, Rows, likely_mean, sumvar, tightened
+from kwiken.arrays import Floats
+from kwiken.errors import InputError
+from kwiken.partial.loss_curve import FanOut, LossCurve, loss_curve
+from kwiken.partial.stop_rules import StopRule
+from kwiken.partial.utility import independent_costs, sequential_costs
+from kwiken.plan import PartialPolicy
+from kwiken.profile import Profile, StageProfile, complete_calls, pool
+from kwiken.simulation import cut_at_stop
+
+FEWEST_VISITS = 50  # of fewer, no share of lost answers means anything
+
+
+@dataclass(frozen=True)
+class PartialStudy:
+    """Stop rules for a budget of lost utility, and what led to them.
+
+    Attributes:
+        policies: by stage that may answer in part.
+        curves: by stage that was considered: variance against loss.
+        allocation: who may lose how much.
+        margin: share of the budget that rules were tuned for.
+        weights: by stage: what a unit of its loss costs the whole answer.
+        notes: what a reader should know, in words.
+    """
+
+    policies: Mapping[str, PartialPolicy] = field(default_factory=dict)
+    curves: Mapping[str, LossCurve] = field(default_factory=dict)
+    allocation: Allocation = field(default_factory=lambda: Allocation({}, 0.0, {}, {}))
+    margin: float = 1.0
+    weights: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartialSettings:
+    """Which stages may answer in part, and what their losses mean.
+
+    Attributes:
+        stages: names of the fan-outs that may; None for all of them.
+        weights: by stage: its relative part in the utility of the whole answer, where parts count on their
+            own; None where an answer needs every stage's part.
+        seed: of what stands for cancelled calls.
+    """
+
+    stages: Collection[str] | None = None
+    weights: Mapping[str, float] | None = None
+    seed: int = 0
+
+
+def fan_outs(profile: Profile, allowed: Collection[str] | None) -> list[StageProfile]:
+    """The stages whose answers may be partial.
+
+    Args:
+        profile: what was learned.
+        allowed: their names; None for every fan-out.
+
+    Raises:
+        InputError: for a name that is no fan-out of the profile.
+    """
+    wide = {stage.name: stage for stage in profile.stages if stage.calls_ms.shape[1] > 1}
+    for name in allowed or ():
+        if name not in {stage.name for stage in profile.stages}:
+            known = ", ".join(wide) or "none"
+            raise InputError(f"stage {name!r} is not in the profile; its fan-outs: {known}", where="partial")
+        if name not in wide:
+            raise InputError(
+                f"stage {name!r} has one shard, so its answer cannot be partial", where="partial"
+            )
+    return [stage for name, stage in wide.items() if allowed is None or name in allowed]
+
+
+def learnable(stage: StageProfile) -> bool:
+    """Whether enough visits were seen to tell what leaving answers out does."""
+    return bool(stage.visited.sum() >= FEWEST_VISITS)
+
+
+def loss_weights(profile: Profile, settings: PartialSettings) -> dict[str, float]:
+    """What a unit of each fan-out's loss costs the whole answer, for those that may be partial."""
+    return _weights(profile, fan_outs(profile, settings.stages), settings.weights)
+
+
+def study_partial(
+    profile: Profile,
+    budget: float,
+    settings: PartialSettings,
+    *,
+    calls_ms: Mapping[str, Floats] | None = None,
+    judged_ms: Sequence[Mapping[str, Floats]] = (),
+) -> PartialStudy:
+    """Apportion a budget of lost utility over fan-outs (Kwiken section 5.3).
+
+    Args:
+        profile: what was learned.
+        budget: mean utility that may be lost, as a fraction.
+        settings: which stages may answer in part, and what their losses mean.
+        calls_ms: by stage: (n, width) when its shards answer, where that is not as recorded: after copies.
+        judged_ms: the same, (n, width) by stage, with other copies, each as likely as those: what rules lose
+            is judged on these, since a rule fits the copies that it was tuned on. By default on `calls_ms`
+            itself.
+
+    Returns:
+        Rules that keep the budget in nine of ten later periods, as far as the profile's history tells.
+
+    Raises:
+        InputError: for stages that are no fan-outs, or weights that lack one of them or are no weights.
+    """
+    stages = fan_outs(profile, settings.stages)
+    weights = _weights(profile, stages, settings.weights)
+    if budget <= 0:
+        return PartialStudy()
+    if not stages:
+        note = "no stage is a fan-out, so no answer can be partial: the utility budget stays unspent"
+        return PartialStudy(notes=(note,))
+    enough = [stage for stage in stages if learnable(stage)]
+    places = {stage.name: i for i, stage in enumerate(profile.stages)}
+    found = {
+        stage.name: FanOut.of(stage, _calls(stage, calls_ms, [settings.seed, places[stage.name]]))
+        for stage in enough
+    }
+    judges = [{stage.name: FanOut.of(stage, calls[stage.name]) for stage in enough} for calls in judged_ms]
+    lever = _Lever(profile, found, weights, budget, judges)
+    allocation, margin = tightened(budget, lever.apportion, lever.likely)
+    policies = lever.policies(allocation)
+    rare = [stage.name for stage in stages if stage not in enough]
+    return PartialStudy(
+        policies,
+        lever.curves,
+        allocation,
+        margin,
+        weights,
+        tuple(_notes(found, budget, margin, policies, settings, rare)),
+    )
+
+
+def _weights(
+    profile: Profile, stages: Collection[StageProfile], given: Mapping[str, float] | None
+) -> dict[str, float]:
+    """What a unit of each stage's loss costs the whole answer."""
+    if given is None:
+        return sequential_costs(dict.fromkeys((stage.name for stage in stages), 1.0))
+    lacking = [stage.name for stage in stages if stage.name not in given]
+    if lacking:
+        raise InputError(
+            f"lacks a weight for stage {lacking[0]!r}, which may be partial", where="utility weights"
+        )
+    known = [stage.name for stage in profile.stages]
+    for name in given:
+        if name not in known:
+            raise InputError(
+                f"stage {name!r} is not in the profile; it has: {', '.join(known[:8])}",
+                where="utility weights",
+            )
+    costs = independent_costs(given)
+    return {stage.name: costs[stage.name] for stage in stages}
+
+
+def _calls(stage: StageProfile, calls_ms: Mapping[str, Floats] | None, seed: list[int]) -> Floats:
+    """The calls of a stage as a plan's replay has them."""
+    if calls_ms is not None and stage.name in calls_ms:
+        return calls_ms[stage.name]
+    return complete_calls(stage, pool(stage), np.random.default_rng(seed))
+
+
+class _Lever:
+    """Fan-outs of a profile, and what a budget of lost utility does to them."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        fan_outs: Mapping[str, FanOut],
+        weights: Mapping[str, float],
+        budget: float,
+        judges: Sequence[Mapping[str, FanOut]] = (),
+    ) -> None:
+        self._order = np.argsort(profile.started_s, kind="stable")
+        self._fan_outs = fan_outs
+        self._judges = tuple(judges) or (fan_outs,)
+        self._weights = weights
+        self.curves = {
+            name: loss_curve(fan_out, most=min(1.0, budget / weights[name]))
+            for name, fan_out in fan_outs.items()
+        }
+        self._rules: dict[tuple[str, float, int], StopRule | None] = {}
+
+    def apportion(self, budget: float) -> Allocation:
+        """Who may lose how much, by the sum of variances."""
+        costs = {name: self._weights[name] for name in self.curves}
+        return sumvar(self.curves, costs, budget)
+
+    def likely(self, allocation: Allocation) -> float:
+        """What nine in ten later periods' mean losses should stay below."""
+        planned = float(self._lost(allocation, self._order, self._order).mean())
+        if planned <= 0:
+            return 0.0
+        return likely_mean(self._order, planned, lambda early, late: self._lost(allocation, early, late))
+
+    def policies(self, allocation: Allocation) -> dict[str, PartialPolicy]:
+        """The rules of an allocation, tuned on all requests."""
+        found = {}
+        for name, fan_out in self._fan_outs.items():
+            rule = self._rule(name, allocation.fractions[name], self._order)
+            if rule is not None:
+                loss = float(np.mean([judge[name].moments(rule)[0] for judge in self._judges]))
+                found[name] = policy_of(rule, loss, fan_out.calls_ms.shape[1], self._weights[name])
+        return found
+
+    def _rule(self, name: str, loss: float, learned: Rows) -> StopRule | None:
+        """The stage's rule, tuned on some requests; kept, as the same are asked for often."""
+        key = (name, loss, len(learned))
+        if key not in self._rules:
+            fan_out = self._fan_outs[name]
+            some = None if len(learned) == fan_out.requests else fan_out.among(learned)
+            self._rules[key] = fan_out.tuned(loss, some) if loss > 0 else None
+        return self._rules[key]
+
+    def _lost(self, allocation: Allocation, learned: Rows, judged: Rows) -> Floats:
+        """(k,): what the judged requests lose by rules tuned on others."""
+        lost = np.zeros(len(self._order))
+        for name in self._fan_outs:
+            rule = self._rule(name, allocation.fractions[name], learned)
+            for judge in self._judges if rule is not None else ():
+                lost[judge[name].rows] += self._weights[name] * judge[name].play(rule)[1]
+        return lost[judged] / len(self._judges)
+
+
+def policy_of(rule: StopRule, loss: float, shards: int, weight: float) -> PartialPolicy:
+    """A rule as a plan holds it.
+
+    Args:
+        rule: the rule.
+        loss: what it loses in the mean.
+        shards: of the stage.
+        weight: what a unit of its loss costs the whole answer.
+    """
+    needed = math.ceil(round(rule.progress * shards, 9))
+    exact = math.ceil(rule.progress * shards) == needed  # else rounding would ask for one shard more
+    return PartialPolicy(
+        cutoff_ms=rule.cutoff_ms if math.isfinite(rule.cutoff_ms) else None,
+        wait_ms=rule.wait_ms if math.isfinite(rule.wait_ms) else None,
+        progress=rule.progress if exact else (needed - 0.5) / shards,
+        loss=loss,
+        weight=weight,
+    )
+
+
+def shortened(profile: Profile, policies: Mapping[str, PartialPolicy], *, seed: int = 0) -> Profile:
+    """The profile with fan-outs' calls as their stop rules leave them: none lasts longer than its visit.
+
+    Where copies answer earlier the rules stop earlier still, so what is planned on this is on the safe side.
+
+    Args:
+        profile: what was learned.
+        policies: stop rules by stage.
+        seed: of what stands for cancelled calls.
+    """
+    stages = []
+    for i, stage in enumerate(profile.stages):
+        policy = policies.get(stage.name)
+        if policy is None:
+            stages.append(stage)
+            continue
+        cut = cut_at_stop(_calls(stage, None, [seed, i]), policy)
+        stages.append(replace(stage, calls_ms=cut, censored=np.zeros(cut.shape, dtype=np.bool_)))
+    return replace(profile, stages=tuple(stages))
+
+
+def _notes(
+    found: Mapping[str, FanOut],
+    budget: float,
+    margin: float,
+    policies: Mapping[str, PartialPolicy],
+    settings: PartialSettings,
+    rare: list[str],
+) -> list[str]:
+    notes = [_idle(name, fan_out, budget) for name, fan_out in found.items() if name not in policies]
+    if rare:
+        notes.append(f"too few visits to learn when to stop: {', '.join(rare)}")
+    if policies and margin < 1:
+        notes.append(
+            f"stop rules are tuned for {margin:.0%} of the utility budget; the rest is kept for later "
+            "requests, which lose a little more than those tuned on"
+        )
+    if policies and settings.weights is None and len(found) > 1:
+        notes.append(
+            "losses of several stages are added up, as if every answer needed all of their parts; where "
+            "parts count on their own, give utility weights and each may lose more"
+        )
+    few = [name for name, policy in policies.items() if found[name].calls_ms.shape[1] * budget < 1]
+    notes += [_few_shards(name, found[name].calls_ms.shape[1], budget) for name in few]
+    return notes
+
+
+def _idle(name: str, fan_out: FanOut, budget: float) -> str:
+    """Why a fan-out loses nothing."""
+    if fan_out.least_loss > budget:
+        return (
+            f"{name}: the profile's {fan_out.requests} requests are too few for a loss of {budget:.3%}: "
+            f"one lost answer would be {fan_out.least_loss:.3%}"
+        )
+    return f"{name}: no stop rule within the utility budget makes it steadier, so it waits for all shards"
+
+
+def _few_shards(name: str, shards: int, budget: float) -> str:
+    """The rounding identity: of fewer than 1/loss shards, none can be left out every time."""
+    return (
+        f"{name}: with {shards} shards a loss of {budget:.2%} lets 1 request in {1 / (budget * shards):.0f} "
+        f"go on without one of them; a rule that waits for a share of the shards cannot use that, so the "
+        "cut-off and the wait decide"
+    )

@@ -1,0 +1,106 @@
+"""When a fan-out stops waiting: Kwiken's dynamic rule and the three simpler ones (Kwiken section 5.3).
+
+Every rule answers at `min(stop, last responder)`, and never before the first: an answer of nothing is none.
+How rules are tuned stands in `_tuning`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from kwiken.arrays import Floats
+from kwiken.partial.responders import Responders
+
+
+class Rule(Protocol):
+    """What decides when a query stops."""
+
+    def stop_ms(self, responders: Responders) -> Floats:
+        """(q,): when each query stops waiting, milliseconds from the stage's start; may be infinite."""
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """Kwiken's dynamic rule: stop `wait_ms` after a share `progress` answered, or at `cutoff_ms`.
+
+    Either condition suffices. Quick queries stop by progress, though not at once; the cut-off caps the slow
+    (Kwiken section 5.3).
+
+    Attributes:
+        cutoff_ms: longest wait from the query's start, milliseconds; infinite for none.
+        wait_ms: longest wait from that progress on, milliseconds; infinite for none.
+        progress: share of the responders, above 0 to 1.
+    """
+
+    cutoff_ms: float
+    wait_ms: float
+    progress: float
+
+    def stop_ms(self, responders: Responders) -> Floats:
+        """(q,): `min(cutoff, t_(ceil(p n)) + wait)`."""
+        reached = responders.order_statistic(responders.rank_at(self.progress))
+        return np.minimum(self.cutoff_ms, reached + self.wait_ms)
+
+
+@dataclass(frozen=True)
+class WaitForFraction:
+    """Stop when a share of the responders answered (Kwiken section 5.3).
+
+    Attributes:
+        share: of the responders, from 0 to 1.
+    """
+
+    share: float
+
+    def stop_ms(self, responders: Responders) -> Floats:
+        """(q,): `t_(ceil(b n))`."""
+        return responders.order_statistic(responders.rank_at(self.share))
+
+
+@dataclass(frozen=True)
+class FixedTimeout:
+    """Stop at one age, however many answered (Kwiken section 5.3).
+
+    Attributes:
+        cutoff_ms: age of the stage, milliseconds.
+    """
+
+    cutoff_ms: float
+
+    def stop_ms(self, responders: Responders) -> Floats:
+        """(q,): the same for all."""
+        return np.full(len(responders), self.cutoff_ms)
+
+
+@dataclass(frozen=True)
+class TimeThenFraction:
+    """Stop when an age was reached and a share of the responders answered: both must hold.
+
+    After Kwiken section 5.3.
+
+    Attributes:
+        cutoff_ms: age of the stage that must be reached, milliseconds.
+        share: of the responders that must have answered, from 0 to 1.
+    """
+
+    cutoff_ms: float
+    share: float
+
+    def stop_ms(self, responders: Responders) -> Floats:
+        """(q,): `max(T', t_(ceil(a n)))`."""
+        reached = responders.order_statistic(responders.rank_at(self.share))
+        return np.maximum(self.cutoff_ms, reached)
+
+
+def apply_rule(rule: Rule, responders: Responders) -> tuple[Floats, Floats]:
+    """(q,) latency in ms and (q,) utility lost, of queries under a rule.
+
+    Args:
+        rule: when a query stops.
+        responders: q recorded queries.
+    """
+    latency = np.clip(rule.stop_ms(responders), responders.first_ms, responders.last_ms)
+    return latency, responders.loss(latency)

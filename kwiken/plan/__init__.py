@@ -1,0 +1,36 @@
+"""Plan documents: what each stage may spend, and what that is expected to buy."""
+
+from __future__ import annotations
+
+from kwiken.plan.plan import (
+    MAX_THREADS,
+    VERSION,
+    Budgets,
+    CatchUpPolicy,
+    Costs,
+    Expected,
+    Intervals,
+    Ladder,
+    PartialPolicy,
+    Plan,
+    SpanMatch,
+    StagePlan,
+)
+from kwiken.plan.rounding import later, tidied
+
+__all__ = [
+    "MAX_THREADS",
+    "VERSION",
+    "Budgets",
+    "CatchUpPolicy",
+    "Costs",
+    "Expected",
+    "Intervals",
+    "Ladder",
+    "PartialPolicy",
+    "Plan",
+    "SpanMatch",
+    "StagePlan",
+    "later",
+    "tidied",
+]

@@ -1,0 +1,299 @@
+"""A budget of help for late requests: one age of the request from which they catch up (Kwiken section 5.5).
+
+The source gives rules of thumb and no algorithm. Here one age `T_z` serves the whole DAG. From then on calls
+in flight get their copy at once and later ones at their start, at the stages where a copy pays at all; calls
+that start late get more threads, and go ahead of others. The age is the earliest whose cost stays within the
+budget on the profile's own requests, replayed with the plan's other levers and with common random numbers.
+
+A request that ends before an age is never late, so only the slow ones are replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from kwiken.apportion import SPLITS, Rows, likely_mean
+from kwiken.arrays import Floats
+from kwiken.curves import dealer
+from kwiken.latency import start_times
+from kwiken.plan import CatchUpPolicy, Plan, StagePlan
+from kwiken.profile import Profile, part_of
+from kwiken.simulation import ROWS, Player, smooth_p99
+
+MOST_CELLS = 1 << 22  # calls that are held with their copies
+BISECTIONS = 14  # of the share of requests that come late
+WORTH = 2e-3  # least cut of p99 on later requests that the budget is spent for
+NOTHING = 1e-9  # spend that is none
+SAID = 6  # names of stages in a note
+
+
+@dataclass(frozen=True)
+class LateStudy:
+    """Help for late requests, and what led to it.
+
+    Attributes:
+        policies: by stage that helps.
+        after_ms: age of a request from which it is late; None where the budget stays unspent.
+        late: share of the requests that come of that age.
+        cut: by which share p99 falls on requests later than those that the age was learned on.
+        notes: what a reader should know, in words.
+    """
+
+    policies: Mapping[str, CatchUpPolicy] = field(default_factory=dict)
+    after_ms: float | None = None
+    late: float = 0.0
+    cut: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Actuators:
+    """What late requests get.
+
+    Attributes:
+        reissue: stages whose late calls get copies.
+        threads: by stage: threads of calls that start late.
+        stages: all that give priority.
+    """
+
+    reissue: frozenset[str]
+    threads: Mapping[str, int]
+    stages: tuple[str, ...]
+
+    @property
+    def costs(self) -> bool:
+        """Whether any of it costs anything."""
+        return bool(self.reissue or self.threads)
+
+    def policies(self, after_ms: float) -> dict[str, CatchUpPolicy]:
+        """By stage: what it does for requests of that age."""
+        return {
+            name: CatchUpPolicy(
+                after_ms=after_ms,
+                threads=self.threads.get(name, 1),
+                priority=True,
+                reissue=name in self.reissue,
+            )
+            for name in self.stages
+        }
+
+
+def _options(most: Actuators, paying: frozenset[str]) -> Iterator[Actuators]:
+    """Copies at the stages where they pay for all requests, or wherever they may, or none; threads or none.
+
+    The source sends copies of late requests where its local reissues go. Yet a stage that is steady in most
+    requests may be all that a late one still has before it, so all stages are tried too.
+    """
+    for reissue in dict.fromkeys((paying, most.reissue, frozenset[str]())):
+        for threads in (most.threads, {}) if most.threads else ({},):
+            if reissue or threads:
+                yield Actuators(reissue, threads, most.stages)
+
+
+def study_catch_up(
+    profile: Profile,
+    draft: Plan,
+    budget: float,
+    *,
+    reissue: Collection[str],
+    paying: Collection[str],
+    seed: int = 0,
+    copy_correlation: float | None = None,
+) -> LateStudy:
+    """Find what a budget of help for late requests buys (Kwiken section 5.5).
+
+    Args:
+        profile: what was learned.
+        draft: the plan without help for late requests.
+        budget: extra work for late requests, as a share of all work.
+        reissue: stages whose late calls may get copies.
+        paying: those among them that would get copies by their own age from one budget for both.
+        seed: of copies and coins.
+        copy_correlation: of copies with their calls; None for what pairs say.
+
+    Returns:
+        Policies that keep the budget in nine of ten later periods, as far as the profile's history tells;
+        none where they would not lower p99 of requests later than those that the age was learned on.
+    """
+    if budget <= 0:
+        return LateStudy()
+    stages = tuple(stage.name for stage in profile.stages if not stage.own_time)
+    threads = {stage.name: stage.threads for stage in profile.stages if stage.threads > 1}
+    most = Actuators(frozenset(reissue), threads, stages)
+    arena = LateArena(profile, draft, most, seed=seed, copy_correlation=copy_correlation)
+    if not most.costs:
+        return _priority_only(arena, most, budget)
+    found = [
+        (arena.risk(options, age), options, age)
+        for options in _options(most, frozenset(paying))
+        for age in [arena.least_age(options, budget)]
+    ]
+    risk, chosen, age = min(found, key=lambda each: each[0])
+    cut = arena.held_out_cut(chosen, budget)
+    if cut < WORTH or not risk < arena.risk(None, 0.0):
+        note = (
+            f"help for late requests would cut p99 of later requests by {cut:.1%} only, so the catch-up "
+            "budget stays unspent"
+        )
+        return LateStudy(cut=cut, notes=(note,))
+    late = arena.late_share(age)
+    return LateStudy(chosen.policies(age), age, late, cut, tuple(_notes(most, chosen, age, late, cut)))
+
+
+def _priority_only(arena: LateArena, most: Actuators, budget: float) -> LateStudy:
+    """With nothing that costs, the budget is the share of requests that go ahead of others."""
+    age = arena.age_of_share(budget)
+    note = (
+        "no stage can be reissued at a profit or use threads, so late requests get priority only; its gain "
+        "shows under load, which this expectation does not know"
+    )
+    return LateStudy(most.policies(age), age, arena.late_share(age), 0.0, (note,))
+
+
+def _notes(most: Actuators, chosen: Actuators, age: float, late: float, cut: float) -> Iterator[str]:
+    helped = [f"copies at {_named(chosen.reissue)}"] if chosen.reissue else []
+    helped += [f"threads at {_named(chosen.threads)}"] if chosen.threads else []
+    yield (
+        f"a request is late from {age:.1f} ms on ({late:.1%} of them) and then gets {' and '.join(helped)}; "
+        f"on later requests that cut p99 by {cut:.1%}"
+    )
+    if most.threads and not chosen.threads:
+        yield "the catch-up budget buys more without threads for late requests"
+    if most.reissue and not chosen.reissue:
+        yield "the catch-up budget buys more without copies for late requests"
+
+
+def _named(stages: Collection[str]) -> str:
+    """The first few names, and how many there are besides."""
+    names = sorted(stages)
+    more = f" and {len(names) - SAID} more" if len(names) > SAID else ""
+    return ", ".join(names[:SAID]) + more
+
+
+class LateArena:
+    """Requests of a profile in the order of time, each call with its copy, to try ages of lateness on.
+
+    Args:
+        profile: what was learned; of many requests only every k-th is taken.
+        draft: the plan without help for late requests.
+        most: all that late requests may get.
+        seed: of copies and coins.
+        copy_correlation: of copies with their calls.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        draft: Plan,
+        most: Actuators,
+        *,
+        seed: int = 0,
+        copy_correlation: float | None = None,
+    ) -> None:
+        order = np.argsort(profile.started_s, kind="stable")
+        cells = sum(stage.calls_ms.shape[1] for stage in profile.stages)
+        rows = max(1, min(ROWS, MOST_CELLS // max(1, cells)))
+        self._profile = part_of(profile, order[:: -(-len(order) // rows)])
+        self._draft = draft.stages
+        self._players = [
+            Player(
+                stage,
+                draft.cost.stages.get(stage.name, 0.0),
+                dealer(seed, i),
+                copy_correlation=copy_correlation,
+                races=stage.name in most.reissue or _reissued(draft.stages.get(stage.name)),
+                dealt=True,
+            )
+            for i, stage in enumerate(self._profile.stages)
+        ]
+        inner = {parent for stage in profile.stages for parent in stage.after}
+        self._sinks = [stage.name for stage in profile.stages if stage.name not in inner]
+        self._all = np.arange(self._profile.requests)
+        self._base = self._play(self._all, {})[0]
+
+    def late_share(self, after_ms: float) -> float:
+        """Share of the requests that come of an age, without help."""
+        return float((self._base > after_ms).mean())
+
+    def age_of_share(self, share: float) -> float:
+        """Age that this share of the requests comes of."""
+        return float(np.quantile(self._base, 1.0 - share))
+
+    def risk(self, options: Actuators | None, after_ms: float) -> float:
+        """Smoothed p99 of all requests with help from that age on; None for none."""
+        latency = self._base if options is None else self._helped(options, after_ms, self._all)[0]
+        return smooth_p99(latency)
+
+    def least_age(self, options: Actuators, budget: float, rows: Rows | None = None) -> float:
+        """The earliest age whose help later requests should keep within a budget.
+
+        Args:
+            options: what late requests get.
+            budget: extra work.
+            rows: requests to learn on, in the order of time; all by default.
+        """
+        learned = self._all if rows is None else rows
+        base = self._base[learned]
+        low, high = 0.0, 1.0  # share of the requests that come late: the first fits, the second may not
+        if self._likely(options, 0.0, learned) <= budget:
+            return 0.0
+        for _ in range(BISECTIONS):
+            share = (low + high) / 2
+            fits = self._likely(options, float(np.quantile(base, 1.0 - share)), learned) <= budget
+            low, high = (share, high) if fits else (low, share)
+        return float(np.quantile(base, 1.0 - low))
+
+    def held_out_cut(self, options: Actuators, budget: float) -> float:
+        """By which share p99 falls on later requests than those that the age was learned on."""
+        cuts = []
+        for learned, judged in SPLITS:
+            early, late = (
+                self._all[int(a * len(self._all)) : int(b * len(self._all))]
+                for a, b in ((0.0, learned), (learned, judged))
+            )
+            if not len(late) or not len(early):
+                return 0.0
+            age = self.least_age(options, budget, early)
+            before = smooth_p99(self._base[late])
+            after = smooth_p99(self._helped(options, age, late)[0])
+            cuts.append(1.0 - after / before if before > 0 else 0.0)
+        return float(np.mean(cuts))
+
+    def _likely(self, options: Actuators, after_ms: float, rows: Rows) -> float:
+        """What nine in ten later requests' mean spends should stay below."""
+        spent = self._helped(options, after_ms, rows)[1]
+        planned = float(spent.mean())
+        if planned <= NOTHING:
+            return 0.0
+        places = np.arange(len(rows))
+        # An age is the same for early and late requests, so only what it costs the late ones may differ.
+        return likely_mean(places, planned, lambda _, judged: spent[judged])
+
+    def _helped(self, options: Actuators, after_ms: float, rows: Rows) -> tuple[Floats, Floats]:
+        """(k,) latencies and (k,) spends of requests with help from an age on."""
+        latency, spent = self._base[rows].copy(), np.zeros(len(rows))
+        late = np.flatnonzero(latency > after_ms)
+        if len(late):
+            latency[late], spent[late] = self._play(rows[late], options.policies(after_ms))
+        return latency, spent
+
+    def _play(self, rows: Rows, help_: Mapping[str, CatchUpPolicy]) -> tuple[Floats, Floats]:
+        ends: dict[str, Floats] = {}
+        spent = np.zeros(len(rows))
+        for player in self._players:
+            plan = self._draft.get(player.name, StagePlan())
+            if player.name in help_:
+                plan = msgspec.structs.replace(plan, catch_up=help_[player.name])
+            start = start_times(player, ends)
+            played = player.play(rows, plan, start)
+            spent += player.cost * (played.late_copies + played.late_work)
+            ends[player.name] = played.latency_ms if start is None else played.latency_ms + start
+        return np.asarray(np.maximum.reduce([ends[name] for name in self._sinks])), spent
+
+
+def _reissued(plan: StagePlan | None) -> bool:
+    return plan is not None and plan.reissue is not None

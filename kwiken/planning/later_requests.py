@@ -1,0 +1,167 @@
+"""Proof on later requests: plans made on the first part of a profile, judged on the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from kwiken.errors import InputError
+from kwiken.plan import Budgets, Ladder, Plan
+from kwiken.planning.planner import FEWEST_REQUESTS, study_plan
+from kwiken.profile import CostModel, Profile, part_of
+from kwiken.simulation import Simulation, replay
+
+LEARNED = 0.5
+CORRELATIONS = (0.0, 0.5)
+SPREADS = ("sumvar", "equal", "uniform")
+DRAWS = 20_000  # requests to replay at least: every later request so often
+
+
+class HeldOutArm(msgspec.Struct, frozen=True, kw_only=True):
+    """One way of spending the budget, on requests that it was not planned on.
+
+    Attributes:
+        spread: `sumvar`, the plan; `equal`, the same budget for every stage; `uniform`, the same fraction of
+            calls at every stage.
+        correlation: of a copy's normal score with its call's.
+        after: ladder of the later requests under it, milliseconds.
+        p99_cut: by which share p99 falls.
+        spent: extra work, as a share of all work.
+        of_budget: that over the budget; 1 is the budget met.
+    """
+
+    spread: str
+    correlation: float
+    after: Ladder
+    p99_cut: float
+    spent: float
+    of_budget: float
+
+
+class HeldOut(msgspec.Struct, frozen=True, kw_only=True):
+    """What plans made on the first part of a profile do to the rest.
+
+    Attributes:
+        service: its name.
+        learned: requests that were planned on.
+        judged: later requests; p99 rests on a hundredth of them.
+        budget: reissue budget, as a share of all work.
+        objective: which one the plan took.
+        before: ladder of the later requests without any plan, milliseconds.
+        arms: every spread at every correlation.
+    """
+
+    service: str
+    learned: int
+    judged: int
+    budget: float
+    objective: str
+    before: Ladder
+    arms: tuple[HeldOutArm, ...]
+
+    def arm(self, spread: str, correlation: float) -> HeldOutArm:
+        """One of the arms.
+
+        Args:
+            spread: how the budget was spread, as `HeldOutArm` names it.
+            correlation: of copies with their calls, from 0 to below 1.
+
+        Raises:
+            KeyError: there is no such arm.
+        """
+        for arm in self.arms:
+            if (arm.spread, arm.correlation) == (spread, correlation):
+                return arm
+        raise KeyError((spread, correlation))
+
+
+def held_out(
+    profile: Profile,
+    *,
+    budget: float = 0.05,
+    objective: str = "tail",
+    cost: CostModel | None = None,
+    learned: float = LEARNED,
+    correlations: Sequence[float] = CORRELATIONS,
+    seed: int = 0,
+) -> HeldOut:
+    """Plan on the earlier requests of a profile and judge on the later ones, beside two even spreads.
+
+    The plans know nothing of the correlation that they are judged at, beyond what pairs in the profile tell.
+
+    Args:
+        profile: what was learned; split by the requests' start.
+        budget: reissue budget, a share above 0.
+        objective: of the plan, as `study_plan` takes it; the even spreads have none.
+        cost: cost model, as `costs` takes it.
+        learned: share of the requests to plan on.
+        correlations: correlations of copies with their calls, to judge at; each from 0 to below 1.
+        seed: of all draws.
+
+    Raises:
+        InputError: for a share outside (0, 1), a budget outside (0, 1], a profile too small to split, or as
+            `study_plan`.
+    """
+    if not 0 < learned < 1:
+        raise InputError(f"must be a share between 0 and 1, not {learned}", where="learned")
+    if not 0 < budget <= 1:
+        raise InputError(f"must be a share above 0 and at most 1, not {budget}", where="budget")
+    order = np.argsort(profile.started_s, kind="stable")
+    count = int(learned * len(order))
+    if min(count, len(order) - count) < FEWEST_REQUESTS:
+        raise InputError(
+            f"each part needs {FEWEST_REQUESTS} requests, and the profile has {len(order)}", where="profile"
+        )
+    early, later = part_of(profile, order[:count]), part_of(profile, order[count:])
+    arms, taken, before = [], objective, Ladder()
+    for spread in SPREADS:
+        study = study_plan(
+            early,
+            budgets=Budgets(reissue=budget),
+            objective=objective if spread == "sumvar" else "tail",
+            spread=spread,
+            cost=cost,
+            created="",
+            seed=seed,
+        )
+        taken = study.verdict.objective if spread == "sumvar" else taken
+        for rho in correlations:
+            found = replayed(later, study.plan, correlation=rho, seed=seed)
+            before = found.before
+            arms.append(_arm(spread, rho, found, budget))
+    return HeldOut(
+        service=profile.service,
+        learned=early.requests,
+        judged=later.requests,
+        budget=budget,
+        objective=taken,
+        before=before,
+        arms=tuple(arms),
+    )
+
+
+def replayed(later: Profile, plan: Plan, *, correlation: float | None, seed: int) -> Simulation:
+    """Every request of a profile, each as often, under a plan.
+
+    Args:
+        later: requests to judge by.
+        plan: made on others.
+        correlation: of copies with their calls; None for what the pairs of `later` tell.
+        seed: of the copies' draws.
+    """
+    rows = np.repeat(np.arange(later.requests), max(1, -(-DRAWS // later.requests)))
+    return replay(later, plan, rows, seed=seed + 1, copy_correlation=correlation)
+
+
+def _arm(spread: str, correlation: float, found: Simulation, budget: float) -> HeldOutArm:
+    before, after = found.before, found.after
+    return HeldOutArm(
+        spread=spread,
+        correlation=correlation,
+        after=after,
+        p99_cut=1 - after.p99_ms / before.p99_ms if before.p99_ms > 0 else 0.0,
+        spent=found.reissue,
+        of_budget=found.reissue / budget,
+    )

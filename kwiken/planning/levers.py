@@ -1,0 +1,191 @@
+"""Partial answers and reissues of one plan: one after the other, or together where that is better.
+
+Apart (Kwiken section 5.6's practical way): stop rules are tuned on the calls as they were, and reissues are
+planned on what the rules leave of them. The copies make good part of what the rules were meant to lose, which
+the source leaves unused; so the rules are tuned once more, on the calls with their copies. Together: see
+`_joint`. Which of the two is taken is decided on requests later than those planned on, and on all of them
+once more when both plans are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from kwiken.apportion import LEAST_REQUESTS, SPLITS
+from kwiken.partial import PartialSettings, PartialStudy, fan_outs, shortened, study_partial
+from kwiken.plan import VERSION, Budgets, Costs, Plan, StagePlan
+from kwiken.planning.joint import JointPlanner, tuned_with_copies
+from kwiken.planning.reissues import ReissueSettings, ReissueStudy, study_reissues
+from kwiken.profile import Profile, part_of
+from kwiken.simulation import replay, smooth_p99
+
+WAYS = ("separate", "joint", "auto")
+WORTH = 0.002  # of p99: by how much planning together must be ahead on later requests
+DRAWS = 10_000  # requests to judge by, each as often
+MOST_LEARNED = 2500  # earlier requests that ways of planning are compared on
+
+
+@dataclass(frozen=True)
+class LeverVerdict:
+    """How the levers were planned, and why.
+
+    Attributes:
+        taken: `separate` or `joint`.
+        cuts: by way that was tried: the share by which p99 fell, in the mean, on requests later than those
+            planned on.
+    """
+
+    taken: str = "separate"
+    cuts: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The verdict in words; none where nothing was tried."""
+        if not self.cuts:
+            return ()
+        told = ", ".join(f"{way} {cut:.1%}" for way, cut in self.cuts.items())
+        ahead = 100 * (self.cuts["joint"] - self.cuts["separate"])
+        note = (
+            f"copies and partial answers were planned {_WORDS[self.taken]}: p99 cut on later requests was "
+            f"{told} ({abs(ahead):.1f} points {'for' if ahead > 0 else 'against'} joint)"
+        )
+        return (note,)
+
+
+_WORDS = {"separate": "one after the other", "joint": "together"}
+
+
+@dataclass(frozen=True)
+class Levers:
+    """Stop rules and reissues that go together.
+
+    Attributes:
+        partial: what the utility budget buys.
+        reissues: what the reissue budget buys, of the calls as the stop rules leave them.
+        verdict: how the two were planned, and why.
+    """
+
+    partial: PartialStudy
+    reissues: ReissueStudy
+    verdict: LeverVerdict = field(default_factory=LeverVerdict)
+
+
+@dataclass(frozen=True)
+class LeverPlanner:
+    """Plans reissues and partial answers of profiles of one service (Kwiken section 5.6).
+
+    Attributes:
+        shares: what stages cost.
+        budgets: what may be spent.
+        reissue: how reissues are apportioned.
+        partial: which stages may answer in part.
+    """
+
+    shares: Costs
+    budgets: Budgets
+    reissue: ReissueSettings
+    partial: PartialSettings
+
+    def plan(self, profile: Profile, way: str) -> Levers:
+        """Plan copies and partial answers.
+
+        Args:
+            profile: what was learned.
+            way: one of `WAYS`; where only one lever can act, one after the other whatever it says.
+        """
+        if not self._both(profile) or self.reissue.spread != "sumvar":
+            way = "separate"
+        verdict = LeverVerdict(way) if way != "auto" else self._judged(profile)
+        if verdict.taken == "separate":
+            return replace(self._separate(profile), verdict=verdict)
+        joint = replace(self._joint(profile), verdict=verdict)
+        if way == "joint":
+            return joint
+        separate = self._separate(profile)
+        if self._p99(profile, profile, joint) <= self._p99(profile, profile, separate):
+            return joint
+        return replace(separate, verdict=replace(verdict, taken="separate"))
+
+    def _both(self, profile: Profile) -> bool:
+        """Whether any stage may have copies and answer in part, with budgets for both."""
+        if not (self.budgets.reissue > 0 and self.budgets.utility_loss > 0):
+            return False
+        return any(stage.reissuable for stage in fan_outs(profile, self.partial.stages))
+
+    def _separate(self, profile: Profile) -> Levers:
+        partial = study_partial(profile, self.budgets.utility_loss, self.partial)
+        calls = shortened(profile, partial.policies, seed=self.partial.seed)
+        reissues = study_reissues(calls, self.shares, self.budgets.reissue, self.reissue)
+        if any(name in reissues.policies for name in partial.curves):
+            partial = tuned_with_copies(
+                profile, reissues.policies, self.budgets.utility_loss, self.partial, self.reissue
+            )
+        return Levers(partial, reissues)
+
+    def _joint(self, profile: Profile) -> Levers:
+        planner = JointPlanner(self.shares, self.budgets, self.reissue, self.partial)
+        return Levers(*planner.plan(profile))
+
+    def _judged(self, profile: Profile) -> LeverVerdict:
+        """Plan earlier requests both ways, and look at later ones."""
+        if profile.requests < LEAST_REQUESTS:
+            return LeverVerdict()
+        objective = "tail" if self.reissue.objective == "auto" else self.reissue.objective
+        quick = replace(self, reissue=replace(self.reissue, objective=objective))
+        found = [quick.cuts_of(profile, learned, judged) for learned, judged in SPLITS]
+        cuts = {way: float(np.mean([each[way] for each in found])) for way in ("separate", "joint")}
+        ahead = cuts["joint"] > cuts["separate"] + WORTH
+        return LeverVerdict("joint" if ahead else "separate", cuts)
+
+    def cuts_of(self, profile: Profile, learned: float, judged: float) -> dict[str, float]:
+        """By way: by which share p99 of later requests falls under a plan of the earlier ones.
+
+        Args:
+            profile: what was learned.
+            learned: share of the requests to plan on, the earliest.
+            judged: share up to which the requests after these are judged.
+        """
+        order = np.argsort(profile.started_s, kind="stable")
+        count = int(learned * len(order))
+        early = part_of(profile, order[: count : max(1, count // MOST_LEARNED)])
+        late = part_of(profile, order[count : int(judged * len(order))])
+        base = smooth_p99(late.latency_ms)
+        ways = {"separate": self._separate(early), "joint": self._joint(early)}
+        return {way: 1.0 - self._p99(early, late, found) / base for way, found in ways.items()}
+
+    def _p99(self, learned: Profile, judged: Profile, levers: Levers) -> float:
+        """Smoothed p99 of requests under a plan of others."""
+        rows = np.repeat(np.arange(judged.requests), max(1, DRAWS // judged.requests))
+        plan = self.draft(learned, levers)
+        settings = self.reissue
+        found = replay(judged, plan, rows, seed=settings.seed + 1, copy_correlation=settings.copy_correlation)
+        return smooth_p99(found.after_ms)
+
+    def draft(self, profile: Profile, levers: Levers, created: str = "") -> Plan:
+        """The plan of these levers; a request's own time is no stage that anyone could act on.
+
+        Args:
+            profile: what they were planned on.
+            levers: the policies.
+            created: when, as a plan states it.
+        """
+        return Plan(
+            version=VERSION,
+            service=profile.service,
+            created=created,
+            profile=profile.digest,
+            budgets=self.budgets,
+            cost=self.shares,
+            stages={
+                stage.name: StagePlan(
+                    match=stage.match,
+                    reissue=levers.reissues.policies.get(stage.name),
+                    partial=levers.partial.policies.get(stage.name),
+                )
+                for stage in profile.stages
+                if not stage.own_time
+            },
+        )

@@ -1,0 +1,134 @@
+"""Cost models: what share of the whole service's work each stage stands for (design 4, costs).
+
+The source charges a stage's mean latency. Where a fault makes a cheap stage slow, its mean is mostly tail and
+prices it out of the very help that it needs; so the median, measured busy time or plain calls come first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from kwiken.errors import InputError
+from kwiken.plan import Costs
+from kwiken.profile.profile import Profile, StageProfile
+
+MODELS = ("typical", "busy", "calls", "mean")
+LEAST_MS = 0.001  # the finest time that traces tell apart: no stage that is called costs nothing
+
+CostModel = str | Mapping[str, float]
+
+
+def costs(profile: Profile, model: CostModel | None = None) -> Costs:
+    """Normalised costs of a profile's stages.
+
+    Args:
+        profile: what was learned.
+        model: `typical` (median time of a visit), `busy` (measured busy time), `calls` (every call costs
+            one), `mean` (mean time of a visit, the source's), all summed over a fan-out's shards; or a
+            mapping of stage names to the cost of a visit. By default `busy` where every stage that may be
+            reissued has a measured busy time, else `typical`.
+
+    Returns:
+        Shares of sum 1, of an average request: a stage that only some requests visit counts for that share
+        of them. The request's own time costs nothing unless a mapping names it.
+
+    Raises:
+        InputError: for an unknown model, or one that lacks what it needs; names the stages.
+    """
+    if model is None:
+        model = default_model(profile)
+    raw = _named(profile, model) if isinstance(model, str) else _given(profile, model)
+    total = math.fsum(raw.values())
+    if not total > 0:
+        raise InputError("no stage costs anything: the profile has no calls", where="cost")
+    label = model if isinstance(model, str) else "file"
+    return Costs(model=label, stages={name: value / total for name, value in raw.items()})
+
+
+def default_model(profile: Profile) -> str:
+    """`busy` where every reissuable stage has a measured busy time, else `typical`.
+
+    Args:
+        profile: what was learned.
+    """
+    reissuable = [stage for stage in profile.stages if stage.reissuable and stage.visited.any()]
+    measured = bool(reissuable) and all(stage.busy_ms is not None for stage in reissuable)
+    return "busy" if measured else "typical"
+
+
+def cost_of_one_call(profile: Profile, shares: Costs, stage: str) -> float:
+    """What a reissue of one call of that stage costs, as a share of an average request's cost.
+
+    Args:
+        profile: what was learned.
+        shares: what stages cost.
+        stage: its name.
+
+    Raises:
+        KeyError: when the profile has no such stage.
+    """
+    calls = profile.stage(stage).calls_per_request
+    return shares.stages.get(stage, 0.0) / calls if calls else 0.0
+
+
+def _named(profile: Profile, model: str) -> dict[str, float]:
+    if model not in MODELS:
+        raise InputError(f"must be one of {', '.join(MODELS)} or a file, not {model!r}", where="cost")
+    stages = [stage for stage in profile.stages if not stage.own_time]
+    if model == "busy":
+        _need_busy(stages)
+    return {stage.name: _MODELS[model](stage) for stage in stages}
+
+
+def _need_busy(stages: Iterable[StageProfile]) -> None:
+    lacking = [stage.name for stage in stages if stage.busy_ms is None and stage.reissuable]
+    if lacking:
+        names = ", ".join(lacking[:5]) + (", ..." if len(lacking) > 5 else "")  # noqa: PLR2004 - enough
+        raise InputError(f"busy time was not measured for: {names}; use 'typical'", where="cost")
+
+
+def _typical(stage: StageProfile) -> float:
+    visited = stage.visited
+    if not visited.any():
+        return 0.0
+    visits = np.nansum(stage.calls_ms[visited], axis=1)
+    return max(LEAST_MS, float(np.median(visits))) * float(visited.mean())
+
+
+def _busy(stage: StageProfile) -> float:
+    if stage.busy_ms is None:
+        return _typical(stage)
+    return max(LEAST_MS, stage.busy_ms) * stage.calls_per_request
+
+
+def _mean(stage: StageProfile) -> float:
+    if not len(stage.calls_ms):
+        return 0.0
+    return max(LEAST_MS * stage.calls_per_request, float(np.nansum(stage.calls_ms)) / len(stage.calls_ms))
+
+
+_MODELS: Mapping[str, Callable[[StageProfile], float]] = {
+    "typical": _typical,
+    "busy": _busy,
+    "calls": lambda stage: stage.calls_per_request,
+    "mean": _mean,
+}
+
+
+def _given(profile: Profile, model: Mapping[str, float]) -> dict[str, float]:
+    known = {stage.name: stage for stage in profile.stages}
+    for name, value in model.items():
+        if name not in known:
+            raise InputError(
+                f"stage {name!r} is not in the profile; it has: {', '.join(known)}", where="cost"
+            )
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or value < 0 or (value == 0 and known[name].reissuable):
+            raise InputError(f"stage {name!r}: must be a finite number above 0, not {value!r}", where="cost")
+    lacking = [name for name, stage in known.items() if name not in model and not stage.own_time]
+    if lacking:
+        raise InputError(f"lacks stage {lacking[0]!r}; every stage needs a cost", where="cost")
+    return {name: float(model[name]) * stage.visit_share for name, stage in known.items() if name in model}

@@ -1,0 +1,35 @@
+"""Subset of a profile: some of its requests, with every stage cut to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kwiken.arrays import Ints
+from kwiken.profile.profile import Profile, StageProfile
+
+
+def part_of(profile: Profile, rows: Ints) -> Profile:
+    """The profile of some of its requests, in the order given; pairs and busy times stay those of all.
+
+    Args:
+        profile: of all requests.
+        rows: (m,) numbers of requests.
+    """
+    return replace(
+        profile,
+        stages=tuple(rows_of(stage, rows) for stage in profile.stages),
+        latency_ms=profile.latency_ms[rows],
+        started_s=profile.started_s[rows],
+        classes=profile.classes[rows] if profile.classes is not None else None,
+    )
+
+
+def rows_of(stage: StageProfile, rows: Ints) -> StageProfile:
+    """The profile of a stage in some requests, in the order given; pairs stay as they are."""
+    return replace(
+        stage,
+        calls_ms=stage.calls_ms[rows],
+        censored=stage.censored[rows],
+        worth=stage.worth[rows] if stage.worth is not None else None,
+        asked=stage.asked[rows] if stage.asked is not None else None,
+    )

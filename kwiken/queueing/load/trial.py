@@ -1,0 +1,46 @@
+"""The same requests of a profile, to be sent through its stages as they are or with copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from kwiken.queueing.load.stage_model import LoadModel
+from kwiken.queueing.simulator import QueueSimulation, Station, poisson_arrivals, simulate_queues
+
+WARM_UP: Final = 0.1  # of the requests, on top: the queues fill with them
+
+
+class Trial:
+    """Requests at some factor of a profile's load.
+
+    Args:
+        model: of the profile.
+        factor: the load, times the profile's.
+        requests: how many count.
+        seed: of all draws.
+    """
+
+    def __init__(self, model: LoadModel, factor: float, requests: int, seed: int) -> None:
+        self._model, self._seed = model, seed
+        self._warm_up = int(requests * WARM_UP)
+        count = requests + self._warm_up
+        arriving, choosing, *working = np.random.default_rng([seed, 0]).spawn(2 + len(model.stages))
+        self._arrivals = poisson_arrivals(model.rate_per_s * factor, count, arriving)
+        rows = model.rows(factor, count, choosing)
+        self._given = {
+            name: stage.primaries(rows, rng, model.stalls.get(name), factor)
+            for (name, stage), rng in zip(model.stages.items(), working, strict=True)
+        }
+
+    def run(self, changed: Mapping[str, Station]) -> QueueSimulation:
+        """Send them.
+
+        Args:
+            changed: stations with copies, by stage; the others are the model's.
+        """
+        stations = [changed.get(name, stage.station) for name, stage in self._model.stages.items()]
+        rng = np.random.default_rng([self._seed, 1])
+        return simulate_queues(stations, self._arrivals, rng=rng, given=self._given, warm_up=self._warm_up)

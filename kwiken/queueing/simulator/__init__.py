@@ -1,0 +1,29 @@
+"""Queueing simulator: stations, replicas, races of calls with their copies."""
+
+from __future__ import annotations
+
+from kwiken.queueing.simulator.network import Primaries, QueueSimulation, poisson_arrivals, simulate_queues
+from kwiken.queueing.simulator.race import Calls, OverloadError
+from kwiken.queueing.simulator.service_times import Constant, Empirical, Law, LogNormal
+from kwiken.queueing.simulator.stage import MOST_CALLS, serve
+from kwiken.queueing.simulator.station import Background, Cancel, Dispatch, Earnings, Station
+
+__all__ = [
+    "MOST_CALLS",
+    "Background",
+    "Calls",
+    "Cancel",
+    "Constant",
+    "Dispatch",
+    "Earnings",
+    "Empirical",
+    "Law",
+    "LogNormal",
+    "OverloadError",
+    "Primaries",
+    "QueueSimulation",
+    "Station",
+    "poisson_arrivals",
+    "serve",
+    "simulate_queues",
+]

@@ -1,0 +1,155 @@
+"""One stage with its queues: the quickest of the ways that are exact for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from kwiken.curves import linked
+from kwiken.errors import InputError
+from kwiken.queueing.simulator.fifo import fifo_ends
+from kwiken.queueing.simulator.race import Calls, Copies, QueueRace, Served
+from kwiken.queueing.simulator.service_times import Empirical
+from kwiken.queueing.simulator.station import Station
+
+MOST_CALLS: Final = 1 << 22  # of one stage in one run: some 150 bytes each while it is simulated
+DRAWN: Final = 512  # copies that are drawn at once
+SLACK: Final = 0.02  # background goes on for so much longer than the calls, for those that end last
+
+
+def serve(station: Station, calls: Calls, rng: np.random.Generator) -> Served:
+    """Run a stage's calls through its queues.
+
+    Args:
+        station: the stage.
+        calls: its primary calls, by arrival.
+        rng: of all draws; replicas, copies and background have streams of their own, so stations that differ
+            in one of them share the others.
+
+    Raises:
+        InputError: for more calls than fit in memory.
+    """
+    dispatch, spares, others = rng.spawn(3)
+    if station.replicas is None:
+        return _without_queue(station, calls, copies_of(station, spares), dispatch)
+    if not calls.count:
+        none, nobody = np.empty(0), np.empty(0, np.int64)
+        return Served(none, nobody, nobody, np.zeros(station.replicas), 0.0)
+    own = calls.count
+    every = calls if station.background is None else with_background(station, calls, others)
+    if every.count > MOST_CALLS:
+        raise InputError(
+            f"stage {station.name!r} would get {every.count} calls, and {MOST_CALLS} fit; take fewer requests"
+        )
+    if _nothing_interferes(station):
+        served = _each_alone(station.replicas, every, dispatch)
+    else:
+        served = QueueRace(station, every, copies_of(station, spares), dispatch).run()
+    return served if every.count == own else _without_background(served, every)
+
+
+def copies_of(station: Station, rng: np.random.Generator) -> Copies:
+    """Draws work and rest of a copy, given its call's rest."""
+
+    def drawn() -> Iterator[tuple[float, float]]:
+        while True:
+            work = station.work.draw(rng, DRAWN).tolist()
+            rest = station.rest.draw(rng, DRAWN).tolist()
+            yield from zip(work, rest, strict=True)
+
+    own = drawn()
+
+    def own_copy(_: float) -> tuple[float, float]:
+        return next(own)
+
+    law, rho = station.rest, station.alike
+    if rho <= 0 or not isinstance(law, Empirical):
+        return own_copy
+    scores, pool = rng.spawn(1)[0], law.pool
+
+    def linked_copy(rest: float) -> tuple[float, float]:
+        work, _ = next(own)
+        return work, float(linked(pool, np.array([rest]), scores.standard_normal(1), rho)[0])
+
+    return linked_copy
+
+
+def with_background(station: Station, calls: Calls, rng: np.random.Generator) -> Calls:
+    """The calls and the background's, by arrival; a Poisson process for every replica."""
+    background = station.background
+    assert background is not None
+    assert station.replicas is not None
+    until = float(calls.arrival[-1]) * (1 + SLACK)
+    rate = background.utilisation * station.replicas / background.work.mean_ms
+    count = int(rng.poisson(rate * until))
+    arrival = np.concatenate((calls.arrival, rng.random(count) * until))
+    order = np.argsort(arrival, kind="stable")
+    pinned = np.concatenate((calls.pinned, rng.integers(station.replicas, size=count)))
+    work = np.concatenate((calls.work, background.work.draw(rng, count)))
+    rest = np.concatenate((calls.rest, np.zeros(count)))
+    return Calls(arrival[order], work[order], rest[order], pinned[order])
+
+
+def _without_background(served: Served, every: Calls) -> Served:
+    own = every.pinned < 0
+    return replace(
+        served,
+        latency_ms=served.latency_ms[own],
+        replica=served.replica[own],
+        copies=served.copies[own],
+    )
+
+
+def _nothing_interferes(station: Station) -> bool:
+    """Whether replicas can be simulated one by one: nobody looks at queues, and nobody leaves them."""
+    blind = station.dispatch == "random" or station.replicas == 1
+    races = station.reissue is not None and station.replicas != 1
+    return blind and not races
+
+
+def _each_alone(replicas: int, calls: Calls, rng: np.random.Generator) -> Served:
+    """Random replicas in the order of arrival: every replica by itself, all of its calls at once."""
+    drawn = rng.integers(replicas, size=calls.count)
+    replica = np.where(calls.pinned >= 0, calls.pinned, drawn)
+    end = np.empty(calls.count)
+    order = np.argsort(replica, kind="stable")
+    bounds = np.searchsorted(replica[order], np.arange(replicas + 1))
+    for number in range(replicas):
+        mine = order[bounds[number] : bounds[number + 1]]
+        if len(mine):
+            end[mine] = fifo_ends(calls.arrival[mine], calls.work[mine])
+    return Served(
+        latency_ms=end - calls.arrival + calls.rest,
+        replica=replica,
+        copies=np.zeros(calls.count, np.int64),
+        worked_ms=np.asarray(np.bincount(replica, calls.work, minlength=replicas), dtype=float),
+        extra_ms=0.0,
+    )
+
+
+def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.random.Generator) -> Served:
+    """A stage that nothing can overload: copies race, and nobody waits."""
+    latency = calls.work + calls.rest
+    extra, sent = 0.0, np.zeros(calls.count, np.int64)
+    reissue = station.reissue
+    if reissue is not None:
+        may = np.ones(calls.count, np.bool_)
+        if reissue.probability < 1:
+            may = rng.random(calls.count) < reissue.probability
+        for number in range(1, reissue.copies + 1):
+            due = number * reissue.after_ms
+            late = np.flatnonzero(may & (latency > due))
+            drawn = np.array([copies(rest) for rest in calls.rest[late].tolist()]).reshape(-1, 2)
+            latency[late] = np.minimum(latency[late], due + drawn.sum(axis=1))
+            extra += float(drawn[:, 0].sum())
+            sent[late] += 1
+    return Served(
+        latency_ms=latency,
+        replica=np.full(calls.count, -1),
+        copies=sent,
+        worked_ms=np.array([float(calls.work.sum()) + extra]),
+        extra_ms=extra,
+    )

@@ -1,0 +1,147 @@
+"""Plans of the real planner judged on later requests: budgets kept, and p99 against even spreads.
+
+Each DAG's requests are split in time: the planner sees the first part as the profile of a service, and what
+it plans is replayed on the second. Nothing here is of the source, which judged on later days likewise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kwiken.plan import Budgets, Plan
+from kwiken.planning import replayed, study_plan
+from kwiken.profile import Profile
+from kwiken.reproduction.population import POPULATIONS, StageLaw, population, population_profile
+from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, percent, row
+
+EARLIER, LATER = 6_000, 12_000
+CASES = (("C", 0.05, 1), ("A", 0.05, 2), ("D", 0.05, 2), ("C", 0.01, 2))  # population, budget, every k-th DAG
+CORRELATIONS = (0.0, 0.5)
+EVEN = {"equal": "the same budget for every stage", "uniform": "the same fraction at every stage"}
+OBJECTIVES = ("variance", "p99")  # what the better of is asked of `auto`
+WITHIN = 0.1
+PARTS = 5  # jobs that the DAGs of a case are dealt out to
+CREATED = "2013-08-12T00:00:00Z"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One DAG: by way of planning and correlation of copies, p99 cut; by way, spend over budget.
+
+    The ways are the planner's objectives and the even spreads.
+    """
+
+    cut: dict[tuple[str, float], float]
+    spent: dict[str, float]
+
+
+def judge(case: tuple[str, float, int], seed: int, dealt: int) -> list[Judged]:
+    """Some DAGs of a population, planned on earlier requests and judged on later ones."""
+    name, budget, every = case
+    found = []
+    for place, dag in enumerate(population(POPULATIONS[name], np.random.default_rng([seed, 62]))):
+        if place % every == 0 and place // every % PARTS == dealt:
+            rng = np.random.default_rng([seed, 63, place])
+            found.append(_judged(dag, budget, rng))
+    return found
+
+
+def _judged(dag: tuple[StageLaw, ...], budget: float, rng: np.random.Generator) -> Judged:
+    early, later = (population_profile(dag, requests, rng) for requests in (EARLIER, LATER))
+    cut, spent = {}, {}
+    for way, plan in _plans(early, budget).items():
+        for rho in CORRELATIONS:
+            found = replayed(later, plan, correlation=rho, seed=0)
+            cut[way, rho] = 1 - found.after.p99_ms / found.before.p99_ms
+            spent[way] = found.reissue / budget
+    return Judged(cut, spent)
+
+
+def _plans(early: Profile, budget: float) -> dict[str, Plan]:
+    """By way of planning: the planner's plan. What `auto` takes is made once."""
+    allowed = Budgets(reissue=budget)
+    auto = study_plan(early, budgets=allowed, objective="auto", created=CREATED)
+    plans = {"auto": auto.plan, auto.verdict.objective: auto.plan}
+    for objective in (*OBJECTIVES, "tail"):
+        if objective not in plans:
+            plans[objective] = study_plan(early, budgets=allowed, objective=objective, created=CREATED).plan
+    for spread in EVEN:
+        plans[spread] = study_plan(early, budgets=allowed, spread=spread, created=CREATED).plan
+    return plans
+
+
+def conclude(results: list[list[Judged]]) -> Findings:
+    """Every population and budget."""
+    rows: list[Row] = []
+    lines = []
+    for place, (name, budget, _) in enumerate(CASES):
+        dags = [dag for dealt in results[place * PARTS : (place + 1) * PARTS] for dag in dealt]
+        label = f"budget {budget:.0%}, population {name}"
+        rows += [*_ahead_rows(dags, label), _auto_row(dags, label), *_budget_rows(dags, label)]
+        if budget == CASES[0][1]:
+            plan, even = ([percent(dag.cut[way, 0.0]) for dag in dags] for way in ("auto", "uniform"))
+            lines.append(Series(f"population {name}", even, plan, points=True))
+    plot = Plot(
+        "Held out",
+        "p99 cut on later requests at 5%, a point a DAG",
+        "same fraction at every stage, %",
+        "plan, %",
+        tuple(lines),
+    )
+    return Findings(tuple(rows), (plot,))
+
+
+def _ahead_rows(dags: list[Judged], label: str) -> list[Row]:
+    rows = []
+    for rho in CORRELATIONS:
+        told = "independent copies" if rho == 0 else f"copies correlated at {rho:g}"
+        plan = np.array([dag.cut["auto", rho] for dag in dags])
+        cut = percent(float(np.median(plan)))
+        rows.append(row("Held out", f"p99 cut of the plan, median, {told}, {label}, %", cut))
+        for way, words in EVEN.items():
+            even = np.array([dag.cut[way, rho] for dag in dags])
+            ahead = percent(float(np.median(plan - even)))
+            note = f"ahead or level in {int((plan >= even).sum())} of {len(dags)} DAGs"
+            metric = f"p99 cut of the plan less that of {words}, median, {told}, {label}, points"
+            rows.append(row("Held out", metric, ahead, source="above 0", note=note))
+    return rows
+
+
+def _auto_row(dags: list[Judged], label: str) -> Row:
+    behind = [max(dag.cut[way, 0.0] for way in OBJECTIVES) - dag.cut["auto", 0.0] for dag in dags]
+    metric = f"p99 cut of `auto` behind the better of variance and p99, median, {label}, points"
+    told = ", ".join(
+        f"{percent(float(np.mean([dag.cut[way, 0.0] for dag in dags])))} ({way})"
+        for way in ("auto", *OBJECTIVES, "tail")
+    )
+    note = f"most {percent(max(behind))}; mean cuts {told}"
+    return row("Held out", metric, percent(float(np.median(behind))), source="at most 3", note=note)
+
+
+def _budget_rows(dags: list[Judged], label: str) -> list[Row]:
+    spent = np.array([dag.spent["auto"] for dag in dags])
+    kept = percent(float((np.abs(spent - 1) <= WITHIN).mean()))
+    over = int((spent > 1 + WITHIN).sum())
+    return [
+        row(
+            "Held out",
+            f"spent on later requests over budget, median, {label}",
+            round(float(np.median(spent)), 3),
+            source="within 10%",
+            note=f"from {spent.min():.3f} to {spent.max():.3f}",
+        ),
+        row(
+            "Held out",
+            f"DAGs whose budget is met within 10% on later requests, {label}, %",
+            kept,
+            note=f"{over} of {len(dags)} spend more than that",
+        ),
+    ]
+
+
+def part(seed: int) -> Part:
+    """All populations and budgets."""
+    jobs = tuple((judge, (case, seed, dealt)) for case in CASES for dealt in range(PARTS))
+    return Part("held out", jobs, conclude)

@@ -1,0 +1,77 @@
+"""One synthetic DAG: what it is trained on, what it is judged on, and how policies play on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kwiken.apportion import Allocation
+from kwiken.arrays import Floats
+from kwiken.curves import Curve, reissue_curve
+from kwiken.latency import end_to_end
+from kwiken.reproduction.global_reissue import GlobalReissue, run_global_reissue
+from kwiken.reproduction.population import StageLaw
+
+Sample = dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A DAG with recorded requests of two disjoint periods.
+
+    Attributes:
+        stages: parents before children.
+        train: by stage: (n,) latencies to learn from, milliseconds.
+        test: by stage: (n,) latencies to judge by.
+        copies: by stage: (n,) latencies of copies in the judged period, drawn on their own.
+        curves: learned from `train`.
+        costs: share of each stage's mean latency in the sum, as the source charges.
+    """
+
+    stages: tuple[StageLaw, ...]
+    train: Sample
+    test: Sample
+    copies: Sample
+    curves: Mapping[str, Curve]
+    costs: Mapping[str, float]
+
+    @classmethod
+    def of(cls, stages: tuple[StageLaw, ...], requests: int, rng: np.random.Generator) -> Trial:
+        """Draw a trial of that many requests a period."""
+        train, test, copies = ({stage.name: stage.draw(rng, requests) for stage in stages} for _ in range(3))
+        means = {name: float(values.mean()) for name, values in train.items()}
+        total = math.fsum(means.values())
+        return cls(
+            stages=stages,
+            train=train,
+            test=test,
+            copies=copies,
+            curves={name: reissue_curve(values, policies=("single",)) for name, values in train.items()},
+            costs={name: mean / total for name, mean in means.items()},
+        )
+
+    def time_out(self, name: str, fraction: float) -> float:
+        """The stage's local time-out that reissues that fraction of the training calls; infinite for none."""
+        policy = self.curves[name].policy(fraction, coin=1.0)  # the source has no coins
+        return math.inf if policy is None else policy.after_ms
+
+    def play(self, allocation: Allocation, *, on_train: bool = False) -> tuple[Floats, float]:
+        """(n,) latency of the requests under an allocation, and what it really spent."""
+        after = {name: self.time_out(name, fraction) for name, fraction in allocation.fractions.items()}
+        return self.play_time_outs(after, on_train=on_train)
+
+    def play_time_outs(
+        self, after_ms: Mapping[str, float], *, on_train: bool = False
+    ) -> tuple[Floats, float]:
+        """The same for given time-outs by stage."""
+        policy = GlobalReissue(after_ms, frozenset(), math.inf)
+        primary = self.train if on_train else self.test
+        outcome = run_global_reissue(self.stages, primary, self.copies, policy, self.costs)
+        return outcome.latency_ms, outcome.spent
+
+    def latency_ms(self, *, on_train: bool = False) -> Floats:
+        """(n,) latency of the requests with nothing reissued."""
+        return end_to_end(self.stages, self.train if on_train else self.test)

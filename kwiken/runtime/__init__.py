@@ -1,0 +1,97 @@
+"""Runtime: executes a service's DAG with reissues, budgets, replica choice and transports.
+
+Names that need sockets or processes load on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kwiken.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from kwiken.runtime.clock import Clock, SystemClock
+    from kwiken.runtime.cluster import Cluster
+    from kwiken.runtime.decisions import Limits
+    from kwiken.runtime.engine import Answer, Executor
+    from kwiken.runtime.errors import (
+        AllFailedError,
+        DeadlineError,
+        HandlerError,
+        LostError,
+        OverloadError,
+        RefusedError,
+        UnavailableError,
+    )
+    from kwiken.runtime.gateway import Gateway
+    from kwiken.runtime.replica import ReplicaServer
+    from kwiken.runtime.transport import (
+        Call,
+        HttpTransport,
+        LocalTransport,
+        Replica,
+        Reply,
+        Transport,
+        local_replicas,
+    )
+
+__all__ = [
+    "AllFailedError",
+    "Answer",
+    "Call",
+    "Clock",
+    "Cluster",
+    "DeadlineError",
+    "Executor",
+    "Gateway",
+    "HandlerError",
+    "HttpTransport",
+    "Limits",
+    "LocalTransport",
+    "LostError",
+    "OverloadError",
+    "RefusedError",
+    "Replica",
+    "ReplicaServer",
+    "Reply",
+    "SystemClock",
+    "Transport",
+    "UnavailableError",
+    "local_replicas",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "kwiken.runtime.clock": (
+            "Clock",
+            "SystemClock",
+        ),
+        "kwiken.runtime.cluster": ("Cluster",),
+        "kwiken.runtime.decisions": ("Limits",),
+        "kwiken.runtime.engine": (
+            "Answer",
+            "Executor",
+        ),
+        "kwiken.runtime.errors": (
+            "AllFailedError",
+            "DeadlineError",
+            "HandlerError",
+            "LostError",
+            "OverloadError",
+            "RefusedError",
+            "UnavailableError",
+        ),
+        "kwiken.runtime.gateway": ("Gateway",),
+        "kwiken.runtime.replica": ("ReplicaServer",),
+        "kwiken.runtime.transport": (
+            "Call",
+            "HttpTransport",
+            "LocalTransport",
+            "Replica",
+            "Reply",
+            "Transport",
+            "local_replicas",
+        ),
+    },
+)

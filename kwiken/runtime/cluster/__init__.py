@@ -1,0 +1,8 @@
+"""Local cluster: a gateway and replicas as supervised child processes."""
+
+from __future__ import annotations
+
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.state import ClusterState, StateFiles, stop_cluster
+
+__all__ = ["Cluster", "ClusterState", "StateFiles", "stop_cluster"]

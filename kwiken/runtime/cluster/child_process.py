@@ -1,0 +1,136 @@
+"""A supervisor's end of a child process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kwiken.errors import KwikenError
+from kwiken.runtime.cluster.process_id import Identity
+from kwiken.runtime.process import GatewaySpec, ReplicaSpec, Report
+
+START_S: Final = 180.0
+
+
+class ChildError(KwikenError):
+    """A server process did not start."""
+
+
+class Child:
+    """A server process that is ready, as its supervisor sees it.
+
+    Attributes:
+        identity: pid and start.
+        url: where it listens.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, identity: Identity, url: str) -> None:
+        self._process = process
+        self.identity = identity
+        self.url = url
+
+    @classmethod
+    async def start(
+        cls,
+        spec: ReplicaSpec | GatewaySpec,
+        *,
+        name: str,
+        env: Mapping[str, str] | None = None,
+        files: Sequence[int] = (),
+        start_s: float = START_S,
+    ) -> Child:
+        """Start a process and wait until it is ready. When this is cancelled, the process is ended.
+
+        Args:
+            spec: what it serves.
+            name: of the process, for errors.
+            env: variables that it gets besides this process' own.
+            files: numbers of open files that it gets.
+            start_s: seconds that it may take.
+
+        Raises:
+            ChildError: with the reason that it gave, if any.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "kwiken.runtime.process.server_process",
+                msgspec.json.encode(spec).decode(),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                pass_fds=files,
+                env={**os.environ, **(env or {}), "PYTHONPATH": _import_path()},
+                start_new_session=True,  # the terminal's Ctrl-C is for the supervisor alone, which stops all
+            )
+        except OSError as error:  # no memory, no handles, no interpreter: it may pass
+            raise ChildError(f"{name}: cannot be started: {error.strerror or error}") from error
+        try:
+            url = await _report_of(process, name, start_s)
+            identity = _identity_of(process, name)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise
+        return cls(process, identity, url)
+
+    async def wait(self) -> int:
+        """Wait for its end; its exit code, the negative number of the signal that killed it."""
+        return await self._process.wait()
+
+    async def stop(self, grace_s: float) -> None:
+        """Stop it in good order; by force when it takes longer."""
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._process.wait()
+        except TimeoutError:
+            self.kill()
+            await self._process.wait()
+
+    def kill(self) -> None:
+        """End it by force."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+
+def _identity_of(process: asyncio.subprocess.Process, name: str) -> Identity:
+    identity = Identity.of(process.pid)
+    if identity is None:
+        raise ChildError(f"{name}: ended as soon as it had started")
+    return identity
+
+
+async def _report_of(process: asyncio.subprocess.Process, name: str, start_s: float) -> str:
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(start_s):
+            line = await process.stdout.readline()
+            if not line:
+                code = await process.wait()
+                raise ChildError(f"{name}: ended with exit code {code} before it was ready")
+        report = msgspec.json.decode(line, type=Report)
+    except TimeoutError:
+        raise ChildError(f"{name}: was not ready within {start_s:g} s") from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ChildError(f"{name}: said {line[:80]!r} instead of where it listens") from error
+    if report.url is None:
+        raise ChildError(f"{name}: {report.error}")
+    return report.url
+
+
+def _import_path() -> str:
+    """What this process can import, its children can; in `sys.path` an empty string is the current folder."""
+    return os.pathsep.join(path or str(Path.cwd()) for path in sys.path)

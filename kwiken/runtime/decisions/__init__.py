@@ -1,0 +1,39 @@
+"""Pure decisions of the runtime: state machines without clock, sockets or global randomness."""
+
+from __future__ import annotations
+
+from kwiken.runtime.decisions.admission import Admission
+from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Hold, Ledger, Purse
+from kwiken.runtime.decisions.program import Lane, Limits, Node, Program, compile_program, retune
+from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
+from kwiken.runtime.decisions.replica_choice import Seat
+from kwiken.runtime.decisions.stop_rule import STOP, WAIT, Gather
+
+__all__ = [
+    "CALL",
+    "COPY",
+    "FINAL",
+    "FINISH",
+    "LATE",
+    "LOST",
+    "REFUSED",
+    "REQUEST",
+    "RESEND",
+    "RETRY",
+    "STOP",
+    "WAIT",
+    "Account",
+    "Admission",
+    "Gather",
+    "Hold",
+    "Lane",
+    "Ledger",
+    "Limits",
+    "Node",
+    "Program",
+    "Purse",
+    "Race",
+    "Seat",
+    "compile_program",
+    "retune",
+]

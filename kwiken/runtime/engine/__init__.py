@@ -1,0 +1,8 @@
+"""Execution of requests: the DAG run, hedged calls, and what is recorded of them."""
+
+from __future__ import annotations
+
+from kwiken.runtime.engine.executor import Answer, Executor
+from kwiken.runtime.engine.pending_io import settle
+
+__all__ = ["Answer", "Executor", "settle"]

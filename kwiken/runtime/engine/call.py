@@ -1,0 +1,534 @@
+"""One call of one stage: the shell that drives the race by asyncio.
+
+The first attempt runs in the caller's own task: a race that does not fire costs no task. When something
+else ends the race meanwhile (a copy wins, time is up) that attempt is interrupted as `asyncio.timeout` does
+it: the task is cancelled, and the cancellation is taken back where it comes out. `Task.cancelling` tells it
+from one by the caller.
+
+Every further attempt has a task, owned by its `CallRun`, which waits for each of them before it returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from math import inf
+from typing import Any
+
+from kwiken.otel.write import AttemptRecord, Outcome, StageRecord
+from kwiken.runtime.decisions import (
+    CALL,
+    COPY,
+    FINAL,
+    FINISH,
+    LATE,
+    LOST,
+    REFUSED,
+    RESEND,
+    RETRY,
+    WAIT,
+    Node,
+    Race,
+    Seat,
+)
+from kwiken.runtime.engine.catch_up import LateCall
+from kwiken.runtime.engine.context import Attempt, Request, Shared
+from kwiken.runtime.engine.pending_io import settle
+from kwiken.runtime.engine.recorder import describe
+from kwiken.runtime.errors import (
+    DeadlineError,
+    HandlerError,
+    LostError,
+    RefusedError,
+    UnavailableError,
+    UnfitError,
+    failed_call,
+)
+from kwiken.runtime.tasks import cancel_and_wait
+from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply
+
+LEAST_TRIAL_S = 0.02
+TRIAL_FACTOR = 4.0  # an ejected replica on trial has so many usual latencies to answer
+SHORTEST_TIMER_S = 0.0005
+USUAL = 0.99  # share of the answered calls whose time is enough for a trial that a request waits for
+HUNG = 0.5  # share of a stage's patience after which a call without an answer speaks against its replica
+
+
+async def call_stage(
+    shared: Shared, request: Request, node: Node, args: tuple[Any, ...], shard: int, note: StageRecord | None
+) -> Any:
+    """Call one shard of a stage and return its answer.
+
+    Raises:
+        DeadlineError: time is up, or was before anything was sent.
+        UnavailableError: no replica could take the call, or it is optional and none is known to answer.
+        HandlerError, LostError: the only attempt failed so.
+        AllFailedError: several attempts failed.
+    """
+    now = shared.now()
+    limit = now + node.timeout
+    if request.deadline < limit:
+        limit = request.deadline
+        if now >= limit:
+            raise DeadlineError(
+                f"stage {node.name!r}: the request's deadline had passed before it was called"
+            )
+    seat = node.lane.picker.pick(now)
+    if seat is None:
+        raise UnavailableError(f"stage {node.name!r}: has no replica")
+    if node.optional and node.lane.picker.hopeless(now, node.patience):
+        limit = min(limit, now + _trial_s(node, seat))
+    run = CallRun(shared, request, node, args, shard, note)
+    race = run.begin(seat, now, limit)
+    try:
+        try:
+            await run.here(run.first)
+            if not race.finished:
+                await run.wait()
+        except BaseException:
+            race.stop()
+            raise
+        finally:
+            run.timer.cancel()
+            if run.tasks:
+                await run.close()
+        if race.winner < 0:
+            raise run.failure()
+        return run.value
+    finally:
+        run.release()
+
+
+def _trial_s(node: Node, seat: Seat) -> float:
+    """How long a request may wait for an optional stage none of whose replicas is known to answer.
+
+    One call at a time tries each of them, for as long as nearly all that were answered took.
+
+    Raises:
+        UnavailableError: this call is no trial.
+    """
+    if not seat.trial:
+        raise UnavailableError(f"stage {node.name!r}: none of its replicas answers")
+    usual_s = node.lane.sketch.quantile(USUAL)
+    return inf if usual_s is None else max(LEAST_TRIAL_S, usual_s)
+
+
+class CallRun:
+    """The attempts of one call."""
+
+    __slots__ = (
+        "_args",
+        "_base",
+        "_coin",
+        "_errors",
+        "_here",
+        "_interrupted",
+        "_late",
+        "_levels",
+        "_more",
+        "_node",
+        "_note",
+        "_race",
+        "_request",
+        "_shard",
+        "_shared",
+        "_spared",
+        "_task",
+        "_waiter",
+        "first",
+        "tasks",
+        "timer",
+        "value",
+    )
+
+    first: Attempt
+    timer: asyncio.TimerHandle
+    _race: Race
+    _task: asyncio.Task[Any]
+
+    def __init__(
+        self,
+        shared: Shared,
+        request: Request,
+        node: Node,
+        args: tuple[Any, ...],
+        shard: int,
+        note: StageRecord | None,
+    ) -> None:
+        self._shared = shared
+        self._request = request
+        self._node = node
+        self._args = args
+        self._shard = shard
+        self._note = note
+        self._here = False  # whether the caller's task runs an attempt
+        self._interrupted = False  # whether that attempt was cancelled by us
+        self._waiter: asyncio.Future[None] | None = None
+        self._late: LateCall | None = None
+        self._spared = False  # whether it was kept from the last replica
+        self._levels = 0  # of priority that its attempts gain
+        self._coin: bool | None = None
+        self._errors: list[Exception] | None = None
+        self._more: list[Attempt] | None = None
+        self.tasks: list[asyncio.Task[None]] | None = None
+        self.value: Any = None
+
+    def begin(self, seat: Seat, now: float, limit: float) -> Race:
+        """Open the race and the first attempt's books, and set the timer."""
+        node, request = self._node, self._request
+        hang = node.hang
+        if seat.trial:
+            seat.trial = False
+            hang = (
+                min(hang, max(LEAST_TRIAL_S, TRIAL_FACTOR * node.lane.picker.typical))
+                if node.idempotent
+                else inf
+            )
+        late_at, threads = inf, 1
+        if node.late < inf and not request.control:
+            late_at, threads = self._catch_up(now)
+        self._race = race = Race(
+            now,
+            inf if request.control else node.after,
+            node.copies,
+            hang_at=now + hang,
+            limit=limit,
+            idempotent=node.idempotent,
+            late_at=late_at,
+        )
+        self.first = Attempt(0, seat, now, threads)
+        if self._note is not None:
+            self._note_attempt(self.first, None)
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._base = task.cancelling()
+        self.timer = request.loop.call_later(race.due - now, self._on_timer)
+        return race
+
+    def _catch_up(self, now: float) -> tuple[float, int]:
+        """When a late request's call gets its copy, and how many threads it gets if it starts late."""
+        node = self._node
+        late_at, threads = self._request.started + node.late, 1
+        if now >= late_at:
+            self._late = late = LateCall(self._shared, self._request, node, now)
+            self._levels, threads = late.levels, late.threads
+        return late_at if node.late_copies else inf, threads
+
+    # Attempts.
+
+    async def here(self, attempt: Attempt | None) -> None:
+        """Run attempts in the caller's task, one after another, while the race asks for it."""
+        while attempt is not None:
+            self._here = True
+            try:
+                step = await self._try(attempt, self._base)
+            except asyncio.CancelledError:
+                if not self._interrupted:
+                    raise
+                step = WAIT
+            finally:
+                self._here = False
+            self._check_cancelled()
+            attempt = self._follow(step) if step in _AGAIN else None
+
+    def _check_cancelled(self) -> None:
+        """Take back the cancellation that we asked for; go on with the caller's, even one that was hidden."""
+        if (self._task.uncancel() if self._interrupted else self._task.cancelling()) > self._base:
+            raise asyncio.CancelledError
+
+    async def _apart(self, attempt: Attempt | None) -> None:
+        """Run attempts in a task of their own."""
+        try:
+            while attempt is not None:
+                step = await self._try(attempt, 0)
+                attempt = self._follow(step) if step in _AGAIN else None
+        finally:
+            if self._race.finished:
+                self._wake()
+
+    async def _try(self, attempt: Attempt, base: int) -> int:
+        request = self._request
+        note = attempt.note
+        call = Call(
+            self._node.name,
+            self._args,
+            self._shard,
+            attempt.number,
+            self._race.limit,
+            min(request.priority + self._levels, MAX_PRIORITY) if self._levels else request.priority,
+            request.trace_id,
+            request.span_id if note is None else note.span_id,
+            attempt.threads,
+        )
+        try:
+            reply = await self._shared.transport.call(attempt.seat.replica, call)
+        except asyncio.CancelledError:
+            if _cancelling() > base:
+                self._drop(attempt)
+                raise
+            # Nobody cancelled us: something that the transport waited for was cancelled.
+            return self._failed(attempt, LostError(f"stage {self._node.name!r}: cancelled from within"))
+        except Exception as error:  # noqa: BLE001 - whatever it is ends this attempt only
+            return self._failed(attempt, error)
+        return self._answered(attempt, reply)
+
+    def _follow(self, step: int) -> Attempt | None:
+        """Open the attempt that a failure calls for, if it may go anywhere."""
+        now = self._shared.now()
+        lane = self._node.lane
+        seat = lane.picker.pick_other(now, self._tried(), ejected=True)
+        if seat is None or (step == RETRY and (self._spares(seat, now) or not lane.retries.charge())):
+            self._race.denied(step, now)
+            return None
+        threads = 1
+        if step == RESEND:
+            lane.resends += 1
+            if self._late is not None:
+                self._late.take(now)
+                threads = self._late.threads
+        return self._open(step, seat, now, threads)
+
+    def _open(self, step: int, seat: Seat, now: float, threads: int = 1) -> Attempt:
+        attempt = Attempt(self._race.launched(step), seat, now, threads)
+        if self._more is None:
+            self._more = []
+        self._more.append(attempt)
+        if self._note is not None:
+            self._note_attempt(attempt, step)
+        return attempt
+
+    def _tried(self) -> list[Seat]:
+        return [self.first.seat, *(attempt.seat for attempt in self._more or ())]
+
+    # Ends of attempts.
+
+    def _answered(self, attempt: Attempt, reply: Reply) -> int:
+        now = self._shared.now()
+        node = self._node
+        lane = node.lane
+        attempt.open = False
+        lane.picker.answered(attempt.seat, attempt.ticket, now, reply)
+        step = self._race.won(attempt.number)
+        if step == FINISH:
+            self.value = reply.value
+            took = now - self.first.started
+            lane.sketch.add(took)
+            lane.retries.earn()
+            lane.account.earn(CALL, now, refill=took < node.refill)
+            ledger = self._shared.ledger
+            ledger.service.earn(node.cost, now)
+            if node.prompt < inf:
+                prompt = now - self._request.started < node.prompt
+                (ledger.catch_up.earn_prompt if prompt else ledger.catch_up.earn_late)(node.cost, now)
+        if node.late_threads > 1:
+            self._meter(attempt, reply.busy_ms, now)
+        if attempt.note is not None:
+            outcome = Outcome.WON if step == FINISH else Outcome.LOST
+            self._end_note(attempt.note, outcome, now, busy_ms=reply.busy_ms)
+        return step
+
+    def _meter(self, attempt: Attempt, busy_ms: float | None, now: float) -> None:
+        """Charge what threads burnt; learn from calls without them how much is usual."""
+        if attempt.threads > 1:
+            assert self._late is not None
+            self._late.answered(busy_ms, now)
+        elif busy_ms is not None:
+            self._node.lane.learn_busy(busy_ms)
+
+    def _failed(self, attempt: Attempt, error: Exception) -> int:
+        now = self._shared.now()
+        picker = self._node.lane.picker
+        attempt.open = False
+        attempt.seat.trouble = describe(error)
+        if isinstance(error, UnfitError | HandlerError):  # nothing fell, and nothing was learned of its time
+            how = LOST if isinstance(error, UnfitError) else FINAL
+            picker.raised(attempt.seat, attempt.ticket, now)
+        elif isinstance(error, RefusedError | LostError):
+            how = REFUSED if isinstance(error, RefusedError) else LOST
+            picker.failed(attempt.seat, attempt.ticket, now)
+            if how == LOST:
+                self._request.fell(self._node.name, attempt)
+            if how == REFUSED and attempt.threads > 1 and self._late is not None:
+                self._late.refused()
+        else:
+            how = FINAL
+            picker.ended(attempt.seat, attempt.ticket)
+        if self._errors is None:
+            self._errors = []
+        self._errors.append(error)
+        if attempt.note is not None:
+            self._end_note(attempt.note, Outcome.FAILED, now, error=describe(error))
+        return self._race.failed(how)
+
+    def _drop(self, attempt: Attempt) -> None:
+        """The attempt was cancelled."""
+        now = self._shared.now()
+        self._suspect(attempt, now)
+        attempt.open = False
+        late = now - attempt.started >= self._node.patience
+        picker, seat = self._node.lane.picker, attempt.seat
+        if picker.dropped(seat, attempt.ticket, now, blame=late):
+            clock = self._shared.now
+            self._shared.transport.ask(seat.replica, lambda alive: picker.heard(seat, clock(), alive=alive))
+        if attempt.note is not None:
+            self._end_note(attempt.note, Outcome.CANCELLED, now)
+
+    # Events.
+
+    def _on_timer(self) -> None:
+        # An answer that has come but was not read yet, as the loop was held, needs no copy.
+        settle(self._request.loop, self._on_due)
+
+    def _on_due(self) -> None:
+        race = self._race
+        if race.finished:
+            return
+        now = self._shared.now()
+        while (step := race.tick(now)) != WAIT:
+            if step == FINISH:
+                self._wake()
+                return
+            self._extra(step, now)
+        self.timer = self._request.loop.call_later(max(race.due - now, SHORTEST_TIMER_S), self._on_timer)
+
+    def _extra(self, step: int, now: float) -> None:
+        """Send the copy or retry that the race asks for, if it may be had."""
+        lane = self._node.lane
+        if step == COPY and not self._toss():
+            self._race.denied(step, now)
+            return
+        if step == RETRY:
+            for attempt in (self.first, *(self._more or ())):
+                self._suspect(attempt, now)
+        seat = lane.picker.pick_other(now, self._tried(), ejected=step == RETRY)
+        if seat is None or self._spares(seat, now) or not self._granted(step, now):
+            self._race.denied(step, now, for_good=False)
+            return
+        if step == COPY:
+            lane.copies += 1
+            self._coin = None
+        elif step == LATE:
+            lane.late_copies += 1
+            self._levels = self._node.late_levels
+        attempt = self._open(step, seat, now)
+        if self.tasks is None:
+            self.tasks = []
+        self.tasks.append(self._request.loop.create_task(self._apart(attempt)))
+
+    def _spares(self, seat: Seat, now: float) -> bool:
+        """Whether to keep this call from a replica: it is the last that answers, and others fell with it."""
+        fallen = self._fallen()
+        if len(fallen) > 1:
+            self._spared = self._node.lane.picker.is_last(seat, fallen, now - self._node.patience)
+        return self._spared
+
+    def _fallen(self) -> Collection[Seat]:
+        """The stage's replicas that fell with this request."""
+        fallen = self._request.fallen
+        return () if fallen is None else fallen.get(self._node.name, ())
+
+    def _suspect(self, attempt: Attempt, now: float) -> None:
+        """Note that an attempt has waited for so long that its replica may hang."""
+        if attempt.open and now - attempt.started >= HUNG * self._node.patience:
+            self._request.fell(self._node.name, attempt)
+
+    def _toss(self) -> bool:
+        """The copy's coin; it falls once, however often a copy is denied afterwards."""
+        if self._coin is None:
+            self._coin = self._shared.rng.random() < self._node.probability
+        return self._coin
+
+    def _granted(self, step: int, now: float) -> bool:
+        """Have the copy or retry paid by whoever pays for its kind."""
+        shared, node, request = self._shared, self._node, self._request
+        if step == RETRY:
+            return node.lane.retries.charge()
+        if not shared.admission.calm(now):
+            return False
+        if step == LATE:
+            return shared.ledger.charge_late(request.purse, node.cost, now)
+        return shared.ledger.charge(
+            request.purse, node.lane.account, node.cost, now, denied=self._race.denials
+        )
+
+    def _wake(self) -> None:
+        """The race is over: fetch the caller's task out of whatever it waits for."""
+        if self._here:
+            if not self._interrupted:
+                self._interrupted = True
+                self._task.cancel()
+        elif self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait for the race that goes on elsewhere."""
+        self._waiter = self._request.loop.create_future()
+        await self._waiter
+
+    async def close(self) -> None:
+        """Cancel what still runs and wait for it."""
+        try:
+            await cancel_and_wait(self.tasks or ())
+        finally:
+            for attempt in self._more or ():
+                if attempt.open:  # cancelled before its task took its first step
+                    self._drop(attempt)
+
+    def release(self) -> None:
+        """Let go of errors and tasks: their tracebacks hold frames that hold this call.
+
+        Without this a call that failed, with its bodies, would wait for the cyclic collector.
+        """
+        self._errors = self.tasks = None
+        del self._task
+
+    def failure(self) -> Exception:
+        """The error of a race that nobody won."""
+        errors, self._errors = self._errors or [], None
+        self._node.lane.failed += 1
+        allowed = self._race.limit - self.first.started
+        return failed_call(
+            self._node.name,
+            errors,
+            expired_s=allowed if self._race.expired else None,
+            asked=[seat.replica.id for seat in self._tried()],
+            fallen=len(self._fallen()),
+            spared=self._spared,
+        )
+
+    # Notes.
+
+    def _note_attempt(self, attempt: Attempt, step: int | None) -> None:
+        notes, replica = self._request.notes, attempt.seat.replica
+        assert notes is not None
+        assert self._note is not None
+        attempt.note = notes.attempt(
+            self._note,
+            shard=self._shard,
+            number=attempt.number,
+            step=step,
+            where=(replica.id, replica.node),
+            now=attempt.started,
+            threads=attempt.threads,
+            # A copy that the plan's reissues pay for is none of catch-up, though it may go ahead too.
+            catch_up=step == LATE or (step != COPY and (self._levels > 0 or attempt.threads > 1)),
+        )
+
+    def _end_note(self, note: AttemptRecord, outcome: Outcome, now: float, **facts: Any) -> None:
+        notes = self._request.notes
+        assert notes is not None
+        notes.end_attempt(note, outcome, now, **facts)
+
+
+def _cancelling() -> int:
+    """How often the running task was cancelled.
+
+    For frames that end by its error: if they named the task, they would be in a cycle with that error.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancelling()
+
+
+_AGAIN = (RESEND, RETRY)

@@ -1,0 +1,105 @@
+"""What a request carries along while it runs, and what all requests share."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from kwiken.otel.write import AttemptRecord
+from kwiken.runtime.decisions import Admission, Ledger, Program, Purse, Seat
+from kwiken.runtime.engine.recorder import Notes
+from kwiken.runtime.transport import Transport
+
+
+class Shared:
+    """What all calls of an executor share."""
+
+    __slots__ = ("admission", "ledger", "now", "rng", "transport")
+
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        now: Callable[[], float],
+        rng: random.Random,
+        ledger: Ledger,
+        admission: Admission,
+    ) -> None:
+        self.transport = transport
+        self.now = now
+        self.rng = rng
+        self.ledger = ledger
+        self.admission = admission
+
+
+class Request:
+    """One request in flight.
+
+    Attributes:
+        fallen: by stage, replicas in good standing until they were lost, or hung, with it; None for none.
+    """
+
+    __slots__ = (
+        "control",
+        "deadline",
+        "fallen",
+        "loop",
+        "lost_weight",
+        "notes",
+        "partial",
+        "priority",
+        "program",
+        "purse",
+        "span_id",
+        "started",
+        "trace_id",
+    )
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        started: float,
+        deadline: float,
+        priority: int,
+        control: bool,
+        trace: tuple[int, int],
+        notes: Notes | None,
+    ) -> None:
+        self.program = program
+        self.loop = loop
+        self.started = started
+        self.deadline = deadline
+        self.priority = priority
+        self.control = control
+        self.trace_id, self.span_id = trace
+        self.notes = notes
+        self.purse = Purse(program.purse)
+        self.partial = False
+        self.lost_weight = 0.0
+        self.fallen: dict[str, set[Seat]] | None = None
+
+    def fell(self, stage: str, attempt: Attempt) -> None:
+        """A replica was lost, or hung, with a call of this request; one that was out proves nothing."""
+        if attempt.sound:
+            if self.fallen is None:
+                self.fallen = {}
+            self.fallen.setdefault(stage, set()).add(attempt.seat)
+
+
+class Attempt:
+    """One attempt under way."""
+
+    __slots__ = ("note", "number", "open", "seat", "sound", "started", "threads", "ticket")
+
+    def __init__(self, number: int, seat: Seat, started: float, threads: int = 1) -> None:
+        self.number = number
+        self.threads = threads
+        self.seat = seat
+        self.started = started
+        self.ticket = seat.take(started)
+        self.sound = not seat.ejected
+        self.note: AttemptRecord | None = None
+        self.open = True

@@ -1,0 +1,306 @@
+"""One request's way through the DAG.
+
+A stage that is alone runs in the request's own task; stages side by side, and a fan-out's shards, have a
+task each, owned by the `Walk`, which ends them all before it returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from math import inf
+from typing import Any
+
+from kwiken.otel.write import Outcome, StageRecord
+from kwiken.runtime.decisions import REQUEST, STOP, WAIT, Gather, Node
+from kwiken.runtime.engine.call import call_stage
+from kwiken.runtime.engine.context import Request, Shared
+from kwiken.runtime.engine.pending_io import settle
+from kwiken.runtime.engine.utility import utility_of, worths_of
+from kwiken.runtime.tasks import cancel_and_wait
+from kwiken.service import Partial
+
+
+async def walk(shared: Shared, request: Request, body: Any) -> Any:
+    """Run every stage; returns the last one's answer."""
+    program = request.program
+    if not program.serial:
+        return await Walk(shared, request, body).run()
+    answers: list[Any] = []
+    noting = request.notes is not None
+    for node in program.nodes:
+        parents = node.parents
+        args = tuple([answers[parent] for parent in parents]) if parents else (body,)
+        if noting or node.optional:
+            answers.append(await visit(shared, request, node, args))
+        else:
+            answers.append(await call_stage(shared, request, node, args, 0, None))
+    return answers[-1]
+
+
+async def visit(shared: Shared, request: Request, node: Node, args: tuple[Any, ...]) -> Any:
+    """Visit a stage that is no fan-out; None where it is optional and fails."""
+    note = begin_note(shared, request, node)
+    try:
+        value = await call_stage(shared, request, node, args, 0, note)
+    except BaseException as error:
+        end_note(shared, request, note, error)
+        if node.optional and isinstance(error, Exception):
+            lose(shared, request, node, 0.0, forced=True)
+            miss(request, node, 0.0)
+            return None
+        raise
+    end_note(shared, request, note, None)
+    return value
+
+
+def begin_note(shared: Shared, request: Request, node: Node) -> StageRecord | None:
+    """Begin the note of a visit, if notes are taken."""
+    if request.notes is None:
+        return None
+    return request.notes.stage(
+        node.name,
+        node.parent_names,
+        node.fanout,
+        shared.now(),
+        idempotent=node.idempotent,
+        threads=node.threads,
+    )
+
+
+def end_note(shared: Shared, request: Request, note: StageRecord | None, error: BaseException | None) -> None:
+    """Complete the note of a visit, if notes are taken."""
+    if note is not None and request.notes is not None:
+        request.notes.end_stage(note, shared.now(), error=error)
+
+
+def miss(request: Request, node: Node, utility: float) -> None:
+    """A stage's answer is worth less than it could be."""
+    request.lost_weight += node.weight * (1.0 - utility)
+    request.partial = True
+
+
+def lose(shared: Shared, request: Request, node: Node, utility: float, *, forced: bool) -> bool:
+    """Charge what a stage's answer lacks to the account of utility; whether the answer may do without.
+
+    The unit is a whole answer's utility. A plan says what a stage's part in it weighs: all of it where every
+    part is needed, a share where parts count on their own (Kwiken section 5.3). Without a plan it is a share.
+    """
+    weight = node.weight / request.program.weight if node.partial is None else node.partial.weight
+    lost = weight * (1.0 - utility)
+    return shared.ledger.lose(round(lost * REQUEST), shared.now(), forced=forced)
+
+
+class Visit:
+    """A visit under way, of one call or of a fan-out's.
+
+    Attributes:
+        utility: of its answer, once it has stopped before all shards had answered; None before.
+    """
+
+    __slots__ = ("gather", "node", "note", "tasks", "timer", "utility")
+
+    def __init__(self, node: Node, gather: Gather, note: StageRecord | None) -> None:
+        self.node = node
+        self.gather = gather
+        self.note = note
+        self.tasks: list[asyncio.Task[None]] = []
+        self.timer: asyncio.TimerHandle | None = None
+        self.utility: float | None = None
+
+    def end(self) -> None:
+        """Let nothing that comes later count, and let go of what holds this visit."""
+        self.gather.stop()
+        self.gather.take_error()
+        self.tasks.clear()
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+class Walk:
+    """One request's way through a DAG that is not a plain chain."""
+
+    def __init__(self, shared: Shared, request: Request, body: Any) -> None:
+        nodes = request.program.nodes
+        self._shared = shared
+        self._request = request
+        self._body = body
+        self._nodes = nodes
+        self._answers: list[Any] = [None] * len(nodes)
+        self._waiting = [len(node.parents) for node in nodes]
+        self._ready = list(request.program.sources)
+        self._open = 0
+        self._visits: list[Visit] = []
+        self._closed: list[Visit] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def run(self) -> Any:
+        """Run every stage; returns the last one's answer."""
+        try:
+            while self._ready or self._open:
+                await self._advance()
+        finally:
+            for each in self._visits:
+                each.end()  # what settles after the end of a failed request must not be paid for
+            try:
+                if self._tasks:
+                    await cancel_and_wait(self._tasks)
+            finally:
+                self._tasks.clear()  # a cancelled task holds its error, whose traceback holds this walk
+        return self._answers[self._request.program.sink]
+
+    async def _advance(self) -> None:
+        """Start what is ready, and wait until something has ended."""
+        ready, self._ready = self._ready, []
+        if len(ready) == 1 and not self._open and self._nodes[ready[0]].fanout == 1:
+            node = self._nodes[ready[0]]
+            self._done(node, await visit(self._shared, self._request, node, self._args(node)))
+            return
+        for index in ready:
+            self._start(self._nodes[index])
+        if not self._closed:
+            self._waiter = self._request.loop.create_future()
+            await self._waiter
+            self._waiter = None
+        closed, self._closed = self._closed, []
+        for each in closed:
+            self._end(each)
+
+    def _args(self, node: Node) -> tuple[Any, ...]:
+        answers = self._answers
+        return tuple([answers[parent] for parent in node.parents]) if node.parents else (self._body,)
+
+    def _done(self, node: Node, answer: Any) -> None:
+        self._answers[node.index] = answer
+        for child in node.children:
+            self._waiting[child] -= 1
+            if self._waiting[child] == 0:
+                self._ready.append(child)
+
+    def _start(self, node: Node) -> None:
+        now = self._shared.now()
+        gather = Gather(node.fanout, node.partial, now, patient=self._request.control)
+        started = Visit(node, gather, begin_note(self._shared, self._request, node))
+        loop = self._request.loop
+        args = self._args(node)
+        started.tasks = [loop.create_task(self._call(started, args, shard)) for shard in range(node.fanout)]
+        self._tasks += started.tasks
+        self._open += 1
+        self._visits.append(started)
+        if gather.due < inf:
+            started.timer = loop.call_later(gather.due - now, self._on_timer, started)
+
+    async def _call(self, started: Visit, args: tuple[Any, ...], shard: int) -> None:
+        shared, gather = self._shared, started.gather
+        try:
+            value = await call_stage(shared, self._request, started.node, args, shard, started.note)
+        except Exception as error:  # noqa: BLE001 - the visit decides what a failed shard means
+            step = gather.failed(error)
+        else:
+            due = gather.due
+            now = shared.now()
+            step = gather.answered(shard, value, now)
+            if step == STOP:  # more may have come with this one
+                self._on_timer(started)
+                return
+            if step == WAIT and gather.due < due:
+                self._rearm(started, now)
+        self._follow(started, step)
+
+    def _follow(self, started: Visit, step: int) -> None:
+        """Do what the gathering asks for."""
+        if step == STOP and not self._may_stop(started):
+            started.gather.wait_on()
+        elif step != WAIT:
+            self._close(started)
+
+    def _may_stop(self, started: Visit) -> bool:
+        """Whether the answer may do without what is missing; it is paid then."""
+        node, gather = started.node, started.gather
+        utility = utility_of(node, tuple(gather.values))
+        if not lose(self._shared, self._request, node, utility, forced=False):
+            node.lane.waits += 1
+            return False
+        started.utility = utility
+        node.lane.stops += 1
+        gather.stop()
+        return True
+
+    def _rearm(self, started: Visit, now: float) -> None:
+        if started.timer is not None:
+            started.timer.cancel()
+        delay = max(0.0, started.gather.due - now)
+        started.timer = self._request.loop.call_later(delay, self._on_timer, started)
+
+    def _on_timer(self, started: Visit) -> None:
+        # An answer that has come but was not read yet, as the loop was held, is not missing.
+        settle(self._request.loop, partial(self._on_due, started))
+
+    def _on_due(self, started: Visit) -> None:
+        if started.gather.finished:
+            return
+        now = self._shared.now()
+        step = started.gather.tick(now)
+        if step == WAIT and now < started.gather.due < inf:
+            self._rearm(started, now)
+        self._follow(started, step)
+
+    def _close(self, ended: Visit) -> None:
+        """A visit is over: stop the rest of it and tell the walk."""
+        if ended.timer is not None:
+            ended.timer.cancel()
+        self._closed.append(ended)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _end(self, ended: Visit) -> None:
+        """Take a visit's answer, or raise its error."""
+        self._open -= 1
+        node, gather = ended.node, ended.gather
+        for task in ended.tasks:
+            if not task.done():
+                task.cancel()
+        ended.tasks.clear()
+        error = gather.take_error()
+        end_note(self._shared, self._request, ended.note, error)
+        if error is not None:
+            if not node.optional:
+                try:
+                    raise error
+                finally:
+                    del error  # its traceback holds this frame
+            lose(self._shared, self._request, node, 0.0, forced=True)
+            miss(self._request, node, 0.0)
+            self._done(node, None)
+        elif node.fanout == 1:
+            self._done(node, gather.values[0])
+        else:
+            self._done(node, self._merge(ended))
+
+    def _merge(self, ended: Visit) -> Partial[Any]:
+        gather, node = ended.gather, ended.node
+        values = tuple(gather.values)
+        if gather.complete:
+            if ended.note is not None:
+                note_worths(self._shared, node, ended.note, values)
+            return Partial(values)
+        utility = ended.utility
+        if utility is None:  # shards failed, so nobody chose this
+            utility = utility_of(node, values)
+            lose(self._shared, self._request, node, utility, forced=True)
+        miss(self._request, node, utility)
+        if ended.note is not None:
+            ended.note.partial = True
+            ended.note.utility = utility
+        return Partial(values, utility)
+
+
+def note_worths(shared: Shared, node: Node, note: StageRecord, values: tuple[Any, ...]) -> None:
+    """Note on the winning attempts of a whole answer what each shard was worth."""
+    worths = worths_of(node, values, shared.rng)
+    if worths is None:
+        return
+    for attempt in note.attempts:
+        if attempt.outcome is Outcome.WON:
+            attempt.worth = worths[attempt.shard]

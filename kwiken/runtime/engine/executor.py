@@ -1,0 +1,275 @@
+"""Runs requests through a service's DAG, under a plan that can be changed while they run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from kwiken.errors import KwikenError
+from kwiken.otel.write import Observer, RequestRecord
+from kwiken.plan import Plan
+from kwiken.runtime.clock import Clock
+from kwiken.runtime.decisions import (
+    REQUEST,
+    Admission,
+    Lane,
+    Ledger,
+    Limits,
+    Program,
+    compile_program,
+    retune,
+)
+from kwiken.runtime.engine.context import Request, Shared
+from kwiken.runtime.engine.dag_run import walk
+from kwiken.runtime.engine.recorder import Notes, new_id
+from kwiken.runtime.engine.status import Counts, status
+from kwiken.runtime.errors import DeadlineError, OverloadError, UnavailableError
+from kwiken.runtime.transport import Replica, Transport
+from kwiken.service import Service
+
+logger = logging.getLogger(__name__)
+
+NO_TRACE: Final = (0, 0)
+OVERLOADED: Final = "overloaded; come again later"
+
+
+class Answer(msgspec.Struct):
+    """What became of a request.
+
+    Attributes:
+        value: the last stage's answer.
+        partial: whether something that could have been in it is missing.
+        utility: worth from 0 to 1: 1 less the weighted share of what is missing.
+        record: notes of the request, where they were taken.
+    """
+
+    value: Any
+    partial: bool = False
+    utility: float = 1.0
+    record: RequestRecord | None = None
+
+
+class Executor:
+    """Runs requests through a service's DAG.
+
+    Use it from one event loop at a time. `apply` and `set_replicas` are for that loop too.
+
+    Args:
+        service: the DAG; checked at once.
+        transport: carries calls to replicas.
+        replicas: of each stage, by its name.
+        clock: where the time is read.
+        rng: for coins, choices and identifiers.
+        observer: takes the notes of every request; None takes none.
+        control_share: share of the requests for which a plan does nothing, so that latencies without it stay
+            known.
+        limits: what may be done whatever the plan says.
+
+    Raises:
+        DefinitionError: the service cannot be run.
+        KwikenError: replicas are given for a stage that does not exist, or none for one that does.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        transport: Transport,
+        *,
+        replicas: Mapping[str, Sequence[Replica]],
+        clock: Clock,
+        rng: random.Random,
+        observer: Observer | None = None,
+        control_share: float = 0.01,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+    ) -> None:
+        service.check()
+        for name in replicas:
+            service[name]  # refuses what is no stage
+        for name in service.stages:
+            if name not in replicas:
+                raise KwikenError(
+                    f"stage {name!r}: no replicas were given; give an empty list if it has none yet"
+                )
+        self._service = service
+        self._now = clock.monotonic
+        self._clock = clock
+        self._rng = rng
+        self._observer = observer
+        self._control_share = control_share
+        self._limits = limits
+        self._counts = Counts()
+        self._lanes = {name: Lane(replicas[name], limits, rng) for name in service.stages}
+        self._shared = Shared(
+            transport=transport,
+            now=self._now,
+            rng=rng,
+            ledger=Ledger(),
+            admission=Admission(limits),
+        )
+        self._program = self._compile(None)
+
+    def _compile(self, plan: Plan | None) -> Program:
+        program = compile_program(self._service, plan, self._lanes)
+        retune(self._shared.ledger, self._lanes, program, service=self._service, limits=self._limits)
+        return program
+
+    def apply(self, plan: Plan | None) -> None:
+        """Put a plan in force, or none; at once for new requests, while those in flight keep theirs.
+
+        What was spent and earned so far counts on, so that changing plans buys no extra budget.
+
+        Raises:
+            InputError, DefinitionError: the plan does not fit the service; the old one stays in force.
+        """
+        self._program = self._compile(plan)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan in force."""
+        return self._program.plan
+
+    def set_replicas(self, stage: str, replicas: Sequence[Replica]) -> None:
+        """Replace a stage's replicas; calls in flight go on.
+
+        Args:
+            stage: name of the stage.
+            replicas: all that serve it from now on.
+
+        Raises:
+            DefinitionError: there is no such stage.
+        """
+        name = self._service[stage].name
+        self._lanes[name].picker.replace(replicas)
+
+    def note_line(self, line_s: float) -> None:
+        """Take note of how long requests stand in line for the event loop, where nobody counts them."""
+        self._shared.admission.note_line(line_s)
+
+    def turn_away(self, *, deadline_ms: float | None = None, priority: int = 0) -> None:
+        """Refuse a request that `run` would turn away, before more than this is known of it.
+
+        Args:
+            deadline_ms: as in `run`.
+            priority: as in `run`.
+
+        Raises:
+            OverloadError: it would be turned away now.
+        """
+        allowed = (self._limits.deadline_ms if deadline_ms is None else deadline_ms) / 1000
+        if allowed > 0:  # else `run` says what is wrong
+            retry_after = self._shared.admission.refusal(self._now(), priority, allowed)
+            if retry_after is not None:
+                raise OverloadError(OVERLOADED, retry_after_s=retry_after)
+
+    def status(self) -> dict[str, Any]:
+        """Figures for people and programs, all of plain JSON types."""
+        return status(self._program, self._lanes, self._shared, self._counts, self._now())
+
+    async def run(
+        self,
+        request: Any,
+        *,
+        deadline_ms: float | None = None,
+        priority: int = 0,
+        parent: tuple[int, int] | None = None,
+        note: bool = False,
+    ) -> Answer:
+        """Run one request.
+
+        Args:
+            request: what the sources take.
+            deadline_ms: time allowed from now on; None for the limits' own.
+            priority: 0 is normal, higher is more important; below 0 is turned away first.
+            parent: trace id and span id of the caller's span.
+            note: whether to take notes even without an observer.
+
+        Raises:
+            OverloadError: turned away before any work was done.
+            DeadlineError: time is up.
+            KwikenError: a stage that is not optional failed; which one is in the message.
+        """
+        now = self._now()
+        allowed = (self._limits.deadline_ms if deadline_ms is None else deadline_ms) / 1000
+        if not 0 < allowed < math.inf:
+            raise DeadlineError(f"the time allowed must be above 0 and finite, not {deadline_ms} ms")
+        shared = self._shared
+        counts = self._counts
+        retry_after = shared.admission.enter(now, priority, allowed)
+        if retry_after is not None:
+            raise OverloadError(OVERLOADED, retry_after_s=retry_after)
+        flight = self._board(
+            now + allowed, priority, parent, noting=note or self._observer is not None, now=now
+        )
+        counts.requests += 1
+        error: BaseException | None = None
+        try:
+            value = await walk(shared, flight, request)
+        except asyncio.CancelledError as cancelled:
+            counts.cancelled += 1
+            error = cancelled
+            raise
+        except BaseException as failed:
+            counts.failed += 1
+            error = failed
+            raise
+        finally:
+            end = self._now()
+            if isinstance(error, UnavailableError) and error.full:
+                shared.admission.leave_full(priority)
+            else:
+                shared.admission.leave(end, took=end - now, allowed=allowed)
+            if flight.notes is not None:
+                self._report(flight.notes.end(end, error=error))
+            del error  # its traceback holds this frame: the two would wait for the cyclic collector
+        record = flight.notes.record if flight.notes is not None else None
+        if flight.program.weight:
+            shared.ledger.utility.earn(REQUEST, end)
+        if not flight.partial:
+            return Answer(value, record=record)
+        counts.partial += 1
+        return Answer(value, True, max(0.0, 1.0 - flight.lost_weight / flight.program.weight), record)
+
+    def _board(
+        self, deadline: float, priority: int, parent: tuple[int, int] | None, *, noting: bool, now: float
+    ) -> Request:
+        program = self._program
+        control = program.levers and self._rng.random() < self._control_share
+        self._counts.control += control
+        notes = None
+        trace = parent or NO_TRACE
+        if noting:
+            record = RequestRecord(
+                trace_id=parent[0] if parent else new_id(self._rng, 128),
+                span_id=new_id(self._rng, 64),
+                parent_span_id=parent[1] if parent else None,
+                service=self._service.name,
+                start_ns=self._clock.time_ns(),
+                plan=program.digest,
+                control=control,
+            )
+            notes = Notes(record, now, self._rng)
+            trace = (record.trace_id, record.span_id)
+        return Request(
+            program,
+            loop=asyncio.get_running_loop(),
+            started=now,
+            deadline=deadline,
+            priority=priority,
+            control=control,
+            trace=trace,
+            notes=notes,
+        )
+
+    def _report(self, record: RequestRecord) -> None:
+        if self._observer is None:
+            return
+        try:
+            self._observer.request_finished(record)
+        except Exception:
+            logger.exception("the observer of requests failed; the request did not")

@@ -1,0 +1,96 @@
+"""An executor's figures as plain JSON types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kwiken.runtime.decisions import CALL, REQUEST, Account, Lane, Program, Seat
+from kwiken.runtime.engine.context import Shared
+
+
+class Counts:
+    """Requests so far, by how they ended."""
+
+    __slots__ = ("cancelled", "control", "failed", "partial", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.failed = 0
+        self.cancelled = 0
+        self.partial = 0
+        self.control = 0
+
+
+def status(
+    program: Program, lanes: Mapping[str, Lane], shared: Shared, counts: Counts, now: float
+) -> dict[str, Any]:
+    """Everything worth watching."""
+    admission, ledger = shared.admission, shared.ledger
+    return {
+        "plan": program.digest,
+        "requests": counts.requests,
+        "failed": counts.failed,
+        "cancelled": counts.cancelled,
+        "partial": counts.partial,
+        "control": counts.control,
+        "shed": admission.shed,
+        "inside": admission.inside,
+        "room": round(admission.room),
+        "load": round(admission.load(now), 4),
+        "line_ms": _ms(admission.line_s),
+        "reissues": sum(lane.copies for lane in lanes.values()),
+        "late_reissues": sum(lane.late_copies for lane in lanes.values()),
+        "retries": sum(lane.retries.spent + lane.resends for lane in lanes.values()),
+        "ledger": _account(ledger.service, REQUEST, now),
+        "catch_up": _account(ledger.catch_up, REQUEST, now),
+        "utility": _account(ledger.utility, REQUEST, now),
+        "stages": {name: _stage(lane, now) for name, lane in lanes.items()},
+    }
+
+
+def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
+    """An account in units of its own: requests' costs or utilities for the service, calls for a stage."""
+    return {
+        "fraction": account.fraction,
+        "work": account.work / unit,
+        "spent": account.spent / unit,
+        "spent_share": account.spent / account.work if account.work else 0.0,
+        "share_10s": account.share_10s(now),
+        "worst_10s": account.worst,
+        "level": account.level / unit,
+        "denied": account.denied,
+    }
+
+
+def _stage(lane: Lane, now: float) -> dict[str, Any]:
+    return {
+        "calls": lane.sketch.count,
+        "failed": lane.failed,
+        "reissues": lane.copies,
+        "retries": lane.retries.spent,
+        "resends": lane.resends,
+        "p50_ms": _ms(lane.sketch.quantile(0.5)),
+        "p99_ms": _ms(lane.sketch.quantile(0.99)),
+        "late": {"copies": lane.late_copies, "calls": lane.late_calls, "threads": lane.late_threads},
+        "partial": {"stops": lane.stops, "waits": lane.waits},
+        "ledger": _account(lane.account, CALL, now),
+        "replicas": [_replica(seat) for seat in lane.picker.seats],
+    }
+
+
+def _replica(seat: Seat) -> dict[str, Any]:
+    return {
+        "id": seat.replica.id,
+        "node": seat.replica.node,
+        "address": seat.replica.address,
+        "inflight": len(seat.waiting),
+        "latency_ms": _ms(seat.latency or None),
+        "ejected": seat.ejected,
+        "failing": round(seat.record.share, 3),
+        "trouble": seat.trouble,
+    }
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)

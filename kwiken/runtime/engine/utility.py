@@ -1,0 +1,85 @@
+"""What an answer with shards missing is worth, and what each shard turned out to be worth in a whole one."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from typing import Any, Final
+
+from kwiken.runtime.decisions import Node
+from kwiken.service import Partial
+
+logger = logging.getLogger(__name__)
+
+LOOKS: Final = 256  # at answers that judging one visit may take in the mean
+WIDEST: Final = 64  # fan-out that is judged by leaving out one shard after another
+
+
+def utility_of(node: Node, values: tuple[Any, ...]) -> float:
+    """Utility of an answer with shards missing: the stage's own measure, else the share of shards present."""
+    share = sum(value is not None for value in values) / len(values)
+    if node.utility is None:
+        return share
+    try:
+        return _unit(node.utility(Partial(values, share)))
+    except Exception:
+        logger.exception(
+            "stage %r: its utility failed; the share of shards present counts instead", node.name
+        )
+        return share
+
+
+def worths_of(node: Node, values: tuple[Any, ...], rng: random.Random) -> list[float] | None:
+    """What each shard's answer is worth in a whole one: shares of 1, or all 0 where none was worth anything.
+
+    By the stage's `worth`, else by how far its `utility` falls without the shard (its marginal worth: for a
+    utility that asks for the top hit, 1 or 0). Wide fan-outs are judged for a share of the visits only, so
+    that judging takes at most `LOOKS` looks at an answer in the mean.
+
+    Returns:
+        None where it is not known: the stage has neither measure, this visit is not judged, or the measure
+        failed.
+    """
+    width = len(values)
+    if node.worth is None and (node.utility is None or width > WIDEST):
+        return None
+    looks = width if node.worth is not None else width * width
+    if looks > LOOKS and rng.random() * looks > LOOKS:
+        return None
+    try:
+        return _shares(_judge(node, values), width)
+    except Exception:
+        logger.exception("stage %r: the worth of its shards' answers could not be judged", node.name)
+        return None
+
+
+def _judge(node: Node, values: tuple[Any, ...]) -> list[float]:
+    whole = Partial(values)
+    if node.worth is not None:
+        return [float(worth) for worth in node.worth(whole)]
+    utility = node.utility
+    assert utility is not None
+    most = _unit(utility(whole))
+    share = 1 - 1 / len(values)
+    return [
+        max(0.0, most - _unit(utility(Partial((*values[:shard], None, *values[shard + 1 :]), share))))
+        for shard in range(len(values))
+    ]
+
+
+def _shares(worths: list[float], width: int) -> list[float]:
+    if len(worths) != width:
+        raise ValueError(f"its worth has {len(worths)} numbers for {width} shards")
+    if not all(math.isfinite(worth) and worth >= 0 for worth in worths):
+        raise ValueError(f"a shard's worth is a finite number from 0, not one of {worths[:8]}")
+    total = math.fsum(worths)
+    return [worth / total for worth in worths] if total else worths
+
+
+def _unit(utility: Any) -> float:
+    """A utility, held between 0 and 1."""
+    value = float(utility)
+    if math.isnan(value):
+        raise ValueError("a utility must be a number from 0 to 1, not NaN")
+    return min(1.0, max(0.0, value))

@@ -1,0 +1,10 @@
+"""Gateway: requests in over HTTP, control routes, and the plan in force."""
+
+from __future__ import annotations
+
+from kwiken.runtime.gateway.control import Control
+from kwiken.runtime.gateway.plan_file import Names, PlanFile, parse_endpoint
+from kwiken.runtime.gateway.plan_store import KeptPlan
+from kwiken.runtime.gateway.server import Gateway
+
+__all__ = ["Control", "Gateway", "KeptPlan", "Names", "PlanFile", "parse_endpoint"]

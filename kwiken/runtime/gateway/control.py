@@ -1,0 +1,161 @@
+"""The gateway's control routes: plan, replicas, status. Whoever knows the token may use them."""
+
+from __future__ import annotations
+
+import codecs
+import hmac
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+from aiohttp import web
+
+from kwiken.errors import InputError
+from kwiken.plan import Plan
+from kwiken.runtime.engine import Executor
+from kwiken.runtime.errors import UnkeptError
+from kwiken.runtime.transport import Replica, wire
+from kwiken.service import Service
+
+MAX_REPLICAS: Final = 10_000
+
+
+class Denied(Exception):  # noqa: N818 - an answer, not a fault
+    """The caller may not do this.
+
+    Attributes:
+        status: 401 for a missing or wrong token, 403 where no token would do.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Keep(Protocol):
+    """Notes a plan for a gateway that takes over."""
+
+    def __call__(self, plan: bytes, *, must: bool) -> None:
+        """Note it; raises UnkeptError where that must be and cannot."""
+
+
+class Control:
+    """Reads and changes what a running gateway does.
+
+    Args:
+        service: that is served.
+        executor: that serves it.
+        token: what the caller must know; None closes every route.
+        status: the gateway's own figures.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        executor: Executor,
+        *,
+        token: str | None,
+        status: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._service = service
+        self._executor = executor
+        self._token = token.encode() if token is not None else None
+        self._status = status
+        self._replicas: dict[str, list[Replica]] = {name: [] for name in service.stages}
+        self.keep: Keep | None = None  # takes every plan that was put in force
+        self.unkept: Callable[[], str | None] = lambda: None  # why the one in force is not noted
+        self._read_replicas = msgspec.json.Decoder(dict[str, list[Replica]])
+
+    def authorise(self, headers: Any) -> None:
+        """Check the caller's token, in a time that does not depend on where it differs.
+
+        Raises:
+            Denied: where there is no token or not the right one.
+        """
+        if self._token is None:
+            raise Denied(403, "the control routes are closed; start the gateway with a token file")
+        kind, _, given = headers.get("Authorization", "").partition(" ")
+        given_bytes = given.strip().encode(errors="replace")
+        if kind.lower() != "bearer" or not hmac.compare_digest(given_bytes, self._token):
+            raise Denied(401, "the Authorization header must be: Bearer TOKEN")
+
+    async def plan(self, request: web.BaseRequest) -> Any:
+        """GET the plan in force, PUT another; null is no plan.
+
+        Whoever puts a plan does not come again after a gateway's death, unless he says so: so it is noted,
+        or refused. None is taken in any case: to be rid of a plan must not wait for room on a disk.
+        """
+        if request.method == "PUT":
+            self.apply(await request.read(), where="plan", must=request.headers.get(wire.KEEPS) != "1")
+        return self._executor.plan
+
+    def apply(self, text: bytes, *, where: str, must: bool = False) -> None:
+        """Put a plan in force, whole or not at all.
+
+        Args:
+            text: JSON; null for no plan.
+            where: named in errors.
+            must: refuse a plan that cannot be noted for a gateway that takes over.
+
+        Raises:
+            InputError: when it is no plan, or one for another service.
+            DefinitionError: when it does not fit the service; names the stage.
+            UnkeptError: it must be noted and cannot be.
+        """
+        text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
+        plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
+        before = self._executor.plan
+        self._executor.apply(plan)
+        if self.keep is None:
+            return
+        try:
+            self.keep(msgspec.json.encode(plan), must=must and plan is not None)
+        except UnkeptError:
+            self._executor.apply(before)  # no request has come in between
+            raise
+
+    async def replicas(self, request: web.BaseRequest) -> Any:
+        """GET the replicas by stage, PUT those of the stages named."""
+        if request.method == "PUT":
+            self.set_replicas(self._decode(await request.read()))
+        return self._replicas
+
+    def _decode(self, body: bytes) -> dict[str, list[Replica]]:
+        try:
+            return self._read_replicas.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise InputError(str(error), where="replicas") from error
+
+    def set_replicas(self, replicas: dict[str, list[Replica]]) -> None:
+        """Replace the replicas of the stages named; all of them or, where one is wrong, none.
+
+        Raises:
+            InputError: for an address that is no URL, or two replicas of one name.
+            DefinitionError: for an unknown stage.
+        """
+        for stage, those in replicas.items():
+            _ = self._service[stage]
+            _check_replicas(stage, those)
+        for stage, those in replicas.items():
+            self._replicas[stage] = those
+            self._executor.set_replicas(stage, those)
+
+    @property
+    def lacking(self) -> list[str]:
+        """Stages that have no replica."""
+        return [stage for stage, those in self._replicas.items() if not those]
+
+    async def status(self, request: web.BaseRequest) -> Any:
+        """GET figures of the gateway and of its executor."""
+        del request
+        return {**self._status(), "plan_unkept": self.unkept(), **self._executor.status()}
+
+
+def _check_replicas(stage: str, replicas: list[Replica]) -> None:
+    where = f"replicas of stage {stage!r}"
+    if len(replicas) > MAX_REPLICAS:
+        raise InputError(f"at most {MAX_REPLICAS}, not {len(replicas)}", where=where)
+    if len({replica.id for replica in replicas}) != len(replicas):
+        raise InputError("two have the same id", where=where)
+    for replica in replicas:
+        wire.split_address(replica.address, where=f"{where}: {replica.id}")

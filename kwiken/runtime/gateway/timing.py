@@ -1,0 +1,41 @@
+"""Where a request's time went, as JSON for whoever asked for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kwiken.otel.write import RequestRecord
+
+NS_PER_MS = 1e6
+
+
+def timing_of(record: RequestRecord) -> dict[str, Any]:
+    """The request's attempts in the order in which they were sent.
+
+    Returns:
+        `trace_id` in hex, `total_ms`, and `spans`: for each attempt its name, stage, shard, number, kind,
+        outcome, replica, start and end in milliseconds since the request's start, and `catch_up` where
+        it was sent, or helped, because the request was late (a copy: where catch-up pays for it).
+    """
+    spans = [
+        {
+            "name": f"{stage.name} attempt",
+            "stage": stage.name,
+            "shard": attempt.shard,
+            "attempt": attempt.attempt,
+            "kind": attempt.kind.value,
+            "outcome": attempt.outcome.value,
+            "replica": attempt.replica,
+            "start_ms": (attempt.start_ns - record.start_ns) / NS_PER_MS,
+            "end_ms": (attempt.end_ns - record.start_ns) / NS_PER_MS,
+            **({"catch_up": True} if attempt.catch_up else {}),
+        }
+        for stage in record.stages
+        for attempt in stage.attempts
+    ]
+    spans.sort(key=lambda span: span["start_ms"])
+    return {
+        "trace_id": f"{record.trace_id:032x}",
+        "total_ms": (record.end_ns - record.start_ns) / NS_PER_MS,
+        "spans": spans,
+    }

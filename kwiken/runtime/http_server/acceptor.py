@@ -1,0 +1,149 @@
+"""Listening: sockets of our own, and all who wait at the door let in at once.
+
+The fastest loop there is takes one new connection a turn. Under load a turn takes tens of milliseconds, so
+hundreds of callers would wait outside, seen by nobody, while those inside are served promptly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any, Final
+
+from kwiken.errors import InputError
+
+LOG = logging.getLogger("kwiken.door")
+BACKLOG: Final = 1024
+AT_ONCE: Final = 256  # then the others have their turn
+AGAIN_S: Final = 0.1
+SAY_EVERY_S: Final = 10.0
+NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})  # a name may have addresses of others
+LACKING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen at every address of a host, all at the same port.
+
+    Args:
+        host: name or address to bind to.
+        port: 0 for any that is free.
+
+    Raises:
+        InputError: when an address cannot be bound to.
+    """
+    found: list[socket.socket] = []
+    try:
+        told = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
+        for family, kind, number, _, address in told:
+            try:
+                found.append(_listen(family, kind, number, address, found))
+            except OSError as error:
+                if error.errno not in NOT_HERE or (not found and len(told) == 1):
+                    raise
+                last = error
+        if not found:
+            raise last
+    except OSError as error:
+        for sock in found:
+            sock.close()
+        raise InputError(why_not(error), where=f"{host}:{port}") from error
+    return found
+
+
+def _listen(
+    family: int, kind: int, number: int, address: tuple[Any, ...], others: Sequence[socket.socket]
+) -> socket.socket:
+    sock = socket.socket(family, kind, number)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        port = others[0].getsockname()[1] if others else address[1]
+        sock.bind((address[0], port, *address[2:]))
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def why_not(error: OSError) -> str:
+    """Why an address could not be bound to."""
+    if error.errno == errno.EADDRINUSE:
+        return "the port is in use; choose another one"
+    if error.errno == errno.EACCES:
+        return "no permission to listen on this port"
+    return f"cannot listen here: {error.strerror or error}"
+
+
+class Door:
+    """Lets connections in.
+
+    Args:
+        sockets: that listen; closed in the end.
+        factory: makes the protocol of a new connection.
+    """
+
+    def __init__(self, sockets: Sequence[socket.socket], factory: Callable[[], asyncio.Protocol]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sockets = sockets
+        self._factory = factory
+        self._entering: set[asyncio.Task[object]] = set()
+        self._open = True
+        self._said_at = -inf
+        for sock in sockets:
+            sock.setblocking(False)
+            self._loop.add_reader(sock.fileno(), self._let_in, sock)
+
+    @property
+    def port(self) -> int:
+        """The port bound to."""
+        port: int = self._sockets[0].getsockname()[1]
+        return port
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        if self._open:
+            self._open = False
+            for sock in self._sockets:
+                self._loop.remove_reader(sock.fileno())
+                sock.close()
+
+    def _let_in(self, sock: socket.socket) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                caller, _ = sock.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in LACKING:
+                    self._pause(sock, error)
+                    return
+                continue  # this one has hung up already
+            task = self._loop.create_task(self._enter(caller))
+            self._entering.add(task)
+            task.add_done_callback(self._entering.discard)
+
+    async def _enter(self, caller: socket.socket) -> None:
+        try:
+            caller.setblocking(False)
+            await self._loop.connect_accepted_socket(self._factory, caller)
+        except OSError as error:
+            LOG.debug("a caller hung up as it came: %s", error)
+            caller.close()
+
+    def _pause(self, sock: socket.socket, error: OSError) -> None:
+        """Without files or memory nobody can be let in; asking again at once would only burn time."""
+        if self._loop.time() - self._said_at > SAY_EVERY_S:
+            self._said_at = self._loop.time()
+            LOG.error("no more connections for now: %s", error.strerror)
+        self._loop.remove_reader(sock.fileno())
+        self._loop.call_later(AGAIN_S, self._resume, sock)
+
+    def _resume(self, sock: socket.socket) -> None:
+        if self._open:
+            self._loop.add_reader(sock.fileno(), self._let_in, sock)

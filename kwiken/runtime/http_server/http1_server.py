@@ -1,0 +1,385 @@
+"""A small, strict HTTP/1.1 server for replicas: requests with bodies of told length, one at a time.
+
+A replica needs no more, and starts in a third of the time that loading a general server takes; each call
+costs it half. What is out of its form is answered with a 4xx and the connection closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple, cast
+
+from kwiken.runtime.http_server.acceptor import Door, listen
+from kwiken.runtime.http_server.byte_budget import FREE, REPLICA_SHARE, ByteBudget, share_of_memory
+from kwiken.runtime.http_server.connection_limit import Entrance, max_connections, max_lingering
+from kwiken.runtime.http_server.half_close import CONTINUE, GoneCheck
+from kwiken.runtime.http_server.last_answers import Farewells
+from kwiken.runtime.transport import BadHeadError, read_length, split_head
+
+LOG = logging.getLogger("kwiken.replica")
+# Longer than any client of ours keeps an idle connection, so that the client is the one that closes it:
+# a server that closes first can cut a request that is on its way.
+KEEP_ALIVE_S: Final = 75.0
+# A request, once begun, must be whole within this time.
+WHOLE_WITHIN_S: Final = 30.0
+SWEEP_S: Final = 10.0
+MAX_AHEAD: Final = 64 << 10
+
+# RFC 9112, section 3.2; empty where the target has no authority.
+_HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?\Z")
+_FIRST = re.compile(r"([A-Z]{1,20}) (/[\x21-\x7e]{0,4095}) HTTP/1\.([01])\Z")
+REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    413: "Content Too Large",
+    421: "Misdirected Request",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+}
+
+
+class Request(NamedTuple):
+    """A whole request.
+
+    Attributes:
+        method: in capitals.
+        path: without the query.
+        headers: names in lower case.
+        body: as it came.
+        came: when all of it was there, seconds of `time.monotonic`.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    came: float
+
+
+class Response(NamedTuple):
+    """An answer; `headers` is whole lines, each with its end. The length is added."""
+
+    status: int
+    body: bytes = b""
+    headers: str = ""
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+TEXT: Final = "Content-Type: text/plain\r\n"
+FULL: Final = Response(503, b"too much at once; come again later", f"Retry-After: 1\r\n{TEXT}")
+
+
+class RefusedRequestError(Exception):
+    """A request that is answered without having been run, and ends its connection."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.body)
+        self.response = response
+
+
+def _refused(status: int, message: str) -> RefusedRequestError:
+    return RefusedRequestError(Response(status, message.encode(), TEXT))
+
+
+class CallServer:
+    """Listens on one port.
+
+    Args:
+        handler: answers requests; is cancelled when the caller hangs up.
+        host: address to bind to.
+        port: 0 for any that is free.
+        max_body: bytes; a longer request body is answered with 413.
+        max_bodies: bytes of all requests together, besides the first 16 KiB of each; None for a
+            share of the memory.
+        most: connections at once; None for as many as files may be open, up to a bound.
+        full: the answer where there is no room for a connection or for a body.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        host: str,
+        port: int,
+        max_body: int,
+        max_bodies: int | None = None,
+        most: int | None = None,
+        full: Response = FULL,
+    ) -> None:
+        self.handler = handler
+        self.max_body = max_body
+        self.budget = ByteBudget(max_bodies if max_bodies is not None else share_of_memory(REPLICA_SHARE))
+        self.full = full
+        self.farewells = Farewells(most=max_lingering())
+        self._most = most
+        self.closing = False
+        self.connections: set[ServerConnection] = set()
+        self._host = host
+        self._port = port
+        self._door: Door | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    @property
+    def url(self) -> str:
+        """Where to reach it."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    async def start(self) -> None:
+        """Bind and listen.
+
+        Raises:
+            InputError: when the address cannot be bound to.
+        """
+        loop = asyncio.get_running_loop()
+        full = encoded(self.full, close=True, bodiless=False)
+        most = self._most or max_connections()
+
+        def room() -> ServerConnection | None:
+            return ServerConnection(self, loop) if len(self.connections) < most else None
+
+        self._door = Door(listen(self._host, self._port), lambda: Entrance(room, self.farewells, full))
+        self._port = self._door.port
+        self._sweeper = loop.call_later(SWEEP_S, self._sweep)
+
+    def stop_accepting(self) -> None:
+        """Take no new connections; those that are open are answered, and closed after their next answer."""
+        self.closing = True
+        if self._door is not None:
+            self._door.close()
+
+    async def stop(self) -> None:
+        """Close everything; whatever still runs is cancelled."""
+        self.stop_accepting()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        running = [one.task for one in self.connections if one.task is not None]
+        self.farewells.close()
+        for connection in list(self.connections):
+            connection.cut()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.sleep(0)  # the loop closes the sockets in its next turn
+
+    def _sweep(self) -> None:
+        """Close connections that nobody uses, and those that never finish their request."""
+        loop = asyncio.get_running_loop()
+        for connection in list(self.connections):
+            connection.expire(loop.time())
+        self._sweeper = loop.call_later(SWEEP_S, self._sweep)
+
+
+class ServerConnection(asyncio.Protocol):
+    """One caller's connection."""
+
+    def __init__(self, server: CallServer, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._running = 0  # bytes of the body that is being worked on
+        self._charged = 0
+        self._since = loop.time()
+        self._continued = False
+        self._paused = False
+        self._ended = False
+        self._interim = False
+        self._check: GoneCheck | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop; whoever hangs up cancels what runs."""
+        del exc
+        self._leave()
+        if self.task is not None:
+            self.task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        if not self._buffer:
+            self._since = self._loop.time()
+        self._buffer += data
+        if not self._has_room():
+            if self.task is None:
+                self._refuse(self._server.full)
+            else:
+                self.cut()
+        elif self.task is None:
+            self._advance()
+        elif len(self._buffer) > MAX_AHEAD and self._transport is not None:
+            self._transport.pause_reading()
+            self._paused = True
+
+    def eof_received(self) -> bool:
+        """Called by the loop; whoever has sent whole requests is answered before the connection is closed."""
+        if self.task is None:
+            return False
+        self._ended = True
+        self._begin_check()
+        return True
+
+    def expire(self, now: float) -> None:
+        """Close it if it has waited for too long."""
+        most = WHOLE_WITHIN_S if self._buffer else KEEP_ALIVE_S
+        if self.task is None and now - self._since > most:
+            self.cut()
+
+    def cut(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _has_room(self) -> bool:
+        """Count the bytes that are held; whether there is room for them."""
+        charge = max(0, len(self._buffer) + self._running - FREE)
+        budget = self._server.budget
+        if charge > self._charged and not budget.take(charge - self._charged):
+            return False
+        if charge < self._charged:
+            budget.give(self._charged - charge)
+        self._charged = charge
+        return True
+
+    def _leave(self) -> None:
+        """The connection is no longer this object's."""
+        self._transport = None
+        self._settle_check()
+        self._buffer.clear()
+        self._running = 0
+        self._has_room()
+        self._server.connections.discard(self)
+
+    def _begin_check(self) -> None:
+        if self._interim and self._check is None and self._transport is not None:
+            self._check = GoneCheck(self._transport, self._loop)
+
+    def _settle_check(self) -> None:
+        if self._check is not None:
+            self._check.stop()
+            self._check = None
+
+    def _advance(self) -> None:
+        """Begin the next request, if it is whole."""
+        try:
+            request, keep = self._next()
+        except RefusedRequestError as error:
+            self._refuse(error.response)
+        else:
+            if request is not None:
+                self.task = self._loop.create_task(self._serve(request, keep))
+                if self._ended:
+                    self._begin_check()
+            elif self._ended and self._transport is not None:
+                self._transport.close()  # what is there never becomes a request
+
+    def _next(self) -> tuple[Request | None, bool]:
+        """The next request, and whether the connection stays open after it; None where more must come."""
+        try:
+            split = split_head(self._buffer)
+            if split is None:
+                return None, True
+            first, headers, start = split
+            length = read_length(headers) or 0
+        except BadHeadError as error:
+            raise _refused(400, str(error)) from None
+        match = _FIRST.match(first)
+        if match is None:
+            raise _refused(400, "no HTTP/1 request")
+        self._interim = match[3] == "1"
+        if not _HOST.match(headers.get("host", "" if match[3] == "0" else "/")):
+            raise _refused(400, "a request has one Host header, a name or an address")
+        if "transfer-encoding" in headers:
+            raise _refused(501, "a body's length must be told")
+        if length > self._server.max_body:
+            raise _refused(413, f"a body has at most {self._server.max_body} bytes")
+        if len(self._buffer) < start + length:
+            self._encourage(headers)
+            return None, True
+        with memoryview(self._buffer) as view:
+            body = bytes(view[start : start + length])
+        del self._buffer[: start + length]
+        self._running = start + length
+        self._continued = False
+        keep = match[3] == "1" and "close" not in headers.get("connection", "").lower().replace(
+            " ", ""
+        ).split(",")
+        path = match[2].partition("?")[0]
+        return Request(match[1], path, headers, body, time.monotonic()), keep
+
+    def _encourage(self, headers: Mapping[str, str]) -> None:
+        """Tell a caller who waits for leave to send the body that it may."""
+        if headers.get("expect", "").lower() == "100-continue" and not self._continued:
+            self._continued = True
+            if self._transport is not None:
+                self._transport.write(CONTINUE)
+
+    async def _serve(self, request: Request, keep: bool) -> None:  # noqa: FBT001 - of one caller
+        try:
+            response = await self._server.handler(request)
+        except asyncio.CancelledError:
+            if self._transport is None or self._transport.is_closing():
+                self.task = None  # holds its error, whose traceback holds this connection
+                raise
+            LOG.error("a request cancelled its own task")  # noqa: TRY400 - there is nothing to trace
+            response, keep = Response(500), False
+        except Exception:
+            LOG.exception("a request failed")
+            response, keep = Response(500), False
+        self.task = None
+        self._settle_check()
+        self._write(response, close=not keep or self._server.closing, bodiless=request.method == "HEAD")
+        self._since = self._loop.time()
+        self._running = 0
+        self._has_room()
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        if self._buffer or self._ended:
+            self._advance()
+
+    def _write(self, response: Response, *, close: bool, bodiless: bool) -> None:
+        if self._transport is None:
+            return
+        self._transport.write(encoded(response, close=close, bodiless=bodiless))
+        if close:
+            self._transport.close()
+
+    def _refuse(self, response: Response) -> None:
+        """Answer what is not run, and close; more of it may be on its way."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            self._leave()
+            self._server.farewells.say(transport, encoded(response, close=True, bodiless=False))
+
+
+def encoded(response: Response, *, close: bool, bodiless: bool) -> bytes:
+    """An answer as it goes over the wire.
+
+    Args:
+        response: the answer.
+        close: whether the connection ends with it.
+        bodiless: whether to leave the body out, as for HEAD.
+    """
+    status, body, headers = response
+    head = (
+        f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Length: {len(body)}\r\n{headers}"
+        + ("Connection: close\r\n\r\n" if close else "\r\n")
+    ).encode("latin-1")
+    return head if bodiless else head + body

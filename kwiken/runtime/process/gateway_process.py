@@ -1,0 +1,134 @@
+"""A gateway's process: what it needs is built, watched and taken down in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kwiken.errors import InputError
+from kwiken.runtime.clock import SystemClock
+from kwiken.runtime.engine import Executor
+from kwiken.runtime.files import read_file
+from kwiken.runtime.gateway import Control, Gateway, KeptPlan, Names, PlanFile, parse_endpoint
+from kwiken.runtime.process.critical_tasks import Keepers
+from kwiken.runtime.process.span_export import request_observer
+from kwiken.runtime.transport import HttpTransport, LocalTransport, Transport, local_replicas
+from kwiken.service import Service
+
+if TYPE_CHECKING:
+    from kwiken.runtime.process.server_process import Announce, GatewaySpec
+
+MAX_TOKEN: Final = 4096
+
+
+async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event, announce: Announce) -> None:
+    """Serve until told to stop, then stop gracefully.
+
+    Raises:
+        KwikenError: when it cannot be served as the specification says; names the option or file.
+    """
+    endpoints = {stage: [parse_endpoint(text) for text in those] for stage, those in spec.replicas.items()}
+    clock = SystemClock()
+    async with _transport(spec, service) as transport:
+        with request_observer(spec, service) as observer:
+            executor = Executor(
+                service,
+                transport,
+                replicas=local_replicas(service) if spec.local else {name: [] for name in service.stages},
+                clock=clock,
+                rng=random.Random(),  # noqa: S311 - coins and names, no secrets
+                observer=observer,
+            )
+            gateway = Gateway(
+                service,
+                executor,
+                host=spec.host,
+                port=spec.port,
+                token=_token(spec.token_file),
+                remote=not spec.local,
+                max_bodies=spec.max_bodies,
+                allowed_hosts=spec.allowed_hosts,
+                sockets=[socket.socket(fileno=number) for number in spec.sockets],
+            )
+            gateway.control.set_replicas(spec.known)
+            await _serve(spec, gateway, endpoints, stop, announce)
+
+
+async def _serve(
+    spec: GatewaySpec,
+    gateway: Gateway,
+    endpoints: dict[str, list[tuple[str, int]]],
+    stop: asyncio.Event,
+    announce: Announce,
+) -> None:
+    watches = []
+    plan_file = PlanFile(Path(spec.plan), gateway.control) if spec.plan is not None else None
+    _begin_with_plan(spec, gateway.control, plan_file)
+    if plan_file is not None:
+        watches.append(plan_file.watch)
+    if endpoints:
+        names = Names(endpoints, gateway.control)
+        await names.resolve()
+        watches.append(names.watch)
+    keepers = Keepers()
+    for watch in watches:
+        keepers.add(watch())
+    try:
+        await gateway.start()
+        announce(gateway.url)
+        await stop.wait()
+    finally:
+        await gateway.stop(grace_s=spec.grace_s)
+        await keepers.stop()
+        keepers.check()
+
+
+def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | None) -> None:
+    """Put a plan in force to begin with, and have each one noted for a gateway that takes over."""
+    kept = KeptPlan(Path(spec.kept)) if spec.kept is not None else None
+    if kept is not None:
+
+        def keep(plan: bytes, *, must: bool) -> None:
+            kept.keep(plan, plan_file.seen if plan_file is not None else None, must=must)
+
+        control.keep = keep
+        control.unkept = lambda: kept.trouble
+    if kept is None or not spec.takes_over:
+        if plan_file is not None:
+            plan_file.load()
+    elif plan_file is not None:
+        plan_file.resume(kept)
+    elif (note := kept.read()) is not None:
+        kept.restore(note, control.apply)
+
+
+@contextlib.asynccontextmanager
+async def _transport(spec: GatewaySpec, service: Service) -> AsyncIterator[Transport]:
+    if spec.local:
+        local = LocalTransport(service)
+        await local.setup()
+        yield local
+        return
+    async with HttpTransport(service, raw=True) as remote:
+        yield remote
+
+
+def _token(path: str | None) -> str | None:
+    """The control routes' token: the file's, else the environment's, else none."""
+    if path is None:
+        return os.environ.get("KWIKEN_TOKEN", "").strip() or None
+    try:
+        token = read_file(Path(path), MAX_TOKEN).decode("utf-8").strip()
+    except OSError as error:
+        raise InputError(error.strerror or str(error), where=path) from error
+    except UnicodeDecodeError as error:
+        raise InputError("is not text", where=path) from error
+    if not token:
+        raise InputError("is empty; it must hold the control routes' token", where=path)
+    return token

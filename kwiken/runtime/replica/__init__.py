@@ -1,0 +1,8 @@
+"""Replica server: one process that serves all shards of one stage."""
+
+from __future__ import annotations
+
+from kwiken.runtime.replica.cpu_meter import MeteredThreads
+from kwiken.runtime.replica.server import CallObserver, ReplicaServer
+
+__all__ = ["CallObserver", "MeteredThreads", "ReplicaServer"]

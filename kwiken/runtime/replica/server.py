@@ -1,0 +1,296 @@
+"""A replica: one process that serves all shards of one stage over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from kwiken.errors import InputError
+from kwiken.runtime.errors import DeadlineError
+from kwiken.runtime.http_server import TEXT, CallServer, Request, Response
+from kwiken.runtime.replica.cpu_meter import Carrier, Meter, metered
+from kwiken.runtime.replica.priority_queue import DisplacedError, Turns
+from kwiken.runtime.transport import MAX_PRIORITY, is_own, kind_and_message, setup_failed, wire
+from kwiken.service import Service, Stage
+
+LOG = logging.getLogger("kwiken.replica")
+RETRY_AFTER: Final = "Retry-After: 1\r\n"
+FULL: Final = Response(503, b"too much is held already", f"{wire.REFUSED}: 1\r\n{RETRY_AFTER}{TEXT}")
+ALLOW_CALL: Final = "Allow: POST\r\n"
+ALLOW_LOOK: Final = "Allow: GET, HEAD\r\n"
+SMOOTHING: Final = 0.1
+MAX_MESSAGE: Final = 500
+
+
+class ServedCall(msgspec.Struct, frozen=True):
+    """What a replica knows of one call that it ran, for a server span.
+
+    Attributes:
+        parent: the caller's attempt; None where the caller gave none.
+        shard: number of the shard.
+        start_ns: when the call came in, nanoseconds since 1970.
+        end_ns: when its answer was ready.
+        busy_ms: CPU time of the call.
+        error: what went wrong; None for an answer, "cancelled" where the caller hung up.
+    """
+
+    parent: wire.Parent | None
+    shard: int
+    start_ns: int
+    end_ns: int
+    busy_ms: float
+    error: str | None = None
+
+
+class Told(NamedTuple):
+    """What a call's headers say.
+
+    Attributes:
+        remaining_ms: time left when it was sent; None where there is no deadline.
+        shard: number of the shard.
+        priority: higher is more urgent.
+        threads: that the handler may use.
+    """
+
+    remaining_ms: float | None
+    shard: int
+    priority: int
+    threads: int
+
+
+def _read(headers: Mapping[str, str], stage: Stage) -> Told:
+    """Read a call's headers.
+
+    Raises:
+        InputError: names the header that is wrong.
+    """
+    if "content-encoding" in headers:
+        raise InputError("a call's body is not compressed", where="header Content-Encoding")
+    return Told(
+        wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS),
+        wire.read_whole(headers, wire.SHARD, low=0, high=stage.fanout - 1) or 0,
+        wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0,
+        wire.read_whole(headers, wire.THREADS, low=1, high=stage.threads) or 1,
+    )
+
+
+class CallObserver(Protocol):
+    """Receives every call that a replica ran; must return at once."""
+
+    def call_finished(self, call: ServedCall) -> None:
+        """Take one finished call."""
+
+
+class ReplicaServer:
+    """Serves one stage.
+
+    Args:
+        service: whose stage it is.
+        stage: its name.
+        host: address to listen on.
+        port: 0 for any that is free.
+        max_inflight: calls held at once; of more the least urgent are refused, to be served elsewhere.
+        max_body: bytes of a call's body.
+        max_bodies: bytes of all calls together, besides the first 16 KiB of each; None for a
+            share of the memory.
+        observer: told of every call that ran; None for nobody.
+
+    Raises:
+        DefinitionError: for an unknown stage, or one that cannot be served.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        stage: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        max_inflight: int = 64,
+        max_body: int = wire.MAX_BODY,
+        max_bodies: int | None = None,
+        observer: CallObserver | None = None,
+    ) -> None:
+        self._stage = service[stage]
+        self._codec = wire.Codec(service, stage)
+        assert self._stage.handler is not None  # the codec has read its annotations
+        self._handler = self._stage.handler
+        self._max_inflight = max_inflight
+        self._observer = observer
+        self._encoder = msgspec.msgpack.Encoder()
+        self._server = CallServer(
+            self._answer, host=host, port=port, max_body=max_body, max_bodies=max_bodies, full=FULL
+        )
+        self._turns = Turns()
+        self._inflight = 0
+        self._latency_ms = 0.0
+        self._served = 0
+        self._carrier = Carrier()
+        self._ready = False
+        self._stopping = False
+        self._idle = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        """Where to reach it, once started."""
+        return self._server.url
+
+    async def start(self) -> None:
+        """Listen, run the stage's setup, and be ready.
+
+        A setup that is no coroutine function runs in a thread, so that `/livez` answers meanwhile.
+
+        Raises:
+            InputError: when the address cannot be bound to.
+            DefinitionError: when the setup raises; says where.
+        """
+        await self._server.start()
+        if self._stage.setup is not None:
+            await _set_up(self._stage.name, self._stage.setup)
+        self._ready = True
+        self._carrier.start()
+
+    async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
+        """Refuse new calls, finish those in flight, then close.
+
+        Args:
+            grace_s: seconds that calls in flight may still take; then they are cancelled.
+            linger_s: seconds for which callers with open connections are told to go elsewhere; a
+                connection closed under a call would leave the caller in doubt whether it ran.
+        """
+        self._stopping = True
+        self._server.stop_accepting()
+        await asyncio.sleep(min(linger_s, grace_s))
+        self._idle.clear()
+        if self._inflight:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), max(0.0, grace_s - linger_s))
+        await self._server.stop()
+
+    async def _answer(self, request: Request) -> Response:
+        method, path = request.method, request.path
+        if path == wire.CALL_PATH:
+            return await self._call(request) if method == "POST" else Response(405, headers=ALLOW_CALL)
+        if path not in {"/livez", "/readyz"}:
+            return Response(404)
+        if method not in {"GET", "HEAD"}:
+            return Response(405, headers=ALLOW_LOOK)
+        if path == "/readyz" and (self._stopping or not self._ready):
+            return Response(503, b"stopping" if self._stopping else b"starting", TEXT)
+        return Response(200, b"ok", TEXT)
+
+    async def _call(self, request: Request) -> Response:
+        headers = request.headers
+        if headers.get(wire.STAGE, self._stage.name) != self._stage.name:
+            # The port was somebody else's when the caller learned of it.
+            return self._refuse(f"this is a replica of stage {self._stage.name!r}", status=421)
+        if self._stopping or not self._ready:
+            return self._refuse("stopping" if self._stopping else "starting")
+        try:
+            told = _read(headers, self._stage)
+        except InputError as error:
+            return self._reply(400, self._failure(error))
+        full = self._inflight >= self._max_inflight
+        if full and not self._turns.displace(request.came, told.priority):
+            return self._refuse(f"{self._inflight} calls are held already", why=wire.FULL)
+        self._inflight += 1
+        try:
+            return await self._admitted(request, told)
+        except DisplacedError:
+            return self._refuse("a more urgent call took its place", why=wire.FULL)
+        finally:
+            self._inflight -= 1
+            if not self._inflight:
+                self._idle.set()
+
+    async def _admitted(self, request: Request, told: Told) -> Response:
+        came = request.came
+        start_ns = time.time_ns()
+        # A turn later: a caller who has hung up meanwhile cancels work that has not begun.
+        await self._turns.take(came, told.priority)
+        if told.remaining_ms is not None and (time.monotonic() - came) * 1e3 >= told.remaining_ms:
+            return self._reply(504, self._failure(DeadlineError("dropped past its deadline")))
+        meter = Meter()
+        error: str | None = "cancelled"
+        try:
+            status, answer, error = await metered(self._run(request.body, told), meter)
+        finally:
+            self._finish(request.headers.get(wire.TRACEPARENT), told.shard, start_ns, meter, error)
+        self._note_latency((time.monotonic() - came) * 1e3)
+        return self._reply(status, answer, busy_ms=meter.ms + self._carrier.share_ms(meter))
+
+    async def _run(self, body: bytes, told: Told) -> tuple[int, bytes, str | None]:
+        """Status and body of the answer, and what went wrong."""
+        try:
+            inputs = self._codec.inputs(body)
+            words = {}
+            if self._codec.takes_shard:
+                words["shard"] = told.shard
+            if self._codec.takes_threads:
+                words["threads"] = told.threads
+            value = await self._handler(*inputs, **words)
+            return 200, self._encoder.encode(value), None
+        except BaseException as error:  # whatever the handler raises is the caller's to hear
+            if not is_own(error):
+                raise
+            LOG.debug("stage %s raised", self._stage.name, exc_info=True)
+            kind, message = kind_and_message(error)
+            return 500, self._failure(error), f"{kind}: {message[:MAX_MESSAGE]}"
+
+    def _failure(self, error: BaseException) -> bytes:
+        kind, message = kind_and_message(error)
+        return self._encoder.encode({"kind": kind, "error": message[:MAX_MESSAGE]})
+
+    def _finish(
+        self, traceparent: str | None, shard: int, start_ns: int, meter: Meter, error: str | None
+    ) -> None:
+        self._served += 1
+        if self._observer is None:
+            return
+        with contextlib.suppress(Exception):  # watching must not fail what is watched
+            self._observer.call_finished(
+                ServedCall(
+                    parent=wire.parse_traceparent(traceparent),
+                    shard=shard,
+                    start_ns=start_ns,
+                    end_ns=time.time_ns(),
+                    busy_ms=meter.ms,
+                    error=error,
+                )
+            )
+
+    def _note_latency(self, latency_ms: float) -> None:
+        """Exponentially weighted mean, started at the first value."""
+        if self._latency_ms == 0.0:
+            self._latency_ms = latency_ms
+        else:
+            self._latency_ms += SMOOTHING * (latency_ms - self._latency_ms)
+
+    def _refuse(self, message: str, *, status: int = 503, why: str = "1") -> Response:
+        headers = f"{wire.REFUSED}: {why}\r\n{RETRY_AFTER}{wire.INFLIGHT}: {self._inflight}\r\n{TEXT}"
+        return Response(status, message.encode(), headers)
+
+    def _reply(self, status: int, body: bytes, *, busy_ms: float = 0.0) -> Response:
+        return Response(
+            status,
+            body,
+            f"Content-Type: {wire.MSGPACK}\r\n{wire.BUSY}: {busy_ms:.3f}\r\n"
+            f"{wire.INFLIGHT}: {self._inflight}\r\n{wire.LATENCY}: {self._latency_ms:.3f}\r\n",
+        )
+
+
+async def _set_up(stage: str, setup: Callable[[], Any]) -> None:
+    try:
+        done = await asyncio.to_thread(setup)
+        if inspect.isawaitable(done):
+            await done
+    except (Exception, SystemExit) as error:
+        LOG.debug("setup of stage %s raised", stage, exc_info=True)
+        raise setup_failed(stage, error) from error

@@ -1,0 +1,62 @@
+"""Transports: calls to replicas over HTTP or within one process, and the wire format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kwiken.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from kwiken.runtime.transport.base import MAX_PRIORITY, Call, Replica, Reply, Transport
+    from kwiken.runtime.transport.handler_errors import is_own, kind_and_message, setup_failed
+    from kwiken.runtime.transport.http import HttpTransport
+    from kwiken.runtime.transport.http_head import BadHeadError, read_length, split_head
+    from kwiken.runtime.transport.local import LocalTransport, local_replicas
+    from kwiken.runtime.transport.wire import MAX_BODY
+
+__all__ = [
+    "MAX_BODY",
+    "MAX_PRIORITY",
+    "BadHeadError",
+    "Call",
+    "HttpTransport",
+    "LocalTransport",
+    "Replica",
+    "Reply",
+    "Transport",
+    "is_own",
+    "kind_and_message",
+    "local_replicas",
+    "read_length",
+    "setup_failed",
+    "split_head",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "kwiken.runtime.transport.base": (
+            "Call",
+            "MAX_PRIORITY",
+            "Replica",
+            "Reply",
+            "Transport",
+        ),
+        "kwiken.runtime.transport.handler_errors": (
+            "is_own",
+            "kind_and_message",
+            "setup_failed",
+        ),
+        "kwiken.runtime.transport.http": ("HttpTransport",),
+        "kwiken.runtime.transport.http_head": (
+            "BadHeadError",
+            "read_length",
+            "split_head",
+        ),
+        "kwiken.runtime.transport.local": (
+            "LocalTransport",
+            "local_replicas",
+        ),
+        "kwiken.runtime.transport.wire": ("MAX_BODY",),
+    },
+)

@@ -1,0 +1,222 @@
+"""What goes over the wire: names of headers, trace context, and the bodies' types.
+
+Bodies are MessagePack: a call is the array of the stage's inputs, an answer is the handler's value alone.
+The gateway need not look inside the stages' answers, so it may pass them on as the bytes that came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kwiken.errors import DefinitionError, InputError
+from kwiken.runtime.transport.validation_errors import plainly
+from kwiken.service import Service
+
+CALL_PATH: Final = "/call"
+REQUEST_PATH: Final = "/v1/request"
+MSGPACK: Final = "application/msgpack"
+JSON: Final = "application/json"
+
+TRACEPARENT: Final = "traceparent"
+STAGE: Final = "kw-stage"
+SHARD: Final = "kw-shard"
+ATTEMPT: Final = "kw-attempt"
+DEADLINE: Final = "kw-deadline-ms"
+PRIORITY: Final = "kw-priority"
+THREADS: Final = "kw-threads"
+BUSY: Final = "kw-busy-ms"
+INFLIGHT: Final = "kw-inflight"
+LATENCY: Final = "kw-latency-ms"
+REFUSED: Final = "kw-refused"
+FULL: Final = "full"  # its value where the replica holds as many calls as it may; 1 for any other reason
+TIMING: Final = "kw-timing"
+PARTIAL: Final = "kw-partial"
+UTILITY: Final = "kw-utility"
+KEEPS: Final = "kw-keeps"  # whoever puts a plan puts it again himself should the gateway be replaced
+
+MAX_BODY: Final = 16 << 20
+MAX_DEADLINE_MS: Final = 3_600_000.0
+# What a replica may say of itself: its figures steer the choice of replicas and what threads are charged.
+MAX_BUSY_MS: Final = 1e9
+MAX_INFLIGHT: Final = 1_000_000
+
+# `float` and `int` take more than a header may hold: underscores, other scripts' digits, `nan`, `1e9`.
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_WHOLE = re.compile(r"-?[0-9]{1,15}")
+_ADDRESS = re.compile(r"http://([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]):([0-9]{1,5})\Z")
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
+
+
+class Parent(NamedTuple):
+    """The caller's place in a trace.
+
+    Attributes:
+        trace_id: 128 bits, not 0.
+        span_id: 64 bits, not 0.
+        sampled: whether the caller keeps the trace.
+    """
+
+    trace_id: int
+    span_id: int
+    sampled: bool
+
+
+def parse_traceparent(text: str | None) -> Parent | None:
+    """The caller's place in a trace; None where the header is missing or wrong.
+
+    A wrong header is not an error: the standard has the receiver start a trace of its own
+    (W3C Trace Context, section 3.2.2.3 to 3.2.2.5).
+    """
+    match = _TRACEPARENT.match(text) if text is not None else None
+    if match is None:
+        return None
+    version, trace_id, span_id, flags, more = match.groups()
+    if version == "ff" or (version == "00" and more is not None):
+        return None
+    parent = Parent(int(trace_id, 16), int(span_id, 16), bool(int(flags, 16) & 1))
+    return parent if parent.trace_id and parent.span_id else None
+
+
+def format_traceparent(trace_id: int, span_id: int) -> str:
+    """The header for a call made in a span of ours; ours are always kept until they are finished."""
+    return f"00-{trace_id:032x}-{span_id:016x}-01"
+
+
+def read_number(headers: Mapping[str, str], name: str, *, low: float, high: float) -> float | None:
+    """A number from a header; None where it is missing.
+
+    Raises:
+        InputError: names the header when it is no number in plain decimal digits from `low` to `high`.
+    """
+    text = headers.get(name)
+    if text is None:
+        return None
+    value = float(text) if _NUMBER.fullmatch(text) else None
+    if value is None or not low <= value <= high:
+        raise InputError(
+            f"must be a number from {low:g} to {high:g}, not {text[:40]!r}", where=f"header {name}"
+        )
+    return value
+
+
+def read_whole(headers: Mapping[str, str], name: str, *, low: int, high: int) -> int | None:
+    """A whole number from a header; None where it is missing.
+
+    Raises:
+        InputError: names the header when it is no whole number from `low` to `high`.
+    """
+    text = headers.get(name)
+    if text is None:
+        return None
+    value = int(text) if _WHOLE.fullmatch(text) else None
+    if value is None or not low <= value <= high:
+        raise InputError(
+            f"must be a whole number from {low} to {high}, not {text[:40]!r}", where=f"header {name}"
+        )
+    return value
+
+
+def split_address(text: str, *, where: str) -> tuple[str, int]:
+    """Host and port of a replica's address.
+
+    Raises:
+        InputError: names `where` when it is not `http://HOST:PORT`.
+    """
+    match = _ADDRESS.match(text)
+    if match is None or not 0 < int(match[2]) < 1 << 16:
+        raise InputError(f"an address is http://HOST:PORT, not {text[:80]!r}", where=where)
+    return match[1].strip("[]"), int(match[2])
+
+
+class Codec:
+    """Bodies of one stage's calls and answers, by the annotated types of its handler.
+
+    Args:
+        service: whose stage it is.
+        stage: its name.
+
+    Raises:
+        DefinitionError: when the stage has no handler, or its types cannot go over the wire.
+    """
+
+    def __init__(self, service: Service, stage: str) -> None:
+        signature = service.signature(stage)
+        self.stage = stage
+        self.takes_shard = signature.takes_shard
+        self.takes_threads = signature.takes_threads
+        try:
+            self._inputs = msgspec.msgpack.Decoder(tuple[signature.inputs])  # type: ignore[name-defined]  # built at run time
+            self._output = msgspec.msgpack.Decoder(signature.output)
+        except (TypeError, ValueError) as error:
+            raise DefinitionError(f"its types cannot go over the wire: {error}", stage=stage) from error
+
+    def inputs(self, body: bytes) -> tuple[Any, ...]:
+        """The handler's inputs from a call's body.
+
+        Raises:
+            InputError: names the stage and the place in the body that does not fit.
+        """
+        try:
+            inputs: tuple[Any, ...] = self._inputs.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise InputError(f"its input does not fit: {error}", where=f"stage {self.stage!r}") from error
+        return inputs
+
+    def output(self, body: bytes) -> Any:
+        """The handler's answer from a reply's body.
+
+        Raises:
+            InputError: names the stage and the place in the body that does not fit.
+        """
+        try:
+            return self._output.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise InputError(f"its answer does not fit: {error}", where=f"stage {self.stage!r}") from error
+
+
+# The first half of a surrogate pair without the second.
+_HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})")
+
+
+class RequestReader:
+    """Reads JSON requests into the type that the service's sources take.
+
+    Raises:
+        DefinitionError: when the sources take different types: one request could not be both.
+    """
+
+    def __init__(self, service: Service) -> None:
+        kinds: dict[str, Any] = {}
+        for name in service.sources:
+            kind = service.signature(name).inputs[0]
+            if kind is not Any:
+                kinds[name] = kind
+        first = next(iter(kinds.values()), Any)
+        for name, kind in kinds.items():
+            if kind != first:
+                raise DefinitionError(
+                    f"takes {kind}, but another source takes {first}; a request has one type", stage=name
+                )
+        self._decoder = msgspec.json.Decoder(first)
+
+    def read(self, body: bytes) -> Any:
+        """The request.
+
+        Raises:
+            InputError: names the field that does not fit, or the byte at which the JSON breaks.
+        """
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            # The decoder takes the end of the text for the end of all.
+            half = "truncated" in str(error) and _HALF.search(body)
+            reason = (
+                f"{half[0].decode()} is half a character; its other half must follow"
+                if half
+                else plainly(str(error))
+            )
+            raise InputError(reason, where="request") from error

@@ -1,0 +1,60 @@
+"""Service definitions: stages, their handlers, the DAG, and the DAG as a document or a drawing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kwiken.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from kwiken.service.codec import service_from_json, service_from_yaml, service_to_json, service_to_yaml
+    from kwiken.service.drawing import Box, to_dot, to_mermaid
+    from kwiken.service.service import MAX_STAGES, Service
+    from kwiken.service.stage import MAX_FANOUT, MAX_MS, MAX_REPLICAS, Partial, Reissue, Stage
+
+__all__ = [
+    "MAX_FANOUT",
+    "MAX_MS",
+    "MAX_REPLICAS",
+    "MAX_STAGES",
+    "Box",
+    "Partial",
+    "Reissue",
+    "Service",
+    "Stage",
+    "service_from_json",
+    "service_from_yaml",
+    "service_to_json",
+    "service_to_yaml",
+    "to_dot",
+    "to_mermaid",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "kwiken.service.codec": (
+            "service_from_json",
+            "service_from_yaml",
+            "service_to_json",
+            "service_to_yaml",
+        ),
+        "kwiken.service.drawing": (
+            "Box",
+            "to_dot",
+            "to_mermaid",
+        ),
+        "kwiken.service.service": (
+            "MAX_STAGES",
+            "Service",
+        ),
+        "kwiken.service.stage": (
+            "MAX_FANOUT",
+            "MAX_MS",
+            "MAX_REPLICAS",
+            "Partial",
+            "Reissue",
+            "Stage",
+        ),
+    },
+)

@@ -1,0 +1,213 @@
+"""A service as a document: plain values, JSON and YAML, both ways and strict.
+
+What a document carries is the DAG and its settings. Handlers, utility functions, `setup` and the page are
+code, so they stay with the Python definition.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+import msgspec
+
+from kwiken.errors import InputError
+from kwiken.parsing import convert, parse_json, to_str
+from kwiken.service.service import Service
+from kwiken.service.stage import Reissue, Stage
+
+VERSION: Final = 1
+_FIELDS: Final = {"version", "service", "stages"}
+
+
+class StageDoc(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A stage's settings as they are written; see `Stage` for their meaning."""
+
+    name: str
+    after: tuple[str, ...] = ()
+    fanout: int = 1
+    replicas: int = 1
+    idempotent: bool = False
+    optional: bool = False
+    utility_weight: float = 1.0
+    timeout_ms: float = 5000.0
+    threads: int = 1
+    cost: float | None = None
+    reissue: Reissue | None = None
+
+
+_DEFAULTS: Final = {field.name: field.default for field in dataclasses.fields(Stage)}
+
+
+def service_to_dict(service: Service) -> dict[str, Any]:
+    """The service as plain values: strings, numbers, booleans, lists and dicts.
+
+    Args:
+        service: to write.
+    """
+    return {
+        "version": VERSION,
+        "service": service.name,
+        "stages": [stage_to_dict(stage) for stage in service.stages.values()],
+    }
+
+
+def stage_to_dict(stage: Stage) -> dict[str, Any]:
+    """The stage's settings as plain values, without those that stand at their defaults."""
+    plain = {name: getattr(stage, name) for name in StageDoc.__struct_fields__}
+    told = {name: value for name, value in plain.items() if value != _DEFAULTS[name]}
+    return {
+        name: list(value) if name == "after" else msgspec.to_builtins(value) for name, value in told.items()
+    }
+
+
+def service_from_dict(raw: Any, *, where: str = "service") -> Service:
+    """A service from plain values.
+
+    Args:
+        raw: as `service_to_dict` gives them.
+        where: named in errors, a file's path say.
+
+    Raises:
+        InputError: another version, an unknown or missing field, a wrong type; names the stage and the field.
+        DefinitionError: settings or edges that no service can have; names the stage.
+    """
+    if not isinstance(raw, dict):
+        raise InputError(f"must hold an object with the fields {_listed(_FIELDS)}", where=where)
+    if raw.get("version") != VERSION or not isinstance(raw["version"], int):
+        raise InputError(f"version must be {VERSION}, not {raw.get('version')!r}", where=where)
+    for field in raw.keys() - _FIELDS:
+        raise InputError(f"unknown field {field!r}; known: {_listed(_FIELDS)}", where=where)
+    for field in _FIELDS - raw.keys():
+        raise InputError(f"the field {field!r} is missing", where=where)
+    if not isinstance(raw["stages"], list):
+        raise InputError("'stages' must be a list", where=where)
+    name = convert(raw["service"], str, where=f"{where}: service")
+    stages = [stage_from_dict(stage, number, where=where) for number, stage in enumerate(raw["stages"], 1)]
+    return Service.of(name, stages)
+
+
+def stage_from_dict(raw: Any, number: int, *, where: str) -> Stage:
+    """One stage from plain values; `number` names it in errors while its name is not known.
+
+    Raises:
+        InputError: an unknown or missing field or a wrong type.
+        DefinitionError: a setting that no stage can have.
+    """
+    name = raw.get("name") if isinstance(raw, dict) else None
+    here = f"{where}: stage {name!r}" if isinstance(name, str) else f"{where}: stage number {number}"
+    known = set(StageDoc.__struct_fields__)
+    for field in raw.keys() - known if isinstance(raw, dict) else ():
+        raise InputError(f"unknown field {field!r}; known: {_listed(known)}", where=here)
+    document = convert(raw, StageDoc, where=here)
+    return Stage(**{field: getattr(document, field) for field in StageDoc.__struct_fields__})
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def service_to_json(service: Service) -> str:
+    """The service as JSON, readable by `service_from_json`.
+
+    Args:
+        service: to write.
+    """
+    return msgspec.json.format(msgspec.json.encode(service_to_dict(service)), indent=1).decode() + "\n"
+
+
+def service_from_json(text: str | bytes, *, where: str = "service") -> Service:
+    """Read a service from JSON; errors as `service_from_dict`, and broken JSON names the line.
+
+    Args:
+        text: JSON.
+        where: named in errors, a file's path say.
+    """
+    return service_from_dict(parse_json(text, where=where), where=where)
+
+
+def service_to_yaml(service: Service) -> str:
+    """The service as YAML, readable by `service_from_yaml`.
+
+    Args:
+        service: to write.
+    """
+    import yaml
+
+    return yaml.safe_dump(service_to_dict(service), sort_keys=False, allow_unicode=True)
+
+
+def service_from_yaml(text: str | bytes, *, where: str = "service") -> Service:
+    """Read a service from YAML; errors as `service_from_dict`, and broken YAML names the line.
+
+    Args:
+        text: YAML.
+        where: named in errors, a file's path say.
+    """
+    from kwiken.parsing import parse_yaml
+
+    return service_from_dict(parse_yaml(to_str(text, where=where), where=where), where=where)
+
+
+def service_to_graph(service: Service) -> Any:
+    """The service as a `networkx.DiGraph`.
+
+    Nodes carry the settings that differ from their defaults; an edge carries `position`, the place of the
+    parent among the child's parameters; the graph carries `version` and `service`.
+
+    Args:
+        service: to write.
+    """
+    import networkx as nx
+
+    graph: Any = nx.DiGraph(version=VERSION, service=service.name)
+    for stage in service.stages.values():
+        settings = stage_to_dict(stage)
+        graph.add_node(settings.pop("name"), **{key: settings[key] for key in settings if key != "after"})
+        for position, parent in enumerate(stage.after):
+            graph.add_edge(parent, stage.name, position=position)
+    return graph
+
+
+def service_from_graph(graph: Any, *, name: str | None = None) -> Service:
+    """A service from a `networkx.DiGraph`, whoever made it.
+
+    Args:
+        graph: nodes are stage names, node attributes their settings; parents stand in the order of the edges'
+            `position` where they have one, else as they were added.
+        name: of the service; None takes the graph's attribute `service`.
+
+    Raises:
+        InputError: not a simple directed graph, an unknown attribute, a wrong type.
+        DefinitionError: a cycle, or settings that no stage can have.
+    """
+    import networkx as nx
+
+    if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
+        raise InputError("must be a simple directed graph (networkx.DiGraph)", where="graph")
+    if not all(isinstance(node, str) for node in graph):
+        raise InputError("every node must be a string, the stage's name", where="graph")
+    stages = []
+    for node, settings in graph.nodes(data=True):
+        for field in settings.keys() & {"name", "after"}:
+            raise InputError(
+                f"unknown field {field!r}; the graph itself says it", where=f"graph: stage {node!r}"
+            )
+        stages.append({"name": node, "after": _parents(graph, node), **settings})
+    title = name if name is not None else graph.graph.get("service")
+    version = graph.graph.get("version", VERSION)
+    return service_from_dict({"version": version, "service": title, "stages": stages}, where="graph")
+
+
+def _parents(graph: Any, node: str) -> list[str]:
+    edges = list(graph.in_edges(node, data="position"))
+    for parent, _, position in edges:
+        if position is not None and not isinstance(position, int):
+            raise InputError(
+                f"position must be a whole number, not {position!r}", where=f"edge {parent}->{node}"
+            )
+    placed = [
+        (position if position is not None else index, index, parent)
+        for index, (parent, _, position) in enumerate(edges)
+    ]
+    return [parent for _, _, parent in sorted(placed)]

@@ -1,0 +1,231 @@
+"""A service: a named DAG of stages, with edges stated and every check made at definition time."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from kwiken.errors import DefinitionError
+from kwiken.service.handler import Signature, check_handler, signature_of
+from kwiken.service.stage import NAME, Handler, Partial, Reissue, Stage
+
+__all__ = ["Partial", "Reissue", "Service", "Stage"]
+
+H = TypeVar("H", bound=Callable[..., Awaitable[Any]])
+MAX_STAGES: Final = 1000
+
+
+class Service:
+    """A named DAG of stages.
+
+    Args:
+        name: as a stage's.
+        page: HTML that the gateway serves at `/`; None for none.
+
+    Raises:
+        DefinitionError: for what cannot be a name.
+
+    Example:
+        ```
+        hello = Service("hello")
+
+        @hello.stage(replicas=2, idempotent=True)
+        async def greet(name: str) -> str:
+            return f"hello, {name}"
+        ```
+    """
+
+    def __init__(self, name: str, *, page: str | None = None) -> None:
+        if not (isinstance(name, str) and NAME.match(name)):
+            raise DefinitionError(
+                f"service {name!r}: a name starts with a letter; at most 64 letters, digits, '_', '-', '.'"
+            )
+        self.name = name
+        self.page = page
+        self._stages: dict[str, Stage] = {}
+        self._view = types.MappingProxyType(self._stages)
+        self._by_handler: dict[Handler, list[str]] = {}
+
+    @classmethod
+    def of(cls, name: str, stages: Iterable[Stage], *, page: str | None = None) -> Service:
+        """A service from stages in any order.
+
+        Args:
+            name: as a stage's.
+            stages: all of its stages.
+            page: HTML that the gateway serves at `/`; None for none.
+
+        Raises:
+            DefinitionError: for a duplicate, an unknown parent, a cycle or a fan-out without merge.
+        """
+        service = cls(name, page=page)
+        waiting: dict[str, Stage] = {}
+        for stage in stages:
+            if stage.name in waiting:
+                raise DefinitionError("is defined twice", stage=stage.name)
+            waiting[stage.name] = stage
+        for stage in waiting.values():
+            for parent in stage.after:
+                if parent not in waiting:
+                    raise DefinitionError(_unknown_parent(parent, waiting), stage=stage.name)
+        while waiting:
+            before = len(waiting)
+            for stage in tuple(waiting.values()):  # keeps the order given wherever that is possible
+                if service._stages.keys() >= set(stage.after):
+                    service.add(waiting.pop(stage.name))
+            if len(waiting) == before:
+                cycle = _cycle(waiting)
+                raise DefinitionError(f"is part of a cycle: {' -> '.join(cycle)}", stage=cycle[0])
+        return service
+
+    def stage(
+        self,
+        *,
+        after: Iterable[str | Handler] = (),
+        name: str | None = None,
+        **settings: Any,
+    ) -> Callable[[H], H]:
+        """Declare the decorated coroutine function a stage; see `Stage` for the settings.
+
+        Args:
+            after: the stages, or their handlers, whose answers this one takes, in order.
+            name: of the stage; the function's own name where it is None.
+            **settings: the other fields of `Stage`.
+
+        Raises:
+            DefinitionError: at once, naming the stage, for whatever is wrong with it.
+        """
+
+        def declare(handler: H) -> H:
+            label = name if name is not None else getattr(handler, "__name__", repr(handler))
+            unknown = settings.keys() - Stage.__dataclass_fields__.keys() | settings.keys() & {"handler"}
+            if unknown:
+                raise DefinitionError(f"there is no setting {min(unknown)!r}", stage=label)
+            parents = self._parent_names(after, label)
+            self.add(Stage(name=label, after=parents, handler=handler, **settings))
+            return handler
+
+        return declare
+
+    def _parent_names(self, after: Iterable[str | Handler], stage: str) -> tuple[str, ...]:
+        if isinstance(after, str) or not isinstance(after, Iterable):
+            raise DefinitionError("`after` must be a list: after=[parent]", stage=stage)
+        return tuple(self._parent_name(parent, stage) for parent in after)
+
+    def _parent_name(self, parent: str | Handler, stage: str) -> str:
+        if isinstance(parent, str):
+            return parent
+        names = self._by_handler.get(parent, [])
+        label = getattr(parent, "__name__", repr(parent))
+        if not names:
+            raise DefinitionError(_unknown_parent(label, self._stages), stage=stage)
+        if len(names) > 1:
+            raise DefinitionError(
+                f"comes after {label!r}, which serves several stages; name one of: {', '.join(names)}",
+                stage=stage,
+            )
+        return names[0]
+
+    def add(self, stage: Stage) -> None:
+        """Add a stage whose parents are there already.
+
+        Raises:
+            DefinitionError: for a duplicate, an unknown parent, or a handler that does not fit.
+        """
+        if stage.name in self._stages:
+            raise DefinitionError("is defined twice", stage=stage.name)
+        if len(self._stages) >= MAX_STAGES:
+            raise DefinitionError(f"is one too many; a service has at most {MAX_STAGES}", stage=stage.name)
+        for parent in stage.after:
+            if parent not in self._stages:
+                raise DefinitionError(_unknown_parent(parent, self._stages), stage=stage.name)
+        if stage.handler is not None:
+            check_handler(stage, self._stages)
+            self._by_handler.setdefault(stage.handler, []).append(stage.name)
+        self._stages[stage.name] = stage
+
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """The stages by name, parents before children; a live view that cannot be written to."""
+        return self._view
+
+    def __getitem__(self, name: str) -> Stage:
+        """The stage of that name.
+
+        Raises:
+            DefinitionError: when there is none.
+        """
+        if name not in self._stages:
+            known = ", ".join(self._stages) or "none"
+            raise DefinitionError(f"service {self.name!r} has no stage {name!r}; it has: {known}")
+        return self._stages[name]
+
+    def __eq__(self, other: object) -> bool:
+        """Same name and same stages with the same settings; handlers do not count."""
+        if not isinstance(other, Service):
+            return NotImplemented
+        return self.name == other.name and dict(self._stages) == dict(other._stages)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"Service({self.name!r}, stages={list(self._stages)})"
+
+    def children(self, name: str) -> tuple[str, ...]:
+        """Names of the stages that take this one's answer."""
+        return tuple(stage.name for stage in self._stages.values() if name in stage.after)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The stages that take the request itself."""
+        return tuple(stage.name for stage in self._stages.values() if not stage.after)
+
+    @property
+    def sink(self) -> str:
+        """The one stage whose answer is the request's.
+
+        Raises:
+            DefinitionError: where there is none, or more than one.
+        """
+        parents = {parent for stage in self._stages.values() for parent in stage.after}
+        sinks = [name for name in self._stages if name not in parents]
+        if len(sinks) != 1:
+            found = ", ".join(sinks) or "no stage at all"
+            raise DefinitionError(f"service {self.name!r} must end in exactly one stage, not in: {found}")
+        return sinks[0]
+
+    def check(self) -> None:
+        """Check what only the whole can show: one sink, which is no fan-out and not optional.
+
+        Raises:
+            DefinitionError: naming the stage.
+        """
+        sink = self._stages[self.sink]
+        if sink.fanout > 1:
+            raise DefinitionError("is a fan-out without merge: no stage follows it", stage=sink.name)
+        if sink.optional:
+            raise DefinitionError("is the last stage, so it cannot be optional", stage=sink.name)
+
+    def signature(self, name: str) -> Signature:
+        """Types of the stage's handler.
+
+        Raises:
+            DefinitionError: when the stage has no handler or an annotation cannot be read.
+        """
+        return signature_of(self[name])
+
+
+def _unknown_parent(parent: str, known: Iterable[str]) -> str:
+    return f"comes after {parent!r}, which is not a stage; known: {', '.join(sorted(known)) or 'none'}"
+
+
+def _cycle(waiting: Mapping[str, Stage]) -> list[str]:
+    """Some cycle among stages of which each waits for another; the first name stands last again."""
+    path: list[str] = []
+    name = next(iter(waiting))
+    while name not in path:
+        path.append(name)
+        name = next(parent for parent in waiting[name].after if parent in waiting)
+    return [*path[path.index(name) :], name]

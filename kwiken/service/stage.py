@@ -1,0 +1,184 @@
+"""One stage of a service: its settings, and the checks that need nothing but the stage."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from kwiken.errors import DefinitionError
+
+T = TypeVar("T")
+
+Handler = Callable[..., Awaitable[Any]]
+NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
+MAX_FANOUT: Final = 10_000
+MAX_REPLICAS: Final = 10_000
+MAX_THREADS: Final = 1024
+MAX_NUMBER: Final = 1e12
+MAX_COPIES: Final = 16  # a storm, not a hedge, lies beyond
+MAX_MS: Final = 86_400_000.0  # a day: no request is waited for longer, and every clock can count it
+
+
+class Partial(msgspec.Struct, Generic[T], frozen=True):
+    """What a fan-out hands to the stage that merges it: one place a shard, None where a shard is missing.
+
+    Attributes:
+        values: the shards' answers in shard order; None marks a shard that did not answer in time.
+        utility: what the answer is worth, from 0 to 1; 1 when nothing is missing.
+    """
+
+    values: tuple[T | None, ...]
+    utility: float = 1.0
+
+    @property
+    def present(self) -> list[T]:
+        """The answers that are there, in shard order."""
+        return [value for value in self.values if value is not None]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every shard answered."""
+        return all(value is not None for value in self.values)
+
+
+class Reissue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
+    """When to send a copy of a stage's call to another replica.
+
+    Attributes:
+        after_ms: age of the call, from its own start, at which the copy may go.
+        probability: share of the calls that reach `after_ms` and get a copy (SingleR, Kaler et al. 2017).
+        copies: the most copies that one call may have.
+        fraction: share of all calls of the stage that the plan expects to reissue.
+    """
+
+    after_ms: float
+    probability: float = 1.0
+    copies: int = 1
+    fraction: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse values that no clock, coin or replica could serve."""
+        if not 0 <= self.after_ms <= MAX_MS:  # NaN fails too
+            raise ValueError(f"after_ms must be from 0 to {MAX_MS:.0f} (a day), not {self.after_ms}")
+        if not 0 < self.probability <= 1:
+            raise ValueError(f"probability must be in (0, 1], not {self.probability}")
+        if not 1 <= self.copies <= MAX_COPIES:
+            raise ValueError(f"copies must be from 1 to {MAX_COPIES}, not {self.copies}")
+        if not 0 <= self.fraction <= 1:
+            raise ValueError(f"fraction must be in [0, 1], not {self.fraction}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One node of a service's DAG.
+
+    Attributes:
+        name: starts with a letter; letters, digits, `_`, `-` and `.`; at most 64 characters.
+        after: names of the stages whose answers this one needs, in the order of its handler's parameters.
+        handler: coroutine function; takes the parents' answers (a source takes the request), and
+            `shard` as a keyword where `fanout` is above 1, and `threads` where that is. None in a definition
+            read from a file.
+        fanout: number of shards; one call goes to each.
+        replicas: number of server processes that run the stage.
+        idempotent: whether a call may run twice; without it the stage is never reissued or retried.
+        optional: whether the request may go on with None where this stage fails.
+        utility: worth, from 0 to 1, of an answer with shards missing; None: the share of shards present.
+        utility_weight: the stage's share in the utility of the whole answer, relative to other stages.
+        timeout_ms: the longest that the stage may take, milliseconds.
+        worth: what each shard's answer turned out to be worth once all are there, relative to the others (1
+            for the one with the top hit and 0 for the rest, say); plans of partial answers are made from it.
+            None: how far `utility` falls without that shard.
+        threads: the most threads that a late request's call can use; above 1 the handler is told how many as
+            the keyword `threads`.
+        cost: relative cost of a whole visit; None: measured.
+        reissue: a fixed policy, in force until a plan replaces it.
+        setup: run once in every process that serves the stage, before it is ready.
+
+    Raises:
+        DefinitionError: for a field that is not what it should be; names the stage and the field.
+    """
+
+    name: str
+    after: tuple[str, ...] = ()
+    handler: Handler | None = field(default=None, compare=False)
+    fanout: int = 1
+    replicas: int = 1
+    idempotent: bool = False
+    optional: bool = False
+    utility: Callable[[Partial[Any]], float] | None = field(default=None, compare=False)
+    utility_weight: float = 1.0
+    timeout_ms: float = 5000.0
+    worth: Callable[[Partial[Any]], Sequence[float]] | None = field(default=None, compare=False)
+    threads: int = 1
+    cost: float | None = None
+    reissue: Reissue | None = None
+    setup: Callable[[], Any] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what can be seen to be wrong in the stage alone."""
+        if not (isinstance(self.name, str) and NAME.match(self.name)):
+            raise DefinitionError(
+                "a name starts with a letter and has at most 64 letters, digits, '_', '-' and '.'",
+                stage=str(self.name),
+            )
+        after: Any = self.after
+        if isinstance(after, list):
+            object.__setattr__(self, "after", tuple(after))
+        problems = itertools.chain(
+            _parent_problems(self), _number_problems(self), _policy_problems(self), _partial_problems(self)
+        )
+        problem = next(problems, None)
+        if problem is not None:
+            raise DefinitionError(problem, stage=self.name)
+
+
+def _parent_problems(stage: Stage) -> Iterator[str]:
+    after: Any = stage.after
+    if not (isinstance(after, tuple) and all(isinstance(parent, str) for parent in after)):
+        yield f"`after` must be a list of stages' names, not {after!r}"
+    elif len(set(after)) != len(after):
+        yield "names a parent twice in `after`"
+    elif stage.name in after:
+        yield "cannot come after itself"
+
+
+def _number_problems(stage: Stage) -> Iterator[str]:
+    for label, most in (("fanout", MAX_FANOUT), ("replicas", MAX_REPLICAS), ("threads", MAX_THREADS)):
+        value = getattr(stage, label)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            yield f"{label} must be a whole number from 1 to {most}, not {value!r}"
+    for label, limit in (("timeout_ms", MAX_MS), ("utility_weight", MAX_NUMBER), ("cost", MAX_NUMBER)):
+        value = getattr(stage, label)
+        if label == "cost" and value is None:
+            continue
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= limit:
+            yield f"{label} must be a number above 0 and at most {limit:g}, not {value!r}"
+
+
+def _partial_problems(stage: Stage) -> Iterator[str]:
+    for label in ("utility", "worth"):
+        if getattr(stage, label) is not None and stage.fanout == 1:
+            yield f"has a {label} but no fanout; only a fan-out's answer can be partial"
+
+
+def _policy_problems(stage: Stage) -> Iterator[str]:
+    for label in ("idempotent", "optional"):
+        if not isinstance(getattr(stage, label), bool):
+            yield f"{label} must be True or False, not {getattr(stage, label)!r}"
+    for label in ("utility", "worth", "setup"):
+        if getattr(stage, label) is not None and not callable(getattr(stage, label)):
+            yield f"{label} must be a function, not {getattr(stage, label)!r}"
+    reissue: Any = stage.reissue
+    if reissue is None:
+        return
+    if not isinstance(reissue, Reissue):
+        yield f"reissue must be a Reissue, not {reissue!r}"
+    if not stage.idempotent:
+        yield "is not idempotent, so it cannot be reissued; set idempotent=True if a call may run twice"
+    if stage.replicas < 2:  # noqa: PLR2004 - the call's own and another
+        yield "has one replica, and a reissue goes to another; set replicas=2 or more"

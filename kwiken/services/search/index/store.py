@@ -1,0 +1,192 @@
+"""The index on disk: built once per Python and per version of this code, shared, never trusted.
+
+A part is a file: eight bytes that name the format, the CRC-32 of the rest, then MessagePack. It is written
+beside its place and renamed into it, so a reader sees a whole part or none; a part that fails its check is
+built anew. Readers map the file, so the arrays of 17 processes are one copy in memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import TypeVar
+from zlib import crc32
+
+import msgspec
+
+from kwiken.errors import InputError, KwikenError
+from kwiken.services.search.index import source
+from kwiken.services.search.index.parts import PARTS, Part
+
+P = TypeVar("P", bound=Part)
+
+_MAGIC = b"kwsearch"
+_HEAD = struct.Struct("<8sI")
+_BUILDERS = ("_build", "_corpus", "_names", "_native", "_parts", "source", "_store", "_text")
+BUILD_SECONDS = 300.0
+KEPT = 4
+
+
+class BuildError(KwikenError):
+    """The index could not be built."""
+
+
+def cache_folder() -> Path:
+    """Where indexes are kept: KWIKEN_CACHE, or the user's cache folder."""
+    given = os.environ.get("KWIKEN_CACHE")
+    if given:
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache")
+    return Path(base) / "kwiken"
+
+
+@cache
+def key() -> str:
+    """Name of the index that this interpreter, this library and this code make."""
+    digest = blake2b(f"{sys.version} {sys.byteorder}".encode(), digest_size=8)
+    here = Path(__file__).parent
+    for name in _BUILDERS:
+        digest.update((here / f"{name}.py").read_bytes())
+    from sysconfig import get_path
+
+    for name, path in source.files(Path(get_path("stdlib"))):
+        found = path.stat()
+        digest.update(f"{name} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def folder() -> Path:
+    """Where this interpreter's index is, or will be."""
+    return cache_folder() / f"search-{key()}"
+
+
+def write(place: Path, part: Part) -> None:
+    """Write one part, whole or not at all."""
+    body = msgspec.msgpack.encode(part)
+    place.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=place, prefix=f".{part.file}-")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(_HEAD.pack(_MAGIC, crc32(body)))
+            out.write(body)
+        Path(name).replace(place / part.file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read(place: Path, kind: type[P]) -> P:
+    """One part, its arrays mapped from the file.
+
+    Raises:
+        InputError: naming the file, where it is missing, cut, changed or of another format.
+    """
+    path = place / kind.file
+    try:
+        with path.open("rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read ({error}); it will be built", where=str(path)) from None
+    view = memoryview(data)
+    if len(view) < _HEAD.size or _HEAD.unpack_from(view) != (_MAGIC, crc32(view[_HEAD.size :])):
+        raise InputError("is damaged; it will be built anew", where=str(path))
+    try:
+        return msgspec.msgpack.decode(view[_HEAD.size :], type=kind)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"is of another format ({error}); it will be built anew", where=str(path)) from None
+
+
+def load(kind: type[P]) -> P:
+    """One part of this interpreter's index, built first where it is missing or damaged.
+
+    Raises:
+        BuildError: when it cannot be built.
+    """
+    with suppress(InputError):
+        return read(folder(), kind)
+    build()
+    return read(folder(), kind)
+
+
+def build(*, force: bool = False) -> Path:
+    """Build the index unless it is whole already; one process at a time builds, the others wait for it.
+
+    Args:
+        force: build even where a whole index is there.
+
+    Raises:
+        BuildError: when the builder fails; its last lines are in the message.
+    """
+    place = folder()
+    with _lock(place.with_suffix(".lock")):
+        if force or not whole(place):
+            _run_builder(place)
+            _forget_old(place)
+    return place
+
+
+def whole(place: Path) -> bool:
+    """Whether every part is there and sound."""
+    try:
+        return all(read(place, kind).key == key() for kind in PARTS)
+    except InputError:
+        return False
+
+
+def _run_builder(place: Path) -> None:
+    """In a process of its own: it imports 67 C modules and needs ten times a replica's memory."""
+    root = str(Path(__file__).resolve().parents[2])
+    known = os.environ.get("PYTHONPATH")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *([known] if known else [])])}
+    command = [sys.executable, "-m", "kwiken.services.search.index.build", str(place)]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own module
+            command, env=env, capture_output=True, timeout=BUILD_SECONDS, check=False, text=True
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildError(f"building the search index failed: {error}") from error
+    if done.returncode:
+        last = " | ".join(done.stderr.strip().splitlines()[-3:])
+        raise BuildError(f"building the search index failed: {last or f'exit code {done.returncode}'}")
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold the lock file; after BUILD_SECONDS go on without it: writes are atomic, a holder may hang."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        _acquire(file.fileno(), time.monotonic() + BUILD_SECONDS)
+        yield  # the lock goes with the file
+
+
+def _acquire(handle: int, until: float) -> None:
+    try:
+        import fcntl
+    except ImportError:
+        return  # Windows: each process may build; the renames keep that right
+    while time.monotonic() < until:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _forget_old(keep: Path) -> None:
+    """Remove all but the newest indexes; those in use elsewhere stay readable until their readers end."""
+    others = [path for path in keep.parent.glob("search-*") if path.is_dir() and path != keep]
+    others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in others[KEPT - 1 :]:
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,93 @@
+"""What each stage costs: milliseconds per call over a mix of queries, and what a fresh process loads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kwiken.errors import KwikenError
+from kwiken.service import Service
+from kwiken.services.search.measures import local
+
+WARM = 50
+_LOAD = """
+import json, sys, time
+def memory():
+    try:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
+    except OSError:
+        return 0.0
+begin = time.perf_counter()
+from kwiken import Service
+base = memory()
+from kwiken.services.search import search
+setup = search[sys.argv[1]].setup
+setup and setup()
+print(json.dumps({"seconds": time.perf_counter() - begin, "base": base, "peak": memory(),
+                  "numpy": "numpy" in sys.modules}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Milliseconds of one stage's calls, one a shard."""
+
+    stage: str
+    calls: int
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+    most: float
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What a fresh process needs to serve a stage: seconds, MiB before and at most, NumPy or not."""
+
+    seconds: float
+    base: float
+    peak: float
+    numpy: bool
+
+
+def costs(service: Service, queries: Iterable[str]) -> list[Cost]:
+    """Cost of every stage's calls over the queries, after some to warm up, and of whole requests."""
+    times: dict[str, list[float]] = {name: [] for name in service.stages}
+    whole: list[float] = []
+    for at, query in enumerate(queries):
+        calls: list[tuple[str, float]] = []
+        local.answer(service, query, lambda stage, _, ms, calls=calls: calls.append((stage, ms)))  # type: ignore[misc]
+        if at >= WARM:
+            for stage, ms in calls:
+                times[stage].append(ms)
+            whole.append(sum(ms for _, ms in calls))
+    return [*(_cost(name, values) for name, values in times.items()), _cost("all", whole)]
+
+
+def _cost(stage: str, values: Sequence[float]) -> Cost:
+    if not values:
+        raise KwikenError(f"too few queries to measure; more than {WARM} are needed")
+    ordered = sorted(values)
+
+    def at(share: float) -> float:
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+    return Cost(stage, len(values), sum(values) / len(values), at(0.5), at(0.95), at(0.99), ordered[-1])
+
+
+def load(stage: str) -> Load:
+    """What a process of its own takes to get ready to serve that stage."""
+    root = str(Path(__file__).resolve().parents[2])
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-c", _LOAD, stage]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603
+    if done.returncode:
+        raise KwikenError(f"loading stage {stage!r} failed: {done.stderr.strip().splitlines()[-1]}")
+    return msgspec.json.decode(done.stdout, type=Load)

@@ -1,0 +1,63 @@
+"""The last stage: the answer as shown."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kwiken.service import Partial
+from kwiken.services.search.index import Card, Cards
+from kwiken.services.search.stages.types import Answer, Ranked, Result, Snippet
+
+
+class Shelf:
+    """What is shown of each document."""
+
+    def __init__(self, part: Cards) -> None:
+        self.key = part.key
+        self._rows = part.cards
+        self._decoder = msgspec.msgpack.Decoder(Card)
+
+    def card(self, document: int) -> Card:
+        """The document's card."""
+        first, last = self._rows.bounds(document)
+        return self._decoder.decode(self._rows.items[first:last])
+
+    def answer(self, ranked: Ranked, snippets: Partial[list[Snippet]]) -> Answer:
+        """The answer: the ranked documents' cards and what snippets there are."""
+        texts = {item.document: item.parts for shard in snippets.present for item in shard}
+        results = [
+            _result(self.card(document), texts.get(document, []), score)
+            for document, score in zip(ranked.documents, ranked.scores, strict=True)
+        ]
+        return Answer(
+            query=ranked.query.query,
+            corrected=ranked.query.corrected,
+            count=ranked.matched,
+            results=results,
+            note=_note(ranked, len(snippets.values) - len(snippets.present)),
+        )
+
+
+def _result(card: Card, parts: list[str], score: float) -> Result:
+    return Result(
+        kind=card.kind,
+        name=card.name,
+        title=card.title,
+        signature=card.signature,
+        path=card.path,
+        line=card.line,
+        snippet=parts,
+        score=score,
+    )
+
+
+def _note(ranked: Ranked, unread: int) -> str | None:
+    said = []
+    if ranked.missing:
+        chance = f"; the best result is here with a chance of {ranked.worth:.0%}"
+        said.append(
+            f"{ranked.missing} part{'s' * (ranked.missing > 1)} of the index did not answer in time{chance}"
+        )
+    if unread:
+        said.append("some results are shown without their text")
+    return "; ".join(said) if said else None

@@ -1,0 +1,128 @@
+"""Ranking: look-up and symbols together, then how names fit and how near the words stand."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from heapq import nlargest
+from itertools import combinations
+
+from kwiken.service import Partial
+from kwiken.services.search.index import Ranking
+from kwiken.services.search.index import text as text_module
+from kwiken.services.search.stages.types import Hits, Query, Ranked, Symbols
+
+CONSIDERED = 60  # documents that get the dear features
+READ = 200  # terms of a text that nearness looks at
+TEXT, SYMBOL, NAME, NEAR = 1.0, 0.6, 0.5, 0.25
+LONGEST = 4  # words of a compound name
+AKIN = 0.6  # a word that the name holds under another word for it
+
+
+class Ranker:
+    """What ranking knows of the documents."""
+
+    def __init__(self, part: Ranking) -> None:
+        self.key = part.key
+        self._names = part.names
+        self._priors = part.priors.cast("f")
+        self._terms = {term: at for at, term in enumerate(part.terms)}
+        self._starts = part.texts.starts.cast("I")
+        self._texts = part.texts.items.cast("I")
+
+    def rank(self, query: Query, hits: Partial[Hits], symbols: Symbols | None) -> Ranked:
+        """The best documents of all shards and of the symbol look-up, best first.
+
+        Each feature lies between 0 and 1 and counts by a fixed weight; the document's standing is added.
+        """
+        text: Counter[int] = Counter()
+        for shard in hits.present:
+            text.update(dict(zip(shard.documents, shard.scores, strict=True)))
+        named = dict(zip(symbols.documents, symbols.scores, strict=True)) if symbols is not None else {}
+        scale = max(text.values(), default=1.0) or 1.0
+        first = {
+            document: TEXT * text[document] / scale
+            + SYMBOL * named.get(document, 0.0)
+            + self._priors[document]
+            for document in text.keys() | named.keys()
+        }
+        wanted = _Wanted(query, self._terms)
+        scored = [
+            (score + NAME * self._name(document, wanted) + NEAR * self._near(document, wanted), -document)
+            for document, score in nlargest(CONSIDERED, first.items(), key=lambda item: (item[1], -item[0]))
+        ]
+        scored.sort(reverse=True)
+        best = scored[: query.limit]
+        return Ranked(
+            query=query,
+            documents=[-document for _, document in best],
+            scores=[round(score, 4) for score, _ in best],
+            matched=max(sum(shard.matched for shard in hits.present), len(best)),
+            missing=len(hits.values) - len(hits.present),
+            worth=round(hits.utility, 4),
+        )
+
+    def _name(self, document: int, wanted: _Wanted) -> float:
+        """How much of the query the name holds, times how much of the name's last part the query holds."""
+        path, _, last = self._names[document].rpartition(".")
+        ending = [text_module.stem(word) for word in text_module.words(last)]
+        parts = {*ending, *text_module.terms(path), "".join(ending)}
+        held = sum(wanted.held(parts)) / max(1, len(wanted.words))
+        covered = sum(wanted.all.get(part, 0.0) for part in ending) / max(1, len(ending))
+        return held * (0.4 + 0.6 * covered)
+
+    def _near(self, document: int, wanted: _Wanted) -> float:
+        """1 where all words of the query stand side by side in the text, falling as they part or miss."""
+        if len(wanted.groups) < 2:  # noqa: PLR2004 - nearness needs two
+            return 0.0
+        start = self._starts[document]
+        row = self._texts[start : min(self._starts[document + 1], start + READ)]
+        places = [(at, wanted.numbers[number]) for at, number in enumerate(row) if number in wanted.numbers]
+        most, span = _closest(places)
+        return (most - 1) / (len(wanted.groups) - 1) * (most / span) ** 0.5 if most > 1 else 0.0
+
+
+class _Wanted:
+    """The query's terms in the forms that the features ask for; common words are left out unless alone."""
+
+    def __init__(self, query: Query, terms: dict[str, int]) -> None:
+        strong = [term for term in query.terms if term.options[0][1] >= AKIN] or query.terms
+        self.groups = [[option for option, _ in term.options] for term in strong]
+        self.all = {name: 1.0 if at == 0 else AKIN for group in self.groups for at, name in enumerate(group)}
+        heads = {group[0]: group for group in self.groups}
+        lowers = [token.text.lower() for token in query.tokens]
+        self.words = [heads[term] for term in dict.fromkeys(map(text_module.stem, lowers)) if term in heads]
+        self.wholes = {
+            name: {text_module.stem(word) for word in lowers[first:last]}
+            for first, last in combinations(range(len(lowers) + 1), 2)
+            if 1 < last - first <= LONGEST and (name := text_module.whole(lowers[first:last])) in heads
+        }
+        numbered = enumerate(group for group in self.groups if group[0] in terms)
+        self.numbers = {terms[group[0]]: at for at, group in numbered}
+
+    def held(self, parts: set[str]) -> list[float]:
+        """Worth of each word of the query that these parts of a name hold, alone or run together."""
+        joined = {word for name, words in self.wholes.items() if name in parts for word in words}
+        worths = (1.0 if group[0] in joined else self._best(group, parts) for group in self.words)
+        return [worth for worth in worths if worth]
+
+    def _best(self, group: list[str], parts: set[str]) -> float:
+        return max((self.all[name] for name in group if name in parts), default=0.0)
+
+
+def _closest(places: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Most groups found, and the length of the shortest stretch that holds that many (a sliding window)."""
+    most = len({group for _, group in places})
+    held: Counter[int] = Counter()
+    first, span = 0, math.inf
+    for at, group in places:
+        held[group] += 1
+        while len(held) == most and most:
+            start, leaving = places[first]
+            span = min(span, at - start + 1)
+            held[leaving] -= 1
+            if not held[leaving]:
+                del held[leaving]
+            first += 1
+    return most, int(span) if most else 1

@@ -1,0 +1,81 @@
+"""Symbol look-up: names that the query spells out, whole, by their last parts, or as far as typed."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import product
+
+from kwiken.services.search.index import SymbolTable, text
+from kwiken.services.search.stages.types import Query, Symbols
+
+KEPT = 40
+LONGEST = 4  # words of a name
+PREFIX_LEAST = 3
+PREFIX_MOST = 60  # names behind one prefix
+WHOLE, ENDING, PREFIX = 1.0, 0.8, 0.55
+
+
+class Table:
+    """Names and the ends of names, sorted."""
+
+    def __init__(self, part: SymbolTable) -> None:
+        self.key = part.key
+        self._keys = part.keys
+        self._starts = part.documents.starts.cast("I")
+        self._documents = part.documents.items.cast("I")
+        self._names = part.names
+        self._priors = part.priors.cast("f")
+
+    def find(self, query: Query) -> Symbols:
+        """Documents by how much of the query their name accounts for."""
+        words = [token.text.lower() for token in query.tokens]
+        best: dict[int, float] = {}
+        for first, last, name in _spellings(words):
+            share = _share(words, first, last)
+            for document, fit in self._exact(name):
+                best[document] = max(best.get(document, 0.0), fit * share)
+            if last == len(words):
+                for document, fit in self._prefix(name):
+                    best[document] = max(best.get(document, 0.0), fit * share)
+        ranked = sorted(best.items(), key=lambda item: (-item[1], -self._priors[item[0]], item[0]))[:KEPT]
+        return Symbols([document for document, _ in ranked], [round(score, 4) for _, score in ranked])
+
+    def _exact(self, name: str) -> Iterator[tuple[int, float]]:
+        at = bisect_left(self._keys, name)
+        if at == len(self._keys) or self._keys[at] != name:
+            return
+        row = self._documents[self._starts[at] : self._starts[at + 1]]
+        for document in row:
+            if self._names[document] == name:
+                yield document, WHOLE
+            else:  # an ending that many names share says little of each
+                yield document, ENDING / (1 + 0.3 * math.log(len(row)))
+
+    def _prefix(self, name: str) -> Iterator[tuple[int, float]]:
+        if len(name) < PREFIX_LEAST:
+            return
+        at = bisect_left(self._keys, name)
+        for place in range(at, min(at + PREFIX_MOST, len(self._keys))):
+            key = self._keys[place]
+            if not key.startswith(name):
+                return
+            row = self._documents[self._starts[place] : self._starts[place + 1]]
+            for document in row[:PREFIX_MOST]:
+                yield document, PREFIX * len(name) / len(key) / (1 + 0.3 * math.log(len(row)))
+
+
+def _spellings(words: list[str]) -> Iterator[tuple[int, int, str]]:
+    """Each run of words, and each way to write it as a name: `a b` may be `ab` (also `a_b`) or `a.b`."""
+    for first in range(len(words)):
+        for last in range(first + 1, min(first + LONGEST, len(words)) + 1):
+            run = words[first:last]
+            for glue in product((".", ""), repeat=last - first - 1):
+                yield first, last, run[0] + "".join(map("".join, zip(glue, run[1:], strict=True)))
+
+
+def _share(words: list[str], first: int, last: int) -> float:
+    """How much of the query the run is, squared; a common word is a third of a word."""
+    weights = [1 / 3 if word in text.COMMON else 1.0 for word in words]
+    return (sum(weights[first:last]) / sum(weights)) ** 2

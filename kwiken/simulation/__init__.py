@@ -1,0 +1,28 @@
+"""Trace-driven simulation of requests under a plan, with common random numbers."""
+
+from __future__ import annotations
+
+from kwiken.simulation.common_random_numbers import RISKS, ROWS, TAIL, Arena, Choice, Risk, Rows, smooth_p99
+from kwiken.simulation.expectation import expect
+from kwiken.simulation.stage_replay import Player, cut_at_stop, utility_shares
+from kwiken.simulation.trace_driven import REQUESTS, Simulation, acting, replay, simulate
+
+__all__ = [
+    "REQUESTS",
+    "RISKS",
+    "ROWS",
+    "TAIL",
+    "Arena",
+    "Choice",
+    "Player",
+    "Risk",
+    "Rows",
+    "Simulation",
+    "acting",
+    "cut_at_stop",
+    "expect",
+    "replay",
+    "simulate",
+    "smooth_p99",
+    "utility_shares",
+]

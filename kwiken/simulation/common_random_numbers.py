@@ -1,0 +1,209 @@
+"""Common random numbers: many allocations judged on the same requests, copies and coins.
+
+Two allocations differ here only where they act differently, so small differences of a high percentile show
+that independent draws would bury in noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kwiken.arrays import Bools, Floats
+from kwiken.curves import Curve, dealer, linked
+from kwiken.errors import InputError
+from kwiken.latency import end_to_end, start_times
+from kwiken.profile import Profile, StageProfile, complete_calls
+
+Rows = NDArray[np.int64]
+Choice = tuple[float, float]  # share of a stage's calls to reissue, and the coin
+Risk = Callable[[Floats, int], float]  # of the slowest requests' latencies, and of how many they are
+
+ROWS = 10_000  # requests that a search looks at
+NEAR_P99 = (0.985, 0.995)
+WORST = 0.99
+TAIL = 1 - NEAR_P99[0]  # the share of slowest requests that risks look at
+
+
+def smooth_p99(latency_ms: Floats, of: int | None = None) -> float:
+    """Mean of the percentiles from 98.5 to 99.5, milliseconds: p99 without the jumps of one order statistic.
+
+    A stage's own p99 does not move under a time-out beyond it, so p99 itself is flat where it should guide.
+
+    Args:
+        latency_ms: (k,) at least the slowest 1.5% of the requests.
+        of: how many requests there are in all; `k` by default.
+    """
+    return _mean_between(latency_ms, *NEAR_P99, of=of)
+
+
+def cvar(latency_ms: Floats, of: int | None = None) -> float:
+    """Mean of the slowest 1% of latencies, milliseconds (conditional value at risk); as `smooth_p99`."""
+    return _mean_between(latency_ms, WORST, 1.0, of=of)
+
+
+def _mean_between(latency_ms: Floats, low: float, high: float, *, of: int | None) -> float:
+    count = len(latency_ms) if of is None else of
+    left_out = count - len(latency_ms)
+    first = max(0, min(int(low * count), count - 1) - left_out)
+    last = max(first + 1, int(np.ceil(high * count)) - left_out)
+    if last >= len(latency_ms):
+        return float(np.partition(latency_ms, first)[first:].mean())
+    return float(np.partition(latency_ms, (first, last))[first:last].mean())
+
+
+RISKS: Mapping[str, Risk] = {"p99": smooth_p99, "cvar": cvar}
+
+
+class Arena:
+    """Requests of a profile with copies and coins drawn once for every call.
+
+    Args:
+        profile: what was learned.
+        curves: by stage that may be reissued; a copy has the law and correlation of its curve.
+        rows: (n,) which requests; at most about `ROWS` of them are taken, evenly.
+        learned: curves whose policies to play, where they were learned on other requests than `curves`.
+        seed: of copies and coins.
+        tail: share of slowest requests that matter; those that no choice can bring among them are left out.
+            By default all matter.
+
+    Attributes:
+        requests: how many requests there are, those left out included.
+
+    Raises:
+        InputError: for no rows.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        curves: Mapping[str, Curve],
+        rows: Rows,
+        *,
+        learned: Mapping[str, Curve] | None = None,
+        seed: int = 0,
+        tail: float = 1.0,
+    ) -> None:
+        if not len(rows):
+            raise InputError("there are no requests to judge by")
+        self._rows = rows[:: max(1, len(rows) // ROWS)]
+        self.requests = len(self._rows)
+        self._stages = profile.stages
+        policies = curves if learned is None else learned
+        self._players = {
+            stage.name: _Player(stage, curves[stage.name], policies[stage.name], self._rows, dealer(seed, i))
+            for i, stage in enumerate(profile.stages)
+            if stage.name in curves and stage.name in policies
+        }
+        inner = {parent for stage in profile.stages for parent in stage.after}
+        self._sinks = [stage.name for stage in profile.stages if stage.name not in inner]
+        self._below = _descendants(profile.stages)
+        self._alone = {
+            stage.name: stage.latency_ms[self._rows]
+            for stage in profile.stages
+            if stage.name not in self._players
+        }
+        self._choices: dict[str, Choice] = {}
+        self._ends: dict[str, Floats] = {}
+        if tail < 1:
+            self._keep_slow(tail)
+        self.settle({})
+
+    def _keep_slow(self, tail: float) -> None:
+        """Leave out what can never be slow: slower than the fastest end that a slow request can have.
+
+        A copy at once is the best that a choice can do for a call, so the k-th slowest request is never
+        faster than the k-th slowest of that; and no choice makes a request slower than no copy does.
+        """
+        count = min(self.requests, int(np.ceil(tail * self.requests)) + 1)
+        least = self._played({name: player.fastest for name, player in self._players.items()})
+        slow = self._played({}) >= np.partition(least, self.requests - count)[self.requests - count]
+        for player in self._players.values():
+            player.keep(slow)
+        self._alone = {name: latency[slow] for name, latency in self._alone.items()}
+
+    def _played(self, latency: Mapping[str, Floats]) -> Floats:
+        """(n,) latencies of the requests with some stages' given, the others without copies."""
+        whole = {
+            stage.name: latency.get(stage.name, self._latency(stage.name, (0.0, 1.0)))
+            for stage in self._stages
+        }
+        return end_to_end(self._stages, whole)
+
+    def settle(self, choices: Mapping[str, Choice]) -> Floats:
+        """Make these choices the ground that `changed` starts from; (k,) latencies of the requests."""
+        self._choices = dict(choices)
+        self._ends = {}
+        self._run(self._ends, self._choices, self._stages)
+        return self._whole(self._ends)
+
+    def changed(self, choices: Mapping[str, Choice]) -> Floats:
+        """(k,) latencies, milliseconds, with some choices changed; only what follows them is redone."""
+        touched = set(choices).union(*(self._below[name] for name in choices))
+        ends = dict(self._ends)
+        stages = [stage for stage in self._stages if stage.name in touched]
+        self._run(ends, {**self._choices, **choices}, stages)
+        return self._whole(ends)
+
+    def _run(
+        self, ends: dict[str, Floats], choices: Mapping[str, Choice], stages: Sequence[StageProfile]
+    ) -> None:
+        for stage in stages:
+            start = start_times(stage, ends)
+            latency = self._latency(stage.name, choices.get(stage.name, (0.0, 1.0)))
+            ends[stage.name] = latency if start is None else latency + start
+
+    def _latency(self, name: str, choice: Choice) -> Floats:
+        return self._players[name].latency(choice) if name in self._players else self._alone[name]
+
+    def _whole(self, ends: Mapping[str, Floats]) -> Floats:
+        return np.asarray(np.maximum.reduce([ends[name] for name in self._sinks]))
+
+
+class _Player:
+    """One stage's calls, each with its copy and its coin."""
+
+    def __init__(
+        self, stage: StageProfile, curve: Curve, learned: Curve, rows: Rows, rng: np.random.Generator
+    ) -> None:
+        self._calls = complete_calls(stage, curve.pool, rng)[rows]
+        self._copies = linked(
+            curve.pool, self._calls, rng.standard_normal(self._calls.shape), curve.correlation
+        )
+        self._coins = rng.random(self._calls.shape)
+        self._learned = learned
+        self._last: tuple[Choice, Floats] | None = None
+
+    @property
+    def fastest(self) -> Floats:
+        """(n,): latency of the slowest call if every call had its copy at once."""
+        return np.asarray(np.fmax.reduce(np.minimum(self._calls, self._copies), axis=1, initial=0.0))
+
+    def keep(self, rows: Bools) -> None:
+        """Forget the requests that are not True here."""
+        self._calls, self._copies, self._coins = self._calls[rows], self._copies[rows], self._coins[rows]
+        self._last = None
+
+    def latency(self, choice: Choice) -> Floats:
+        """(n,): latency of the slowest call; the last answer is kept."""
+        if self._last is None or self._last[0] != choice:
+            self._last = (choice, self._raced(choice))
+        return self._last[1]
+
+    def _raced(self, choice: Choice) -> Floats:
+        policy = self._learned.policy(choice[0], coin=choice[1])
+        calls = self._calls
+        if policy is not None:
+            sent = (calls > policy.after_ms) & (self._coins < policy.probability)
+            calls = np.where(sent, np.minimum(calls, policy.after_ms + self._copies), calls)
+        return np.asarray(np.fmax.reduce(calls, axis=1, initial=0.0))
+
+
+def _descendants(stages: Sequence[StageProfile]) -> dict[str, set[str]]:
+    below: dict[str, set[str]] = {stage.name: set() for stage in stages}
+    for stage in reversed(stages):
+        for parent in stage.after:
+            below[parent] |= {stage.name} | below[stage.name]
+    return below

@@ -1,0 +1,320 @@
+"""Trace-driven simulation of many requests at once (Kwiken section 5.4), with and without a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kwiken.arrays import Floats
+from kwiken.errors import InputError
+from kwiken.latency import Node, ladder, start_times
+from kwiken.plan import Ladder, Plan, StagePlan
+from kwiken.profile import Profile
+from kwiken.simulation.stage_replay import Player
+
+Rows = NDArray[np.int64]
+REQUESTS = 20_000
+BLOCK = 1 << 17  # requests that are replayed at once, so that memory does not grow with their number
+
+
+def _none() -> Floats:
+    return np.zeros(0)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What became of simulated requests.
+
+    Attributes:
+        before_ms: (n,): latency of each request without the plan.
+        after_ms: (n,): of the same request with it: same stages' latencies, copies beside them.
+        spent: (n,): what the copies of each request cost, as a share of an average request's cost, with the
+            coins as they fell.
+        expected_spent: (n,): the same on average over the coins, a share of an average request's cost too.
+        stage_spent: by stage: mean over requests of what its copies cost, on average over the coins.
+        stage_fraction: by stage: share of its calls that get a copy, on average over the coins.
+        lost: (n,): utility lost in each request: the sum over stages of their losses times their weights.
+        stage_loss: by stage that may answer in part: share of its own utility lost, mean over requests.
+        late_spent: (n,): what help for each late request cost, in the unit of `spent`.
+        stage_late: by stage that helps late requests: mean over requests of what that cost.
+        hurried: share of all calls that started late, at stages that help late requests.
+        censored: calls of the profile whose true latency had to be estimated.
+        refused: share of the copies' cost that a ledger refused, where one was simulated.
+        late_refused: share of the help for late requests that a ledger refused.
+    """
+
+    before_ms: Floats
+    after_ms: Floats
+    spent: Floats
+    expected_spent: Floats
+    stage_spent: Mapping[str, float] = field(default_factory=dict)
+    stage_fraction: Mapping[str, float] = field(default_factory=dict)
+    lost: Floats = field(default_factory=_none)
+    stage_loss: Mapping[str, float] = field(default_factory=dict)
+    late_spent: Floats = field(default_factory=_none)
+    stage_late: Mapping[str, float] = field(default_factory=dict)
+    hurried: float = 0.0
+    censored: int = 0
+    refused: float = 0.0
+    late_refused: float = 0.0
+
+    @property
+    def before(self) -> Ladder:
+        """Percentiles without the plan."""
+        return ladder(self.before_ms)
+
+    @property
+    def after(self) -> Ladder:
+        """Percentiles with it."""
+        return ladder(self.after_ms)
+
+    @property
+    def reissue(self) -> float:
+        """Expected extra cost of all copies, as a share of the cost of all requests."""
+        return float(self.expected_spent.mean()) if len(self.expected_spent) else 0.0
+
+    @property
+    def utility_loss(self) -> float:
+        """Mean utility lost, a fraction."""
+        return float(self.lost.mean()) if len(self.lost) else 0.0
+
+    @property
+    def catch_up(self) -> float:
+        """Extra cost of help for late requests, as a share of the cost of all requests."""
+        return float(self.late_spent.mean()) if len(self.late_spent) else 0.0
+
+
+def simulate(
+    profile: Profile,
+    plan: Plan | None = None,
+    *,
+    requests: int = REQUESTS,
+    seed: int = 0,
+    independent: bool = False,
+    copy_correlation: float | None = None,
+) -> Simulation:
+    """Simulate requests through the profile's DAG (Kwiken section 5.4).
+
+    A request takes the latencies of one recorded request in all stages, drawn with replacement, so whatever
+    makes stages slow together stays. Copies are drawn from the stage's own calls; every call races its own,
+    and both arms see the same primaries. Stop rules see the shards' latencies after their copies; what they
+    leave out counts by its recorded worth. Help for late requests goes by their age in the plan's arm. No
+    queueing: a copy does not slow others, and priority is no faster.
+
+    Args:
+        profile: what was learned.
+        plan: policies and costs; None for none.
+        requests: number of requests to draw.
+        seed: of all draws.
+        independent: draw every stage on its own, as the source does.
+        copy_correlation: of a copy's normal score with its call's, at every stage; 0 for independent copies;
+            by default what each stage's pairs say, and 0 where there are none.
+
+    Raises:
+        InputError: for an empty profile, fewer than one request, a plan for a stage that it lacks or that
+            cannot answer in part as the plan says, or a correlation outside [0, 1).
+    """
+    if requests < 1:
+        raise InputError(f"requests must be 1 or more, not {requests}")
+    if not profile.requests:
+        raise InputError("the profile has no requests", where="profile")
+    rng = np.random.default_rng(seed)
+    replayer = Replayer(profile, plan, seed=seed, copy_correlation=copy_correlation)
+    parts = []
+    for at in range(0, requests, BLOCK):
+        count = min(BLOCK, requests - at)
+        if independent:
+            rows = [rng.integers(profile.requests, size=count) for _ in profile.stages]
+        else:  # their order does not matter, and sorted rows are read faster
+            rows = [np.sort(rng.integers(profile.requests, size=count))] * len(profile.stages)
+        parts.append(replayer.run(rows))
+    return replayer.join(parts)
+
+
+def replay(
+    profile: Profile,
+    plan: Plan | None,
+    rows: Rows,
+    *,
+    seed: int = 0,
+    copy_correlation: float | None = None,
+) -> Simulation:
+    """Replay chosen requests of a profile, in the order given.
+
+    Args:
+        profile: what was learned.
+        plan: policies and costs; None for none.
+        rows: (n,) which recorded requests.
+        seed: of the copies' draws; each stage has its own stream, so plans differ only where policies do.
+        copy_correlation: as `simulate` takes it.
+
+    Raises:
+        InputError: for a plan for a stage that the profile lacks.
+    """
+    replayer = Replayer(profile, plan, seed=seed, copy_correlation=copy_correlation)
+    starts = range(0, max(1, len(rows)), BLOCK)
+    return replayer.join([replayer.run([rows[at : at + BLOCK]] * len(profile.stages)) for at in starts])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What became of one block of requests; the sums are over its requests, by stage."""
+
+    before_ms: Floats
+    after_ms: Floats
+    spent: Floats
+    expected_spent: Floats
+    lost: Floats
+    late_spent: Floats
+    sums: Mapping[str, _Sums]
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Totals of a stage in a block: calls, expected copies, late help (in calls), late calls, loss."""
+
+    calls: int
+    copies: float
+    late_work: float
+    late: int
+    lost: float
+
+
+class Replayer:
+    """A profile and a plan, ready to replay blocks of requests.
+
+    Args:
+        profile: what was learned.
+        plan: policies and costs; None for none.
+        seed: of the copies' draws.
+        copy_correlation: as `simulate` takes it.
+
+    Raises:
+        InputError: for a plan for a stage that the profile lacks.
+    """
+
+    def __init__(
+        self, profile: Profile, plan: Plan | None, *, seed: int, copy_correlation: float | None = None
+    ) -> None:
+        self._plans = acting(profile, plan)
+        shares = plan.cost.stages if plan is not None else {}
+        self._censored = sum(int(stage.censored.sum()) for stage in profile.stages)
+        self._players = [
+            Player(
+                stage,
+                shares.get(stage.name, 0.0),
+                np.random.default_rng([seed, i]),
+                copy_correlation=copy_correlation,
+                races=_races(self._plans.get(stage.name)),
+            )
+            for i, stage in enumerate(profile.stages)
+        ]
+        inner = {parent for stage in profile.stages for parent in stage.after}
+        self._sinks = [stage.name for stage in profile.stages if stage.name not in inner]
+
+    def run(self, rows: list[Rows]) -> _Part:
+        """Replay a block: by stage, which recorded requests' latencies it takes."""
+        before: dict[str, Floats] = {}
+        after: dict[str, Floats] = {}
+        spent, expected, lost, late_spent = (np.zeros(len(rows[0])) for _ in range(4))
+        sums: dict[str, _Sums] = {}
+        for player, chosen in zip(self._players, rows, strict=True):
+            alone = player.alone(chosen)
+            before[player.name] = _end(player, before, alone)
+            plan = self._plans.get(player.name)
+            if plan is not None:
+                start = start_times(player, after)
+                played = player.play(chosen, plan, start)
+                after[player.name] = played.latency_ms if start is None else played.latency_ms + start
+                late_work = played.late_copies + played.late_work
+                spent += player.cost * played.copies
+                expected += player.cost * played.expected
+                late_spent += player.cost * late_work
+                if plan.partial is not None:
+                    lost += plan.partial.weight * played.lost
+                sums[player.name] = _Sums(
+                    player.calls(chosen),
+                    float(played.expected.sum()),
+                    float(late_work.sum()),
+                    int(played.late.sum()),
+                    float(played.lost.sum()),
+                )
+            elif all(after[parent] is before[parent] for parent in player.after):
+                after[player.name] = before[player.name]
+            else:
+                after[player.name] = _end(player, after, alone)
+        last = [np.maximum.reduce([ends[name] for name in self._sinks]) for ends in (before, after)]
+        return _Part(last[0], last[1], spent, expected, lost, late_spent, sums)
+
+    def join(self, parts: list[_Part]) -> Simulation:
+        """Put blocks together."""
+        requests = max(1, sum(len(part.spent) for part in parts))
+        costs = {player.name: player.cost for player in self._players}
+
+        def total(name: str, field: str) -> float:
+            return float(sum(getattr(part.sums[name], field) for part in parts))
+
+        def those(lever: str) -> list[str]:
+            return [name for name in parts[0].sums if getattr(self._plans[name], lever) is not None]
+
+        calls = {name: max(1.0, total(name, "calls")) for name in parts[0].sums}
+        helping = those("catch_up")
+        return Simulation(
+            before_ms=np.concatenate([part.before_ms for part in parts]),
+            after_ms=np.concatenate([part.after_ms for part in parts]),
+            spent=np.concatenate([part.spent for part in parts]),
+            expected_spent=np.concatenate([part.expected_spent for part in parts]),
+            stage_spent={name: costs[name] * total(name, "copies") / requests for name in those("reissue")},
+            stage_fraction={name: total(name, "copies") / calls[name] for name in those("reissue")},
+            lost=np.concatenate([part.lost for part in parts]),
+            stage_loss={name: total(name, "lost") / requests for name in those("partial")},
+            late_spent=np.concatenate([part.late_spent for part in parts]),
+            stage_late={name: costs[name] * total(name, "late_work") / requests for name in helping},
+            hurried=sum(total(name, "late") for name in helping) / max(1.0, sum(calls[n] for n in helping)),
+            censored=self._censored,
+        )
+
+
+def acting(profile: Profile, plan: Plan | None) -> dict[str, StagePlan]:
+    """The stages that a plan does something at.
+
+    Raises:
+        InputError: for a stage that the profile lacks, or a partial answer of one that is no fan-out.
+    """
+    if plan is None:
+        return {}
+    width = {stage.name: stage.calls_ms.shape[1] for stage in profile.stages}
+    for name, stage in plan.stages.items():
+        if name not in width:
+            names = ", ".join(sorted(width)[:8])
+            raise InputError(
+                f"the plan's stage {name!r} is not in the profile; it has: {names}", where="plan"
+            )
+        if stage.partial is not None and width[name] == 1:
+            wide = ", ".join(sorted(other for other, shards in width.items() if shards > 1)[:8])
+            raise InputError(
+                f"stage {name!r}: partial is for a fan-out, and this stage has one shard, so its answer "
+                f"cannot be partial; the profile's fan-outs: {wide or 'none'}",
+                where="plan",
+            )
+    return {
+        name: stage
+        for name, stage in plan.stages.items()
+        if not (stage.reissue is None and stage.partial is None and stage.catch_up is None)
+    }
+
+
+def _races(plan: StagePlan | None) -> bool:
+    """Whether a stage's calls may get copies."""
+    return plan is not None and (
+        plan.reissue is not None or (plan.catch_up is not None and plan.catch_up.reissue)
+    )
+
+
+def _end(stage: Node, ends: Mapping[str, Floats], latency: Floats) -> Floats:
+    """(k,): when a stage ends whose parents' ends are known."""
+    start = start_times(stage, ends)
+    return latency if start is None else latency + start

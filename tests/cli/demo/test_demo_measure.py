@@ -1,0 +1,400 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kwiken.cli.demo import TerminalWatch
+from kwiken.cli.demo.faults import Disturber, Flaky, choose
+from kwiken.cli.demo.faults.disturb import DisturbanceError
+from kwiken.cli.demo.faults.pauser import Target
+from kwiken.cli.demo.setup import (
+    Block,
+    DemoSettings,
+    Folder,
+    Load,
+    LoadError,
+    Record,
+    Schedule,
+    Timing,
+    divide,
+    processor_seconds,
+    read_records,
+    used_between,
+)
+from kwiken.cli.demo.setup.settings import LEAST_SECONDS, MOST_SECONDS
+from kwiken.cli.demo.trial import run_blocks
+from kwiken.cli.demo.trial.measure import assign, attach, calls_of, spent_of, under_another_plan
+from kwiken.cli.shared import Bar
+from kwiken.errors import InputError
+from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+from kwiken.plan import Budgets, Plan
+from kwiken.planning import make_plan
+from tests.support.commands import refused, run
+from tests.support.profiles import small_profile
+
+BLOCKS = [Block("before", 0, 100.0, 105.0), Block("after", 0, 105.0, 110.0), Block("after", 1, 110.0, 115.0)]
+
+
+def record(number: int, due: float, latency: float | None = 5.0, status: int = 200) -> Record:
+    error = "dropped" if latency is None else None
+    return Record(due, None if latency is None else 0.1, latency, status, error, f"{number:032x}")
+
+
+def noted(number: int, at_s: float, plan: str | None, *kinds: AttemptKind) -> RequestRecord:
+    """A request of one stage with a call of each kind, half a second apart."""
+    attempts = [
+        AttemptRecord(
+            1, 0, i, kind, "r", "n", int((at_s + i / 2) * 1e9), int((at_s + i / 2 + 0.1) * 1e9), Outcome.WON
+        )
+        for i, kind in enumerate(kinds)
+    ]
+    visit = StageRecord(2, "spell", (), 1, int(at_s * 1e9), int(at_s * 1e9) + 10, attempts=attempts)
+    return RequestRecord(
+        number, 3, None, "search", int(at_s * 1e9), int(at_s * 1e9) + 10, plan=plan, stages=[visit]
+    )
+
+
+def test_requests_go_to_the_arm_in_whose_block_they_were_due() -> None:
+    due = [99.0, 100.2, 101.0, 104.97, 106.0, 111.0, 116.0]
+    arms, settling = assign([record(n, when) for n, when in enumerate(due)], Schedule(BLOCKS, 0.5, 0.05))
+    assert [row.intended_s for row in arms["before"].rows] == [101.0]
+    assert [(row.intended_s, row.block) for row in arms["after"].rows] == [(106.0, 1), (111.0, 2)]
+    assert arms["even"].rows == []
+    assert settling == 2
+    assert arms["after"].seconds == pytest.approx(8.9)
+
+
+def test_failed_and_dropped_requests_are_counted_and_are_no_gain() -> None:
+    records = [record(1, 101), record(2, 102, 3.0, 503), record(3, 103, None, 0), record(4, 104, 12_000.0, 0)]
+    data = assign(records, Schedule(BLOCKS, 0.5))[0]["before"]
+    assert (len(data.sent), data.failed, data.dropped) == (3, 2, 1)
+    when, took = data.series()
+    assert np.allclose(when, [101, 102, 103, 104])
+    assert np.allclose(took, [5, 10_000, 10_000, 12_000])
+
+
+def test_spend_of_an_arm_by_hand() -> None:
+    schedule = Schedule(BLOCKS, 0.0)
+    arms, _ = assign([record(1, 106), record(2, 111), record(3, 101)], schedule)
+    primary, copy, retry = AttemptKind.PRIMARY, AttemptKind.REISSUE, AttemptKind.RETRY
+    attach(
+        arms,
+        [
+            noted(1, 106.0, "p", primary, copy),
+            noted(2, 111.0, "q", primary, primary, retry),
+            noted(3, 101.0, None, primary),
+            noted(99, 106.0, "p", copy),
+        ],
+    )
+    calls = calls_of(arms["after"], schedule, {"spell": 2.0})
+    assert sorted(call.at_s for call in calls) == pytest.approx([1.0, 1.5, 6.0, 6.5, 7.0])
+    spent = spent_of(calls, schedule.seconds["after"])
+    assert (spent.calls, spent.copies, spent.retries) == (3, 1, 1)
+    assert spent.reissue == pytest.approx(1 / 3)
+    arms["after"].records[0].stages[0].attempts[1].catch_up = True
+    spent = spent_of(calls_of(arms["after"], schedule, {"spell": 2.0}), schedule.seconds["after"])
+    assert (spent.copies, spent.late_copies, spent.retries) == (0, 1, 1)
+    assert spent.reissue == 0.0
+    assert spent.catch_up == pytest.approx(1 / 3)
+    assert under_another_plan(arms["after"], "p") == 1
+    assert under_another_plan(arms["before"], None) == 0
+
+
+@given(seconds=st.floats(LEAST_SECONDS, MOST_SECONDS))
+def test_the_time_is_divided_without_rest(seconds: float) -> None:
+    timing = divide(seconds)
+    assert timing.total_s == pytest.approx(seconds)
+    assert timing.block_s > 0.5
+    assert timing.rounds >= 2
+    assert timing.rounds <= 3 or timing.rounds % 3 == 0
+
+
+@pytest.mark.parametrize("seconds", [0, 7.9, 4000, float("nan")])
+def test_too_short_or_long_is_refused(seconds: float) -> None:
+    with pytest.raises(InputError, match="seconds: must be from"):
+        divide(seconds)
+
+
+async def test_every_block_starts_from_an_empty_purse_and_with_its_plan() -> None:
+    plan = make_plan(small_profile(), budgets=Budgets(reissue=0.05), created="2025-01-01T00:00:00Z")
+    put: list[Plan | None] = []
+
+    async def take(value: Plan | None) -> None:
+        put.append(value)
+
+    async def tick(_: float) -> None:
+        await asyncio.sleep(0)
+
+    plans = {"before": None, "after": plan, "even": plan}
+    timing = Timing(0, 0, 2, 0.02)
+    trial = await run_blocks(plans, timing, seed=1, put=take, pids=lambda: [os.getpid()], tick=tick)
+    assert [block.arm for block in trial.blocks] == [arm for order in trial.order for arm in order]
+    assert put[0::2] == [None] * 6
+    assert put[1::2] == [plans[block.arm] for block in trial.blocks]
+    assert all(a.end_s <= b.start_s for a, b in zip(trial.blocks, trial.blocks[1:], strict=False))
+
+
+async def test_a_tick_that_fails_ends_the_trial() -> None:
+    async def tick(_: float) -> None:
+        raise LoadError("gone")
+
+    async def put(_: Plan | None) -> None: ...
+
+    with pytest.raises(LoadError, match="gone"):
+        await run_blocks(
+            dict.fromkeys(("before", "after", "even")),
+            Timing(0, 0, 2, 0.3),
+            seed=1,
+            put=put,
+            pids=list,
+            tick=tick,
+        )
+
+
+def test_every_replica_of_every_stage_may_be_hit() -> None:
+    processes = [
+        {"stage": name, "replica": f"{name}-{number}", "identity": {"pid": 100 * len(name) + number}}
+        for name in ("rank", "parse")
+        for number in (1, 0)
+    ]
+    chosen = choose(processes, 3)
+    assert list(chosen) == ["rank", "parse"]
+    for name, flaky in chosen.items():
+        assert flaky.target.pids == [100 * len(name), 100 * len(name) + 1]
+        assert flaky.replicas == {100 * len(name): f"{name}-0", 100 * len(name) + 1: f"{name}-1"}
+    assert {one.target.share for one in chosen.values()} != {
+        one.target.share for one in choose(processes, 4).values()
+    }
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="needs /proc to see a process' state"
+)
+
+
+async def until_paused(disturber: Disturber, pid: int) -> None:
+    deadline = time.monotonic() + 20
+    while state_of(pid) != "T":
+        assert time.monotonic() < deadline
+        disturber.check()
+        await asyncio.sleep(0.002)
+
+
+@needs_proc
+async def test_the_disturbance_reports_what_it_did_and_leaves_nobody_paused(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    flaky = {"rank": Flaky(Target("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
+    async with Disturber(flaky, 3) as disturber:
+        await until_paused(disturber, sleeper.pid)
+        await asyncio.sleep(0.4)
+    assert state_of(sleeper.pid) in "SR"
+    report = disturber.report()
+    paused = report.stages["rank"]
+    assert not report.calm
+    assert {replica for replica, _, _ in paused.pauses} == {"rank-1"}
+    assert paused.planned == 0.9
+    assert 0 < paused.realised <= 1
+    assert paused.bursts == len(paused.pauses) >= 1
+
+
+@needs_proc
+async def test_a_disturbance_that_was_killed_is_noticed_and_undone(sleeper: subprocess.Popen[bytes]) -> None:
+    flaky = {"rank": Flaky(Target("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
+    async with Disturber(flaky, 3) as disturber:
+        await until_paused(disturber, sleeper.pid)
+        assert disturber._process is not None
+        os.kill(disturber._process.pid, signal.SIGKILL)
+        await disturber._process.wait()
+        with pytest.raises(DisturbanceError, match="too soon"):
+            disturber.check()
+    assert state_of(sleeper.pid) in "SR"
+
+
+async def test_calm_disturbs_nothing() -> None:
+    async with Disturber({}, 3) as disturber:
+        disturber.check()
+    assert disturber.report().calm
+    assert disturber.report().stages == {}
+
+
+async def test_a_load_that_ends_too_soon_says_why(tmp_path: Path) -> None:
+    queries = tmp_path / "queries.txt"
+    queries.write_text("x\n")
+    load = Load("http://127.0.0.1:1", rate=1, longest_s=5, queries=queries, records=tmp_path / "r", seed=0)
+    async with load:
+        assert load._output is not None
+        await load._output
+        with pytest.raises(LoadError, match=r"the load ended too soon: (?!kwiken: )"):
+            await load.check()
+
+
+def test_bad_records_name_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(
+        '{"intended_s":1,"start_lag_ms":0,"latency_ms":1,"status":200,"error":null,"trace_id":"a"}\n{"x":1}\n'
+    )
+    with pytest.raises(InputError, match=r"r\.jsonl:2: "):
+        read_records(path)
+
+
+def test_an_earlier_demo_is_cleared_and_nothing_else(tmp_path: Path) -> None:
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    mine = [tmp_path / "notes.txt", traces / "keep.txt"]
+    old = [tmp_path / "demo.json", traces / "search.1.000001.jsonl", traces / "search.2.000001.jsonl.part"]
+    for path in (*mine, *old):
+        path.write_text("x")
+    Folder.make(tmp_path).release()
+    assert all(path.exists() for path in mine)
+    assert not any(path.exists() for path in old)
+
+
+@pytest.mark.parametrize("name", ["profile.json", "plan.json", "traces/search.1.000001.jsonl"])
+def test_what_no_demo_wrote_is_never_removed(tmp_path: Path, name: str) -> None:
+    theirs = tmp_path / name
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("days of work")
+    with pytest.raises(InputError, match=rf"holds {name}, which no demo wrote"):
+        Folder.make(tmp_path)
+    assert theirs.read_text() == "days of work"
+
+
+def test_a_demo_that_ended_early_leaves_a_folder_for_the_next(tmp_path: Path) -> None:
+    folder = Folder.make(tmp_path)
+    (folder.traces / "search.1.000001.jsonl.part").write_text("{}")
+    with pytest.raises(InputError, match="another demo writes there"):
+        Folder.make(tmp_path)
+    folder.release()
+    again = Folder.make(tmp_path)
+    assert not list(again.traces.iterdir())
+    again.release()
+
+
+def test_packed_traces_are_the_same_traces(tmp_path: Path) -> None:
+    folder = Folder.make(tmp_path)
+    lines = b'{"resourceSpans":[]}\n' * 20_000
+    for name in ("search.1.000001.jsonl", "search.1.000002.jsonl.part"):
+        (folder.traces / name).write_bytes(lines)
+    (folder.traces / "keep.txt").write_text("x")
+    folder.pack_traces()
+    folder.release()
+    names = ["keep.txt", "search.1.000001.jsonl.gz", "search.1.000002.jsonl.gz"]
+    assert sorted(path.name for path in folder.traces.iterdir()) == names
+    for name in names[1:]:
+        assert gzip.decompress((folder.traces / name).read_bytes()) == lines
+        assert (folder.traces / name).stat().st_size < len(lines) / 20
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [({"rate": 1e9}, "at most 2000"), ({"rate": 1.0}, "about 22 requests, and 50 are needed")],
+)
+def test_a_rate_that_cannot_work_is_refused_before_anything_starts(
+    tmp_path: Path, settings: dict[str, float], reason: str
+) -> None:
+    with pytest.raises(InputError, match=reason):
+        DemoSettings(seconds=66, budget=0.05, seed=0, calm=False, out=tmp_path, **settings)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match=r"file"):
+        Folder.make(tmp_path / "file")
+
+
+@needs_proc
+def test_processor_time_grows_with_work() -> None:
+    before = processor_seconds([os.getpid(), 2**30])
+    assert set(before) == {os.getpid()}
+    sum(i * i for i in range(2_000_000))
+    used = used_between(before, processor_seconds([os.getpid()]))
+    assert used is not None
+    assert used >= 0
+    assert used_between({1: 2.0}, {2: 3.0}) is None
+
+
+def test_the_pausing_process_loads_little() -> None:
+    code = (
+        "import sys, kwiken.cli.demo.faults.pauser; print('numpy' in sys.modules, 'aiohttp' in sys.modules)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["False", "False"]
+
+
+def test_the_bar_moves_with_the_steps_and_never_past_them() -> None:
+    class Spy(Bar):
+        def __init__(self) -> None:
+            super().__init__(None, "", None)
+            self.at: list[float] = []
+
+        def update(self, done: float, *, total: float | None = None, label: str | None = None) -> None:
+            self.at.append(done)
+
+    spy = Spy()
+    watch = TerminalWatch(spy)
+    watch._plain = False
+    for label, seconds in (("start", 0.0), ("learn", 2.0), ("plan", 0.0), ("compare", 3.0)):
+        watch.step(label, seconds)
+        for _ in range(3):
+            watch.passed(1.0)
+    assert spy.at == [0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 2, 3, 4, 5]
+
+
+def full(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    """Has every file system say that so much room is left."""
+    usage = shutil.disk_usage("/")._replace(free=free)
+    monkeypatch.setattr("kwiken.cli.shared.output.shutil.disk_usage", lambda path: usage)
+
+
+def test_a_demo_is_not_begun_where_its_traces_find_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "deep" / "demo"
+    full(monkeypatch, 2_000_000)
+    refused(
+        run("demo", "--out", str(out)), f"{out}: has room for 2 MB, and a demo of this length writes 50 MB"
+    )
+    assert not out.exists()
+
+
+def test_what_an_earlier_demo_left_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Folder.make(tmp_path).release()
+    (tmp_path / "profile.json").write_text("x" * 3000)
+    full(monkeypatch, 1000)
+    with pytest.raises(InputError, match="has room for 0 MB"):
+        Folder.make(tmp_path, needs=5000)
+    Folder.make(tmp_path, needs=3500).release()
+
+
+def test_a_demo_ends_once_nothing_can_be_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder.make(tmp_path)
+    folder.check_room()
+    full(monkeypatch, 0)
+    with pytest.raises(InputError, match=f"{tmp_path}: no room is left there, so the traces are incomplete"):
+        folder.check_room()
+    folder.release()

@@ -1,0 +1,68 @@
+"""What `kwiken status` says of the levers besides reissues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kwiken.cli.live.status import _show, _spend
+
+
+def figures(**more: Any) -> dict[str, Any]:
+    account = {"fraction": 0.0, "spent": 0.0, "spent_share": 0.0, "share_10s": 0.0, "worst_10s": None}
+    plain = dict.fromkeys(
+        ("requests", "failed", "reissues", "retries", "shed", "late_reissues", "partial"), 0
+    )
+    return {"plan": None, "ledger": account, "catch_up": account, "utility": account} | plain | more
+
+
+def test_levers_that_nobody_uses_are_not_named() -> None:
+    said = _spend(figures())
+    assert "catch-up" not in said
+    assert "utility" not in said
+
+
+def test_levers_in_use_say_what_they_spent() -> None:
+    late = {"fraction": 0.01, "spent": 3.0, "spent_share": 0.004, "share_10s": 0.008}
+    lost = {"fraction": 0.001, "spent": 1.0, "spent_share": 0.0005, "share_10s": 0.0009}
+    said = _spend(figures(catch_up=late, utility=lost, late_reissues=7, partial=12))
+    assert "catch-up budget 1.00%, spent 0.40%, last 10 s 0.80% (7 late reissues)" in said
+    assert "utility budget 0.100%, lost 0.050%, last 10 s 0.090% (12 partial answers)" in said
+
+
+@pytest.mark.parametrize("unkept", [None, "No space left on device"])
+def test_a_plan_that_is_not_noted_is_told(unkept: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster: dict[str, Any] = {
+        "service": "shop",
+        "gateway": None,
+        "replicas": [],
+        "runtime": figures(plan_unkept=unkept),
+    }
+    _show(cluster)
+    told = (
+        "kwiken: shop: the plan in force cannot be noted (No space left on device); a gateway that takes over"
+    )
+    assert (told in capsys.readouterr().err) is (unkept is not None)
+
+
+@pytest.mark.parametrize(
+    ("alive", "serving", "said"), [(False, "b", True), (False, "a", False), (True, "b", False)]
+)
+def test_replicas_that_a_full_disk_kept_from_being_noted_are_told(
+    alive: bool, serving: str, said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replica = {
+        "replica": "rank-0",
+        "pid": 1,
+        "alive": alive,
+        "inflight": None,
+        "latency_ms": None,
+        "ejected": None,
+        "restarts": 0,
+        "address": "http://h:a",
+    }
+    seats = {"rank": {"replicas": [{"address": f"http://h:{serving}"}]}}
+    _show({"service": "shop", "gateway": None, "replicas": [replica], "runtime": figures(stages=seats)})
+    told = "shop: the gateway has 1 of its replicas that are not noted"
+    assert (told in capsys.readouterr().err) is said

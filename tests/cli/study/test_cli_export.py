@@ -1,0 +1,175 @@
+"""`kwiken export`: where the settings go, what is said beside them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kwiken.cli.study.export import PROGRAMS
+from kwiken.export import PROGRAMS as EXPORTERS
+from kwiken.plan import Plan
+from kwiken.service import Reissue
+from tests.support.commands import refused, run
+from tests.support.exports import plan_with, stage
+
+LATE = Reissue(after_ms=12.5, fraction=0.04)
+
+
+def written(folder: Path, plan: Plan) -> str:
+    path = folder / "plan.json"
+    path.write_text(plan.to_json())
+    return str(path)
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> str:
+    return written(
+        tmp_path, plan_with({"lookup": stage("shop.Search/Lookup", LATE), "rank": stage("rank", LATE)})
+    )
+
+
+@pytest.fixture
+def targets(tmp_path: Path) -> str:
+    path = tmp_path / "map.json"
+    path.write_text(json.dumps({"rank": "shop.Rank/Rank"}))
+    return str(path)
+
+
+def test_the_choices_are_those_that_exist() -> None:
+    assert set(PROGRAMS) == set(EXPORTERS)
+
+
+def test_grpc_to_stdout_with_notes_beside(plan: str, targets: str) -> None:
+    result = run("export", plan, "--to", "grpc", "--map", targets)
+    assert result.exit_code == 0, result.stderr
+    config: Any = json.loads(result.stdout)
+    assert [method["name"] for method in config["methodConfig"]] == [
+        [{"service": "shop.Search", "method": "Lookup"}],
+        [{"service": "shop.Rank", "method": "Rank"}],
+    ]
+    assert "note: lost: the budget." in result.stderr
+    assert all(line.startswith("note: ") for line in result.stderr.splitlines())
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_file_is_written_whole(program: str, plan: str, targets: str, tmp_path: Path) -> None:
+    out = tmp_path / "settings"
+    result = run("export", plan, "--to", program, "--map", targets, "-o", str(out))
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""
+    assert f"written to {out}" in result.stderr
+    assert list(yaml.safe_load_all(out.read_text()))  # JSON is YAML too
+    assert run("export", plan, "--to", program, "--map", targets).stdout == out.read_text()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_plan_without_reissues_says_so(program: str, tmp_path: Path) -> None:
+    path = written(tmp_path, plan_with({"rank": stage("rank")}))
+    result = run("export", path, "--to", program)
+    assert result.exit_code == 0
+    assert result.stderr == "note: the plan reissues nothing, so there is nothing to set\n"
+
+
+def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, plan_with({"\x1b[31m\nnote: all is well": stage("s.S/M", Reissue(after_ms=1, copies=9))})
+    )
+    result = run("export", path, "--to", "grpc")
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stderr
+    assert "note: all is well" not in result.stderr.splitlines()
+
+
+class TestRefusals:
+    def test_a_stage_that_names_no_call(self, plan: str) -> None:
+        """Among several plans the reader must see which: the file is named."""
+        named = f"kwiken: {re.escape(plan)}: stage 'rank' names no "
+        refused(run("export", plan, "--to", "grpc"), rf"{named}gRPC method.*--map FILE holding")
+        refused(run("export", plan, "--to", "envoy"), rf"{named}HTTP path or gRPC method at a host")
+
+    def test_a_host_that_no_mesh_has(self, tmp_path: Path) -> None:
+        path = written(tmp_path, plan_with({"a": stage("/x", LATE)}))
+        targets = tmp_path / "map.json"
+        targets.write_text('{"a": {"call": "/x", "host": "no_mesh.has_this"}}')
+        refused(
+            run("export", path, "--to", "istio", "--map", str(targets)),
+            rf"kwiken: {re.escape(path)}: stage 'a': 'no_mesh.has_this' is no name of a host in a mesh",
+        )
+
+    def test_an_http_call_is_no_grpc_method(self, tmp_path: Path) -> None:
+        path = written(tmp_path, plan_with({"a": stage("GET /x", LATE)}))
+        refused(run("export", path, "--to", "grpc"), "stage 'a' names no gRPC method")
+
+    def test_a_map_with_an_unknown_stage(self, plan: str, tmp_path: Path) -> None:
+        path = tmp_path / "map.json"
+        path.write_text('{"rnk": "/x"}')
+        refused(
+            run("export", plan, "--to", "envoy", "--map", str(path)),
+            r"map\.json: the plan has no stage 'rnk'; its stages: lookup, rank",
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("", "is empty"),
+            ("{", r"map\.json:1: broken JSON"),
+            ("[]", "must hold a JSON object"),
+            ('{"rank": {"path": "/x"}}', r"map\.json: stage 'rank': unknown field `path`"),
+            ('{"rank": {"port": 99999}}', r"port must be from 1 to 65535"),
+            ('{"rank": "rank"}', r"call must be package\.Service/Method"),
+        ],
+    )
+    def test_a_broken_map(self, text: str, words: str, plan: str, tmp_path: Path) -> None:
+        path = tmp_path / "map.json"
+        path.write_text(text)
+        refused(run("export", plan, "--to", "envoy", "--map", str(path)), words)
+
+    def test_files_that_are_not_there(self, plan: str, tmp_path: Path) -> None:
+        refused(run("export", "nowhere.json", "--to", "grpc"), r"nowhere\.json: there is no such file")
+        refused(run("export", plan, "--to", "grpc", "--map", "no.json"), r"no\.json: there is no such file")
+        refused(
+            run("export", written(tmp_path, plan_with({})), "--to", "grpc", "-o", str(tmp_path / "no" / "f")),
+            "its folder does not exist",
+        )
+
+    def test_the_program_must_be_known(self, plan: str) -> None:
+        refused(run("export", plan), "Missing option '--to'")
+        refused(run("export", plan, "--to", "nginx"), "'nginx' is not one of 'grpc', 'envoy', 'istio'")
+
+    def test_no_plan(self, tmp_path: Path) -> None:
+        path = tmp_path / "plan.json"
+        path.write_text('{"version": 2}')
+        refused(run("export", str(path), "--to", "grpc"), r"plan\.json: version must be 1, not 2")
+
+    def test_nothing_is_written_when_refused(self, plan: str, tmp_path: Path) -> None:
+        out = tmp_path / "settings.yaml"
+        refused(run("export", plan, "--to", "istio", "-o", str(out)), "stage 'rank'")
+        assert not out.exists()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        'a "quoted" one',
+        "back\\slash",
+        "größe",
+        "tab\tand\nline",
+        "two  spaces   three",
+        "\u00a0\u2028\x1b[31m",
+    ],
+)
+def test_the_map_that_a_refusal_shows_can_be_used_as_it_is(program: str, name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, plan_with({name: stage("rank", LATE, service="no host")}))
+    result = run("export", path, "--to", program)
+    refused(result, "--map FILE holding {")
+    told = result.stderr.rpartition(" holding ")[2].strip()
+    assert list(json.loads(told)) == [name]
+    targets = tmp_path / "map.json"
+    targets.write_text(told)
+    assert run("export", path, "--to", program, "--map", str(targets)).exit_code == 0

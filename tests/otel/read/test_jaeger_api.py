@@ -1,0 +1,160 @@
+"""Traces from a running Jaeger: the address, the question, and answers of all kinds."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from kwiken.errors import InputError
+from kwiken.otel.fit import fit_profile
+from kwiken.otel.read import JaegerQuery, jaeger_api
+from tests.support.span_trees import Dag, Maker, jaeger_json, otlp_lines, write
+
+
+@contextmanager
+def jaeger(
+    body: bytes, status: int = 200, location: str | None = None, *, told: int | None = None
+) -> Iterator[tuple[str, list[str]]]:
+    """A Jaeger on a free port that always answers the same; its address and the paths asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            if location is not None:
+                self.send_header("Location", location)
+            self.send_header("Content-Length", str(len(body) if told is None else told))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def answer() -> str:
+    rng = random.Random(1)
+    return jaeger_json(Maker(Dag([[], [0]]), rng).requests(20))
+
+
+def test_a_service_is_learned_from_jaegers_answer(tmp_path: Path) -> None:
+    with jaeger(answer().encode()) as (host, asked):
+        profile = fit_profile([f"jaeger://{host}/front%20end?lookback=2h&limit=77&operation=op0"])
+    assert profile.requests == 20
+    assert profile.digest == fit_profile([write(tmp_path / "a.json", answer())]).digest
+    (url,) = asked
+    parts = urlsplit(url)
+    query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+    assert (parts.path, query["service"], query["limit"], query["operation"]) == (
+        "/api/traces",
+        "front end",
+        "77",
+        "op0",
+    )
+    assert int(query["end"]) - int(query["start"]) == 7200 * 1_000_000
+
+
+def test_files_and_a_jaeger_go_together(tmp_path: Path) -> None:
+    more = Maker(Dag([[], [0]]), random.Random(2)).requests(5)
+    path = write(tmp_path / "a.jsonl", otlp_lines(more))
+    with jaeger(answer().encode()) as (host, _):
+        assert fit_profile([path, f"jaeger://{host}/front"]).requests == 25
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("jaeger://", "names no host and port"),
+        ("jaeger://host/service", "names no host and port"),
+        ("jaeger:host", "names no host and port"),
+        ("jaeger://host:16686", "names no service"),
+        ("jaeger://host:16686/", "names no service"),
+        ("jaeger://host:16686/a/b", "names no service"),
+        ("jaeger://host:x/a", "is no address"),
+        ("jaeger://host:99999/a", "is no address"),
+        ("jaeger://me@host:16686/a", "has a user"),
+        ("jaeger://host:16686/a#b", "has a user or a fragment"),
+        ("jaeger://host:16686/a?look=1h", "unknown parameter 'look'"),
+        ("jaeger://host:16686/a?lookback=soon", "lookback that is no duration"),
+        ("jaeger://host:16686/a?lookback=", "lookback that is no duration"),
+        ("jaeger://host:16686/a?limit=0", "limit that is no number from 1"),
+        ("jaeger://host:16686/a?limit=999999999999", "limit that is no number from 1"),
+        ("jaeger://host:16686/a?limit=-1", "limit that is no number from 1"),
+    ],
+)
+def test_an_address_that_is_none_says_what_is_wrong(address: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        JaegerQuery.parse(address)
+    assert str(caught.value).startswith(address)
+    assert "jaeger://HOST:PORT/SERVICE" in str(caught.value)
+
+
+def test_an_address_of_version_six() -> None:
+    query = JaegerQuery.parse("jaeger://[::1]:16686/a?lookback=30m")
+    assert query.url(1000.0).startswith("http://[::1]:16686/api/traces?service=a&start=")
+    assert query.lookback_s == 1800
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        (b"", 200, "is empty"),
+        (b"<html>", 200, "is neither OTLP JSON"),
+        (b'{"data": [', 200, "Input data was truncated"),
+        (b'{"data": null, "errors": [{"code": 500, "msg": "no storage"}]}', 200, "no storage"),
+        (b'{"data": [], "total": 0, "errors": null}', 200, "there is no span to learn from"),
+        (b"{}", 404, "Jaeger answered 404"),
+        (b"{}", 503, "Jaeger answered 503"),
+    ],
+)
+def test_answers_that_are_no_use_are_told(body: bytes, status: int, message: str) -> None:
+    with jaeger(body, status) as (host, _), pytest.raises(InputError, match=message):
+        fit_profile([f"jaeger://{host}/front"])
+
+
+def test_no_other_host_is_asked_than_the_one_named() -> None:
+    with jaeger(answer().encode()) as (elsewhere, asked):
+        there = f"http://{elsewhere}/api/traces"
+        with jaeger(b"", 302, there) as (host, _), pytest.raises(InputError, match="Jaeger answered 302"):
+            fit_profile([f"jaeger://{host}/front"])
+    assert asked == []
+
+
+def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with jaeger(answer().encode()) as (host, _):
+        assert fit_profile([f"jaeger://{host}/front"]).requests == 20
+
+
+def test_an_answer_that_breaks_off_or_takes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = answer().encode()
+    with jaeger(body, told=len(body) + 9) as (host, _), pytest.raises(InputError, match="broke off"):
+        fit_profile([f"jaeger://{host}/front"])
+    monkeypatch.setattr(jaeger_api, "_WHOLE_WITHIN_S", -1.0)
+    with jaeger(body) as (host, _), pytest.raises(InputError, match="takes longer than"):
+        fit_profile([f"jaeger://{host}/front"])
+
+
+def test_nobody_there_and_an_answer_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="Jaeger does not answer"):
+        fit_profile(["jaeger://127.0.0.1:9/front"])
+    monkeypatch.setattr(jaeger_api, "MAX_ANSWER", 1000)
+    with jaeger(answer().encode()) as (host, _), pytest.raises(InputError, match="larger than"):
+        fit_profile([f"jaeger://{host}/front"])

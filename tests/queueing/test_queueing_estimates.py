@@ -1,0 +1,65 @@
+"""The simulator's judgement of replicas is the runtime's."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from heapq import heapify
+from math import inf
+
+import pytest
+
+from kwiken.queueing.simulator.replica_scores import Estimates
+from kwiken.runtime.decisions.replica_choice import Picker
+from kwiken.runtime.transport import Replica, Reply
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_scores_are_those_of_the_picker(seed: int) -> None:
+    """Random calls, answers and calls given up: after each, every replica's score is the same.
+
+    A replica that is asked for a sign of life gives one at once: here none stands still.
+    """
+    rng = random.Random(seed)
+    picker = Picker([Replica(id=str(i), node="n", address="") for i in range(3)], rng)
+    seats = list(picker.seats)
+    ours = Estimates(3)
+    flights: list[list[tuple[float, int]]] = [[], [], []]  # (answer, call)
+    lines: list[deque[int]] = [deque(), deque(), deque()]
+    waited_for, came = bytearray(400), [0.0] * 400
+    score = ours.in_order(flights, lines, waited_for, came, ())
+    under_way: list[tuple[int, int, int]] = []  # (replica, ticket, call)
+    now_ms, compared = 0.0, 0
+    for call in range(400):
+        now_ms += rng.expovariate(1 / rng.choice([5.0, 5.0, 5.0, 3000.0]))
+        now = now_ms / 1e3
+        if not under_way or rng.random() < 0.5:
+            i = rng.randrange(3)
+            under_way.append((i, seats[i].take(now), call))
+            flights[i].append((inf, call))
+            lines[i].append(call)
+            waited_for[call], came[call] = True, now_ms
+        else:
+            i, ticket, ended = under_way.pop(rng.randrange(len(under_way)))
+            flights[i].remove((inf, ended))
+            if rng.random() < 0.8:
+                picker.answered(seats[i], ticket, now, Reply(value=None))
+                flights[i].append((now_ms, ended))  # learned when the next score is asked for
+            else:
+                if picker.dropped(seats[i], ticket, now, blame=False):
+                    picker.heard(seats[i], now, alive=True)
+                ours.dropped(i, now_ms - came[ended], now_ms)
+                waited_for[ended] = False
+            heapify(flights[i])
+        if any(seat.ejected for seat in seats):
+            break  # that part of the picker is not simulated
+        for i in range(3):  # an answer counts for its stage too, once somebody looks at its replica
+            score(i, now_ms)
+        scores = [score(i, now_ms) for i in range(3)]
+        # Where nothing is known at all both take 1, of their own units.
+        if picker.typical:
+            assert [each / 1e3 for each in scores] == pytest.approx(
+                [picker.score(seat, now) for seat in seats]
+            )
+            compared += 1
+    assert compared > 60

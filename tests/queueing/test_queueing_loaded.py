@@ -1,0 +1,120 @@
+"""A profile's requests at another load with a plan: budgets, accounts, and what both arms share."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from kwiken.errors import InputError
+from kwiken.plan import Budgets, CatchUpPolicy, Plan, StagePlan
+from kwiken.planning import make_plan
+from kwiken.profile import Profile
+from kwiken.queueing.load import LoadModel, load_model, simulate_load
+from kwiken.queueing.load.simulate import BURST, SLACK, reissuing
+from kwiken.service import Reissue
+from tests.support.queue_profiles import CHAIN, queue_profile, rate_of
+
+CREATED = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    return queue_profile(rate_of(0.4), requests=12_000, seed=5)
+
+
+@pytest.fixture(scope="module")
+def model(profile: Profile) -> LoadModel:
+    return load_model(profile)
+
+
+@pytest.fixture(scope="module")
+def plan(profile: Profile) -> Plan:
+    return make_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+
+
+class TestSpend:
+    @pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+    def test_the_budget_holds_at_any_load(self, model: LoadModel, plan: Plan, factor: float) -> None:
+        """At twice the load most calls are late; the accounts still keep the sum."""
+        found = simulate_load(model, plan, factor=factor, requests=20_000)
+        assert 0 < found.reissue <= 0.05 * 1.02
+        for name, stage in found.stages.items():
+            assert stage.spent == pytest.approx(plan.cost.stages[name] * stage.fraction)
+
+    def test_copies_help_where_there_is_room(self, model: LoadModel, plan: Plan) -> None:
+        found = simulate_load(model, plan, requests=20_000)
+        assert found.after.p99_ms < 0.95 * found.before.p99_ms
+
+    def test_copies_are_work(self, model: LoadModel, plan: Plan) -> None:
+        found = simulate_load(model, plan, requests=20_000).stages["rank"]
+        assert found.before < found.after < found.before * (1 + 1.05 * found.fraction)
+        assert 0 < found.extra_load <= 1.2 * found.fraction
+
+    def test_without_a_plan_both_arms_are_one(self, model: LoadModel) -> None:
+        found = simulate_load(model, requests=2000)
+        np.testing.assert_array_equal(found.before_ms, found.after_ms)
+        assert found.reissue == 0
+
+    def test_the_same_seed_gives_the_same(self, model: LoadModel, plan: Plan) -> None:
+        one, two, other = (simulate_load(model, plan, requests=2000, seed=seed) for seed in (1, 1, 2))
+        np.testing.assert_array_equal(one.after_ms, two.after_ms)
+        assert (one.after_ms != other.after_ms).any()
+
+    def test_a_plan_without_policies_changes_nothing(self, model: LoadModel, plan: Plan) -> None:
+        idle = msgspec.structs.replace(plan, stages={"rank": StagePlan()})
+        found = simulate_load(model, idle, requests=2000)
+        np.testing.assert_array_equal(found.before_ms, found.after_ms)
+
+    def test_what_is_left_out_is_said(self, model: LoadModel, plan: Plan) -> None:
+        late = StagePlan(catch_up=CatchUpPolicy(after_ms=50.0))
+        more = msgspec.structs.replace(plan, stages={**plan.stages, "fetch": late})
+        notes = simulate_load(model, more, requests=500).notes
+        assert any("catch-up are left out: fetch" in note for note in notes)
+        assert not any("left out" in note for note in simulate_load(model, plan, requests=500).notes)
+
+
+class TestAccounts:
+    def test_a_rare_policy_has_slack_and_prompt_calls_earn(self) -> None:
+        station = reissuing(CHAIN[1], Reissue(after_ms=30.0, fraction=0.05))
+        assert station.earnings is not None
+        assert station.earnings.fraction == pytest.approx(0.05 * SLACK / 0.95)
+        assert station.earnings.burst == BURST
+        assert station.earnings.prompt_only
+        assert station.earnings.keeps_back
+
+    def test_where_most_calls_are_reissued_all_earn(self) -> None:
+        station = reissuing(CHAIN[1], Reissue(after_ms=0.0, fraction=0.8))
+        assert station.earnings is not None
+        assert not station.earnings.prompt_only
+        assert station.earnings.fraction == 1.0
+
+    def test_they_are_the_runtimes(self) -> None:
+        """The rule stands in two packages; here they are held together."""
+        from kwiken.queueing.load import simulate
+        from kwiken.runtime.decisions import Limits
+        from kwiken.runtime.decisions.program import MOSTLY, stage_fraction
+
+        limits = Limits()
+        assert (limits.slack, limits.burst_calls) == (SLACK, BURST)
+        assert (limits.fixed_share, MOSTLY) == (simulate.UNSTATED, simulate.MOSTLY)
+        for policy in (
+            Reissue(after_ms=9.0, fraction=0.03),
+            Reissue(after_ms=9.0, fraction=0.03, probability=0.1),
+            Reissue(after_ms=9.0, fraction=0.6),
+            Reissue(after_ms=9.0),
+        ):
+            earnings = reissuing(CHAIN[1], policy).earnings
+            assert earnings is not None
+            assert earnings.fraction == pytest.approx(stage_fraction(policy, limits))
+
+
+class TestBadInput:
+    def test_no_requests(self, model: LoadModel) -> None:
+        with pytest.raises(InputError, match="requests must be 1 or more"):
+            simulate_load(model, requests=0)
+
+    def test_a_plan_for_another_service(self, model: LoadModel, plan: Plan) -> None:
+        strange = msgspec.structs.replace(plan, stages={"x": StagePlan()})
+        with pytest.raises(InputError, match="stage 'x' is not in the profile; it has: fetch, rank"):
+            simulate_load(model, strange)

@@ -1,0 +1,451 @@
+"""Queues with copies, against a slow simulator that knows nothing but the rules; and what the rules imply."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from dataclasses import dataclass, replace
+from math import exp2, inf
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from kwiken.errors import InputError
+from kwiken.queueing.simulator import (
+    Background,
+    Calls,
+    Cancel,
+    Constant,
+    Dispatch,
+    Earnings,
+    LogNormal,
+    OverloadError,
+    Station,
+    serve,
+)
+from kwiken.queueing.simulator.race import MAY, Copies, QueueRace, Served, turns
+from kwiken.queueing.simulator.replica_scores import CLIP, FRESH_MS, GAIN, HALF_LIFE_MS
+from kwiken.queueing.simulator.stage import copies_of
+from kwiken.service import Reissue
+from tests.support.laws import Exponential
+
+WORK = Exponential(10.0)
+
+
+@dataclass
+class Attempt:
+    call: int
+    replica: int
+    left: float
+    rest: float
+    came: float
+    ended: float = inf
+    gone: bool = False
+    dropped: bool = False
+    heard: bool = False
+
+
+class Beliefs:
+    """What a caller believes of replicas, by the same rules: every step by itself."""
+
+    def __init__(self, replicas: int) -> None:
+        self.latency: list[float | None] = [None] * replicas
+        self.typical: float | None = None
+        self.news_at = [-FRESH_MS] * replicas
+
+    def answered(self, replica: int, took: float, now: float) -> None:
+        self.latency[replica] = self.moved(self.latency[replica], took)
+        self.typical = self.moved(self.typical, took)
+        self.news_at[replica] = now
+
+    @staticmethod
+    def moved(known: float | None, took: float) -> float:
+        return took if not known else (1 - GAIN) * known + GAIN * min(took, CLIP * known)
+
+    def dropped(self, replica: int, took: float, now: float) -> None:
+        if took > (self.latency[replica] or 0.0):
+            self.answered(replica, took, now)
+
+    def score(self, replica: int, flight: list[Attempt], now: float) -> float:
+        typical = self.typical or 1.0
+        latency = self.latency[replica] or typical
+        age = now - self.news_at[replica]
+        if self.latency[replica] and age >= FRESH_MS:
+            latency = typical + (latency - typical) * exp2(-age / HALF_LIFE_MS)
+        oldest = max((now - attempt.came for attempt in flight), default=0.0)
+        return max(latency, oldest) * (len(flight) + 1)
+
+
+class Slow:
+    """The same rules, by brute force: at every step the next thing to happen anywhere, and work done until then."""
+
+    def __init__(self, race: QueueRace, station: Station, copies: Copies, rng: np.random.Generator) -> None:
+        assert station.replicas is not None
+        self.race, self.station, self.copies = race, station, copies
+        self.replicas = range(station.replicas)
+        self.draws = turns(rng)
+        self.attempts: list[Attempt] = []
+        self.of: dict[int, list[Attempt]] = {}
+        self.answer: dict[int, float] = {}
+        self.now = 0.0
+        self.worked = [0.0] * station.replicas
+        self.beliefs = Beliefs(station.replicas)
+        self.refused: dict[int, int] = {}
+        self.level = station.earnings.burst if station.earnings else inf
+
+    def present(self, replica: int) -> list[Attempt]:
+        return [a for a in self.attempts if a.replica == replica and a.ended == inf and not a.gone]
+
+    def in_service(self) -> list[Attempt]:
+        """The first of each replica's queue."""
+        return [present[0] for replica in self.replicas if (present := self.present(replica))]
+
+    def run(self) -> None:
+        calls = self.race._given
+        arrivals = list(zip(calls.arrival.tolist(), itertools.count()))
+        after_ms = self.station.reissue.after_ms if self.station.reissue is not None else inf
+        # (moment, call, whether it may have a copy, whether it is the call's first)
+        timers: list[tuple[float, int, bool, bool]] = sorted(
+            (moment + after_ms, call, role == MAY, True)
+            for call, (moment, role) in enumerate(zip(calls.arrival.tolist(), self.race._roles, strict=True))
+            if role
+        )
+        while True:
+            going = self.in_service()
+            ends = min(((self.now + a.left, i) for i, a in enumerate(going)), default=(inf, -1))
+            answers = min(
+                (
+                    (a.ended + a.rest, a.call)
+                    for a in self.attempts
+                    if a.ended < inf and not a.gone and a.call not in self.answer
+                ),
+                default=(inf, -1),
+            )
+            arrives = arrivals[0][0] if arrivals else inf
+            timer = timers[0][0] if timers else inf
+            moment = min(ends[0], answers[0], arrives, timer)
+            if moment == inf or (
+                not arrivals
+                and not timers
+                and all(a.gone or a.ended < inf for a in self.attempts)
+                and answers[0] == inf
+            ):
+                return
+            for attempt in going:
+                attempt.left -= moment - self.now
+                self.worked[attempt.replica] += moment - self.now
+            self.now = moment
+            if moment == ends[0]:
+                going[ends[1]].ended = moment
+            elif moment == answers[0]:
+                self.answered(answers[1])
+            elif moment == arrives:
+                self.arrive(arrivals.pop(0)[1])
+            elif moment == timer:
+                _, call, may, first = timers.pop(0)
+                timers = sorted([*timers, *self.timer(call, may=may, first=first)])
+
+    def timer(self, call: int, may: bool, first: bool) -> list[tuple[float, int, bool, bool]]:
+        if call in self.answer:
+            if first and self.prompt_only:
+                self.earn()
+            return []
+        again = self.send(call) if may else None
+        return [] if again is None else [(again, call, True, False)]
+
+    def arrive(self, call: int) -> None:
+        one, other = (places[call] for places in self.race._places)
+        if self.station.dispatch == "least" and one != other:
+            order = [*self.replicas[one:], *self.replicas[:one]]
+            seat = min(order, key=lambda r: len(self.in_flight(r)))
+        else:
+            seat = min((one, other), key=self.score)
+        if self.station.earnings and self.race._given.pinned[call] < 0 and not self.prompt_only:
+            self.earn()
+        given = self.race._given
+        self.add(call, seat, float(given.work[call]), float(given.rest[call]))
+
+    @property
+    def prompt_only(self) -> bool:
+        return self.station.earnings is not None and self.station.earnings.prompt_only
+
+    def earn(self) -> None:
+        assert self.station.earnings
+        self.level = min(self.station.earnings.burst, self.level + self.station.earnings.fraction)
+
+    def needed(self, call: int) -> float:
+        earnings = self.station.earnings
+        if earnings is None or not earnings.keeps_back:
+            return 1.0
+        kept = earnings.burst * 0.5 ** (self.refused.get(call, 0) + 1)
+        return max(1.0, min(1.0 + kept, earnings.burst))
+
+    def in_flight(self, replica: int) -> list[Attempt]:
+        """What the caller waits for there."""
+        return [
+            a
+            for a in self.attempts
+            if a.replica == replica and not a.dropped and not a.gone and a.ended + a.rest > self.now
+        ]
+
+    def score(self, replica: int) -> float:
+        self.hear(replica)
+        flight = self.in_flight(replica)
+        if self.station.dispatch != "aged":
+            return len(flight)
+        return self.beliefs.score(replica, flight, self.now)
+
+    def hear(self, replica: int) -> None:
+        """A replica's answers count once somebody looks at it."""
+        for attempt in sorted(self.attempts, key=lambda a: a.ended + a.rest):
+            at = attempt.ended + attempt.rest
+            if (
+                attempt.replica != replica
+                or at > self.now
+                or attempt.dropped
+                or attempt.gone
+                or attempt.heard
+            ):
+                continue
+            attempt.heard = True
+            if self.race._given.pinned[attempt.call] < 0:
+                self.beliefs.answered(replica, at - attempt.came, at)
+
+    def add(self, call: int, replica: int, work: float, rest: float) -> None:
+        self.hear(replica)
+        self.attempts.append(Attempt(call, replica, work, rest, self.now))
+        self.of.setdefault(call, []).append(self.attempts[-1])
+
+    def send(self, call: int) -> float | None:
+        """Send a copy; when to ask for another."""
+        reissue = self.station.reissue
+        assert reissue is not None
+        tried = [a.replica for a in self.of[call]]
+        left = [r for r in self.replicas if r not in tried]
+        if not left:
+            return None
+        if self.level < self.needed(call):
+            self.refused[call] = self.refused.get(call, 0) + 1
+            return 2 * self.now - float(self.race._given.arrival[call])
+        self.level -= 1
+        turn = int(next(self.draws) * len(left))
+        left = left[turn:] + left[:turn]
+        seat = left[0] if self.station.dispatch == "random" else min(left, key=self.score)
+        work, rest = self.copies(float(self.race._given.rest[call]))
+        self.add(call, seat, work, rest)
+        return self.now + reissue.after_ms if len(self.of[call]) <= reissue.copies else None
+
+    def answered(self, call: int) -> None:
+        self.answer[call] = self.now
+        for other in self.of[call]:
+            if other.ended + other.rest <= self.now or self.station.cancel == "none":
+                continue
+            self.hear(other.replica)
+            self.beliefs.dropped(other.replica, self.now - other.came, self.now)
+            other.dropped = True
+            if other.ended < inf:
+                continue
+            if self.station.cancel == "running" or other not in self.in_service():
+                other.gone = True
+
+
+def calls_of(station: Station, utilisation: float, count: int, rng: np.random.Generator) -> Calls:
+    gap_ms = 1e3 / station.visits_per_s(utilisation)
+    arrival = np.cumsum(rng.standard_exponential(count)) * gap_ms
+    pinned = np.where(rng.random(count) < 0.1, rng.integers(station.replicas or 1, size=count), -1)
+    work, rest = station.work.draw(rng, count), station.rest.draw(rng, count)
+    return Calls(arrival, work, rest, pinned)
+
+
+def both(station: Station, utilisation: float, count: int, seed: int) -> tuple[Served, Slow]:
+    calls = calls_of(station, utilisation, count, np.random.default_rng(seed))
+    spares = [copies_of(station, np.random.default_rng([seed, 2])) for _ in range(2)]
+    drawing = np.random.default_rng([seed, 3])
+    race = QueueRace(station, calls, spares[0], drawing)
+    slow = Slow(race, station, spares[1], copy.deepcopy(drawing))
+    served = race.run()
+    slow.run()
+    return served, slow
+
+
+DISPATCHES: tuple[Dispatch, ...] = get_args(Dispatch)
+CANCELS: tuple[Cancel, ...] = get_args(Cancel)
+
+
+@pytest.mark.parametrize("dispatch", DISPATCHES)
+@pytest.mark.parametrize("cancel", CANCELS)
+def test_it_does_what_the_rules_say(cancel: Cancel, dispatch: Dispatch) -> None:
+    """Every way of serving, with copies, coins and an account, call by call."""
+    case = CANCELS.index(cancel) * 10 + DISPATCHES.index(dispatch)
+    for i, (copies, earnings, probability) in enumerate(
+        [
+            (1, None, 1.0),
+            (3, None, 0.7),
+            (1, Earnings(fraction=0.125, burst=2), 1.0),
+            (2, Earnings(fraction=0.25, burst=3, prompt_only=True, keeps_back=True), 0.7),
+        ]
+    ):
+        station = Station(
+            name="a",
+            work=WORK,
+            rest=LogNormal(5.0, 1.0),
+            replicas=4,
+            dispatch=dispatch,
+            cancel=cancel,
+            reissue=Reissue(after_ms=15.0, copies=copies, probability=probability),
+            earnings=earnings,
+        )
+        served, slow = both(station, 0.4, 120, 1000 * case + i)
+        expected = np.array([slow.answer[call] for call in range(120)]) - slow.race._given.arrival
+        np.testing.assert_allclose(served.latency_ms, expected, atol=1e-6)
+        np.testing.assert_array_equal(served.copies, [len(slow.of[call]) - 1 for call in range(120)])
+        np.testing.assert_array_equal(served.replica, [slow.of[call][0].replica for call in range(120)])
+        np.testing.assert_allclose(served.worked_ms, slow.worked, atol=1e-6)
+        assert served.copies.sum() > 3
+
+
+class TestRules:
+    def test_duplicating_everything_pays_below_a_third(self) -> None:
+        """Exponential work, random replicas, no cancellation: for many replicas the threshold is 1/3 (Vulimiri 2013)."""
+
+        def gain(utilisation: float) -> float:
+            rng = np.random.default_rng(7)
+            alone = Station(name="a", work=WORK, replicas=40, dispatch="random")
+            twice = replace(alone, reissue=Reissue(after_ms=0.0), cancel="none")
+            calls = calls_of(alone, utilisation, 150_000, rng)
+            calls = replace(calls, pinned=np.full(calls.count, -1))
+            means = [serve(s, calls, np.random.default_rng(7)).latency_ms.mean() for s in (alone, twice)]
+            return float(means[0] / means[1])
+
+        assert gain(0.28) > 1.04
+        assert gain(0.39) < 0.96
+
+    def test_a_copy_at_once_halves_exponential_work_when_idle(self) -> None:
+        station = Station(name="a", work=WORK, replicas=50, reissue=Reissue(after_ms=0.0))
+        calls = Calls(
+            np.arange(20_000.0) * 1e4,
+            WORK.draw(np.random.default_rng(1), 20_000),
+            np.zeros(20_000),
+            np.full(20_000, -1),
+        )
+        served = serve(station, calls, np.random.default_rng(2))
+        assert served.latency_ms.mean() == pytest.approx(5.0, rel=0.03)
+        assert (served.copies == 1).all()
+        assert served.extra_ms == pytest.approx(0.0, abs=0.02 * served.worked_ms.sum())  # two halves are one
+
+    def test_no_copy_goes_where_there_is_nobody_else(self) -> None:
+        alone = Station(name="a", work=WORK)
+        calls = calls_of(alone, 0.8, 2000, np.random.default_rng(1))
+        raced = replace(alone, reissue=Reissue(after_ms=5.0))
+        served = [serve(station, calls, np.random.default_rng(2)) for station in (alone, raced)]
+        np.testing.assert_array_equal(served[0].latency_ms, served[1].latency_ms)
+        assert not served[1].copies.any()
+
+    def test_copies_are_capped(self) -> None:
+        station = Station(name="a", work=Constant(50.0), replicas=8, reissue=Reissue(after_ms=10.0, copies=3))
+        calls = calls_of(station, 0.1, 500, np.random.default_rng(1))
+        served = serve(station, replace(calls, pinned=np.full(500, -1)), np.random.default_rng(2))
+        assert set(served.copies.tolist()) == {3}
+
+    def test_the_account_bounds_the_copies(self) -> None:
+        station = Station(
+            name="a",
+            work=WORK,
+            replicas=4,
+            reissue=Reissue(after_ms=1.0),
+            earnings=Earnings(fraction=0.05, burst=5),
+        )
+        calls = calls_of(station, 0.5, 10_000, np.random.default_rng(1))
+        served = serve(station, calls, np.random.default_rng(2))
+        assert 0.04 * 9000 < served.copies.sum() <= 5 + 0.05 * (calls.pinned < 0).sum()
+
+    def test_copies_that_overload_their_stage_are_refused(self) -> None:
+        """Without cancellation or an account waits make copies, which make waits: it never settles."""
+        station = Station(name="busy", work=WORK, replicas=4, cancel="none", reissue=Reissue(after_ms=20.0))
+        calls = calls_of(station, 0.7, 50_000, np.random.default_rng(1))
+        with pytest.raises(OverloadError, match=r"stage 'busy'.*overload"):
+            serve(station, calls, np.random.default_rng(2))
+
+    def test_background_takes_what_it_says(self) -> None:
+        background = Background(utilisation=0.25, work=Exponential(3.0))
+        station = Station(name="a", work=WORK, replicas=3, background=background)
+        rng = np.random.default_rng(1)
+        arrival = np.cumsum(rng.standard_exponential(60_000)) * 1e3 / station.visits_per_s(0.6)
+        calls = Calls(arrival, WORK.draw(rng, 60_000), np.zeros(60_000), np.full(60_000, -1))
+        served = serve(station, calls, np.random.default_rng(2))
+        assert len(served.latency_ms) == len(served.copies) == 60_000
+        np.testing.assert_allclose(served.worked_ms / arrival[-1], 0.6, rtol=0.05)
+
+
+class TestWithoutQueues:
+    def test_copies_race_without_load(self) -> None:
+        station = Station(
+            name="a", work=Constant(0.0), rest=WORK, replicas=None, reissue=Reissue(after_ms=0.0)
+        )
+        rest = WORK.draw(np.random.default_rng(1), 50_000)
+        calls = Calls(np.arange(50_000.0), np.zeros(50_000), rest, np.full(50_000, -1))
+        served = serve(station, calls, np.random.default_rng(1))
+        assert served.latency_ms.mean() == pytest.approx(5.0, rel=0.02)
+        assert (served.latency_ms <= rest).all()
+        assert served.copies.sum() == 50_000
+
+    def test_a_coin_for_each_call(self) -> None:
+        reissue = Reissue(after_ms=10.0, probability=0.25, copies=2)
+        station = Station(name="a", work=Constant(0.0), rest=WORK, replicas=None, reissue=reissue)
+        calls = Calls(
+            np.arange(50_000.0),
+            np.zeros(50_000),
+            WORK.draw(np.random.default_rng(1), 50_000),
+            np.full(50_000, -1),
+        )
+        served = serve(station, calls, np.random.default_rng(1))
+        assert (served.copies > 0).sum() == pytest.approx(0.25 * np.exp(-1) * 50_000, rel=0.05)
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("changes", "pattern"),
+        [
+            ({"replicas": 0}, "stage 'a': replicas: must be a whole number"),
+            ({"replicas": True}, "replicas"),
+            ({"fanout": 1.5}, "fanout"),
+            ({"dispatch": "best"}, "dispatch: must be one of random, two, aged, least"),
+            ({"cancel": True}, "cancel: must be one of none, queued, running"),
+            (
+                {"replicas": None, "background": Background(utilisation=0.1, work=WORK)},
+                "background: needs replicas",
+            ),
+        ],
+    )
+    def test_stations(self, changes: dict[str, Any], pattern: str) -> None:
+        with pytest.raises(InputError, match=pattern):
+            Station(**{"name": "a", "work": WORK, **changes})
+
+    @pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
+    def test_shares(self, value: float) -> None:
+        with pytest.raises(InputError, match=r"background.utilisation"):
+            Background(utilisation=value, work=WORK)
+
+    @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+    def test_laws(self, value: float) -> None:
+        for make in (Constant, lambda v: LogNormal(v, 1.0), lambda v: LogNormal(1.0, v)):
+            with pytest.raises(InputError, match="finite number"):
+                make(value)
+
+    def test_no_work(self) -> None:
+        with pytest.raises(InputError, match=r"background.work"):
+            Background(utilisation=0.1, work=Constant(0.0))
+
+    def test_accounts(self) -> None:
+        with pytest.raises(InputError, match=r"earnings.fraction"):
+            Earnings(fraction=1.5)
+        with pytest.raises(InputError, match=r"earnings.burst"):
+            Earnings(fraction=0.1, burst=-1)
+
+    def test_a_load_that_calls_cannot_make(self) -> None:
+        busy = Station(name="a", work=WORK, background=Background(utilisation=0.5, work=WORK))
+        assert busy.utilisation(busy.visits_per_s(0.9)) == pytest.approx(0.9)
+        for station, utilisation in ((busy, 0.4), (Station(name="a", work=WORK, replicas=None), 0.5)):
+            with pytest.raises(InputError, match="cannot be reached"):
+                station.visits_per_s(utilisation)

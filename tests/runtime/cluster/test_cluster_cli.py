@@ -1,0 +1,302 @@
+"""`serve`, `stage`, `up`, `down` and `status` as their users run them: real processes, real signals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kwiken.runtime.cluster import StateFiles
+from kwiken.runtime.cluster.process_id import Identity
+from tests.support import commands
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = "tests.support.services_http:service"
+KWIKEN = [sys.executable, "-m", "cli"]
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    """One command line, to its end."""
+    return subprocess.run([*KWIKEN, *args], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def refused(args: list[str], pattern: str) -> None:
+    done = run(*args)
+    assert done.returncode == 2, done.stderr
+    commands.one_refusal(done.stderr, pattern)
+
+
+@contextlib.contextmanager
+def running(*args: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that stays; killed at the end if it is still there."""
+    process = subprocess.Popen(
+        [*KWIKEN, *args], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    """Where a server says on stderr that it listens."""
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert " at http://" in line, line
+    return line.rpartition(" at ")[2].strip()
+
+
+def ask(url: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
+    data = json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(
+        url + path, data=data, headers={"Content-Type": "application/json", **headers}
+    )
+    try:
+        with DIRECT.open(request, timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def taken_port() -> Iterator[str]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield str(taken.getsockname()[1])
+
+
+def test_a_service_runs_in_one_process_and_stops_in_good_order() -> None:
+    with running("serve", TARGET, "--local", "--port", "0") as gateway:
+        url = address_of(gateway)
+        assert ask(url, "/readyz") == (200, b"ok")
+        assert ask(url, "/v1/request", {"text": "hi"}) == (200, b'{"answer":{"said":"HI0 HI1"}}')
+        assert ask(url, "/v1/plan")[0] == 403
+        gateway.send_signal(signal.SIGTERM)
+        assert gateway.wait(10) == 0
+
+
+def test_what_it_made_at_the_start_is_left_out_of_collections() -> None:
+    with running("serve", "tests.support.services_steady:service", "--local", "--port", "0") as gateway:
+        frozen, others = json.loads(ask(address_of(gateway), "/v1/request", "hi")[1])["answer"]
+        assert others < frozen / 5
+
+
+def test_replicas_and_gateway_started_by_hand(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        replicas = [
+            stack.enter_context(running("stage", TARGET, "--stage", stage, "--traces", str(tmp_path / "t")))
+            for stage in ("first", "middle", "middle", "last")
+        ]
+        wanted = []
+        for replica, stage in zip(replicas, ("first", "middle", "middle", "last"), strict=True):
+            place = address_of(replica).removeprefix("http://127.0.0.1")
+            wanted += ["--replica", f"{stage}=localhost{place}"]
+        gateway = stack.enter_context(
+            running("serve", TARGET, "--port", "0", "--traces", str(tmp_path / "t"), *wanted)
+        )
+        url = address_of(gateway)
+        until(lambda: ask(url, "/readyz")[0] == 200)
+        status, body = ask(url, "/v1/request", {"text": "hi"}, **{"kw-timing": "1"})
+        assert status == 200
+        trace_id = json.loads(body)["timing"]["trace_id"]
+        for process in (gateway, *replicas):
+            process.send_signal(signal.SIGTERM)
+        assert [process.wait(10) for process in (gateway, *replicas)] == [0] * 5
+    services = set()
+    for path in (tmp_path / "t").iterdir():
+        for line in path.read_text().splitlines():
+            if trace_id in line:
+                services.add(path.name.partition(".")[0])
+    assert services == {"echo", "echo-first", "echo-middle", "echo-last"}
+
+
+def test_bad_usage_of_serve(tmp_path: Path, taken_port: str) -> None:
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    refused(["serve", TARGET, "--local", "--port", taken_port], f"127.0.0.1:{taken_port}: the port is in use")
+    refused(
+        ["serve", "tests.support.services_broken:fails", "--local", "--port", "0"],
+        r"stage 'work': its setup failed: RuntimeError: no index here \(at .*services_broken\.py:\d+\)",
+    )
+    for words, pattern in (
+        (["--port", "0"], "no replica of first, middle, last"),
+        (["--port", "70000"], "--port"),
+        (["--port", "0", "--replica", "first"], "STAGE=HOST:PORT"),
+        (["--port", "0", "--replica", "first=localhost"], "HOST:PORT"),
+        (["--port", "0", "--replica", "nope=localhost:1"], "no stage 'nope'"),
+        (["--local", "--replica", "first=localhost:1"], "--local"),
+        (["--local", "--port", "0", "--token-file", str(empty)], "empty"),
+        (["--local", "--port", "0", "--token-file", str(tmp_path / "no")], "No such file"),
+        (["--local", "--port", "0", "--token-file", "/dev/zero"], "is no regular file"),
+        (["--local", "--port", "0", "--plan", str(empty)], "empty"),
+        (["--local", "--port", "0", "--plan", "/dev/zero"], "/dev/zero: is no regular file"),
+    ):
+        commands.refused(commands.run("serve", TARGET, *words), pattern)
+    commands.refused(commands.run("serve", "no_such:x", "--local"), "no_such")
+
+
+def test_bad_usage_of_stage(taken_port: str) -> None:
+    refused(["stage", TARGET, "--stage", "first", "--port", taken_port], "the port is in use")
+    for words, pattern in (
+        ([TARGET, "--stage", "nope"], "has no stage 'nope'; it has: first, middle, last"),
+        ([TARGET], "--stage"),
+        ([TARGET, "--stage", "first", "--host", "203.0.113.7"], "203.0.113.7"),
+        (["tests.support.services_http:Ask", "--stage", "first"], "not a Service"),
+    ):
+        commands.refused(commands.run("stage", *words), pattern)
+
+
+def test_bad_usage_of_up(tmp_path: Path, taken_port: str) -> None:
+    state = ["--state", str(tmp_path / "state")]
+    bad_plan = tmp_path / "plan.json"
+    bad_plan.write_text('{"version": 9}')
+    refused(
+        ["up", TARGET, *state, "--port", taken_port], f"gateway: 127.0.0.1:{taken_port}: the port is in use"
+    )
+    refused(["up", TARGET, *state, "--port", taken_port, "--detach"], "the port is in use")
+    refused(["up", TARGET, *state, "--plan", str(bad_plan)], r"plan\.json")
+    refused(["up", "tests.support.services_broken:fails", *state, "--port", "0"], "no index here")
+    (tmp_path / "file").write_text("")
+    refused(["up", TARGET, "--state", str(tmp_path / "file"), "--port", "0"], "cannot be used")
+    commands.refused(commands.run("status", *state), "no service is up")
+    commands.refused(commands.run("status", "../up", *state), "no service's name")
+
+
+SLY = """
+import sys
+from kwiken import Service
+if "kwiken.runtime.process.server_process" in " ".join(sys.orig_argv):
+    raise RuntimeError("only in a child")
+service = Service("sly")
+@service.stage()
+async def only(request: str) -> str: return request
+"""
+
+
+def test_a_module_that_fails_in_a_replica_only_is_one_line_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kw_sly.py").write_text(SLY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    words = ["up", "kw_sly:service", "--state", str(tmp_path / "state"), "--port", "0"]
+    refused(words, r"module kw_sly: cannot be imported: RuntimeError: only in a child at .*kw_sly\.py:5")
+    monkeypatch.setenv("KWIKEN_TRACEBACK", "1")
+    assert "Traceback" in run(*words).stderr
+
+
+def test_up_status_down_and_down_again(tmp_path: Path) -> None:
+    state = ["--state", str(tmp_path / "state")]
+    log = tmp_path / "state" / "echo.log"
+    log.parent.mkdir()
+    log.write_bytes(b"x\n" * (5 << 20))  # of earlier ones
+    more = ["--allowed-host", "friend.example", "--bodies-mib", "100"]
+    up = run("up", TARGET, *state, "--port", "0", "--detach", *more)
+    try:
+        assert up.returncode == 0, up.stderr
+        url = up.stdout.strip()
+        assert ask(url, "/v1/request", {"text": "hi"}, Host="friend.example")[0] == 200
+        assert ask(url, "/v1/request", {"text": "hi"}, Host="rebound.example")[0] == 421
+        until(lambda: log.with_name("echo.log.1").exists() and log.stat().st_size < 10_000)
+        refused(
+            ["up", TARGET, *state, "--port", "0"], "echo' is up already; stop it with: kwiken down --state "
+        )
+        refused(
+            ["up", TARGET, *state, "--port", "0", "--detach"],
+            "echo' is up already; stop it with: kwiken down --state ",
+        )
+        (cluster,) = json.loads(run("status", *state, "--json").stdout)["clusters"]
+        assert cluster["gateway"]["url"] == url
+        assert cluster["runtime"]["requests"] == 1
+        assert [each["replica"] for each in cluster["replicas"]] == [
+            "first-0",
+            "middle-0",
+            "middle-1",
+            "middle-2",
+            "last-0",
+            "last-1",
+        ]
+        assert all(each["alive"] and each["inflight"] == 0 for each in cluster["replicas"])
+        shown = run("status", *state).stdout
+        assert "middle-2" in shown
+        assert "1 requests, 0 failed" in shown
+    finally:
+        down = run("down", *state)
+    assert down.returncode == 0
+    assert down.stderr == "echo is stopped\n"
+    assert not any(Identity.of(each["pid"]) for each in [*cluster["replicas"], cluster["gateway"]])
+    again = run("down", *state)
+    assert (again.returncode, again.stderr) == (0, f"no service is up in {tmp_path / 'state'}\n")
+    assert run("down", "echo", *state).stderr.startswith("service 'echo' is not up")
+
+
+def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with running("up", TARGET, "--state", str(state), "--port", "0") as up:
+        assert up.stdout is not None
+        url = up.stdout.readline().strip()
+        assert ask(url, "/v1/request", {"text": "hi"})[0] == 200
+        noted = StateFiles(state, "echo").read()
+        assert noted is not None
+        up.send_signal(signal.SIGINT)
+        assert up.wait(20) == 0
+    assert not any(child.identity.alive for child in noted.children)
+
+
+def test_a_killed_supervisor_leaves_nobody_behind(tmp_path: Path) -> None:
+    """Not even a paused replica, which hears nothing."""
+    files = StateFiles(tmp_path, "echo")
+    with running("up", TARGET, "--state", str(tmp_path), "--port", "0") as up:
+        assert up.stdout is not None
+        assert up.stdout.readline().startswith("http://")
+        noted = files.read()
+        assert noted is not None
+        assert len(noted.children) == 7
+        os.kill(noted.replicas[0].identity.pid, signal.SIGSTOP)
+        up.kill()
+        up.wait(10)
+    until(lambda: not any(child.identity.alive for child in noted.children))
+    # What it noted is stale now; that hinders neither another start nor a stop.
+    with running("up", TARGET, "--state", str(tmp_path), "--port", "0") as up:
+        assert up.stdout is not None
+        assert up.stdout.readline().startswith("http://")
+        assert run("down", "--state", str(tmp_path)).stderr == "echo is stopped\n"
+        assert up.wait(10) == 0
+    assert files.read() is None
+
+
+def test_down_ends_children_whose_supervisor_is_stuck(tmp_path: Path) -> None:
+    files = StateFiles(tmp_path, "echo")
+    with running("up", TARGET, "--state", str(tmp_path), "--port", "0") as up:
+        assert up.stdout is not None
+        assert up.stdout.readline().startswith("http://")
+        noted = files.read()
+        assert noted is not None
+        os.kill(up.pid, signal.SIGSTOP)
+        from kwiken.runtime.cluster import stop_cluster
+
+        assert stop_cluster(files, stop_s=0.5)
+        until(lambda: not any(child.identity.alive for child in noted.children))
+        assert up.wait(10) == -signal.SIGKILL

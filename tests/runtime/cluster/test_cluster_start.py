@@ -1,0 +1,137 @@
+"""Clusters that do not start, and what is left of them: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from kwiken.errors import DefinitionError, InputError, KwikenError
+from kwiken.runtime.cluster import Cluster, ClusterState, StateFiles, stop_cluster
+from kwiken.runtime.cluster.process_id import Identity
+from kwiken.runtime.cluster.state import ProcessState
+from tests.support.waiting import until
+
+TARGET = "tests.support.services_http:service"
+BROKEN = "tests.support.services_broken:"
+ONE_EACH = {"first": 1, "middle": 1, "last": 1}
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.suffix for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (
+            "fails",
+            "work-0: stage .work.: its setup failed: RuntimeError: no index here .at .*services_broken.py:",
+        ),
+        ("exits", "work-0: ended with exit code 7 before it was ready"),
+    ],
+)
+async def test_a_replica_that_cannot_start_is_named_and_nothing_is_left(
+    name: str, reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(KwikenError, match=reason):
+        async with Cluster(BROKEN + name, state=tmp_path):
+            pass
+    assert files_in(tmp_path) == [".lock"]
+
+
+async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        with pytest.raises(KwikenError, match=f"gateway: 127.0.0.1:{port}: the port is in use"):
+            async with Cluster(TARGET, replicas=ONE_EACH, port=port, state=tmp_path):
+                pass
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def test_a_bad_plan_file_is_named(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text("{")
+    with pytest.raises(KwikenError, match=r"gateway: .*plan\.json"):
+        async with Cluster(TARGET, replicas=ONE_EACH, plan=plan):
+            pass
+
+
+def test_an_unknown_target_or_stage_is_named() -> None:
+    with pytest.raises(InputError, match="module no_such_module: there is no such module"):
+        Cluster("no_such_module:x")
+    with pytest.raises(InputError, match="is a StructMeta, not a Service"):
+        Cluster("tests.support.services_http:Ask")
+    with pytest.raises(DefinitionError, match="no stage 'nope'"):
+        Cluster(TARGET, replicas={"nope": 2})
+
+
+async def test_state_is_noted_while_it_runs_and_only_then(tmp_path: Path) -> None:
+    files = StateFiles(tmp_path, "echo")
+    async with Cluster(TARGET, replicas=ONE_EACH, state=tmp_path) as cluster:
+        with pytest.raises(InputError, match="up already"):
+            async with Cluster(TARGET, state=tmp_path):
+                pass
+        state = files.read()
+        assert state is not None
+        assert state.ready
+        assert state.supervisor.pid == os.getpid()
+        assert all(child.identity.alive for child in state.children)
+        assert {child.stage for child in state.children} == {None, "first", "middle", "last"}
+        assert files.token.read_text().strip() == cluster.token
+        assert stat.S_IMODE(files.token.stat().st_mode) == 0o600
+    assert files.read() is None
+    assert not files.token.exists()
+    await until(lambda: not any(child.identity.alive for child in state.children))
+
+
+def test_a_stranger_with_a_noted_pid_is_never_signalled(tmp_path: Path) -> None:
+    sleeper = os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ)
+    try:
+        real = Identity.of(sleeper)
+        assert real is not None
+        stranger = Identity(sleeper, real.started + "0")
+        assert not stranger.alive
+        assert not stranger.signal(signal.SIGKILL)
+        files = StateFiles(tmp_path, "echo")
+        files.write(
+            ClusterState(
+                version=1,
+                service="echo",
+                target=TARGET,
+                supervisor=stranger,
+                ready=True,
+                token_file="none",
+                gateway=None,
+                replicas=[ProcessState(stranger, "http://127.0.0.1:1", 0, "first", "first-0")],
+            )
+        )
+        assert not stop_cluster(files)
+        assert files.read() is None
+        assert Identity.of(sleeper) == real
+        assert real.signal(signal.SIGKILL)
+    finally:
+        os.waitpid(sleeper, 0)
+    assert not real.alive
+    assert not real.signal(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("pid", [0, -1, 2**22 + 1])
+def test_no_process_has_an_odd_pid(pid: int) -> None:
+    assert Identity.of(pid) is None
+    assert not Identity(pid, "x").signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 2}', '{"version": 1, "colour": 3}', "\x00"])
+def test_a_broken_state_file_is_named(tmp_path: Path, text: str) -> None:
+    files = StateFiles(tmp_path, "echo")
+    files.state.write_text(text)
+    with pytest.raises(InputError, match=r"echo\.json: is not a cluster's state"):
+        stop_cluster(files)

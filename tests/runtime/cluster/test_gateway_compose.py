@@ -1,0 +1,82 @@
+"""The compose file says the same as the service, and keeps to what was promised of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kwiken.service import Service
+from kwiken.services.search import search
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+)s", text)
+    assert match is not None, text
+    return float(match[1])
+
+
+def stages_in(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: each for name, each in compose["services"].items() if name not in {"gateway", "jaeger"}}
+
+
+def test_every_stage_has_its_replicas(compose: dict[str, Any]) -> None:
+    service: Service = search
+    stages = stages_in(compose)
+    assert set(stages) == set(service.stages)
+    for name, stage in service.stages.items():
+        assert stages[name]["deploy"]["replicas"] == stage.replicas, name
+        assert f"--stage={name}" in stages[name]["command"]
+
+
+def test_the_gateway_knows_every_stage(compose: dict[str, Any]) -> None:
+    named = {
+        word.removeprefix("--replica=")
+        for word in compose["services"]["gateway"]["command"]
+        if word.startswith("--replica=")
+    }
+    assert named == {f"{name}={name}:9000" for name in search.stages}
+
+
+def test_only_this_machine_reaches_it(compose: dict[str, Any]) -> None:
+    for name, each in compose["services"].items():
+        for port in each.get("ports", ()):
+            assert port.startswith("127.0.0.1:"), name
+
+
+def test_checks_are_rare_images_pinned_and_rights_few(compose: dict[str, Any]) -> None:
+    for name, each in compose["services"].items():
+        if "healthcheck" in each:
+            assert seconds(each["healthcheck"]["interval"]) >= 5, name
+        assert re.search(r":(local|\d+\.\d+\.\d+)$", each["image"]), name
+        if name != "jaeger":
+            assert each["cap_drop"] == ["ALL"]
+            assert each["read_only"] is True
+            assert "healthcheck" in each
+
+
+def test_the_image_does_not_run_as_root() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert re.search(r"^USER 10001$", text, re.MULTILINE)
+    assert text.rindex("USER 10001") > text.rindex("RUN ")
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"python:3.12-slim"}
+
+
+@pytest.mark.parametrize(("name", "port"), [("gateway", 8080), ("lookup", 9000)])
+def test_the_health_check_is_a_program(compose: dict[str, Any], name: str, port: int) -> None:
+    *command, program = compose["services"][name]["healthcheck"]["test"]
+    assert command == ["CMD", "python", "-IS", "-c"]
+    compile(program, "healthcheck", "exec")
+    assert f"('127.0.0.1', {port})" in program
+    assert r"b'GET /readyz HTTP/1.0\r\n\r\n'" in program

@@ -1,0 +1,541 @@
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kwiken.runtime.decisions import Seat
+from kwiken.runtime.decisions.replica_choice import (
+    CLIP,
+    FIRST_BACKOFF_S,
+    GAIN,
+    LAST_BACKOFF_S,
+    MISSES,
+    Picker,
+)
+from kwiken.runtime.transport import Replica, Reply
+from tests.support.replicas import replicas_of
+
+
+def picker_of(count: int, *, nodes: int | None = None, seed: int = 1) -> Picker:
+    return Picker(replicas_of("s", count, nodes), random.Random(seed))
+
+
+def serve(picker: Picker, seat: Seat, took: float, *, now: float = 0.0, **reply: int) -> None:
+    ticket = seat.take(now)
+    picker.answered(seat, ticket, now + took, Reply("ok", **reply))
+
+
+def know(picker: Picker, *latencies: float) -> list[Seat]:
+    """Let each replica have answered many times, always as fast."""
+    seats = list(picker.seats)
+    for seat, latency in zip(seats, latencies, strict=True):
+        for _ in range(100):
+            serve(picker, seat, latency)
+    return seats
+
+
+def test_no_replica_no_seat() -> None:
+    picker = picker_of(0)
+    assert picker.pick(0.0) is None
+    assert picker.pick_other(0.0, [], ejected=True) is None
+
+
+def test_single_replica_is_always_it() -> None:
+    picker = picker_of(1)
+    assert {picker.pick(0.0).replica.id for _ in range(5)} == {"s-0"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_unknown_replicas_share_alike(count: int) -> None:
+    picker = picker_of(count)
+    picks = Counter(picker.pick(0.0).replica.id for _ in range(3000))  # type: ignore[union-attr]
+    assert len(picks) == count
+    assert max(picks.values()) < 1.3 * 3000 / count
+
+
+def test_every_replica_gets_its_turn_by_two_choices() -> None:
+    """The two choices are uniform over pairs: the best of ten wins exactly the pairs that it is in."""
+    picker = picker_of(10)
+    know(picker, *[0.01 * 1.5**index for index in range(10)])
+    picks = Counter(picker.pick(0.5).replica.id for _ in range(9000))  # type: ignore[union-attr]
+    assert picks["s-0"] / 9000 == pytest.approx(2 / 10, abs=0.03)
+    assert picks["s-9"] == 0
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_equals_share_alike_at_low_load_for_good(count: int) -> None:
+    """One call after another, 40 a second: nobody's estimate, fresh or drifting, may win them all."""
+    picker = picker_of(count)
+    rng = random.Random(3)
+    picks: Counter[str] = Counter()
+    for turn in range(4000):
+        seat = picker.pick(turn / 40)
+        assert seat is not None
+        picks[seat.replica.id] += 1
+        serve(picker, seat, rng.lognormvariate(-5.0, 0.3), now=turn / 40, inflight=1)
+    assert min(picks.values()) > 0.6 * 4000 / count
+
+
+def test_shorter_queue_wins() -> None:
+    picker = picker_of(2)
+    first, second = know(picker, 0.01, 0.01)
+    first.take(0.5)
+    assert all(picker.pick(0.5) is second for _ in range(20))
+
+
+def test_faster_replica_takes_more() -> None:
+    picker = picker_of(2)
+    fast, slow = know(picker, 0.01, 0.04)
+    taken: Counter[str] = Counter()
+    for _ in range(50):
+        seat = picker.pick(0.5)
+        assert seat is not None
+        seat.take(0.5)
+        taken[seat.replica.id] += 1
+    assert taken[fast.replica.id] > 3 * taken[slow.replica.id]
+
+
+def test_paused_replica_is_avoided_from_its_first_slow_call_on() -> None:
+    """It has the better estimate and the shorter queue, but its one call is old."""
+    picker = picker_of(2)
+    paused, well = know(picker, 0.01, 0.02)
+    paused.take(1.0)
+    for _ in range(2):
+        well.take(1.1)
+    assert picker.pick(1.1) is well
+
+
+def test_age_counts_only_while_the_call_is_out() -> None:
+    picker = picker_of(2)
+    paused, well = know(picker, 0.01, 0.02)
+    ticket = paused.take(0.5)
+    picker.answered(paused, ticket, 0.9, Reply("ok"))
+    assert picker.pick(0.91) is paused, "one straggler moves the estimate little"
+    assert paused.latency <= 0.01 * (1 + GAIN * (CLIP - 1)) + 1e-9
+    assert well.latency == pytest.approx(0.02)
+
+
+def test_replicas_own_word_on_its_queue_counts_while_it_is_fresh() -> None:
+    picker = picker_of(2)
+    first, second = know(picker, 0.01, 0.01)
+    serve(picker, first, 0.01, now=1.0, inflight=9)  # eight of them from elsewhere
+    assert first.elsewhere == 8
+    assert picker.pick(1.1) is second
+    assert picker.score(first, 5.0) < 2 * picker.score(second, 5.0)
+
+
+def test_stale_estimate_drifts_back_so_that_nobody_is_shunned_for_ever() -> None:
+    picker = picker_of(3)
+    slow, *others = know(picker, 0.5, 0.01, 0.01)
+    for now in (1.0, 10.0, 60.0):
+        for seat in others:
+            serve(picker, seat, 0.01, now=now - 0.01)
+    assert picker.score(slow, 60.0) < 1.2 * picker.score(others[0], 60.0)
+
+
+def test_copy_avoids_tried_replicas_and_prefers_another_node() -> None:
+    picker = picker_of(4, nodes=2)  # s-0 and s-2 on node-0, s-1 and s-3 on node-1
+    know(picker, 0.01, 0.9, 0.01, 0.5)
+    seats = {seat.replica.id: seat for seat in picker.seats}
+    assert picker.pick_other(0.5, [seats["s-0"]]) is seats["s-3"], "another node, though it is slower"
+    assert picker.pick_other(0.5, [seats["s-0"], seats["s-1"], seats["s-3"]]) is seats["s-2"]
+    assert picker.pick_other(0.5, list(seats.values())) is None
+
+
+def test_failed_replica_is_ejected_and_backs_off() -> None:
+    picker = picker_of(2)
+    bad, good = picker.seats
+    now, waits = 0.0, []
+    for _ in range(8):
+        picker.failed(bad, bad.take(now), now)
+        assert bad.ejected
+        assert all(picker.pick(now + 0.9 * (bad.until - now)) is good for _ in range(20))
+        waits.append(bad.until - now)
+        now = bad.until
+        assert picker.pick(now) is bad, "one call tries it"
+    assert waits == pytest.approx([min(LAST_BACKOFF_S, FIRST_BACKOFF_S * 2**n) for n in range(8)])
+
+
+def test_trial_is_one_call_and_success_readmits() -> None:
+    picker = picker_of(2)
+    bad, good = picker.seats
+    picker.failed(bad, bad.take(0.0), 0.0)
+    seat = picker.pick(1.0)
+    assert seat is bad
+    assert bad.trial
+    bad.trial = False
+    ticket = bad.take(1.0)
+    assert all(picker.pick(1.0 + step / 10) is good for step in range(20))
+    picker.answered(bad, ticket, 3.0, Reply("ok"))
+    assert not bad.ejected
+    assert bad in {picker.pick(3.0) for _ in range(20)}
+
+
+def test_handlers_error_on_trial_readmits_too() -> None:
+    picker = picker_of(2)
+    bad = picker.seats[0]
+    picker.failed(bad, bad.take(0.0), 0.0)
+    picker.pick(1.0)
+    picker.ended(bad, bad.take(1.0))
+    assert not bad.ejected
+
+
+def fail(picker: Picker, seat: Seat, now: float = 0.0) -> None:
+    picker.raised(seat, seat.take(now), now)
+
+
+def test_an_error_teaches_no_latency() -> None:
+    picker = picker_of(2)
+    bad, good = know(picker, 0.01, 0.01)
+    for _ in range(4):
+        fail(picker, bad, 0.5)
+    assert bad.latency == pytest.approx(0.01)
+    assert picker.typical == pytest.approx(0.01)
+    assert all(picker.pick(0.5) is good for _ in range(20)), "nor does an empty queue win by it"
+
+
+def load(picker: Picker, fails: dict[str, float], *, calls: int = 3000, held: int = 8) -> Counter[str]:
+    """Calls by replica, `held` in flight at a time; each replica fails its share at once, else takes 10 ms."""
+    rng, now = random.Random(5), 1000.0
+    taken: Counter[str] = Counter()
+    out: list[tuple[float, Seat, int, bool]] = []
+    for _ in range(calls):
+        if len(out) >= held:
+            out.sort(key=lambda entry: entry[0])
+            now, seat, ticket, good = out.pop(0)
+            if good:
+                picker.answered(seat, ticket, now, Reply("ok"))
+            else:
+                picker.raised(seat, ticket, now)
+        picked = picker.pick(now)
+        assert picked is not None
+        taken[picked.replica.id] += 1
+        good = rng.random() >= fails.get(picked.replica.id, 0.0)
+        out.append((now + (0.01 if good else 0.0001), picked, picked.take(now), good))
+    return taken
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_failing_fast_wins_no_traffic(count: int) -> None:
+    picker = picker_of(count)
+    taken = load(picker, {"s-0": 1.0})
+    assert taken["s-0"] < 40, "of 3,000"
+    assert picker.seats[-1].outlier
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_failing_often_loses_traffic(share: float) -> None:
+    taken = load(picker_of(4), {"s-0": share})
+    assert taken["s-0"] < (0.7 if share < 0.5 else 0.4) * 3000 / 4
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 1.0])
+def test_errors_that_all_replicas_make_change_nothing(share: float) -> None:
+    picker = picker_of(4)
+    taken = load(picker, {f"s-{number}": share for number in range(4)}, calls=6000)
+    assert not any(seat.ejected for seat in picker.seats)
+    assert min(taken.values()) > 0.6 * 6000 / 4
+
+
+def test_errors_eject_half_of_the_replicas_at_most_and_never_the_last() -> None:
+    for count, most in ((1, 0), (2, 1), (3, 1), (4, 2), (9, 4)):
+        picker = picker_of(count)
+        seats = list(picker.seats)
+        for _ in range(200):
+            for seat in seats[:-1]:
+                fail(picker, seat)
+            serve(picker, seats[-1], 0.01)
+        assert sum(seat.ejected for seat in seats) == most, count
+
+
+def test_nobody_is_an_outlier_while_nobody_else_answers() -> None:
+    picker = picker_of(2)
+    bad, idle = picker.seats
+    for _ in range(100):
+        fail(picker, bad)
+    assert not bad.ejected
+    assert picker.pick(0.0) is idle, "though its word on that is worth a try"
+
+
+def outlier(picker: Picker) -> Seat:
+    bad, *others = picker.seats
+    for _ in range(12):
+        fail(picker, bad)
+        for seat in others:
+            serve(picker, seat, 0.01)
+    assert bad.outlier
+    return bad
+
+
+def test_an_outlier_that_errs_on_trial_stays_out_for_longer() -> None:
+    picker = picker_of(2)
+    bad = outlier(picker)
+    assert picker.pick(1.0) is bad
+    fail(picker, bad, 1.0)
+    assert bad.ejected
+    assert bad.until == pytest.approx(1.0 + 2 * FIRST_BACKOFF_S)
+
+
+def test_an_outlier_that_answers_on_trial_is_back_and_earns_its_share() -> None:
+    picker = picker_of(2)
+    bad = outlier(picker)
+    assert picker.pick(1.0) is bad
+    serve(picker, bad, 0.01, now=1.0)
+    assert not bad.ejected
+    assert load(picker, {})["s-0"] > 1000
+
+
+def test_errors_are_forgotten_in_time() -> None:
+    picker = picker_of(2)
+    bad, good = know(picker, 0.01, 0.01)
+    for _ in range(4):
+        fail(picker, bad, 0.5)
+    picked = {picker.pick(40.0) for _ in range(20)}
+    assert picked == {bad, good}
+
+
+def test_replaced_replicas_leave_no_share_behind() -> None:
+    picker = picker_of(3)
+    for _ in range(10):
+        fail(picker, picker.seats[0])
+    picker.replace(replicas_of("s", 3)[1:])
+    fail(picker, picker.seats[0])
+    penalty = picker._outliers.penalty(picker.seats[0].record, 0.0)
+    picker.replace([])
+    picker.replace(replicas_of("s", 2))
+    fail(picker, picker.seats[0])
+    assert penalty == pytest.approx(picker._outliers.penalty(picker.seats[0].record, 0.0))
+
+
+def test_trial_without_an_answer_ejects_for_longer() -> None:
+    picker = picker_of(2)
+    bad, good = know(picker, 0.01, 0.01)
+    picker.failed(bad, bad.take(1.0), 1.0)
+    assert picker.pick(2.0) is bad
+    picker.dropped(bad, bad.take(2.0), 2.05, blame=False)
+    assert bad.until == pytest.approx(2.05 + 2 * FIRST_BACKOFF_S)
+    assert picker.pick(2.1) is good
+
+
+def test_trial_that_its_caller_gave_up_at_once_is_tried_again() -> None:
+    picker = picker_of(2)
+    bad, _ = know(picker, 0.01, 0.01)
+    picker.failed(bad, bad.take(1.0), 1.0)
+    assert picker.pick(2.0) is bad
+    picker.dropped(bad, bad.take(2.0), 2.001, blame=False)
+    assert picker.pick(2.1) is bad
+
+
+def test_unanswered_calls_in_a_row_eject() -> None:
+    picker = picker_of(2)
+    silent, _ = know(picker, 0.01, 0.01)
+    for count in range(MISSES):
+        assert not silent.ejected, count
+        picker.dropped(silent, silent.take(1.0), 1.1, blame=False)
+    assert silent.ejected
+
+
+def test_an_answer_in_between_forgives() -> None:
+    picker = picker_of(2)
+    silent, _ = know(picker, 0.01, 0.01)
+    for _ in range(3 * MISSES):
+        picker.dropped(silent, silent.take(1.0), 1.1, blame=False)
+        serve(picker, silent, 0.01, now=1.1)
+    assert not silent.ejected
+
+
+def test_cancelled_call_says_that_it_would_have_taken_longer() -> None:
+    picker = picker_of(2)
+    seat, _ = know(picker, 0.01, 0.01)
+    picker.dropped(seat, seat.take(1.0), 1.001, blame=False)
+    assert seat.latency == pytest.approx(0.01), "less than usual says nothing"
+    picker.dropped(seat, seat.take(1.0), 1.02, blame=False)
+    assert seat.latency > 0.01
+
+
+def test_a_replica_whose_call_a_copy_ended_is_avoided_until_it_is_heard() -> None:
+    """Else a paused replica, with nothing to answer, would look idle, and get every other call."""
+    picker = picker_of(2)
+    paused, good = know(picker, 0.001, 0.001)
+    assert picker.dropped(paused, paused.take(1.0), 1.005, blame=False), "ask it"
+    assert all(picker.pick(1.0 + later) is good for later in (0.006, 0.02, 0.1))
+    picker.heard(paused, 1.1, alive=True)
+    assert {picker.pick(1.2) for _ in range(50)} == {paused, good}
+
+
+def test_an_answer_is_a_sign_of_life() -> None:
+    picker = picker_of(2)
+    seat, other = know(picker, 0.001, 0.001)
+    ticket = seat.take(1.0)
+    assert picker.dropped(seat, seat.take(1.0), 1.005, blame=False)
+    assert not picker.dropped(seat, seat.take(1.001), 1.006, blame=False), "it was asked already"
+    picker.answered(seat, ticket, 1.01, Reply("ok"))
+    assert picker.score(seat, 1.02) < 2 * picker.score(other, 1.02)
+    picker.heard(seat, 6.0, alive=False)
+    assert not seat.ejected, "the question was lost, but the replica has answered since"
+
+
+def test_a_replica_that_gives_no_sign_of_life_is_ejected() -> None:
+    picker = picker_of(2)
+    seat, good = know(picker, 0.001, 0.001)
+    assert picker.dropped(seat, seat.take(1.0), 1.005, blame=False)
+    picker.heard(seat, 6.0, alive=False)
+    assert seat.ejected
+    assert picker.pick(6.1) is good
+    assert picker.pick(6.0 + FIRST_BACKOFF_S) is seat, "its trial"
+
+
+def test_a_call_given_up_sooner_than_usual_says_nothing() -> None:
+    picker = picker_of(2)
+    seat, _ = know(picker, 0.01, 0.01)
+    assert not picker.dropped(seat, seat.take(1.0), 1.005, blame=False)
+
+
+def test_all_ejected_is_no_reason_to_give_up() -> None:
+    picker = picker_of(3)
+    for seat in picker.seats:
+        picker.failed(seat, seat.take(0.0), 0.0)
+    picks = Counter(picker.pick(0.1).replica.id for _ in range(300))  # type: ignore[union-attr]
+    assert len(picks) == 3
+    tried = list(picker.seats[:1])
+    assert picker.pick_other(0.1, tried) not in {None, *tried}
+
+
+def test_copy_is_not_worth_an_ejected_replica_but_a_retry_is() -> None:
+    picker = picker_of(2)
+    bad, good = picker.seats
+    picker.failed(bad, bad.take(0.0), 0.0)
+    assert picker.pick_other(0.1, [good]) is None
+    assert picker.pick_other(0.1, [good], ejected=True) is bad
+
+
+def test_copy_may_be_the_trial_of_an_ejected_replica() -> None:
+    picker = picker_of(2)
+    bad, good = picker.seats
+    picker.failed(bad, bad.take(0.0), 0.0)
+    assert picker.pick_other(FIRST_BACKOFF_S, [good]) is bad
+    ticket = bad.take(FIRST_BACKOFF_S)
+    assert picker.pick_other(FIRST_BACKOFF_S, [good]) is None, "one trial at a time"
+    picker.answered(bad, ticket, 0.3, Reply("ok"))
+    assert not bad.ejected
+
+
+def test_failures_of_many_calls_at_once_are_one_failure() -> None:
+    picker = picker_of(2)
+    bad, _ = picker.seats
+    tickets = [bad.take(0.0) for _ in range(10)]
+    for ticket in tickets:
+        picker.failed(bad, ticket, 0.01)
+    assert bad.backoff == FIRST_BACKOFF_S
+    assert picker.pick(0.01 + FIRST_BACKOFF_S) is bad, "and its trial is not forgotten"
+
+
+def test_replace_keeps_what_is_known_of_those_that_stay() -> None:
+    picker = picker_of(3)
+    seats = know(picker, 0.01, 0.02, 0.03)
+    picker.failed(seats[1], seats[1].take(1.0), 1.0)
+    ticket = seats[0].take(1.0)
+    stays, comes = seats[1].replica, Replica("s-9", "node-9", "")
+    picker.replace([comes, stays, seats[2].replica, comes])
+    assert [seat.replica.id for seat in picker.seats] == ["s-9", "s-2", "s-1"]
+    assert picker.seats[2] is seats[1]
+    assert seats[1].ejected
+    assert seats[0].gone
+    picker.failed(seats[0], ticket, 2.0)  # a call of one that is gone ends
+    assert seats[0] not in picker.seats
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["pick", "other", "answered", "failed", "dropped", "heard", "ended", "raised", "replace"]
+        ),
+        st.floats(0, 1),
+        st.integers(0, 10),
+    ),
+    max_size=150,
+)
+
+
+class Books:
+    """A picker and the calls that are out."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self.picker = picker_of(count, seed=seed)
+        self.out: list[tuple[Seat, int]] = []
+        self.asked: list[Seat] = []
+        self.now = 0.0
+
+    def play(self, what: str, wait: float, number: int) -> None:
+        self.now += wait
+        picker, now = self.picker, self.now
+        if what == "pick":
+            seat = picker.pick(now)
+            assert seat is not None
+            seat.trial = False
+            self.out.append((seat, seat.take(now)))
+        elif what == "other":
+            tried = [seat for seat, _ in self.out[-2:]]
+            seat = picker.pick_other(now, tried, ejected=number % 2 == 0)
+            assert seat not in tried
+            if seat is not None:
+                self.out.append((seat, seat.take(now)))
+        elif what == "replace":
+            picker.replace(replicas_of("s", 1 + number % 5))
+        elif what == "heard":
+            if self.asked:
+                picker.heard(self.asked.pop(number % len(self.asked)), now, alive=number > 2)
+        elif self.out:
+            self.end(what, *self.out.pop(number % len(self.out)), number)
+
+    def end(self, what: str, seat: Seat, ticket: int, number: int) -> None:
+        picker, now = self.picker, self.now
+        if what == "answered":
+            picker.answered(seat, ticket, now, Reply("ok", inflight=number))
+        elif what == "failed":
+            picker.failed(seat, ticket, now)
+        elif what == "dropped":
+            if picker.dropped(seat, ticket, now, blame=number > 7):
+                self.asked.append(seat)
+        elif what == "raised":
+            picker.raised(seat, ticket, now)
+        else:
+            picker.ended(seat, ticket)
+
+    def check(self) -> None:
+        seats = self.picker.seats
+        assert len(set(seats)) == len(seats)
+        assert len(set(self.asked)) == len(self.asked), "nobody is asked twice at a time"
+        assert sum(len(seat.waiting) for seat in {seat for seat, _ in self.out}) == len(self.out)
+        assert all(seat in self.picker._out for seat in seats if seat.ejected)
+        assert all(seat in self.picker._live for seat in seats if not seat.ejected)
+        assert all(seat.record.counted is not seat.ejected for seat in seats)
+        assert self.picker._outliers._count == len(self.picker._live)
+        shares = sum(seat.record.share for seat in self.picker._live)
+        assert self.picker._outliers._sum == pytest.approx(shares, abs=1e-9)
+        hopeless = self.picker.hopeless(self.now, 0.1)
+        assert not (hopeless and any(not seat.ejected and not seat.waiting for seat in seats))
+        assert hopeless or any(not seat.ejected for seat in seats)
+
+
+@given(script=steps, count=st.integers(1, 5), seed=st.integers(0, 99))
+def test_books_balance_whatever_happens(script: list[tuple[str, float, int]], count: int, seed: int) -> None:
+    """Every replica is live or out, every call that is out is counted, and a trial always comes again."""
+    books = Books(count, seed)
+    for what, wait, number in script:
+        books.play(what, wait, number)
+        books.check()
+    picker = books.picker
+    for seat, ticket in books.out:
+        picker.ended(seat, ticket)
+    late = books.now + LAST_BACKOFF_S
+    for _ in range(len(picker._out)):
+        picked = picker.pick(late)
+        assert picked is not None
+        assert picked.ejected, "every ejected replica gets its trial"
+        picker.answered(picked, picked.take(late), late, Reply("ok"))
+    assert not picker._out

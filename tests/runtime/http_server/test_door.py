@@ -1,0 +1,123 @@
+"""How connections are let in: many at once, at every address, and again after there was no room for any."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+import uvloop
+
+from kwiken.errors import InputError
+from kwiken.runtime.http_server import listen
+from kwiken.runtime.http_server.acceptor import Door
+
+LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
+MANY = 200
+
+
+@contextlib.contextmanager
+def callers(port: int, count: int) -> Iterator[list[socket.socket]]:
+    found = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+    try:
+        yield found
+    finally:
+        for caller in found:
+            caller.close()
+
+
+class Guest(asyncio.Protocol):
+    """Counts those that came."""
+
+    came = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        Guest.came += 1
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        Guest.came -= 1
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_all_who_wait_come_in_within_a_few_turns(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def main() -> None:
+        Guest.came = 0
+        door = Door(listen("127.0.0.1", 0), Guest)
+        port = door.port
+        try:
+            with callers(port, MANY):
+                turns = 0
+                while Guest.came < MANY and turns < MANY:
+                    await asyncio.sleep(0)
+                    turns += 1
+                assert turns <= 20
+        finally:
+            door.close()
+        for _ in range(100):
+            if not Guest.came:
+                break
+            await asyncio.sleep(0.02)
+        with pytest.raises(ConnectionRefusedError), callers(port, 1):
+            pass
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
+
+
+class Scarce(socket.socket):
+    """A listening socket that finds no file for the first few callers."""
+
+    left = 3
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self.left:
+            self.left -= 1
+            raise OSError(errno.EMFILE if self.left % 2 else errno.ECONNABORTED, "not now")
+        return super().accept()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_without_files_it_waits_and_says_so_once(
+    loop: Callable[[], asyncio.AbstractEventLoop], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        Guest.came = 0
+        (plain,) = listen("127.0.0.1", 0)
+        door = Door([Scarce(fileno=plain.detach())], Guest)
+        try:
+            with callers(door.port, 5):
+                for _ in range(200):
+                    if Guest.came == 5:
+                        break
+                    await asyncio.sleep(0.02)
+                assert Guest.came == 5
+        finally:
+            door.close()
+        await asyncio.sleep(0.05)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
+    assert caplog.text.count("no more connections for now") == 1
+
+
+def test_every_address_of_a_name_at_the_same_port() -> None:
+    sockets = listen("localhost", 0)
+    try:
+        assert len({sock.getsockname()[1] for sock in sockets}) == 1
+        assert {sock.family for sock in sockets} <= {socket.AF_INET, socket.AF_INET6}
+        with pytest.raises(InputError, match="the port is in use"):
+            listen("localhost", sockets[0].getsockname()[1])
+    finally:
+        for sock in sockets:
+            sock.close()
+
+
+@pytest.mark.parametrize("host", ["203.0.113.7", "no-such-host.invalid"])
+def test_an_address_of_another_machine_is_refused(host: str) -> None:
+    with pytest.raises(InputError, match=f"{host}:0: cannot listen here"):
+        listen(host, 0)

@@ -1,0 +1,67 @@
+"""Last answers: read in full by callers who are still sending, and bounded in number and time."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import pytest
+import uvloop
+
+from kwiken.runtime.http_server import listen
+from kwiken.runtime.http_server.acceptor import Door
+from kwiken.runtime.http_server.connection_limit import Entrance
+from kwiken.runtime.http_server.last_answers import Farewells
+from tests.support.waiting import until
+
+LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
+ANSWER = b"no room"
+
+
+async def said_to(port: int, sent: bytes) -> bytes:
+    """What a caller reads who sends first and takes its time."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(sent)
+        await asyncio.sleep(0.1)
+        writer.write(sent)
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(10):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
+def test_who_is_still_sending_reads_the_last_answer(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def main() -> None:
+        farewells = Farewells()
+        door = Door(listen("127.0.0.1", 0), lambda: Entrance(lambda: None, farewells, ANSWER))
+        answers = await asyncio.gather(*(said_to(door.port, b"x" * 200_000) for _ in range(5)))
+        assert answers == [ANSWER] * 5
+        await until(lambda: not len(farewells))
+        door.close()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
+def test_those_who_do_not_go_are_few_and_go_in_time(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def main() -> None:
+        farewells = Farewells(most=3, linger_s=0.5)
+        door = Door(listen("127.0.0.1", 0), lambda: Entrance(lambda: None, farewells, ANSWER))
+        callers = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(20)]
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            assert len(farewells) <= 3
+        await until(lambda: not len(farewells))
+        for caller in callers:
+            assert caller.recv(100) == ANSWER
+            caller.close()
+        door.close()
+        await asyncio.sleep(0.05)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())

@@ -1,0 +1,51 @@
+"""Tasks on which a program rests, and what becomes of the program when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from kwiken.runtime.process import Keepers
+
+
+async def fail() -> None:
+    await asyncio.sleep(0.01)
+    raise ZeroDivisionError("a defect")
+
+
+async def serve(*keepers_of: Coroutine[Any, Any, None]) -> None:
+    """As a program does it."""
+    keepers = Keepers()
+    for main in keepers_of:
+        keepers.add(main)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await keepers.stop()
+        keepers.check()
+
+
+async def test_a_failure_ends_the_owner_and_is_raised_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        await serve(fail(), asyncio.sleep(60))
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+
+
+async def test_without_a_failure_nothing_is_raised() -> None:
+    keepers = Keepers()
+    keepers.add(asyncio.sleep(60))
+    await keepers.stop()
+    keepers.check()
+
+
+async def test_a_cancellation_from_outside_stays_one() -> None:
+    task = asyncio.create_task(serve(asyncio.sleep(60)))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -1,0 +1,168 @@
+"""In which order a replica begins its calls."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kwiken.runtime.replica.priority_queue import AHEAD_S, DisplacedError, Turns
+from tests.support.virtual import simulate
+from tests.support.waiting import until
+
+LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop]
+try:
+    import uvloop
+except ImportError:
+    pass
+else:
+    LOOPS.append(uvloop.new_event_loop)
+
+
+@given(calls=st.lists(st.tuples(st.floats(0, 5), st.integers(-9, 9)), min_size=1, max_size=20))
+def test_of_those_that_wait_the_most_urgent_begins(calls: list[tuple[float, int]]) -> None:
+    async def main() -> None:
+        turns = Turns()
+        began: list[int] = []
+
+        async def call(number: int) -> None:
+            await turns.take(*calls[number])
+            began.append(number)
+
+        await asyncio.gather(*(call(number) for number in range(len(calls))))
+        assert began == sorted(range(len(calls)), key=lambda n: (calls[n][0] - AHEAD_S * calls[n][1], n))
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_a_call_that_comes_while_a_handler_holds_the_loop_begins_next(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """Over sockets: what a busy loop has not read yet still comes before calls that it holds."""
+
+    async def main() -> None:
+        turns = Turns()
+        began: list[str] = []
+        tasks: list[asyncio.Task[None]] = []
+        opened: list[Any] = []
+        sent = asyncio.Event()
+
+        async def call(name: str, priority: int) -> None:
+            await turns.take(time.monotonic(), priority)
+            began.append(name)
+            if name == "n0":
+                client.sendall(b"u")
+            time.sleep(0.001)  # noqa: ASYNC251 - a handler that works
+
+        class Reader(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                opened.append(transport)
+
+            def data_received(self, data: bytes) -> None:
+                assert data == b"u"
+                tasks.append(asyncio.ensure_future(call("urgent", 1)))
+                sent.set()
+
+        server = await asyncio.get_running_loop().create_server(Reader, "127.0.0.1", 0)
+        client = socket.create_connection(server.sockets[0].getsockname()[:2])
+        await until(lambda: opened)
+        tasks += [asyncio.ensure_future(call(f"n{number}", 0)) for number in range(6)]
+        await asyncio.wait_for(sent.wait(), 10)
+        await asyncio.gather(*tasks)
+        client.close()
+        opened[0].abort()
+        server.close()
+        await server.wait_closed()
+        await asyncio.sleep(0.01)  # the loop closes the socket in its next turns
+        assert began[0] == "n0"
+        assert began[1] == "urgent"
+
+    loop = new_loop()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def test_handlers_that_wait_run_at_once() -> None:
+    async def main() -> None:
+        turns = Turns()
+        inside = most = 0
+
+        async def call() -> None:
+            nonlocal inside, most
+            await turns.take(0.0, 0)
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(1.0)
+            inside -= 1
+
+        await asyncio.gather(*(call() for _ in range(50)))
+        assert most == 50
+
+    simulate(main)
+
+
+def test_whoever_hangs_up_loses_the_turn_and_holds_up_nobody() -> None:
+    async def main() -> None:
+        turns = Turns()
+        began: list[int] = []
+
+        async def call(number: int) -> None:
+            await turns.take(float(number), 0)
+            began.append(number)
+
+        tasks = [asyncio.ensure_future(call(number)) for number in range(4)]
+        await asyncio.sleep(0)
+        assert len(turns) == 4
+        tasks[0].cancel()
+        tasks[2].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        late = asyncio.ensure_future(call(9))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        late.cancel()  # its turn had come
+        await asyncio.gather(late, return_exceptions=True)
+        await call(10)
+        assert began == [1, 3, 10]
+
+    simulate(main)
+
+
+def test_the_least_urgent_gives_way() -> None:
+    async def main() -> None:
+        turns = Turns()
+        ends: dict[str, str] = {}
+
+        async def call(name: str, came: float, priority: int) -> None:
+            try:
+                await turns.take(came, priority)
+                ends[name] = "began"
+            except DisplacedError:
+                ends[name] = "displaced"
+
+        tasks = [
+            asyncio.ensure_future(call("early", 0.0, 0)),
+            asyncio.ensure_future(call("low", 0.1, -1)),
+            asyncio.ensure_future(call("high", 0.2, 1)),
+        ]
+        await asyncio.sleep(0)
+        assert not turns.displace(0.3, -1), "the newcomer is the least urgent itself"
+        assert turns.displace(0.3, 0)
+        assert turns.displace(0.3, 1)
+        assert not turns.displace(0.3, 1), "only the other urgent one is left, and it came first"
+        await asyncio.gather(*tasks)
+        assert ends == {"low": "displaced", "early": "displaced", "high": "began"}
+
+    simulate(main)
+
+
+def test_with_nobody_waiting_nobody_gives_way() -> None:
+    assert not Turns().displace(0.0, 9)

@@ -1,0 +1,103 @@
+"""What a plan says that its copies cost is an expectation over coins, not one draw of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from kwiken.plan import Budgets, PartialPolicy, StagePlan
+from kwiken.planning import study_plan
+from kwiken.profile import Profile, StageProfile
+from kwiken.service import Reissue
+from kwiken.simulation import Player
+
+StageOf = Callable[..., StageProfile]
+ProfileOf = Callable[..., Profile]
+CREATED = "2026-07-01T12:00:00+00:00"
+ROUNDS = 300
+
+
+def test_what_is_reissued_and_what_is_spent_are_one(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    """One stage is all of the work: its share of calls and of cost are the same number."""
+    x = 20 * np.random.default_rng(1).lognormal(0, 1, 20_000)
+    study = study_plan(
+        profile_of(stage_of("a", x)), budgets=Budgets(reissue=0.01), objective="p99", created=CREATED
+    )
+    policy, expected = study.plan.stages["a"].reissue, study.plan.expected
+    assert policy is not None
+    assert expected is not None
+    assert policy.probability < 0.9, "a coin, whose draws differ from what is expected"
+    assert expected.spent.reissue == pytest.approx(policy.fraction, rel=1e-9)
+    assert study.simulation.stage_spent["a"] == pytest.approx(policy.fraction, rel=1e-9)
+    assert study.simulation.spent.mean() != pytest.approx(policy.fraction, rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_few_requests_do_not_read_more_than_the_budget(
+    stage_of: StageOf, profile_of: ProfileOf, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    profile = profile_of(
+        stage_of("a", rng.lognormal(3, 1, 100)), stage_of("b", rng.lognormal(2, 1, 100), after=("a",))
+    )
+    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED, seed=seed)
+    assert study.plan.expected is not None
+    planned = sum(
+        study.plan.cost.stages[name] * stage.reissue.fraction
+        for name, stage in study.plan.stages.items()
+        if stage.reissue is not None
+    )
+    assert study.plan.expected.spent.reissue == pytest.approx(planned)
+    assert study.plan.expected.spent.reissue <= 0.05 * (1 + 1e-9)
+
+
+def test_a_ledger_takes_its_share_of_what_is_expected(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    rng = np.random.default_rng(8)
+    slow = rng.random(6000) < np.where(np.arange(6000) % 2000 < 200, 0.5, 0.0)
+    profile = profile_of(stage_of("a", rng.exponential(1, 6000) + 50 * slow))
+    free, kept = (
+        study_plan(profile, budgets=Budgets(reissue=0.04), created=CREATED, window_s=window)
+        for window in (None, 10.0)
+    )
+    assert free.plan.expected is not None
+    assert kept.plan.expected is not None
+    assert 0.3 < kept.simulation.refused < 1
+    left = 1 - kept.simulation.refused
+    assert kept.plan.expected.spent.reissue == pytest.approx(left * free.plan.expected.spent.reissue)
+    low, high = kept.plan.expected.bounds.spent["reissue"]
+    assert low < kept.plan.expected.spent.reissue < high
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        StagePlan(reissue=Reissue(after_ms=8.0, probability=0.3)),
+        StagePlan(reissue=Reissue(after_ms=5.0, probability=0.5, copies=3)),
+        StagePlan(
+            reissue=Reissue(after_ms=8.0, probability=0.3),
+            partial=PartialPolicy(progress=0.75, wait_ms=1.0, cutoff_ms=30.0, weight=1.0, loss=0.1),
+        ),
+    ],
+)
+def test_expectation_is_what_draws_come_to_on_average(stage_of: StageOf, plan: StagePlan) -> None:
+    stage = stage_of("a", np.random.default_rng(3).exponential(10, (200, 4)))
+    rows = np.tile(np.arange(200), ROUNDS)
+    played = Player(stage, 1.0, np.random.default_rng(5)).play(rows, plan, None)
+    assert played.copies.mean() > 0.2
+    assert played.expected.mean() == pytest.approx(played.copies.mean(), rel=0.01)
+    drawn, meant = (
+        values.reshape(ROUNDS, 200).mean(axis=1).std() for values in (played.copies, played.expected)
+    )
+    assert meant < 0.6 * drawn
+    if plan.partial is None and plan.reissue is not None and plan.reissue.copies == 1:
+        late = (stage.calls_ms > 8.0).sum(axis=1)
+        assert played.expected == pytest.approx(np.tile(0.3 * late, ROUNDS))
+
+
+def test_without_a_coin_nothing_is_left_to_expect(stage_of: StageOf) -> None:
+    stage = stage_of("a", np.random.default_rng(3).exponential(10, (200, 4)))
+    plan = StagePlan(reissue=Reissue(after_ms=6.0, copies=2))
+    played = Player(stage, 1.0, np.random.default_rng(5)).play(np.arange(200), plan, None)
+    assert (played.expected == played.copies).all()
