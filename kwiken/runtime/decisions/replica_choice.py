@@ -1,13 +1,19 @@
-"""Which replica takes a call. Pure: moments and outcomes in, a seat out.
+"""Replica choice of one stage: power of two choices, and ejection of replicas that fail.
 
-Power of two choices (Mitzenmacher 2001) on expected latency times queue length, as C3 (NSDI 2015) and
-Prequal (NSDI 2024) combine the two. Age aware: the oldest call without an answer counts as latency, so a
-paused replica is avoided from its first slow call on, long before anything times out. A copy that wins ends
-that call, and the replica would look idle: from then on it counts as silent since, until it gives a sign of
-life. Without that, a plan sent several calls into each pause where no plan sent one. Replicas that fail are
-ejected for a while that doubles, then tried with one call (Envoy's outlier detection works alike). A call
-that failed teaches no latency, and a replica that fails calls which others answer looks worse
-(`_outliers.py`): failing fast must not pass for being fast.
+Pure: moments and outcomes in, a replica out. Power of two choices (Mitzenmacher 2001) on expected latency
+times queue length; C3 (NSDI 2015) and Prequal (NSDI 2024) combine the two likewise. Two additions for
+replicas that stall:
+
+1. The age of the oldest call without an answer counts as latency, so a paused replica is avoided from its
+first
+   slow call on, long before anything times out.
+2. When a copy wins, the slow call is cancelled and the paused replica would look idle. It therefore counts as
+   unresponsive since that call until it answers a call or a probe. Without this rule a plan sent several
+   calls into each pause where no plan sent one.
+
+Replicas that fail are ejected for a while that doubles each time, then tried with one call (Envoy's outlier
+detection works alike). A call that failed says nothing about latency, and a replica that fails calls which
+others answer gets a worse score (`outliers.py`): failing fast must not look like being fast.
 """
 
 from __future__ import annotations
@@ -20,32 +26,38 @@ from kwiken.runtime.decisions.outliers import Outliers, Record
 from kwiken.runtime.transport import Replica, Reply
 
 GAIN = 0.1  # weight of a new latency in the estimate
-CLIP = 3.0  # one sample counts at most as this many times the estimate, so that one straggler moves it little
-ALIKE = 0.8  # with as many calls waiting, scores this close count as equal, else one of two equals gets all
-HALF_LIFE_S = 5.0  # an estimate without news drifts this fast towards its stage's
-FRESH_S = 1.0  # how long a replica's own word on its queue is believed, and an estimate counts as news
-MISSES = 5  # calls in a row given up without an answer that eject
-MISS_FACTOR = 3.0  # a call given up counts as missed from this many estimates on
+CLIP = (
+    3.0  # one sample counts at most as this multiple of the estimate, so that one straggler moves it little
+)
+ALIKE = (
+    0.8  # ratio of two scores from which on they count as equal if both replicas have as many calls waiting
+)
+HALF_LIFE_S = 5.0  # of the distance between an estimate without news and its stage's average
+FRESH_S = 1.0  # age up to which a replica's report of its queue, and its latency estimate, are used unchanged
+MISSES = 5  # calls in a row given up without an answer that eject a replica
+MISS_FACTOR = 3.0  # multiple of the usual latency from which on a call that is given up counts as a miss
 FIRST_BACKOFF_S = 0.2
 LAST_BACKOFF_S = 5.0
-MOST_OUTLIERS = 0.5  # share of a stage's replicas that errors alone may eject; one at least, the last never
-SAMPLE = 16  # untried replicas that are looked at for a further attempt
+MOST_OUTLIERS = (
+    0.5  # share of a stage's replicas that errors alone may eject; at least one, never the last one
+)
+SAMPLE = 16  # untried replicas among which a further attempt chooses
 
 
 class Seat:
-    """What is known of one replica. Times in seconds.
+    """State of one replica as seen by this process. Times in seconds.
 
     Attributes:
-        replica: whose.
+        replica: identity and address of the replica.
         waiting: start of each call without an answer, by ticket, oldest first.
-        latency: estimate of its latency; 0 where unknown.
-        silent: start of a call that was given up and not answered before; infinite once anything was heard.
-        asked: whether a sign of life was asked for and is not there yet.
-        ejected: whether it is left out for now.
+        latency: estimated latency; 0 where unknown.
+        silent: start of the oldest call given up since the replica last answered; infinite for none.
+        asked: whether a probe was sent and has no result yet.
+        ejected: whether the replica gets no ordinary calls for now.
         outlier: whether it was ejected for errors that the others did not make.
         trial: whether the call just picked is the trial of an ejected replica.
-        record: its errors.
-        trouble: how its last call failed, or why it is ejected; None once another one was answered.
+        record: outcome statistics of the replica.
+        trouble: reason why its last call failed or why it is ejected; None after an answer.
     """
 
     __slots__ = (
@@ -88,7 +100,7 @@ class Seat:
         self.backoff = 0.0
 
     def take(self, now: float) -> int:
-        """A call is sent to it; returns the ticket that its end must name."""
+        """Record a call sent to the replica; returns the ticket that must be given at its end."""
         self.ticket = ticket = self.ticket + 1
         self.waiting[ticket] = now
         return ticket
@@ -98,8 +110,8 @@ class Picker:
     """Chooses among the replicas of one stage.
 
     Args:
-        replicas: to begin with.
-        rng: for the two choices.
+        replicas: replicas at the start.
+        rng: source of randomness for the two choices.
     """
 
     __slots__ = ("_live", "_next_trial", "_out", "_outliers", "_rng", "typical")
@@ -116,11 +128,11 @@ class Picker:
 
     @property
     def seats(self) -> Sequence[Seat]:
-        """Every replica's seat, ejected ones last."""
+        """State of every replica, ejected ones last."""
         return [*self._live, *self._out]
 
     def replace(self, replicas: Iterable[Replica]) -> None:
-        """Take another set of replicas; what is known of those that stay, stays."""
+        """Set the replicas; the state of those that remain is kept."""
         known = {seat.replica: seat for seat in self.seats}
         kept = [known[replica] if replica in known else Seat(replica) for replica in dict.fromkeys(replicas)]
         staying = set(kept)
@@ -134,7 +146,7 @@ class Picker:
         self._plan_trial()
 
     def pick(self, now: float) -> Seat | None:
-        """A seat for a first attempt; None where there is no replica at all."""
+        """Choose a replica for a first attempt; None if the stage has no replica."""
         if now >= self._next_trial:
             seat = self._trial(now)
             if seat is not None:
@@ -159,18 +171,18 @@ class Picker:
         return one if left < right else other
 
     def pick_other(self, now: float, tried: Sequence[Seat], *, ejected: bool = False) -> Seat | None:
-        """A seat for a further attempt: none of the tried ones, if possible on another node; None for none.
+        """Choose a replica for a further attempt, if possible on another node; None if none is left.
 
         Args:
-            now: the moment.
-            tried: seats of the earlier attempts.
-            ejected: whether any ejected replica will do where no other is left, or only one that is due
-                for its trial; where all are ejected any will.
+            now: present moment, seconds.
+            tried: replicas of the earlier attempts, which are not chosen again.
+            ejected: whether any ejected replica is acceptable if no other is left; if false, only one that is
+                due for its trial. If all replicas are ejected, any is acceptable.
         """
         left = self._untried(self._live, tried)
         if not left:
             left = self._untried(self._out, tried)
-            if not ejected and self._live:  # a copy may be a trial: nobody waits for it alone
+            if not ejected and self._live:  # a copy may serve as the trial: another attempt is running
                 left = [seat for seat in left if seat.until <= now and not seat.waiting]
         if not left:
             return None
@@ -184,12 +196,12 @@ class Picker:
         return [seat for seat in few if seat not in tried]
 
     def is_last(self, seat: Seat, besides: Collection[Seat], stuck: float) -> bool:
-        """Whether no other replica takes calls and answers them.
+        """Whether no other replica takes and answers calls.
 
         Args:
-            seat: which may be the last.
-            besides: seats known to be none that answer.
-            stuck: moment; one with a call from before it, still without an answer, answers none.
+            seat: replica that may be the last one.
+            besides: replicas known not to answer.
+            stuck: moment, seconds; a replica with an unanswered call from before it counts as not answering.
         """
         return not any(
             other is not seat and other not in besides and next(iter(other.waiting.values()), stuck) >= stuck
@@ -197,11 +209,11 @@ class Picker:
         )
 
     def hopeless(self, now: float, patience: float) -> bool:
-        """Whether every replica is ejected or silent: without a word since a call that is long overdue.
+        """Whether every replica is ejected or has been unresponsive since a call that is long overdue.
 
         Args:
-            now: the moment.
-            patience: seconds that a call may take, at least, before it is overdue.
+            now: present moment, seconds.
+            patience: smallest age, seconds, at which a call is overdue.
         """
         overdue = max(patience, MISS_FACTOR * self.typical)
         for seat in self._live:
@@ -211,7 +223,7 @@ class Picker:
         return True
 
     def score(self, seat: Seat, now: float) -> float:
-        """Expected wait, as far as it can be compared: lower is better."""
+        """Score for comparison within the stage: expected latency times queue length, lower is better."""
         latency = seat.latency
         queue = 1
         if now - seat.news_at < FRESH_S:
@@ -229,7 +241,7 @@ class Picker:
         return score * self._outliers.penalty(seat.record, now) if seat.record.share else score
 
     def answered(self, seat: Seat, ticket: int, now: float, reply: Reply) -> None:
-        """A call was answered."""
+        """Record an answer."""
         took = now - seat.waiting.pop(ticket)
         inflight = reply.inflight
         seat.elsewhere = 0 if inflight is None else max(0, inflight - len(seat.waiting) - 1)
@@ -242,21 +254,21 @@ class Picker:
             self._admit(seat)
 
     def failed(self, seat: Seat, ticket: int, now: float) -> None:
-        """A call was refused or lost: eject the replica, each time for longer."""
+        """Record a refused or lost call: eject the replica, each time for longer."""
         del seat.waiting[ticket]
         self._eject(seat, now)
 
     def dropped(self, seat: Seat, ticket: int, now: float, *, blame: bool) -> bool:
-        """Nobody waits for a call any more: the replica would have taken at least until now.
+        """Record that a call was given up: the replica would have taken at least until now.
 
         Args:
-            seat: the replica's.
-            ticket: the call's.
-            now: the moment.
-            blame: whether it took so long that the replica is ejected at once.
+            seat: replica of the call.
+            ticket: ticket of the call.
+            now: present moment, seconds.
+            blame: whether the call was so old that the replica is ejected at once.
 
         Returns:
-            Whether to ask the replica for a sign of life, and to tell it by `heard`.
+            Whether to probe the replica, and to report the result by `heard`.
         """
         started = seat.waiting.pop(ticket)
         took = now - started
@@ -273,7 +285,7 @@ class Picker:
         return not seat.ejected and self._falls_silent(seat, started, took)
 
     def _falls_silent(self, seat: Seat, started: float, took: float) -> bool:
-        """Note a call given up after more than the usual time; whether nobody has asked yet."""
+        """Record a call given up after more than the usual time; returns whether to send a probe."""
         if not took > (self.typical or inf):
             return False
         seat.silent = min(seat.silent, started)
@@ -283,22 +295,22 @@ class Picker:
         return True
 
     def heard(self, seat: Seat, now: float, *, alive: bool) -> None:
-        """The sign of life that was asked for is there, or will not come."""
+        """Record the result of a probe."""
         seat.asked = False
-        if not alive and seat.silent < inf:  # else a call was answered meanwhile
+        if not alive and seat.silent < inf:  # finite: no call was answered since
             seat.trouble = "no sign of life"
             self._eject(seat, now)
         seat.silent = inf
 
     def ended(self, seat: Seat, ticket: int) -> None:
-        """It is there, but this call says nothing: the deadline passed."""
+        """Record a call that ended by its deadline: the replica is alive, and nothing else is known."""
         del seat.waiting[ticket]
         seat.misses = 0
         if seat.ejected:
             self._admit(seat)
 
     def raised(self, seat: Seat, ticket: int, now: float) -> None:
-        """It answered with an error, the handler's or its own; eject it if the others do not."""
+        """Record an answer that is an error; eject the replica if the others do not fail likewise."""
         del seat.waiting[ticket]
         seat.misses = 0
         outlying = self._outliers.failed(seat.record, now)
@@ -311,7 +323,7 @@ class Picker:
             self._eject(seat, now)
 
     def _can_spare(self, seat: Seat) -> bool:
-        """Whether a replica may be ejected for errors."""
+        """Whether a replica may be ejected for errors alone."""
         most = max(1, int(MOST_OUTLIERS * (len(self._live) + len(self._out))))
         return not seat.gone and len(self._live) > 1 and sum(each.outlier for each in self._out) < most
 
@@ -340,7 +352,9 @@ class Picker:
         return None
 
     def _eject(self, seat: Seat, now: float) -> None:
-        if not seat.ejected or now >= seat.until:  # calls sent before it was ejected say nothing new
+        if (
+            not seat.ejected or now >= seat.until
+        ):  # failures of calls sent before the ejection do not prolong it
             seat.backoff = min(LAST_BACKOFF_S, seat.backoff * 2 or FIRST_BACKOFF_S)
             seat.until = now + seat.backoff
             seat.misses = 0

@@ -1,11 +1,11 @@
-"""One call of one stage: the shell that drives the race by asyncio.
+"""Hedged call of one stage: runs the attempts that the race asks for with asyncio.
 
-The first attempt runs in the caller's own task: a race that does not fire costs no task. When something
-else ends the race meanwhile (a copy wins, time is up) that attempt is interrupted as `asyncio.timeout` does
-it: the task is cancelled, and the cancellation is taken back where it comes out. `Task.cancelling` tells it
-from one by the caller.
+The first attempt runs in the caller's own task, so that a race that sends no copy costs no task. When the
+race ends while that attempt runs (a copy wins, time is up), the attempt is interrupted the way
+`asyncio.timeout` does it: the task is cancelled, and the cancellation is taken back where it comes out.
+`Task.cancelling` distinguishes it from a cancellation by the caller.
 
-Every further attempt has a task, owned by its `CallRun`, which waits for each of them before it returns.
+Every further attempt has a task, owned by its `HedgedCall`, which waits for each of them before it returns.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply
 
 LEAST_TRIAL_S = 0.02
-TRIAL_FACTOR = 4.0  # an ejected replica on trial has so many usual latencies to answer
+TRIAL_FACTOR = 4.0  # multiple of the usual latency that an ejected replica on trial has to answer
 SHORTEST_TIMER_S = 0.0005
-USUAL = 0.99  # share of the answered calls whose time is enough for a trial that a request waits for
-HUNG = 0.5  # share of a stage's patience after which a call without an answer speaks against its replica
+USUAL = 0.99  # quantile of the latencies of answered calls that bounds a trial which a request waits for
+HUNG = 0.5  # share of a stage's patience after which a call without an answer counts against its replica
 
 
 async def call_stage(
@@ -59,10 +59,19 @@ async def call_stage(
 ) -> Any:
     """Call one shard of a stage and return its answer.
 
+    Args:
+        shared: objects that all calls of the executor share.
+        request: state of the request.
+        node: stage to call.
+        args: arguments of the stage's handler.
+        shard: number of the shard, from 0.
+        note: record of the stage run; None if nothing is recorded.
+
     Raises:
         DeadlineError: time is up, or was before anything was sent.
-        UnavailableError: no replica could take the call, or it is optional and none is known to answer.
-        HandlerError, LostError: the only attempt failed so.
+        UnavailableError: no replica could take the call, or the stage is optional and none of its replicas is
+            known to answer.
+        HandlerError, LostError: the error of the only attempt.
         AllFailedError: several attempts failed.
     """
     now = shared.now()
@@ -100,9 +109,9 @@ async def call_stage(
 
 
 def _trial_s(node: Node, seat: Seat) -> float:
-    """How long a request may wait for an optional stage none of whose replicas is known to answer.
+    """Longest wait, seconds, of a call for an optional stage none of whose replicas is known to answer.
 
-    One call at a time tries each of them, for as long as nearly all that were answered took.
+    One call at a time tries each of them, for as long as nearly all answered calls took.
 
     Raises:
         UnavailableError: this call is no trial.
@@ -114,7 +123,7 @@ def _trial_s(node: Node, seat: Seat) -> float:
 
 
 class CallRun:
-    """The attempts of one call."""
+    """Attempts of one call, the race among them, and the records of both."""
 
     __slots__ = (
         "_args",
@@ -161,12 +170,12 @@ class CallRun:
         self._args = args
         self._shard = shard
         self._note = note
-        self._here = False  # whether the caller's task runs an attempt
-        self._interrupted = False  # whether that attempt was cancelled by us
+        self._here = False  # whether the caller's task is running an attempt
+        self._interrupted = False  # whether this call has cancelled that attempt
         self._waiter: asyncio.Future[None] | None = None
         self._late: LateCall | None = None
-        self._spared = False  # whether it was kept from the last replica
-        self._levels = 0  # of priority that its attempts gain
+        self._spared = False  # whether a retry was withheld from the last healthy replica
+        self._levels = 0  # priority levels that the attempts gain
         self._coin: bool | None = None
         self._errors: list[Exception] | None = None
         self._more: list[Attempt] | None = None
@@ -174,7 +183,7 @@ class CallRun:
         self.value: Any = None
 
     def begin(self, seat: Seat, now: float, limit: float) -> Race:
-        """Open the race and the first attempt's books, and set the timer."""
+        """Create the race and the first attempt, and start the timer."""
         node, request = self._node, self._request
         hang = node.hang
         if seat.trial:
@@ -207,7 +216,7 @@ class CallRun:
         return race
 
     def _catch_up(self, now: float) -> tuple[float, int]:
-        """When a late request's call gets its copy, and how many threads it gets if it starts late."""
+        """Moment at which a late request's call gets its copy, and its threads if it starts late."""
         node = self._node
         late_at, threads = self._request.started + node.late, 1
         if now >= late_at:
@@ -218,7 +227,7 @@ class CallRun:
     # Attempts.
 
     async def here(self, attempt: Attempt | None) -> None:
-        """Run attempts in the caller's task, one after another, while the race asks for it."""
+        """Run attempts in the caller's task, one after another, while the race asks for more."""
         while attempt is not None:
             self._here = True
             try:
@@ -233,12 +242,12 @@ class CallRun:
             attempt = self._follow(step) if step in _AGAIN else None
 
     def _check_cancelled(self) -> None:
-        """Take back the cancellation that we asked for; go on with the caller's, even one that was hidden."""
+        """Take back this call's own cancellation; raise if the caller cancelled, even at the same time."""
         if (self._task.uncancel() if self._interrupted else self._task.cancelling()) > self._base:
             raise asyncio.CancelledError
 
     async def _apart(self, attempt: Attempt | None) -> None:
-        """Run attempts in a task of their own."""
+        """Run attempts in a task of their own, one after another."""
         try:
             while attempt is not None:
                 step = await self._try(attempt, 0)
@@ -267,14 +276,14 @@ class CallRun:
             if _cancelling() > base:
                 self._drop(attempt)
                 raise
-            # Nobody cancelled us: something that the transport waited for was cancelled.
+            # This task was not cancelled: a future that the transport awaited was.
             return self._failed(attempt, LostError(f"stage {self._node.name!r}: cancelled from within"))
-        except Exception as error:  # noqa: BLE001 - whatever it is ends this attempt only
+        except Exception as error:  # noqa: BLE001 - any error ends this attempt only
             return self._failed(attempt, error)
         return self._answered(attempt, reply)
 
     def _follow(self, step: int) -> Attempt | None:
-        """Open the attempt that a failure calls for, if it may go anywhere."""
+        """Create the attempt that follows a failure, if a replica and the budget allow it."""
         now = self._shared.now()
         lane = self._node.lane
         seat = lane.picker.pick_other(now, self._tried(), ejected=True)
@@ -329,7 +338,7 @@ class CallRun:
         return step
 
     def _meter(self, attempt: Attempt, busy_ms: float | None, now: float) -> None:
-        """Charge what threads burnt; learn from calls without them how much is usual."""
+        """Charge the extra work of threads, or learn the usual work from a call without extra threads."""
         if attempt.threads > 1:
             assert self._late is not None
             self._late.answered(busy_ms, now)
@@ -341,7 +350,7 @@ class CallRun:
         picker = self._node.lane.picker
         attempt.open = False
         attempt.seat.trouble = describe(error)
-        if isinstance(error, UnfitError | HandlerError):  # nothing fell, and nothing was learned of its time
+        if isinstance(error, UnfitError | HandlerError):  # the replica is alive, and its latency is unknown
             how = LOST if isinstance(error, UnfitError) else FINAL
             picker.raised(attempt.seat, attempt.ticket, now)
         elif isinstance(error, RefusedError | LostError):
@@ -362,7 +371,7 @@ class CallRun:
         return self._race.failed(how)
 
     def _drop(self, attempt: Attempt) -> None:
-        """The attempt was cancelled."""
+        """Record an attempt that was cancelled."""
         now = self._shared.now()
         self._suspect(attempt, now)
         attempt.open = False
@@ -377,7 +386,7 @@ class CallRun:
     # Events.
 
     def _on_timer(self) -> None:
-        # An answer that has come but was not read yet, as the loop was held, needs no copy.
+        # An answer that arrived while the loop was busy and is not read yet makes a copy unnecessary.
         settle(self._request.loop, self._on_due)
 
     def _on_due(self) -> None:
@@ -393,7 +402,7 @@ class CallRun:
         self.timer = self._request.loop.call_later(max(race.due - now, SHORTEST_TIMER_S), self._on_timer)
 
     def _extra(self, step: int, now: float) -> None:
-        """Send the copy or retry that the race asks for, if it may be had."""
+        """Send the copy or retry that the race asks for, if load, budget and replicas allow it."""
         lane = self._node.lane
         if step == COPY and not self._toss():
             self._race.denied(step, now)
@@ -417,30 +426,30 @@ class CallRun:
         self.tasks.append(self._request.loop.create_task(self._apart(attempt)))
 
     def _spares(self, seat: Seat, now: float) -> bool:
-        """Whether to keep this call from a replica: it is the last that answers, and others fell with it."""
+        """Whether to withhold this call from the last healthy replica because others failed with it."""
         fallen = self._fallen()
         if len(fallen) > 1:
             self._spared = self._node.lane.picker.is_last(seat, fallen, now - self._node.patience)
         return self._spared
 
     def _fallen(self) -> Collection[Seat]:
-        """The stage's replicas that fell with this request."""
+        """Replicas of the stage that failed while serving this request."""
         fallen = self._request.fallen
         return () if fallen is None else fallen.get(self._node.name, ())
 
     def _suspect(self, attempt: Attempt, now: float) -> None:
-        """Note that an attempt has waited for so long that its replica may hang."""
+        """Count an attempt that has waited so long that its replica may hang as a failure of the replica."""
         if attempt.open and now - attempt.started >= HUNG * self._node.patience:
             self._request.fell(self._node.name, attempt)
 
     def _toss(self) -> bool:
-        """The copy's coin; it falls once, however often a copy is denied afterwards."""
+        """Random decision of whether a copy is sent; drawn once per copy, however often it is denied."""
         if self._coin is None:
             self._coin = self._shared.rng.random() < self._node.probability
         return self._coin
 
     def _granted(self, step: int, now: float) -> bool:
-        """Have the copy or retry paid by whoever pays for its kind."""
+        """Charge a copy or retry to the account that pays for its kind."""
         shared, node, request = self._shared, self._node, self._request
         if step == RETRY:
             return node.lane.retries.charge()
@@ -453,7 +462,7 @@ class CallRun:
         )
 
     def _wake(self) -> None:
-        """The race is over: fetch the caller's task out of whatever it waits for."""
+        """Wake the caller's task because the race is over."""
         if self._here:
             if not self._interrupted:
                 self._interrupted = True
@@ -462,29 +471,29 @@ class CallRun:
             self._waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Wait for the race that goes on elsewhere."""
+        """Wait for attempts that run in other tasks."""
         self._waiter = self._request.loop.create_future()
         await self._waiter
 
     async def close(self) -> None:
-        """Cancel what still runs and wait for it."""
+        """Cancel the attempts that still run and wait for their end."""
         try:
             await cancel_and_wait(self.tasks or ())
         finally:
             for attempt in self._more or ():
-                if attempt.open:  # cancelled before its task took its first step
+                if attempt.open:  # cancelled before the first step of its task
                     self._drop(attempt)
 
     def release(self) -> None:
-        """Let go of errors and tasks: their tracebacks hold frames that hold this call.
+        """Release errors and tasks: their tracebacks hold frames that hold this call.
 
-        Without this a call that failed, with its bodies, would wait for the cyclic collector.
+        Otherwise a failed call, with its bodies, would stay in memory until the garbage collector runs.
         """
         self._errors = self.tasks = None
         del self._task
 
     def failure(self) -> Exception:
-        """The error of a race that nobody won."""
+        """Error of a race without a winner."""
         errors, self._errors = self._errors or [], None
         self._node.lane.failed += 1
         allowed = self._race.limit - self.first.started
@@ -511,7 +520,7 @@ class CallRun:
             where=(replica.id, replica.node),
             now=attempt.started,
             threads=attempt.threads,
-            # A copy that the plan's reissues pay for is none of catch-up, though it may go ahead too.
+            # A copy that the plan's reissues pay for is not catch-up, though it may get priority too.
             catch_up=step == LATE or (step != COPY and (self._levels > 0 or attempt.threads > 1)),
         )
 
@@ -522,9 +531,9 @@ class CallRun:
 
 
 def _cancelling() -> int:
-    """How often the running task was cancelled.
+    """Number of cancellations of the running task.
 
-    For frames that end by its error: if they named the task, they would be in a cycle with that error.
+    A function, because a frame that names the task and ends by its error would be in a cycle with that error.
     """
     task = asyncio.current_task()
     assert task is not None

@@ -1,4 +1,4 @@
-"""What a request carries along while it runs, and what all requests share."""
+"""State of one request while it runs, and the objects that all requests of an executor share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kwiken.runtime.transport import Transport
 
 
 class Shared:
-    """What all calls of an executor share."""
+    """Objects that all calls of an executor share."""
 
     __slots__ = ("admission", "ledger", "now", "rng", "transport")
 
@@ -34,10 +34,11 @@ class Shared:
 
 
 class Request:
-    """One request in flight.
+    """State of one request while it runs. Times in seconds.
 
     Attributes:
-        fallen: by stage, replicas in good standing until they were lost, or hung, with it; None for none.
+        fallen: by stage, replicas that were lost or hung while serving this request and were not ejected
+            before; None for none.
     """
 
     __slots__ = (
@@ -82,7 +83,7 @@ class Request:
         self.fallen: dict[str, set[Seat]] | None = None
 
     def fell(self, stage: str, attempt: Attempt) -> None:
-        """A replica was lost, or hung, with a call of this request; one that was out proves nothing."""
+        """Record that a replica failed while serving this request; ejected replicas do not count."""
         if attempt.sound:
             if self.fallen is None:
                 self.fallen = {}
@@ -90,7 +91,7 @@ class Request:
 
 
 class Attempt:
-    """One attempt under way."""
+    """One attempt of a call: its replica, start and record."""
 
     __slots__ = ("note", "number", "open", "seat", "sound", "started", "threads", "ticket")
 

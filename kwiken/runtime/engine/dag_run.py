@@ -1,7 +1,7 @@
-"""One request's way through the DAG.
+"""Execution of one request through the stages of the DAG.
 
-A stage that is alone runs in the request's own task; stages side by side, and a fan-out's shards, have a
-task each, owned by the `Walk`, which ends them all before it returns.
+A stage that runs alone uses the request's own task. Parallel stages, and the shards of a fan-out, get a task
+each, owned by the `DagRun`, which ends all of them before it returns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kwiken.service import Partial
 
 
 async def walk(shared: Shared, request: Request, body: Any) -> Any:
-    """Run every stage; returns the last one's answer."""
+    """Run every stage and return the last one's answer."""
     program = request.program
     if not program.serial:
         return await Walk(shared, request, body).run()
@@ -39,7 +39,7 @@ async def walk(shared: Shared, request: Request, body: Any) -> Any:
 
 
 async def visit(shared: Shared, request: Request, node: Node, args: tuple[Any, ...]) -> Any:
-    """Visit a stage that is no fan-out; None where it is optional and fails."""
+    """Run a stage that is no fan-out; returns None if it is optional and fails."""
     note = begin_note(shared, request, node)
     try:
         value = await call_stage(shared, request, node, args, 0, note)
@@ -55,7 +55,7 @@ async def visit(shared: Shared, request: Request, node: Node, args: tuple[Any, .
 
 
 def begin_note(shared: Shared, request: Request, node: Node) -> StageRecord | None:
-    """Begin the note of a visit, if notes are taken."""
+    """Begin the record of a stage run; None if nothing is recorded."""
     if request.notes is None:
         return None
     return request.notes.stage(
@@ -69,22 +69,23 @@ def begin_note(shared: Shared, request: Request, node: Node) -> StageRecord | No
 
 
 def end_note(shared: Shared, request: Request, note: StageRecord | None, error: BaseException | None) -> None:
-    """Complete the note of a visit, if notes are taken."""
+    """Complete the record of a stage run, if there is one."""
     if note is not None and request.notes is not None:
         request.notes.end_stage(note, shared.now(), error=error)
 
 
 def miss(request: Request, node: Node, utility: float) -> None:
-    """A stage's answer is worth less than it could be."""
+    """Record on the request that a stage's answer is worth less than a whole one."""
     request.lost_weight += node.weight * (1.0 - utility)
     request.partial = True
 
 
 def lose(shared: Shared, request: Request, node: Node, utility: float, *, forced: bool) -> bool:
-    """Charge what a stage's answer lacks to the account of utility; whether the answer may do without.
+    """Charge the utility that a stage's answer lacks; returns whether the partial answer may be given.
 
-    The unit is a whole answer's utility. A plan says what a stage's part in it weighs: all of it where every
-    part is needed, a share where parts count on their own (Kwiken section 5.3). Without a plan it is a share.
+    The unit is a whole answer's utility. The plan states the weight of the stage's part in it: all of it
+    where every part is needed, a share where parts count independently (Kwiken section 5.3). Without a plan
+    the weight is the stage's share of the utility weights.
     """
     weight = node.weight / request.program.weight if node.partial is None else node.partial.weight
     lost = weight * (1.0 - utility)
@@ -92,10 +93,11 @@ def lose(shared: Shared, request: Request, node: Node, utility: float, *, forced
 
 
 class Visit:
-    """A visit under way, of one call or of a fan-out's.
+    """One run of a stage: a single call or the calls of a fan-out.
 
     Attributes:
-        utility: of its answer, once it has stopped before all shards had answered; None before.
+        utility: utility of the answer if the stop rule ended the run before all shards had answered; else
+            None.
     """
 
     __slots__ = ("gather", "node", "note", "tasks", "timer", "utility")
@@ -109,7 +111,7 @@ class Visit:
         self.utility: float | None = None
 
     def end(self) -> None:
-        """Let nothing that comes later count, and let go of what holds this visit."""
+        """Ignore later answers, and release the objects that reference this run."""
         self.gather.stop()
         self.gather.take_error()
         self.tasks.clear()
@@ -118,7 +120,7 @@ class Visit:
 
 
 class Walk:
-    """One request's way through a DAG that is not a plain chain."""
+    """Run of one request through a DAG that is not a plain chain."""
 
     def __init__(self, shared: Shared, request: Request, body: Any) -> None:
         nodes = request.program.nodes
@@ -136,22 +138,22 @@ class Walk:
         self._waiter: asyncio.Future[None] | None = None
 
     async def run(self) -> Any:
-        """Run every stage; returns the last one's answer."""
+        """Run every stage and return the last one's answer."""
         try:
             while self._ready or self._open:
                 await self._advance()
         finally:
             for each in self._visits:
-                each.end()  # what settles after the end of a failed request must not be paid for
+                each.end()  # answers after the end of a failed request must not charge the ledger
             try:
                 if self._tasks:
                     await cancel_and_wait(self._tasks)
             finally:
-                self._tasks.clear()  # a cancelled task holds its error, whose traceback holds this walk
+                self._tasks.clear()  # a cancelled task holds its error, whose traceback holds this run
         return self._answers[self._request.program.sink]
 
     async def _advance(self) -> None:
-        """Start what is ready, and wait until something has ended."""
+        """Start the stages that are ready, and wait until a stage run has ended."""
         ready, self._ready = self._ready, []
         if len(ready) == 1 and not self._open and self._nodes[ready[0]].fanout == 1:
             node = self._nodes[ready[0]]
@@ -195,13 +197,13 @@ class Walk:
         shared, gather = self._shared, started.gather
         try:
             value = await call_stage(shared, self._request, started.node, args, shard, started.note)
-        except Exception as error:  # noqa: BLE001 - the visit decides what a failed shard means
+        except Exception as error:  # noqa: BLE001 - the stop rule decides whether the shard is required
             step = gather.failed(error)
         else:
             due = gather.due
             now = shared.now()
             step = gather.answered(shard, value, now)
-            if step == STOP:  # more may have come with this one
+            if step == STOP:  # more answers may be pending in the event loop
                 self._on_timer(started)
                 return
             if step == WAIT and gather.due < due:
@@ -209,14 +211,14 @@ class Walk:
         self._follow(started, step)
 
     def _follow(self, started: Visit, step: int) -> None:
-        """Do what the gathering asks for."""
+        """Carry out a step of the stop rule."""
         if step == STOP and not self._may_stop(started):
             started.gather.wait_on()
         elif step != WAIT:
             self._close(started)
 
     def _may_stop(self, started: Visit) -> bool:
-        """Whether the answer may do without what is missing; it is paid then."""
+        """Whether the answer may be given without the missing shards; charges the lost utility if so."""
         node, gather = started.node, started.gather
         utility = utility_of(node, tuple(gather.values))
         if not lose(self._shared, self._request, node, utility, forced=False):
@@ -234,7 +236,7 @@ class Walk:
         started.timer = self._request.loop.call_later(delay, self._on_timer, started)
 
     def _on_timer(self, started: Visit) -> None:
-        # An answer that has come but was not read yet, as the loop was held, is not missing.
+        # An answer that arrived while the loop was busy and is not read yet does not count as missing.
         settle(self._request.loop, partial(self._on_due, started))
 
     def _on_due(self, started: Visit) -> None:
@@ -247,7 +249,7 @@ class Walk:
         self._follow(started, step)
 
     def _close(self, ended: Visit) -> None:
-        """A visit is over: stop the rest of it and tell the walk."""
+        """Record the end of a stage run, and wake the DAG run."""
         if ended.timer is not None:
             ended.timer.cancel()
         self._closed.append(ended)
@@ -255,7 +257,7 @@ class Walk:
             self._waiter.set_result(None)
 
     def _end(self, ended: Visit) -> None:
-        """Take a visit's answer, or raise its error."""
+        """Use the answer of a stage run, or raise its error."""
         self._open -= 1
         node, gather = ended.node, ended.gather
         for task in ended.tasks:
@@ -286,7 +288,7 @@ class Walk:
                 note_worths(self._shared, node, ended.note, values)
             return Partial(values)
         utility = ended.utility
-        if utility is None:  # shards failed, so nobody chose this
+        if utility is None:  # shards failed: no stop rule decided this
             utility = utility_of(node, values)
             lose(self._shared, self._request, node, utility, forced=True)
         miss(self._request, node, utility)
@@ -297,7 +299,7 @@ class Walk:
 
 
 def note_worths(shared: Shared, node: Node, note: StageRecord, values: tuple[Any, ...]) -> None:
-    """Note on the winning attempts of a whole answer what each shard was worth."""
+    """Record on the winning attempts of a whole answer the value of each shard."""
     worths = worths_of(node, values, shared.rng)
     if worths is None:
         return

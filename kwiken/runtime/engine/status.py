@@ -1,4 +1,4 @@
-"""An executor's figures as plain JSON types."""
+"""Status of an executor as plain JSON types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kwiken.runtime.engine.context import Shared
 
 
 class Counts:
-    """Requests so far, by how they ended."""
+    """Numbers of requests so far, by outcome."""
 
     __slots__ = ("cancelled", "control", "failed", "partial", "requests")
 
@@ -25,7 +25,7 @@ class Counts:
 def status(
     program: Program, lanes: Mapping[str, Lane], shared: Shared, counts: Counts, now: float
 ) -> dict[str, Any]:
-    """Everything worth watching."""
+    """Counters, budgets, load and replica states of an executor."""
     admission, ledger = shared.admission, shared.ledger
     return {
         "plan": program.digest,
@@ -50,7 +50,7 @@ def status(
 
 
 def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
-    """An account in units of its own: requests' costs or utilities for the service, calls for a stage."""
+    """Status of an account, in requests' costs or utilities for the service, in calls for a stage."""
     return {
         "fraction": account.fraction,
         "work": account.work / unit,

@@ -1,4 +1,4 @@
-"""What an answer with shards missing is worth, and what each shard turned out to be worth in a whole one."""
+"""Utility of partial answers, and the value of each shard in a whole answer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kwiken.service import Partial
 
 logger = logging.getLogger(__name__)
 
-LOOKS: Final = 256  # at answers that judging one visit may take in the mean
-WIDEST: Final = 64  # fan-out that is judged by leaving out one shard after another
+LOOKS: Final = 256  # mean number of evaluations that judging one fan-out may take
+WIDEST: Final = 64  # shards of the widest fan-out that is judged by leaving out one shard after another
 
 
 def utility_of(node: Node, values: tuple[Any, ...]) -> float:
-    """Utility of an answer with shards missing: the stage's own measure, else the share of shards present."""
+    """Utility of an answer with missing shards: the stage's own measure, else the share of shards present."""
     share = sum(value is not None for value in values) / len(values)
     if node.utility is None:
         return share
@@ -31,14 +31,15 @@ def utility_of(node: Node, values: tuple[Any, ...]) -> float:
 
 
 def worths_of(node: Node, values: tuple[Any, ...], rng: random.Random) -> list[float] | None:
-    """What each shard's answer is worth in a whole one: shares of 1, or all 0 where none was worth anything.
+    """Value of each shard's answer in a whole answer: shares of 1, or all 0 if no shard had any value.
 
-    By the stage's `worth`, else by how far its `utility` falls without the shard (its marginal worth: for a
-    utility that asks for the top hit, 1 or 0). Wide fan-outs are judged for a share of the visits only, so
-    that judging takes at most `LOOKS` looks at an answer in the mean.
+    Measured by the stage's `worth`, else by how far its `utility` falls without the shard (its marginal
+    value: for a utility that asks for the top hit, 1 or 0). Only a sample of the wide fan-outs is judged, so
+        that judging takes
+    at most `LOOKS` evaluations on average.
 
     Returns:
-        None where it is not known: the stage has neither measure, this visit is not judged, or the measure
+        The values, or None: the stage has neither measure, this fan-out is not in the sample, or the measure
         failed.
     """
     width = len(values)
@@ -78,7 +79,7 @@ def _shares(worths: list[float], width: int) -> list[float]:
 
 
 def _unit(utility: Any) -> float:
-    """A utility, held between 0 and 1."""
+    """Clamp a utility to 0 to 1."""
     value = float(utility)
     if math.isnan(value):
         raise ValueError("a utility must be a number from 0 to 1, not NaN")

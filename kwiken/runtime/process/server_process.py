@@ -1,8 +1,8 @@
 """Server process: its event loop, its signals, and its ties to a supervisor.
 
-A supervisor starts `python -m kwiken.runtime.process.server_process SPEC`. The process writes one line of JSON to
-its standard output when it is ready, or when it cannot start, and ends when its standard input closes, so that a
-killed supervisor leaves no process behind.
+A supervisor starts `python -m kwiken.runtime.process.server_process SPEC`. The process writes one line of
+JSON to its standard output when it is ready, or when it cannot start, and ends when its standard input
+closes, so that a killed supervisor leaves no process behind.
 """
 
 from __future__ import annotations

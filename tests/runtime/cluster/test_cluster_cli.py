@@ -22,9 +22,9 @@ from kwiken.runtime.cluster import StateFiles
 from kwiken.runtime.cluster.process_id import Identity
 from tests.support import commands
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TARGET = "tests.support.services_http:service"
-KWIKEN = [sys.executable, "-m", "cli"]
+KWIKEN = [sys.executable, "-m", "kwiken.cli"]
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 

@@ -12,7 +12,7 @@ import yaml
 from kwiken.service import Service
 from kwiken.services.search import search
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
