@@ -5,8 +5,7 @@ times queue length; C3 (NSDI 2015) and Prequal (NSDI 2024) combine the two likew
 replicas that stall:
 
 1. The age of the oldest call without an answer counts as latency, so a paused replica is avoided from its
-first
-   slow call on, long before anything times out.
+   first slow call on, long before anything times out.
 2. When a copy wins, the slow call is cancelled and the paused replica would look idle. It therefore counts as
    unresponsive since that call until it answers a call or a probe. Without this rule a plan sent several
    calls into each pause where no plan sent one.

@@ -87,7 +87,7 @@ async def call_stage(
         raise UnavailableError(f"stage {node.name!r}: has no replica")
     if node.optional and node.lane.picker.hopeless(now, node.patience):
         limit = min(limit, now + _trial_s(node, seat))
-    run = CallRun(shared, request, node, args, shard, note)
+    run = HedgedCall(shared, request, node, args, shard, note)
     race = run.begin(seat, now, limit)
     try:
         try:
@@ -122,7 +122,7 @@ def _trial_s(node: Node, seat: Seat) -> float:
     return inf if usual_s is None else max(LEAST_TRIAL_S, usual_s)
 
 
-class CallRun:
+class HedgedCall:
     """Attempts of one call, the race among them, and the records of both."""
 
     __slots__ = (
