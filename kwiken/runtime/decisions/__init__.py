@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken.runtime.decisions.admission import Admission
-from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Hold, Ledger, Purse
+from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Hold, Ledger, RequestBudget
 from kwiken.runtime.decisions.program import Lane, Limits, Node, Program, compile_program, retune
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.replica_choice import Seat
@@ -31,8 +31,8 @@ __all__ = [
     "Limits",
     "Node",
     "Program",
-    "Purse",
     "Race",
+    "RequestBudget",
     "Seat",
     "compile_program",
     "retune",

@@ -244,7 +244,7 @@ class Account:
             self.worst = ratio
 
 
-class Purse:
+class RequestBudget:
     """Amount that one request may still spend on copies of its calls, in micro-units. Never refilled."""
 
     __slots__ = ("left",)
@@ -287,7 +287,7 @@ class Ledger:
         self.catch_up = catch_up or Account(0.0, 0)
         self.utility = utility or Account(0.0, 0, grace=True)
 
-    def charge(self, purse: Purse, stage: Account, cost: int, now: float, *, denied: int = 0) -> bool:
+    def charge(self, purse: RequestBudget, stage: Account, cost: int, now: float, *, denied: int = 0) -> bool:
         """Charge a copy of one call to its request, stage and service: to all, or to none.
 
         A part of the bursts is kept for calls that were denied before: half for one denial, another quarter
@@ -315,7 +315,7 @@ class Ledger:
         self.service.spend(cost)
         return True
 
-    def charge_late(self, purse: Purse, cost: int, now: float) -> bool:
+    def charge_late(self, purse: RequestBudget, cost: int, now: float) -> bool:
         """Charge a late request's copy to the request and to the catch-up account: to both, or to none."""
         if purse.left < cost or not self.catch_up.allows(cost, now):
             self.catch_up.denied += 1
@@ -324,11 +324,11 @@ class Ledger:
         self.catch_up.spend(cost)
         return True
 
-    def hold(self, purse: Purse, cost: int, now: float) -> Hold | None:
+    def hold(self, purse: RequestBudget, cost: int, now: float) -> Hold | None:
         """Reserve the highest cost that a late call's threads can have; None if the budget is too small."""
         return Hold(cost, self.catch_up.head) if self.charge_late(purse, cost, now) else None
 
-    def settle(self, purse: Purse, hold: Hold, cost: int, now: float) -> None:
+    def settle(self, purse: RequestBudget, hold: Hold, cost: int, now: float) -> None:
         """Charge the actual cost of the threads: refund the rest of the reservation, or charge the excess."""
         back = hold.amount - cost
         purse.left += back

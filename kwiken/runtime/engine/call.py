@@ -456,9 +456,9 @@ class HedgedCall:
         if not shared.admission.calm(now):
             return False
         if step == LATE:
-            return shared.ledger.charge_late(request.purse, node.cost, now)
+            return shared.ledger.charge_late(request.budget, node.cost, now)
         return shared.ledger.charge(
-            request.purse, node.lane.account, node.cost, now, denied=self._race.denials
+            request.budget, node.lane.account, node.cost, now, denied=self._race.denials
         )
 
     def _wake(self) -> None:

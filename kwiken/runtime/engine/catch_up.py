@@ -57,7 +57,7 @@ class LateCall:
         if most == 1 or not self._shared.admission.calm(now):
             return
         extra = min(most - 1.0, HELD * (node.lane.late_extra or usual_extra(most)))
-        self._hold = self._shared.ledger.hold(self._request.purse, round(node.cost * extra), now)
+        self._hold = self._shared.ledger.hold(self._request.budget, round(node.cost * extra), now)
         if self._hold is not None:
             self.threads = most
             node.lane.late_threads += 1
@@ -65,7 +65,7 @@ class LateCall:
     def refused(self) -> None:
         """Refund the reservation of an attempt that did not run."""
         if self._hold is not None:
-            self._shared.ledger.settle(self._request.purse, self._hold, 0, self._shared.now())
+            self._shared.ledger.settle(self._request.budget, self._hold, 0, self._shared.now())
             self._hold = None
             self._node.lane.late_threads -= 1
         self.threads = 1
@@ -80,5 +80,5 @@ class LateCall:
         if busy_ms is not None and lane.busy_ms:
             extra = min(max(0.0, busy_ms / lane.busy_ms - 1.0), most - 1.0)
             lane.late_extra = usual + GAIN * (extra - usual)
-        self._shared.ledger.settle(self._request.purse, self._hold, round(self._node.cost * extra), now)
+        self._shared.ledger.settle(self._request.budget, self._hold, round(self._node.cost * extra), now)
         self._hold = None

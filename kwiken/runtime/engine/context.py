@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from kwiken.otel.write import AttemptRecord
-from kwiken.runtime.decisions import Admission, Ledger, Program, Purse, Seat
+from kwiken.runtime.decisions import Admission, Ledger, Program, RequestBudget, Seat
 from kwiken.runtime.engine.recorder import Notes
 from kwiken.runtime.transport import Transport
 
@@ -77,7 +77,7 @@ class Request:
         self.control = control
         self.trace_id, self.span_id = trace
         self.notes = notes
-        self.purse = Purse(program.purse)
+        self.purse = RequestBudget(program.request_budget)
         self.partial = False
         self.lost_weight = 0.0
         self.fallen: dict[str, set[Seat]] | None = None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwiken.runtime.decisions import CALL, Account, Ledger, Purse
+from kwiken.runtime.decisions import CALL, Account, Ledger, RequestBudget
 from kwiken.runtime.decisions.ledger import BUCKETS, MILLION, WINDOW_S, RetryAccount
 
 STEP = WINDOW_S / BUCKETS
@@ -232,7 +232,7 @@ def test_a_copy_is_charged_at_every_level_or_at_none(
     purse: int, stage: int, service: int, asks: list[tuple[int, int]]
 ) -> None:
     outer, inner = Account(1.0, service), Account(1.0, stage * CALL)
-    ledger, own = Ledger(outer), Purse(purse)
+    ledger, own = Ledger(outer), RequestBudget(purse)
     now = 0.0
     for cost, work in asks:
         now += 0.1
@@ -334,7 +334,7 @@ def test_prompt_work_vouches_for_as_much_late_work(every: int, share: float) -> 
 def test_late_copies_and_threads_are_charged_to_request_and_catch_up_and_to_nobody_else(
     purse: int, held: int, asks: list[tuple[int, int, bool]]
 ) -> None:
-    ledger, own = Ledger(Account(1.0, 1000), catch_up=Account(1.0, held)), Purse(purse)
+    ledger, own = Ledger(Account(1.0, 1000), catch_up=Account(1.0, held)), RequestBudget(purse)
     now = 0.0
     paid = 0
     for cost, real, threads in asks:
@@ -429,7 +429,7 @@ def test_a_request_at_most_doubles_its_own_cost() -> None:
     outer, inner = Account(1.0, 1000), Account(1.0, 1000 * CALL)
     outer.earn(10**6, 0.0)
     inner.earn(10**6 * CALL, 0.0)
-    own = Purse(10)
+    own = RequestBudget(10)
     granted = sum(Ledger(outer).charge(own, inner, 4, 0.0, denied=60) for _ in range(10))
     assert granted == 2
 
@@ -438,7 +438,7 @@ def test_what_is_kept_halves_with_every_denial() -> None:
     outer, inner = Account(0.1, 160), Account(1.0, 1000 * CALL)
     outer.earn(10**6, 0.0)
     inner.earn(10**6 * CALL, 0.0)
-    ledger, own = Ledger(outer), Purse(1000)
+    ledger, own = Ledger(outer), RequestBudget(1000)
     granted = [sum(ledger.charge(own, inner, 10, 0.0, denied=n) for _ in range(20)) for n in (0, 1, 2, 60)]
     assert granted == [8, 4, 2, 2]
 

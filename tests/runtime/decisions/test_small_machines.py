@@ -257,7 +257,7 @@ def compiled() -> tuple[object, dict[str, Lane], Ledger]:
     ledger = Ledger()
     retune(ledger, lanes, program, service=service, limits=LIMITS)
     assert [node.cost for node in program.nodes] == [round(0.15 * REQUEST), round(0.4 * REQUEST)]
-    assert program.purse == REQUEST
+    assert program.request_budget == REQUEST
     assert not program.serial
     assert program.dearest_copy == round(0.15 * REQUEST)
     assert [node.after for node in program.nodes] == [0.02, inf]
