@@ -251,7 +251,7 @@ class Program:
         nodes: compiled stages, parents before children.
         serial: whether each stage waits for the one before it and none is a fan-out.
         digest: digest of the plan; None without a plan.
-        purse: amount that one request may spend on copies, in micro-units: the cost of a request.
+        request_budget: amount that one request may spend on copies, in micro-units: the cost of a request.
         reissues: whether any stage is reissued.
         catches_up: whether any stage helps late requests.
         levers: whether the plan changes anything, so that some requests must run without it as a control
@@ -265,8 +265,8 @@ class Program:
         "levers",
         "nodes",
         "plan",
-        "purse",
         "reissues",
+        "request_budget",
         "serial",
         "sink",
         "sources",
@@ -278,7 +278,7 @@ class Program:
         self.plan = plan
         self.sink = sink
         self.digest = plan.digest if plan is not None else None
-        self.purse = sum(node.cost * node.fanout for node in nodes)
+        self.request_budget = sum(node.cost * node.fanout for node in nodes)
         self.reissues = any(node.after < inf for node in nodes)
         self.catches_up = any(node.late < inf for node in nodes)
         self.levers = self.reissues or self.catches_up or any(node.partial is not None for node in nodes)
