@@ -287,7 +287,9 @@ class Ledger:
         self.catch_up = catch_up or Account(0.0, 0)
         self.utility = utility or Account(0.0, 0, grace=True)
 
-    def charge(self, purse: RequestBudget, stage: Account, cost: int, now: float, *, denied: int = 0) -> bool:
+    def charge(
+        self, budget: RequestBudget, stage: Account, cost: int, now: float, *, denied: int = 0
+    ) -> bool:
         """Charge a copy of one call to its request, stage and service: to all, or to none.
 
         A part of the bursts is kept for calls that were denied before: half for one denial, another quarter
@@ -296,42 +298,42 @@ class Ledger:
         would find them empty.
 
         Args:
-            purse: budget of the request.
+            budget: budget of the request.
             stage: account of the stage.
             cost: cost of the call, in micro-units of a request's cost.
             now: present time, seconds.
             denied: number of earlier denials of the call, 0 or more.
         """
         if (
-            purse.left < cost
+            budget.left < cost
             or not stage.allows(CALL, now, denied=denied)
             or not self.service.allows(cost, now, denied=denied)
         ):
             stage.denied += 1
             self.service.denied += 1
             return False
-        purse.left -= cost
+        budget.left -= cost
         stage.spend(CALL)
         self.service.spend(cost)
         return True
 
-    def charge_late(self, purse: RequestBudget, cost: int, now: float) -> bool:
+    def charge_late(self, budget: RequestBudget, cost: int, now: float) -> bool:
         """Charge a late request's copy to the request and to the catch-up account: to both, or to none."""
-        if purse.left < cost or not self.catch_up.allows(cost, now):
+        if budget.left < cost or not self.catch_up.allows(cost, now):
             self.catch_up.denied += 1
             return False
-        purse.left -= cost
+        budget.left -= cost
         self.catch_up.spend(cost)
         return True
 
-    def hold(self, purse: RequestBudget, cost: int, now: float) -> Hold | None:
+    def hold(self, budget: RequestBudget, cost: int, now: float) -> Hold | None:
         """Reserve the highest cost that a late call's threads can have; None if the budget is too small."""
-        return Hold(cost, self.catch_up.head) if self.charge_late(purse, cost, now) else None
+        return Hold(cost, self.catch_up.head) if self.charge_late(budget, cost, now) else None
 
-    def settle(self, purse: RequestBudget, hold: Hold, cost: int, now: float) -> None:
+    def settle(self, budget: RequestBudget, hold: Hold, cost: int, now: float) -> None:
         """Charge the actual cost of the threads: refund the rest of the reservation, or charge the excess."""
         back = hold.amount - cost
-        purse.left += back
+        budget.left += back
         if back >= 0:
             self.catch_up.refund(back, hold.head)
         else:

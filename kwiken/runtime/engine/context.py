@@ -42,6 +42,7 @@ class Request:
     """
 
     __slots__ = (
+        "budget",
         "control",
         "deadline",
         "fallen",
@@ -51,7 +52,6 @@ class Request:
         "partial",
         "priority",
         "program",
-        "purse",
         "span_id",
         "started",
         "trace_id",
@@ -77,7 +77,7 @@ class Request:
         self.control = control
         self.trace_id, self.span_id = trace
         self.notes = notes
-        self.purse = RequestBudget(program.request_budget)
+        self.budget = RequestBudget(program.request_budget)
         self.partial = False
         self.lost_weight = 0.0
         self.fallen: dict[str, set[Seat]] | None = None

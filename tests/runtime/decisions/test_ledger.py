@@ -223,16 +223,16 @@ amounts = st.integers(0, 30)
 
 
 @given(
-    purse=amounts,
+    budget=amounts,
     stage=amounts,
     service=amounts,
     asks=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=60),
 )
 def test_a_copy_is_charged_at_every_level_or_at_none(
-    purse: int, stage: int, service: int, asks: list[tuple[int, int]]
+    budget: int, stage: int, service: int, asks: list[tuple[int, int]]
 ) -> None:
     outer, inner = Account(1.0, service), Account(1.0, stage * CALL)
-    ledger, own = Ledger(outer), RequestBudget(purse)
+    ledger, own = Ledger(outer), RequestBudget(budget)
     now = 0.0
     for cost, work in asks:
         now += 0.1
@@ -327,14 +327,14 @@ def test_prompt_work_vouches_for_as_much_late_work(every: int, share: float) -> 
 
 
 @given(
-    purse=amounts,
+    budget=amounts,
     held=amounts,
     asks=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 40), st.booleans()), max_size=60),
 )
 def test_late_copies_and_threads_are_charged_to_request_and_catch_up_and_to_nobody_else(
-    purse: int, held: int, asks: list[tuple[int, int, bool]]
+    budget: int, held: int, asks: list[tuple[int, int, bool]]
 ) -> None:
-    ledger, own = Ledger(Account(1.0, 1000), catch_up=Account(1.0, held)), RequestBudget(purse)
+    ledger, own = Ledger(Account(1.0, 1000), catch_up=Account(1.0, held)), RequestBudget(budget)
     now = 0.0
     paid = 0
     for cost, real, threads in asks:
@@ -350,7 +350,7 @@ def test_late_copies_and_threads_are_charged_to_request_and_catch_up_and_to_nobo
         else:
             assert ledger.charge_late(own, cost, now) is fits
             paid += cost if fits else 0
-        assert (ledger.catch_up.spent, own.left) == (paid, purse - paid)
+        assert (ledger.catch_up.spent, own.left) == (paid, budget - paid)
     assert ledger.service.spent == 0
 
 
