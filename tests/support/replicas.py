@@ -161,5 +161,5 @@ def endow(executor: Executor) -> None:
     ledger = executor._shared.ledger
     for account in (ledger.service, ledger.catch_up, ledger.utility):
         account.earn(10_000 * REQUEST, now)
-    for lane in executor._lanes.values():
-        lane.account.earn(10_000 * CALL, now)
+    for state in executor._states.values():
+        state.account.earn(10_000 * CALL, now)

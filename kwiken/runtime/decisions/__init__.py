@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kwiken.runtime.decisions.admission import Admission
 from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Hold, Ledger, RequestBudget
-from kwiken.runtime.decisions.program import Lane, Limits, Node, Program, compile_program, retune
+from kwiken.runtime.decisions.program import Limits, Node, Program, StageState, compile_program, retune
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.replica_choice import Seat
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, Gather
@@ -26,7 +26,6 @@ __all__ = [
     "Admission",
     "Gather",
     "Hold",
-    "Lane",
     "Ledger",
     "Limits",
     "Node",
@@ -34,6 +33,7 @@ __all__ = [
     "Race",
     "RequestBudget",
     "Seat",
+    "StageState",
     "compile_program",
     "retune",
 ]

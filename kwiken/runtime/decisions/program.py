@@ -83,7 +83,7 @@ BUSY_GAIN = 0.05  # weight of one call in the moving average of busy times
 BUSY_CLIP = 3.0  # one sample counts at most as this multiple of the average: replicas may report anything
 
 
-class Lane:
+class StageState:
     """State of one stage that outlives plans: replicas, accounts and counters."""
 
     __slots__ = (
@@ -152,7 +152,6 @@ class Node:
         "hang",
         "idempotent",
         "index",
-        "lane",
         "late",
         "late_copies",
         "late_levels",
@@ -166,6 +165,7 @@ class Node:
         "probability",
         "prompt",
         "refill",
+        "state",
         "threads",
         "timeout",
         "utility",
@@ -173,10 +173,10 @@ class Node:
         "worth",
     )
 
-    def __init__(self, index: int, stage: Stage, lane: Lane) -> None:
+    def __init__(self, index: int, stage: Stage, state: StageState) -> None:
         self.index = index
         self.name = stage.name
-        self.lane = lane
+        self.state = state
         self.parent_names = stage.after
         self.parents: tuple[int, ...] = ()
         self.children: tuple[int, ...] = ()
@@ -301,13 +301,13 @@ class Program:
         )
 
 
-def compile_program(service: Service, plan: Plan | None, lanes: Mapping[str, Lane]) -> Program:
+def compile_program(service: Service, plan: Plan | None, states: Mapping[str, StageState]) -> Program:
     """Compile a plan for a service.
 
     Args:
         service: service to run.
         plan: plan for it; None to run it without a plan.
-        lanes: state of each stage, by name.
+        states: state of each stage, by name.
 
     Raises:
         InputError, DefinitionError: the plan does not fit the service; nothing has changed then.
@@ -316,7 +316,7 @@ def compile_program(service: Service, plan: Plan | None, lanes: Mapping[str, Lan
         plan.check(service)
         _refuse_unfit(service, plan)
     places = {name: index for index, name in enumerate(service.stages)}
-    nodes = tuple(Node(places[name], stage, lanes[name]) for name, stage in service.stages.items())
+    nodes = tuple(Node(places[name], stage, states[name]) for name, stage in service.stages.items())
     for node in nodes:
         node.parents = tuple(places[parent] for parent in node.parent_names)
         node.children = tuple(places[child] for child in service.children(node.name))
@@ -369,7 +369,7 @@ def _refuse_unfit(service: Service, plan: Plan) -> None:
 
 
 def retune(
-    ledger: Ledger, lanes: Mapping[str, Lane], program: Program, *, service: Service, limits: Limits
+    ledger: Ledger, states: Mapping[str, StageState], program: Program, *, service: Service, limits: Limits
 ) -> None:
     """Set the budgets of the accounts by a program; earnings and spends stay."""
     plan = program.plan
@@ -380,9 +380,9 @@ def retune(
     # One answer may lose all of its utility at once, so the burst holds at least that.
     budget = plan.budgets.utility_loss if plan is not None else 0.0
     _retune(ledger.utility, budget, REQUEST, limits)
-    for name, lane in lanes.items():
+    for name, state in states.items():
         fraction = stage_fraction(reissue_of(service, plan, name), limits)
-        lane.account.retune(fraction, limits.burst_calls * CALL if fraction else 0)
+        state.account.retune(fraction, limits.burst_calls * CALL if fraction else 0)
 
 
 def _retune(account: Account, budget: float, least_burst: int, limits: Limits) -> None:

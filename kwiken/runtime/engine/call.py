@@ -82,10 +82,10 @@ async def call_stage(
             raise DeadlineError(
                 f"stage {node.name!r}: the request's deadline had passed before it was called"
             )
-    seat = node.lane.picker.pick(now)
+    seat = node.state.picker.pick(now)
     if seat is None:
         raise UnavailableError(f"stage {node.name!r}: has no replica")
-    if node.optional and node.lane.picker.hopeless(now, node.patience):
+    if node.optional and node.state.picker.hopeless(now, node.patience):
         limit = min(limit, now + _trial_s(node, seat))
     run = HedgedCall(shared, request, node, args, shard, note)
     race = run.begin(seat, now, limit)
@@ -118,7 +118,7 @@ def _trial_s(node: Node, seat: Seat) -> float:
     """
     if not seat.trial:
         raise UnavailableError(f"stage {node.name!r}: none of its replicas answers")
-    usual_s = node.lane.sketch.quantile(USUAL)
+    usual_s = node.state.sketch.quantile(USUAL)
     return inf if usual_s is None else max(LEAST_TRIAL_S, usual_s)
 
 
@@ -189,7 +189,7 @@ class HedgedCall:
         if seat.trial:
             seat.trial = False
             hang = (
-                min(hang, max(LEAST_TRIAL_S, TRIAL_FACTOR * node.lane.picker.typical))
+                min(hang, max(LEAST_TRIAL_S, TRIAL_FACTOR * node.state.picker.typical))
                 if node.idempotent
                 else inf
             )
@@ -285,14 +285,14 @@ class HedgedCall:
     def _follow(self, step: int) -> Attempt | None:
         """Create the attempt that follows a failure, if a replica and the budget allow it."""
         now = self._shared.now()
-        lane = self._node.lane
-        seat = lane.picker.pick_other(now, self._tried(), ejected=True)
-        if seat is None or (step == RETRY and (self._spares(seat, now) or not lane.retries.charge())):
+        state = self._node.state
+        seat = state.picker.pick_other(now, self._tried(), ejected=True)
+        if seat is None or (step == RETRY and (self._spares(seat, now) or not state.retries.charge())):
             self._race.denied(step, now)
             return None
         threads = 1
         if step == RESEND:
-            lane.resends += 1
+            state.resends += 1
             if self._late is not None:
                 self._late.take(now)
                 threads = self._late.threads
@@ -315,16 +315,16 @@ class HedgedCall:
     def _answered(self, attempt: Attempt, reply: Reply) -> int:
         now = self._shared.now()
         node = self._node
-        lane = node.lane
+        state = node.state
         attempt.open = False
-        lane.picker.answered(attempt.seat, attempt.ticket, now, reply)
+        state.picker.answered(attempt.seat, attempt.ticket, now, reply)
         step = self._race.won(attempt.number)
         if step == FINISH:
             self.value = reply.value
             took = now - self.first.started
-            lane.sketch.add(took)
-            lane.retries.earn()
-            lane.account.earn(CALL, now, refill=took < node.refill)
+            state.sketch.add(took)
+            state.retries.earn()
+            state.account.earn(CALL, now, refill=took < node.refill)
             ledger = self._shared.ledger
             ledger.service.earn(node.cost, now)
             if node.prompt < inf:
@@ -343,11 +343,11 @@ class HedgedCall:
             assert self._late is not None
             self._late.answered(busy_ms, now)
         elif busy_ms is not None:
-            self._node.lane.learn_busy(busy_ms)
+            self._node.state.learn_busy(busy_ms)
 
     def _failed(self, attempt: Attempt, error: Exception) -> int:
         now = self._shared.now()
-        picker = self._node.lane.picker
+        picker = self._node.state.picker
         attempt.open = False
         attempt.seat.trouble = describe(error)
         if isinstance(error, UnfitError | HandlerError):  # the replica is alive, and its latency is unknown
@@ -376,7 +376,7 @@ class HedgedCall:
         self._suspect(attempt, now)
         attempt.open = False
         late = now - attempt.started >= self._node.patience
-        picker, seat = self._node.lane.picker, attempt.seat
+        picker, seat = self._node.state.picker, attempt.seat
         if picker.dropped(seat, attempt.ticket, now, blame=late):
             clock = self._shared.now
             self._shared.transport.ask(seat.replica, lambda alive: picker.heard(seat, clock(), alive=alive))
@@ -403,22 +403,22 @@ class HedgedCall:
 
     def _extra(self, step: int, now: float) -> None:
         """Send the copy or retry that the race asks for, if load, budget and replicas allow it."""
-        lane = self._node.lane
+        state = self._node.state
         if step == COPY and not self._toss():
             self._race.denied(step, now)
             return
         if step == RETRY:
             for attempt in (self.first, *(self._more or ())):
                 self._suspect(attempt, now)
-        seat = lane.picker.pick_other(now, self._tried(), ejected=step == RETRY)
+        seat = state.picker.pick_other(now, self._tried(), ejected=step == RETRY)
         if seat is None or self._spares(seat, now) or not self._granted(step, now):
             self._race.denied(step, now, for_good=False)
             return
         if step == COPY:
-            lane.copies += 1
+            state.copies += 1
             self._coin = None
         elif step == LATE:
-            lane.late_copies += 1
+            state.late_copies += 1
             self._levels = self._node.late_levels
         attempt = self._open(step, seat, now)
         if self.tasks is None:
@@ -429,7 +429,7 @@ class HedgedCall:
         """Whether to withhold this call from the last healthy replica because others failed with it."""
         fallen = self._fallen()
         if len(fallen) > 1:
-            self._spared = self._node.lane.picker.is_last(seat, fallen, now - self._node.patience)
+            self._spared = self._node.state.picker.is_last(seat, fallen, now - self._node.patience)
         return self._spared
 
     def _fallen(self) -> Collection[Seat]:
@@ -452,13 +452,13 @@ class HedgedCall:
         """Charge a copy or retry to the account that pays for its kind."""
         shared, node, request = self._shared, self._node, self._request
         if step == RETRY:
-            return node.lane.retries.charge()
+            return node.state.retries.charge()
         if not shared.admission.calm(now):
             return False
         if step == LATE:
             return shared.ledger.charge_late(request.budget, node.cost, now)
         return shared.ledger.charge(
-            request.budget, node.lane.account, node.cost, now, denied=self._race.denials
+            request.budget, node.state.account, node.cost, now, denied=self._race.denials
         )
 
     def _wake(self) -> None:
@@ -495,7 +495,7 @@ class HedgedCall:
     def failure(self) -> Exception:
         """Error of a race without a winner."""
         errors, self._errors = self._errors or [], None
-        self._node.lane.failed += 1
+        self._node.state.failed += 1
         allowed = self._race.limit - self.first.started
         return failed_call(
             self._node.name,

@@ -48,7 +48,7 @@ class LateCall:
         self.threads = 1
         self.take(now)
         if self.levels or self.threads > 1:
-            node.lane.late_calls += 1
+            node.state.late_calls += 1
 
     def take(self, now: float) -> None:
         """Reserve threads for the next attempt, if the load allows it and the budget pays for them."""
@@ -56,29 +56,29 @@ class LateCall:
         most = node.late_threads
         if most == 1 or not self._shared.admission.calm(now):
             return
-        extra = min(most - 1.0, HELD * (node.lane.late_extra or usual_extra(most)))
+        extra = min(most - 1.0, HELD * (node.state.late_extra or usual_extra(most)))
         self._hold = self._shared.ledger.hold(self._request.budget, round(node.cost * extra), now)
         if self._hold is not None:
             self.threads = most
-            node.lane.late_threads += 1
+            node.state.late_threads += 1
 
     def refused(self) -> None:
         """Refund the reservation of an attempt that did not run."""
         if self._hold is not None:
             self._shared.ledger.settle(self._request.budget, self._hold, 0, self._shared.now())
             self._hold = None
-            self._node.lane.late_threads -= 1
+            self._node.state.late_threads -= 1
         self.threads = 1
 
     def answered(self, busy_ms: float | None, now: float) -> None:
         """Charge the actual extra work of an attempt; without an answer the whole reservation is charged."""
         if self._hold is None:
             return
-        lane, most = self._node.lane, self.threads
-        usual = lane.late_extra or usual_extra(most)
+        state, most = self._node.state, self.threads
+        usual = state.late_extra or usual_extra(most)
         extra = usual
-        if busy_ms is not None and lane.busy_ms:
-            extra = min(max(0.0, busy_ms / lane.busy_ms - 1.0), most - 1.0)
-            lane.late_extra = usual + GAIN * (extra - usual)
+        if busy_ms is not None and state.busy_ms:
+            extra = min(max(0.0, busy_ms / state.busy_ms - 1.0), most - 1.0)
+            state.late_extra = usual + GAIN * (extra - usual)
         self._shared.ledger.settle(self._request.budget, self._hold, round(self._node.cost * extra), now)
         self._hold = None

@@ -222,10 +222,10 @@ class Walk:
         node, gather = started.node, started.gather
         utility = utility_of(node, tuple(gather.values))
         if not lose(self._shared, self._request, node, utility, forced=False):
-            node.lane.waits += 1
+            node.state.waits += 1
             return False
         started.utility = utility
-        node.lane.stops += 1
+        node.state.stops += 1
         gather.stop()
         return True
 

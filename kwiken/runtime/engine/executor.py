@@ -18,10 +18,10 @@ from kwiken.runtime.clock import Clock
 from kwiken.runtime.decisions import (
     REQUEST,
     Admission,
-    Lane,
     Ledger,
     Limits,
     Program,
+    StageState,
     compile_program,
     retune,
 )
@@ -104,7 +104,7 @@ class Executor:
         self._control_share = control_share
         self._limits = limits
         self._counts = Counts()
-        self._lanes = {name: Lane(replicas[name], limits, rng) for name in service.stages}
+        self._states = {name: StageState(replicas[name], limits, rng) for name in service.stages}
         self._shared = Shared(
             transport=transport,
             now=self._now,
@@ -115,8 +115,8 @@ class Executor:
         self._program = self._compile(None)
 
     def _compile(self, plan: Plan | None) -> Program:
-        program = compile_program(self._service, plan, self._lanes)
-        retune(self._shared.ledger, self._lanes, program, service=self._service, limits=self._limits)
+        program = compile_program(self._service, plan, self._states)
+        retune(self._shared.ledger, self._states, program, service=self._service, limits=self._limits)
         return program
 
     def apply(self, plan: Plan | None) -> None:
@@ -148,7 +148,7 @@ class Executor:
             DefinitionError: there is no such stage.
         """
         name = self._service[stage].name
-        self._lanes[name].picker.replace(replicas)
+        self._states[name].picker.replace(replicas)
 
     def note_line(self, line_s: float) -> None:
         """Report the measured wait of requests for the event loop, in seconds, to the admission control."""
@@ -172,7 +172,7 @@ class Executor:
 
     def status(self) -> dict[str, Any]:
         """Counters, budgets and replica states for monitoring, as plain JSON types."""
-        return status(self._program, self._lanes, self._shared, self._counts, self._now())
+        return status(self._program, self._states, self._shared, self._counts, self._now())
 
     async def run(
         self,

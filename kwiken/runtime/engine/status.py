@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kwiken.runtime.decisions import CALL, REQUEST, Account, Lane, Program, Seat
+from kwiken.runtime.decisions import CALL, REQUEST, Account, Program, Seat, StageState
 from kwiken.runtime.engine.context import Shared
 
 
@@ -23,7 +23,7 @@ class Counts:
 
 
 def status(
-    program: Program, lanes: Mapping[str, Lane], shared: Shared, counts: Counts, now: float
+    program: Program, states: Mapping[str, StageState], shared: Shared, counts: Counts, now: float
 ) -> dict[str, Any]:
     """Counters, budgets, load and replica states of an executor."""
     admission, ledger = shared.admission, shared.ledger
@@ -39,13 +39,13 @@ def status(
         "room": round(admission.room),
         "load": round(admission.load(now), 4),
         "line_ms": _ms(admission.line_s),
-        "reissues": sum(lane.copies for lane in lanes.values()),
-        "late_reissues": sum(lane.late_copies for lane in lanes.values()),
-        "retries": sum(lane.retries.spent + lane.resends for lane in lanes.values()),
+        "reissues": sum(state.copies for state in states.values()),
+        "late_reissues": sum(state.late_copies for state in states.values()),
+        "retries": sum(state.retries.spent + state.resends for state in states.values()),
         "ledger": _account(ledger.service, REQUEST, now),
         "catch_up": _account(ledger.catch_up, REQUEST, now),
         "utility": _account(ledger.utility, REQUEST, now),
-        "stages": {name: _stage(lane, now) for name, lane in lanes.items()},
+        "stages": {name: _stage(state, now) for name, state in states.items()},
     }
 
 
@@ -63,19 +63,19 @@ def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
     }
 
 
-def _stage(lane: Lane, now: float) -> dict[str, Any]:
+def _stage(state: StageState, now: float) -> dict[str, Any]:
     return {
-        "calls": lane.sketch.count,
-        "failed": lane.failed,
-        "reissues": lane.copies,
-        "retries": lane.retries.spent,
-        "resends": lane.resends,
-        "p50_ms": _ms(lane.sketch.quantile(0.5)),
-        "p99_ms": _ms(lane.sketch.quantile(0.99)),
-        "late": {"copies": lane.late_copies, "calls": lane.late_calls, "threads": lane.late_threads},
-        "partial": {"stops": lane.stops, "waits": lane.waits},
-        "ledger": _account(lane.account, CALL, now),
-        "replicas": [_replica(seat) for seat in lane.picker.seats],
+        "calls": state.sketch.count,
+        "failed": state.failed,
+        "reissues": state.copies,
+        "retries": state.retries.spent,
+        "resends": state.resends,
+        "p50_ms": _ms(state.sketch.quantile(0.5)),
+        "p99_ms": _ms(state.sketch.quantile(0.99)),
+        "late": {"copies": state.late_copies, "calls": state.late_calls, "threads": state.late_threads},
+        "partial": {"stops": state.stops, "waits": state.waits},
+        "ledger": _account(state.account, CALL, now),
+        "replicas": [_replica(seat) for seat in state.picker.seats],
     }
 
 

@@ -18,9 +18,9 @@ from kwiken.runtime.decisions import (
     WAIT,
     Admission,
     Gather,
-    Lane,
     Ledger,
     Limits,
+    StageState,
     compile_program,
     retune,
 )
@@ -245,33 +245,33 @@ def test_limits_refuse_unknown_fields() -> None:
         msgspec.convert({"burst": 3}, Limits)
 
 
-def compiled() -> tuple[object, dict[str, Lane], Ledger]:
+def compiled() -> tuple[object, dict[str, StageState], Ledger]:
     service = service_of(
         Stage(name="f", fanout=4, replicas=2, idempotent=True), Stage(name="m", after=("f",), replicas=2)
     )
-    lanes = {name: Lane(replicas_of(name, 2), LIMITS, random.Random(1)) for name in service.stages}
+    states = {name: StageState(replicas_of(name, 2), LIMITS, random.Random(1)) for name in service.stages}
     plan = plan_of(
         service, {"f": Reissue(after_ms=20, fraction=0.1)}, budget=0.05, costs={"f": 0.6, "m": 0.4}
     )
-    program = compile_program(service, plan, lanes)
+    program = compile_program(service, plan, states)
     ledger = Ledger()
-    retune(ledger, lanes, program, service=service, limits=LIMITS)
+    retune(ledger, states, program, service=service, limits=LIMITS)
     assert [node.cost for node in program.nodes] == [round(0.15 * REQUEST), round(0.4 * REQUEST)]
     assert program.request_budget == REQUEST
     assert not program.serial
     assert program.dearest_copy == round(0.15 * REQUEST)
     assert [node.after for node in program.nodes] == [0.02, inf]
-    return program, lanes, ledger
+    return program, states, ledger
 
 
 def test_accounts_get_the_plans_budgets() -> None:
-    _, lanes, ledger = compiled()
+    _, states, ledger = compiled()
     account = ledger.service
     assert account.fraction == pytest.approx(0.05 * (1 - LIMITS.reserve))
     assert account.level == round(account.fraction * LIMITS.burst_requests * REQUEST)
-    assert lanes["f"].account.fraction == pytest.approx(0.1 * LIMITS.slack / 0.9, abs=1e-6)
-    assert lanes["f"].account.level == LIMITS.burst_calls * CALL
-    assert lanes["m"].account.fraction == 0.0
+    assert states["f"].account.fraction == pytest.approx(0.1 * LIMITS.slack / 0.9, abs=1e-6)
+    assert states["f"].account.level == LIMITS.burst_calls * CALL
+    assert states["m"].account.fraction == 0.0
 
 
 def test_stage_fraction_pays_for_the_calls_that_do_not_earn() -> None:
@@ -286,10 +286,10 @@ def test_stage_fraction_pays_for_the_calls_that_do_not_earn() -> None:
 
 def test_burst_always_fits_the_dearest_copy() -> None:
     service = service_of(Stage(name="s", replicas=2, idempotent=True))
-    lanes = {"s": Lane(replicas_of("s", 2), LIMITS, random.Random(1))}
-    program = compile_program(service, plan_of(service, {"s": Reissue(after_ms=1)}, budget=0.001), lanes)
+    states = {"s": StageState(replicas_of("s", 2), LIMITS, random.Random(1))}
+    program = compile_program(service, plan_of(service, {"s": Reissue(after_ms=1)}, budget=0.001), states)
     ledger = Ledger()
-    retune(ledger, lanes, program, service=service, limits=LIMITS)
+    retune(ledger, states, program, service=service, limits=LIMITS)
     assert ledger.service.level == REQUEST
 
 
