@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from kwiken.runtime.decisions.admission import Admission
 from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Hold, Ledger, RequestBudget
-from kwiken.runtime.decisions.program import Limits, Node, Program, StageState, compile_program, retune
+from kwiken.runtime.decisions.program import (
+    CompiledStage,
+    Limits,
+    Program,
+    StageState,
+    compile_program,
+    retune,
+)
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.replica_choice import Seat
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, Gather
@@ -24,11 +31,11 @@ __all__ = [
     "WAIT",
     "Account",
     "Admission",
+    "CompiledStage",
     "Gather",
     "Hold",
     "Ledger",
     "Limits",
-    "Node",
     "Program",
     "Race",
     "RequestBudget",

@@ -127,7 +127,7 @@ class StageState:
         self.busy_ms = known + BUSY_GAIN * (min(busy_ms, BUSY_CLIP * known) - known) if known else busy_ms
 
 
-class Node:
+class CompiledStage:
     """One stage with the settings of one program. Times in seconds.
 
     Attributes:
@@ -273,8 +273,8 @@ class Program:
         "weight",
     )
 
-    def __init__(self, nodes: tuple[Node, ...], plan: Plan | None, sink: int) -> None:
-        self.nodes = nodes
+    def __init__(self, nodes: tuple[CompiledStage, ...], plan: Plan | None, sink: int) -> None:
+        self.stages = nodes
         self.plan = plan
         self.sink = sink
         self.digest = plan.digest if plan is not None else None
@@ -291,13 +291,13 @@ class Program:
     @property
     def dearest_copy(self) -> int:
         """Highest cost of a call that may be reissued, in micro-units."""
-        return max((node.cost for node in self.nodes if node.after < inf), default=0)
+        return max((node.cost for node in self.stages if node.after < inf), default=0)
 
     @property
     def dearest_catch_up(self) -> int:
         """Highest extra cost that one call of a late request may cause, in micro-units."""
         return max(
-            (node.cost * max(node.late_copies, node.late_threads - 1) for node in self.nodes), default=0
+            (node.cost * max(node.late_copies, node.late_threads - 1) for node in self.stages), default=0
         )
 
 
@@ -316,7 +316,7 @@ def compile_program(service: Service, plan: Plan | None, states: Mapping[str, St
         plan.check(service)
         _refuse_unfit(service, plan)
     places = {name: index for index, name in enumerate(service.stages)}
-    nodes = tuple(Node(places[name], stage, states[name]) for name, stage in service.stages.items())
+    nodes = tuple(CompiledStage(places[name], stage, states[name]) for name, stage in service.stages.items())
     for node in nodes:
         node.parents = tuple(places[parent] for parent in node.parent_names)
         node.children = tuple(places[child] for child in service.children(node.name))
@@ -343,7 +343,7 @@ def reissue_of(service: Service, plan: Plan | None, name: str) -> Reissue | None
     return entry.reissue if entry is not None else None
 
 
-def _call_cost(service: Service, plan: Plan | None, node: Node) -> int:
+def _call_cost(service: Service, plan: Plan | None, node: CompiledStage) -> int:
     share = plan.cost.stages.get(node.name, 0.0) if plan is not None else 1 / len(service.stages)
     return round(share * REQUEST / node.fanout)
 

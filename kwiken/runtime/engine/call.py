@@ -27,7 +27,7 @@ from kwiken.runtime.decisions import (
     RESEND,
     RETRY,
     WAIT,
-    Node,
+    CompiledStage,
     Race,
     Seat,
 )
@@ -55,7 +55,12 @@ HUNG = 0.5  # share of a stage's patience after which a call without an answer c
 
 
 async def call_stage(
-    shared: Shared, request: Request, node: Node, args: tuple[Any, ...], shard: int, note: StageRecord | None
+    shared: Shared,
+    request: Request,
+    node: CompiledStage,
+    args: tuple[Any, ...],
+    shard: int,
+    note: StageRecord | None,
 ) -> Any:
     """Call one shard of a stage and return its answer.
 
@@ -108,7 +113,7 @@ async def call_stage(
         run.release()
 
 
-def _trial_s(node: Node, seat: Seat) -> float:
+def _trial_s(node: CompiledStage, seat: Seat) -> float:
     """Longest wait, seconds, of a call for an optional stage none of whose replicas is known to answer.
 
     One call at a time tries each of them, for as long as nearly all answered calls took.
@@ -159,7 +164,7 @@ class HedgedCall:
         self,
         shared: Shared,
         request: Request,
-        node: Node,
+        node: CompiledStage,
         args: tuple[Any, ...],
         shard: int,
         note: StageRecord | None,

@@ -7,7 +7,7 @@ usual extra work is therefore reserved when the call is sent, and settled by the
 
 from __future__ import annotations
 
-from kwiken.runtime.decisions import Hold, Node
+from kwiken.runtime.decisions import CompiledStage, Hold
 from kwiken.runtime.engine.context import Request, Shared
 
 HELD = 2.0  # reservation as a multiple of the usual extra work
@@ -39,7 +39,7 @@ class LateCall:
 
     __slots__ = ("_hold", "_node", "_request", "_shared", "levels", "threads")
 
-    def __init__(self, shared: Shared, request: Request, node: Node, now: float) -> None:
+    def __init__(self, shared: Shared, request: Request, node: CompiledStage, now: float) -> None:
         self._shared = shared
         self._request = request
         self._node = node

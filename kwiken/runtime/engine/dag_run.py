@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from kwiken.otel.write import Outcome, StageRecord
-from kwiken.runtime.decisions import REQUEST, STOP, WAIT, Gather, Node
+from kwiken.runtime.decisions import REQUEST, STOP, WAIT, CompiledStage, Gather
 from kwiken.runtime.engine.call import call_stage
 from kwiken.runtime.engine.context import Request, Shared
 from kwiken.runtime.engine.pending_io import settle
@@ -28,7 +28,7 @@ async def walk(shared: Shared, request: Request, body: Any) -> Any:
         return await Walk(shared, request, body).run()
     answers: list[Any] = []
     noting = request.notes is not None
-    for node in program.nodes:
+    for node in program.stages:
         parents = node.parents
         args = tuple([answers[parent] for parent in parents]) if parents else (body,)
         if noting or node.optional:
@@ -38,7 +38,7 @@ async def walk(shared: Shared, request: Request, body: Any) -> Any:
     return answers[-1]
 
 
-async def visit(shared: Shared, request: Request, node: Node, args: tuple[Any, ...]) -> Any:
+async def visit(shared: Shared, request: Request, node: CompiledStage, args: tuple[Any, ...]) -> Any:
     """Run a stage that is no fan-out; returns None if it is optional and fails."""
     note = begin_note(shared, request, node)
     try:
@@ -54,7 +54,7 @@ async def visit(shared: Shared, request: Request, node: Node, args: tuple[Any, .
     return value
 
 
-def begin_note(shared: Shared, request: Request, node: Node) -> StageRecord | None:
+def begin_note(shared: Shared, request: Request, node: CompiledStage) -> StageRecord | None:
     """Begin the record of a stage run; None if nothing is recorded."""
     if request.notes is None:
         return None
@@ -74,13 +74,13 @@ def end_note(shared: Shared, request: Request, note: StageRecord | None, error: 
         request.notes.end_stage(note, shared.now(), error=error)
 
 
-def miss(request: Request, node: Node, utility: float) -> None:
+def miss(request: Request, node: CompiledStage, utility: float) -> None:
     """Record on the request that a stage's answer is worth less than a whole one."""
     request.lost_weight += node.weight * (1.0 - utility)
     request.partial = True
 
 
-def lose(shared: Shared, request: Request, node: Node, utility: float, *, forced: bool) -> bool:
+def lose(shared: Shared, request: Request, node: CompiledStage, utility: float, *, forced: bool) -> bool:
     """Charge the utility that a stage's answer lacks; returns whether the partial answer may be given.
 
     The unit is a whole answer's utility. The plan states the weight of the stage's part in it: all of it
@@ -102,7 +102,7 @@ class Visit:
 
     __slots__ = ("gather", "node", "note", "tasks", "timer", "utility")
 
-    def __init__(self, node: Node, gather: Gather, note: StageRecord | None) -> None:
+    def __init__(self, node: CompiledStage, gather: Gather, note: StageRecord | None) -> None:
         self.node = node
         self.gather = gather
         self.note = note
@@ -123,7 +123,7 @@ class Walk:
     """Run of one request through a DAG that is not a plain chain."""
 
     def __init__(self, shared: Shared, request: Request, body: Any) -> None:
-        nodes = request.program.nodes
+        nodes = request.program.stages
         self._shared = shared
         self._request = request
         self._body = body
@@ -169,18 +169,18 @@ class Walk:
         for each in closed:
             self._end(each)
 
-    def _args(self, node: Node) -> tuple[Any, ...]:
+    def _args(self, node: CompiledStage) -> tuple[Any, ...]:
         answers = self._answers
         return tuple([answers[parent] for parent in node.parents]) if node.parents else (self._body,)
 
-    def _done(self, node: Node, answer: Any) -> None:
+    def _done(self, node: CompiledStage, answer: Any) -> None:
         self._answers[node.index] = answer
         for child in node.children:
             self._waiting[child] -= 1
             if self._waiting[child] == 0:
                 self._ready.append(child)
 
-    def _start(self, node: Node) -> None:
+    def _start(self, node: CompiledStage) -> None:
         now = self._shared.now()
         gather = Gather(node.fanout, node.partial, now, patient=self._request.control)
         started = Visit(node, gather, begin_note(self._shared, self._request, node))
@@ -298,7 +298,7 @@ class Walk:
         return Partial(values, utility)
 
 
-def note_worths(shared: Shared, node: Node, note: StageRecord, values: tuple[Any, ...]) -> None:
+def note_worths(shared: Shared, node: CompiledStage, note: StageRecord, values: tuple[Any, ...]) -> None:
     """Record on the winning attempts of a whole answer the value of each shard."""
     worths = worths_of(node, values, shared.rng)
     if worths is None:

@@ -7,7 +7,7 @@ import math
 import random
 from typing import Any, Final
 
-from kwiken.runtime.decisions import Node
+from kwiken.runtime.decisions import CompiledStage
 from kwiken.service import Partial
 
 logger = logging.getLogger(__name__)
@@ -16,7 +16,7 @@ LOOKS: Final = 256  # mean number of evaluations that judging one fan-out may ta
 WIDEST: Final = 64  # shards of the widest fan-out that is judged by leaving out one shard after another
 
 
-def utility_of(node: Node, values: tuple[Any, ...]) -> float:
+def utility_of(node: CompiledStage, values: tuple[Any, ...]) -> float:
     """Utility of an answer with missing shards: the stage's own measure, else the share of shards present."""
     share = sum(value is not None for value in values) / len(values)
     if node.utility is None:
@@ -30,7 +30,7 @@ def utility_of(node: Node, values: tuple[Any, ...]) -> float:
         return share
 
 
-def worths_of(node: Node, values: tuple[Any, ...], rng: random.Random) -> list[float] | None:
+def worths_of(node: CompiledStage, values: tuple[Any, ...], rng: random.Random) -> list[float] | None:
     """Value of each shard's answer in a whole answer: shares of 1, or all 0 if no shard had any value.
 
     Measured by the stage's `worth`, else by how far its `utility` falls without the shard (its marginal
@@ -55,7 +55,7 @@ def worths_of(node: Node, values: tuple[Any, ...], rng: random.Random) -> list[f
         return None
 
 
-def _judge(node: Node, values: tuple[Any, ...]) -> list[float]:
+def _judge(node: CompiledStage, values: tuple[Any, ...]) -> list[float]:
     whole = Partial(values)
     if node.worth is not None:
         return [float(worth) for worth in node.worth(whole)]
