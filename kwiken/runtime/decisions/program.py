@@ -248,7 +248,7 @@ class Program:
     """Service and plan, compiled; immutable, so that a request keeps the program with which it started.
 
     Attributes:
-        nodes: compiled stages, parents before children.
+        stages: compiled stages, parents before children.
         serial: whether each stage waits for the one before it and none is a fan-out.
         digest: digest of the plan; None without a plan.
         request_budget: amount that one request may spend on copies, in micro-units: the cost of a request.
@@ -263,41 +263,41 @@ class Program:
         "catches_up",
         "digest",
         "levers",
-        "nodes",
         "plan",
         "reissues",
         "request_budget",
         "serial",
         "sink",
         "sources",
+        "stages",
         "weight",
     )
 
-    def __init__(self, nodes: tuple[CompiledStage, ...], plan: Plan | None, sink: int) -> None:
-        self.stages = nodes
+    def __init__(self, stages: tuple[CompiledStage, ...], plan: Plan | None, sink: int) -> None:
+        self.stages = stages
         self.plan = plan
         self.sink = sink
         self.digest = plan.digest if plan is not None else None
-        self.request_budget = sum(node.cost * node.fanout for node in nodes)
-        self.reissues = any(node.after < inf for node in nodes)
-        self.catches_up = any(node.late < inf for node in nodes)
-        self.levers = self.reissues or self.catches_up or any(node.partial is not None for node in nodes)
-        self.weight = sum(node.weight for node in nodes if node.fanout > 1 or node.optional)
-        self.sources = tuple(node.index for node in nodes if not node.parents)
+        self.request_budget = sum(stage.cost * stage.fanout for stage in stages)
+        self.reissues = any(stage.after < inf for stage in stages)
+        self.catches_up = any(stage.late < inf for stage in stages)
+        self.levers = self.reissues or self.catches_up or any(stage.partial is not None for stage in stages)
+        self.weight = sum(stage.weight for stage in stages if stage.fanout > 1 or stage.optional)
+        self.sources = tuple(stage.index for stage in stages if not stage.parents)
         self.serial = all(
-            node.fanout == 1 and (node.index == 0 or node.index - 1 in node.parents) for node in nodes
+            stage.fanout == 1 and (stage.index == 0 or stage.index - 1 in stage.parents) for stage in stages
         )
 
     @property
     def dearest_copy(self) -> int:
         """Highest cost of a call that may be reissued, in micro-units."""
-        return max((node.cost for node in self.stages if node.after < inf), default=0)
+        return max((stage.cost for stage in self.stages if stage.after < inf), default=0)
 
     @property
     def dearest_catch_up(self) -> int:
         """Highest extra cost that one call of a late request may cause, in micro-units."""
         return max(
-            (node.cost * max(node.late_copies, node.late_threads - 1) for node in self.stages), default=0
+            (stage.cost * max(stage.late_copies, stage.late_threads - 1) for stage in self.stages), default=0
         )
 
 
@@ -316,23 +316,23 @@ def compile_program(service: Service, plan: Plan | None, states: Mapping[str, St
         plan.check(service)
         _refuse_unfit(service, plan)
     places = {name: index for index, name in enumerate(service.stages)}
-    nodes = tuple(CompiledStage(places[name], stage, states[name]) for name, stage in service.stages.items())
-    for node in nodes:
-        node.parents = tuple(places[parent] for parent in node.parent_names)
-        node.children = tuple(places[child] for child in service.children(node.name))
-        node.cost = _call_cost(service, plan, node)
-        policy = reissue_of(service, plan, node.name)
+    stages = tuple(CompiledStage(places[name], stage, states[name]) for name, stage in service.stages.items())
+    for stage in stages:
+        stage.parents = tuple(places[parent] for parent in stage.parent_names)
+        stage.children = tuple(places[child] for child in service.children(stage.name))
+        stage.cost = _call_cost(service, plan, stage)
+        policy = reissue_of(service, plan, stage.name)
         if policy is not None:
-            node.reissue_by(policy)
-        entry = plan.stages.get(node.name) if plan is not None else None
+            stage.reissue_by(policy)
+        entry = plan.stages.get(stage.name) if plan is not None else None
         if entry is not None:
-            node.partial = entry.partial
+            stage.partial = entry.partial
             if entry.catch_up is not None:
-                node.catch_up_by(entry.catch_up)
-    late = min(node.late for node in nodes)
-    for node in nodes:
-        node.prompt = late
-    return Program(nodes, plan, places[service.sink])
+                stage.catch_up_by(entry.catch_up)
+    late = min(stage.late for stage in stages)
+    for stage in stages:
+        stage.prompt = late
+    return Program(stages, plan, places[service.sink])
 
 
 def reissue_of(service: Service, plan: Plan | None, name: str) -> Reissue | None:
@@ -343,9 +343,9 @@ def reissue_of(service: Service, plan: Plan | None, name: str) -> Reissue | None
     return entry.reissue if entry is not None else None
 
 
-def _call_cost(service: Service, plan: Plan | None, node: CompiledStage) -> int:
-    share = plan.cost.stages.get(node.name, 0.0) if plan is not None else 1 / len(service.stages)
-    return round(share * REQUEST / node.fanout)
+def _call_cost(service: Service, plan: Plan | None, stage: CompiledStage) -> int:
+    share = plan.cost.stages.get(stage.name, 0.0) if plan is not None else 1 / len(service.stages)
+    return round(share * REQUEST / stage.fanout)
 
 
 def _refuse_unfit(service: Service, plan: Plan) -> None:

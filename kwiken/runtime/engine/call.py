@@ -57,7 +57,7 @@ HUNG = 0.5  # share of a stage's patience after which a call without an answer c
 async def call_stage(
     shared: Shared,
     request: Request,
-    node: CompiledStage,
+    stage: CompiledStage,
     args: tuple[Any, ...],
     shard: int,
     note: StageRecord | None,
@@ -67,7 +67,7 @@ async def call_stage(
     Args:
         shared: objects that all calls of the executor share.
         request: state of the request.
-        node: stage to call.
+        stage: stage to call.
         args: arguments of the stage's handler.
         shard: number of the shard, from 0.
         note: record of the stage run; None if nothing is recorded.
@@ -80,19 +80,19 @@ async def call_stage(
         AllFailedError: several attempts failed.
     """
     now = shared.now()
-    limit = now + node.timeout
+    limit = now + stage.timeout
     if request.deadline < limit:
         limit = request.deadline
         if now >= limit:
             raise DeadlineError(
-                f"stage {node.name!r}: the request's deadline had passed before it was called"
+                f"stage {stage.name!r}: the request's deadline had passed before it was called"
             )
-    seat = node.state.picker.pick(now)
+    seat = stage.state.picker.pick(now)
     if seat is None:
-        raise UnavailableError(f"stage {node.name!r}: has no replica")
-    if node.optional and node.state.picker.hopeless(now, node.patience):
-        limit = min(limit, now + _trial_s(node, seat))
-    run = HedgedCall(shared, request, node, args, shard, note)
+        raise UnavailableError(f"stage {stage.name!r}: has no replica")
+    if stage.optional and stage.state.picker.hopeless(now, stage.patience):
+        limit = min(limit, now + _trial_s(stage, seat))
+    run = HedgedCall(shared, request, stage, args, shard, note)
     race = run.begin(seat, now, limit)
     try:
         try:
@@ -113,7 +113,7 @@ async def call_stage(
         run.release()
 
 
-def _trial_s(node: CompiledStage, seat: Seat) -> float:
+def _trial_s(stage: CompiledStage, seat: Seat) -> float:
     """Longest wait, seconds, of a call for an optional stage none of whose replicas is known to answer.
 
     One call at a time tries each of them, for as long as nearly all answered calls took.
@@ -122,8 +122,8 @@ def _trial_s(node: CompiledStage, seat: Seat) -> float:
         UnavailableError: this call is no trial.
     """
     if not seat.trial:
-        raise UnavailableError(f"stage {node.name!r}: none of its replicas answers")
-    usual_s = node.state.sketch.quantile(USUAL)
+        raise UnavailableError(f"stage {stage.name!r}: none of its replicas answers")
+    usual_s = stage.state.sketch.quantile(USUAL)
     return inf if usual_s is None else max(LEAST_TRIAL_S, usual_s)
 
 
@@ -140,13 +140,13 @@ class HedgedCall:
         "_late",
         "_levels",
         "_more",
-        "_node",
         "_note",
         "_race",
         "_request",
         "_shard",
         "_shared",
         "_spared",
+        "_stage",
         "_task",
         "_waiter",
         "first",
@@ -164,14 +164,14 @@ class HedgedCall:
         self,
         shared: Shared,
         request: Request,
-        node: CompiledStage,
+        stage: CompiledStage,
         args: tuple[Any, ...],
         shard: int,
         note: StageRecord | None,
     ) -> None:
         self._shared = shared
         self._request = request
-        self._node = node
+        self._stage = stage
         self._args = args
         self._shard = shard
         self._note = note
@@ -189,25 +189,25 @@ class HedgedCall:
 
     def begin(self, seat: Seat, now: float, limit: float) -> Race:
         """Create the race and the first attempt, and start the timer."""
-        node, request = self._node, self._request
-        hang = node.hang
+        stage, request = self._stage, self._request
+        hang = stage.hang
         if seat.trial:
             seat.trial = False
             hang = (
-                min(hang, max(LEAST_TRIAL_S, TRIAL_FACTOR * node.state.picker.typical))
-                if node.idempotent
+                min(hang, max(LEAST_TRIAL_S, TRIAL_FACTOR * stage.state.picker.typical))
+                if stage.idempotent
                 else inf
             )
         late_at, threads = inf, 1
-        if node.late < inf and not request.control:
+        if stage.late < inf and not request.control:
             late_at, threads = self._catch_up(now)
         self._race = race = Race(
             now,
-            inf if request.control else node.after,
-            node.copies,
+            inf if request.control else stage.after,
+            stage.copies,
             hang_at=now + hang,
             limit=limit,
-            idempotent=node.idempotent,
+            idempotent=stage.idempotent,
             late_at=late_at,
         )
         self.first = Attempt(0, seat, now, threads)
@@ -222,12 +222,12 @@ class HedgedCall:
 
     def _catch_up(self, now: float) -> tuple[float, int]:
         """Moment at which a late request's call gets its copy, and its threads if it starts late."""
-        node = self._node
-        late_at, threads = self._request.started + node.late, 1
+        stage = self._stage
+        late_at, threads = self._request.started + stage.late, 1
         if now >= late_at:
-            self._late = late = LateCall(self._shared, self._request, node, now)
+            self._late = late = LateCall(self._shared, self._request, stage, now)
             self._levels, threads = late.levels, late.threads
-        return late_at if node.late_copies else inf, threads
+        return late_at if stage.late_copies else inf, threads
 
     # Attempts.
 
@@ -265,7 +265,7 @@ class HedgedCall:
         request = self._request
         note = attempt.note
         call = Call(
-            self._node.name,
+            self._stage.name,
             self._args,
             self._shard,
             attempt.number,
@@ -282,7 +282,7 @@ class HedgedCall:
                 self._drop(attempt)
                 raise
             # This task was not cancelled: a future that the transport awaited was.
-            return self._failed(attempt, LostError(f"stage {self._node.name!r}: cancelled from within"))
+            return self._failed(attempt, LostError(f"stage {self._stage.name!r}: cancelled from within"))
         except Exception as error:  # noqa: BLE001 - any error ends this attempt only
             return self._failed(attempt, error)
         return self._answered(attempt, reply)
@@ -290,7 +290,7 @@ class HedgedCall:
     def _follow(self, step: int) -> Attempt | None:
         """Create the attempt that follows a failure, if a replica and the budget allow it."""
         now = self._shared.now()
-        state = self._node.state
+        state = self._stage.state
         seat = state.picker.pick_other(now, self._tried(), ejected=True)
         if seat is None or (step == RETRY and (self._spares(seat, now) or not state.retries.charge())):
             self._race.denied(step, now)
@@ -319,8 +319,8 @@ class HedgedCall:
 
     def _answered(self, attempt: Attempt, reply: Reply) -> int:
         now = self._shared.now()
-        node = self._node
-        state = node.state
+        stage = self._stage
+        state = stage.state
         attempt.open = False
         state.picker.answered(attempt.seat, attempt.ticket, now, reply)
         step = self._race.won(attempt.number)
@@ -329,13 +329,13 @@ class HedgedCall:
             took = now - self.first.started
             state.sketch.add(took)
             state.retries.earn()
-            state.account.earn(CALL, now, refill=took < node.refill)
+            state.account.earn(CALL, now, refill=took < stage.refill)
             ledger = self._shared.ledger
-            ledger.service.earn(node.cost, now)
-            if node.prompt < inf:
-                prompt = now - self._request.started < node.prompt
-                (ledger.catch_up.earn_prompt if prompt else ledger.catch_up.earn_late)(node.cost, now)
-        if node.late_threads > 1:
+            ledger.service.earn(stage.cost, now)
+            if stage.prompt < inf:
+                prompt = now - self._request.started < stage.prompt
+                (ledger.catch_up.earn_prompt if prompt else ledger.catch_up.earn_late)(stage.cost, now)
+        if stage.late_threads > 1:
             self._meter(attempt, reply.busy_ms, now)
         if attempt.note is not None:
             outcome = Outcome.WON if step == FINISH else Outcome.LOST
@@ -348,11 +348,11 @@ class HedgedCall:
             assert self._late is not None
             self._late.answered(busy_ms, now)
         elif busy_ms is not None:
-            self._node.state.learn_busy(busy_ms)
+            self._stage.state.learn_busy(busy_ms)
 
     def _failed(self, attempt: Attempt, error: Exception) -> int:
         now = self._shared.now()
-        picker = self._node.state.picker
+        picker = self._stage.state.picker
         attempt.open = False
         attempt.seat.trouble = describe(error)
         if isinstance(error, UnfitError | HandlerError):  # the replica is alive, and its latency is unknown
@@ -362,7 +362,7 @@ class HedgedCall:
             how = REFUSED if isinstance(error, RefusedError) else LOST
             picker.failed(attempt.seat, attempt.ticket, now)
             if how == LOST:
-                self._request.fell(self._node.name, attempt)
+                self._request.fell(self._stage.name, attempt)
             if how == REFUSED and attempt.threads > 1 and self._late is not None:
                 self._late.refused()
         else:
@@ -380,8 +380,8 @@ class HedgedCall:
         now = self._shared.now()
         self._suspect(attempt, now)
         attempt.open = False
-        late = now - attempt.started >= self._node.patience
-        picker, seat = self._node.state.picker, attempt.seat
+        late = now - attempt.started >= self._stage.patience
+        picker, seat = self._stage.state.picker, attempt.seat
         if picker.dropped(seat, attempt.ticket, now, blame=late):
             clock = self._shared.now
             self._shared.transport.ask(seat.replica, lambda alive: picker.heard(seat, clock(), alive=alive))
@@ -408,7 +408,7 @@ class HedgedCall:
 
     def _extra(self, step: int, now: float) -> None:
         """Send the copy or retry that the race asks for, if load, budget and replicas allow it."""
-        state = self._node.state
+        state = self._stage.state
         if step == COPY and not self._toss():
             self._race.denied(step, now)
             return
@@ -424,7 +424,7 @@ class HedgedCall:
             self._coin = None
         elif step == LATE:
             state.late_copies += 1
-            self._levels = self._node.late_levels
+            self._levels = self._stage.late_levels
         attempt = self._open(step, seat, now)
         if self.tasks is None:
             self.tasks = []
@@ -434,36 +434,36 @@ class HedgedCall:
         """Whether to withhold this call from the last healthy replica because others failed with it."""
         fallen = self._fallen()
         if len(fallen) > 1:
-            self._spared = self._node.state.picker.is_last(seat, fallen, now - self._node.patience)
+            self._spared = self._stage.state.picker.is_last(seat, fallen, now - self._stage.patience)
         return self._spared
 
     def _fallen(self) -> Collection[Seat]:
         """Replicas of the stage that failed while serving this request."""
         fallen = self._request.fallen
-        return () if fallen is None else fallen.get(self._node.name, ())
+        return () if fallen is None else fallen.get(self._stage.name, ())
 
     def _suspect(self, attempt: Attempt, now: float) -> None:
         """Count an attempt that has waited so long that its replica may hang as a failure of the replica."""
-        if attempt.open and now - attempt.started >= HUNG * self._node.patience:
-            self._request.fell(self._node.name, attempt)
+        if attempt.open and now - attempt.started >= HUNG * self._stage.patience:
+            self._request.fell(self._stage.name, attempt)
 
     def _toss(self) -> bool:
         """Random decision of whether a copy is sent; drawn once per copy, however often it is denied."""
         if self._coin is None:
-            self._coin = self._shared.rng.random() < self._node.probability
+            self._coin = self._shared.rng.random() < self._stage.probability
         return self._coin
 
     def _granted(self, step: int, now: float) -> bool:
         """Charge a copy or retry to the account that pays for its kind."""
-        shared, node, request = self._shared, self._node, self._request
+        shared, stage, request = self._shared, self._stage, self._request
         if step == RETRY:
-            return node.state.retries.charge()
+            return stage.state.retries.charge()
         if not shared.admission.calm(now):
             return False
         if step == LATE:
-            return shared.ledger.charge_late(request.budget, node.cost, now)
+            return shared.ledger.charge_late(request.budget, stage.cost, now)
         return shared.ledger.charge(
-            request.budget, node.state.account, node.cost, now, denied=self._race.denials
+            request.budget, stage.state.account, stage.cost, now, denied=self._race.denials
         )
 
     def _wake(self) -> None:
@@ -500,10 +500,10 @@ class HedgedCall:
     def failure(self) -> Exception:
         """Error of a race without a winner."""
         errors, self._errors = self._errors or [], None
-        self._node.state.failed += 1
+        self._stage.state.failed += 1
         allowed = self._race.limit - self.first.started
         return failed_call(
-            self._node.name,
+            self._stage.name,
             errors,
             expired_s=allowed if self._race.expired else None,
             asked=[seat.replica.id for seat in self._tried()],

@@ -29,7 +29,7 @@ class LateCall:
     Args:
         shared: objects that all calls share, with the ledger that pays.
         request: state of the late request.
-        node: stage that is called.
+        stage: stage that is called.
         now: present moment, seconds.
 
     Attributes:
@@ -37,48 +37,48 @@ class LateCall:
         levels: priority levels that the attempts gain, 0 or more.
     """
 
-    __slots__ = ("_hold", "_node", "_request", "_shared", "levels", "threads")
+    __slots__ = ("_hold", "_request", "_shared", "_stage", "levels", "threads")
 
-    def __init__(self, shared: Shared, request: Request, node: CompiledStage, now: float) -> None:
+    def __init__(self, shared: Shared, request: Request, stage: CompiledStage, now: float) -> None:
         self._shared = shared
         self._request = request
-        self._node = node
+        self._stage = stage
         self._hold: Hold | None = None
-        self.levels = node.late_levels
+        self.levels = stage.late_levels
         self.threads = 1
         self.take(now)
         if self.levels or self.threads > 1:
-            node.state.late_calls += 1
+            stage.state.late_calls += 1
 
     def take(self, now: float) -> None:
         """Reserve threads for the next attempt, if the load allows it and the budget pays for them."""
-        node = self._node
-        most = node.late_threads
+        stage = self._stage
+        most = stage.late_threads
         if most == 1 or not self._shared.admission.calm(now):
             return
-        extra = min(most - 1.0, HELD * (node.state.late_extra or usual_extra(most)))
-        self._hold = self._shared.ledger.hold(self._request.budget, round(node.cost * extra), now)
+        extra = min(most - 1.0, HELD * (stage.state.late_extra or usual_extra(most)))
+        self._hold = self._shared.ledger.hold(self._request.budget, round(stage.cost * extra), now)
         if self._hold is not None:
             self.threads = most
-            node.state.late_threads += 1
+            stage.state.late_threads += 1
 
     def refused(self) -> None:
         """Refund the reservation of an attempt that did not run."""
         if self._hold is not None:
             self._shared.ledger.settle(self._request.budget, self._hold, 0, self._shared.now())
             self._hold = None
-            self._node.state.late_threads -= 1
+            self._stage.state.late_threads -= 1
         self.threads = 1
 
     def answered(self, busy_ms: float | None, now: float) -> None:
         """Charge the actual extra work of an attempt; without an answer the whole reservation is charged."""
         if self._hold is None:
             return
-        state, most = self._node.state, self.threads
+        state, most = self._stage.state, self.threads
         usual = state.late_extra or usual_extra(most)
         extra = usual
         if busy_ms is not None and state.busy_ms:
             extra = min(max(0.0, busy_ms / state.busy_ms - 1.0), most - 1.0)
             state.late_extra = usual + GAIN * (extra - usual)
-        self._shared.ledger.settle(self._request.budget, self._hold, round(self._node.cost * extra), now)
+        self._shared.ledger.settle(self._request.budget, self._hold, round(self._stage.cost * extra), now)
         self._hold = None

@@ -28,43 +28,43 @@ async def walk(shared: Shared, request: Request, body: Any) -> Any:
         return await Walk(shared, request, body).run()
     answers: list[Any] = []
     noting = request.notes is not None
-    for node in program.stages:
-        parents = node.parents
+    for stage in program.stages:
+        parents = stage.parents
         args = tuple([answers[parent] for parent in parents]) if parents else (body,)
-        if noting or node.optional:
-            answers.append(await visit(shared, request, node, args))
+        if noting or stage.optional:
+            answers.append(await visit(shared, request, stage, args))
         else:
-            answers.append(await call_stage(shared, request, node, args, 0, None))
+            answers.append(await call_stage(shared, request, stage, args, 0, None))
     return answers[-1]
 
 
-async def visit(shared: Shared, request: Request, node: CompiledStage, args: tuple[Any, ...]) -> Any:
+async def visit(shared: Shared, request: Request, stage: CompiledStage, args: tuple[Any, ...]) -> Any:
     """Run a stage that is no fan-out; returns None if it is optional and fails."""
-    note = begin_note(shared, request, node)
+    note = begin_note(shared, request, stage)
     try:
-        value = await call_stage(shared, request, node, args, 0, note)
+        value = await call_stage(shared, request, stage, args, 0, note)
     except BaseException as error:
         end_note(shared, request, note, error)
-        if node.optional and isinstance(error, Exception):
-            lose(shared, request, node, 0.0, forced=True)
-            miss(request, node, 0.0)
+        if stage.optional and isinstance(error, Exception):
+            lose(shared, request, stage, 0.0, forced=True)
+            miss(request, stage, 0.0)
             return None
         raise
     end_note(shared, request, note, None)
     return value
 
 
-def begin_note(shared: Shared, request: Request, node: CompiledStage) -> StageRecord | None:
+def begin_note(shared: Shared, request: Request, stage: CompiledStage) -> StageRecord | None:
     """Begin the record of a stage run; None if nothing is recorded."""
     if request.notes is None:
         return None
     return request.notes.stage(
-        node.name,
-        node.parent_names,
-        node.fanout,
+        stage.name,
+        stage.parent_names,
+        stage.fanout,
         shared.now(),
-        idempotent=node.idempotent,
-        threads=node.threads,
+        idempotent=stage.idempotent,
+        threads=stage.threads,
     )
 
 
@@ -74,20 +74,20 @@ def end_note(shared: Shared, request: Request, note: StageRecord | None, error: 
         request.notes.end_stage(note, shared.now(), error=error)
 
 
-def miss(request: Request, node: CompiledStage, utility: float) -> None:
+def miss(request: Request, stage: CompiledStage, utility: float) -> None:
     """Record on the request that a stage's answer is worth less than a whole one."""
-    request.lost_weight += node.weight * (1.0 - utility)
+    request.lost_weight += stage.weight * (1.0 - utility)
     request.partial = True
 
 
-def lose(shared: Shared, request: Request, node: CompiledStage, utility: float, *, forced: bool) -> bool:
+def lose(shared: Shared, request: Request, stage: CompiledStage, utility: float, *, forced: bool) -> bool:
     """Charge the utility that a stage's answer lacks; returns whether the partial answer may be given.
 
     The unit is a whole answer's utility. The plan states the weight of the stage's part in it: all of it
     where every part is needed, a share where parts count independently (Kwiken section 5.3). Without a plan
     the weight is the stage's share of the utility weights.
     """
-    weight = node.weight / request.program.weight if node.partial is None else node.partial.weight
+    weight = stage.weight / request.program.weight if stage.partial is None else stage.partial.weight
     lost = weight * (1.0 - utility)
     return shared.ledger.lose(round(lost * REQUEST), shared.now(), forced=forced)
 
@@ -100,10 +100,10 @@ class Visit:
             None.
     """
 
-    __slots__ = ("gather", "node", "note", "tasks", "timer", "utility")
+    __slots__ = ("gather", "note", "stage", "tasks", "timer", "utility")
 
-    def __init__(self, node: CompiledStage, gather: Gather, note: StageRecord | None) -> None:
-        self.node = node
+    def __init__(self, stage: CompiledStage, gather: Gather, note: StageRecord | None) -> None:
+        self.stage = stage
         self.gather = gather
         self.note = note
         self.tasks: list[asyncio.Task[None]] = []
@@ -123,13 +123,13 @@ class Walk:
     """Run of one request through a DAG that is not a plain chain."""
 
     def __init__(self, shared: Shared, request: Request, body: Any) -> None:
-        nodes = request.program.stages
+        stages = request.program.stages
         self._shared = shared
         self._request = request
         self._body = body
-        self._nodes = nodes
-        self._answers: list[Any] = [None] * len(nodes)
-        self._waiting = [len(node.parents) for node in nodes]
+        self._stages = stages
+        self._answers: list[Any] = [None] * len(stages)
+        self._waiting = [len(stage.parents) for stage in stages]
         self._ready = list(request.program.sources)
         self._open = 0
         self._visits: list[Visit] = []
@@ -155,12 +155,12 @@ class Walk:
     async def _advance(self) -> None:
         """Start the stages that are ready, and wait until a stage run has ended."""
         ready, self._ready = self._ready, []
-        if len(ready) == 1 and not self._open and self._nodes[ready[0]].fanout == 1:
-            node = self._nodes[ready[0]]
-            self._done(node, await visit(self._shared, self._request, node, self._args(node)))
+        if len(ready) == 1 and not self._open and self._stages[ready[0]].fanout == 1:
+            stage = self._stages[ready[0]]
+            self._done(stage, await visit(self._shared, self._request, stage, self._args(stage)))
             return
         for index in ready:
-            self._start(self._nodes[index])
+            self._start(self._stages[index])
         if not self._closed:
             self._waiter = self._request.loop.create_future()
             await self._waiter
@@ -169,24 +169,24 @@ class Walk:
         for each in closed:
             self._end(each)
 
-    def _args(self, node: CompiledStage) -> tuple[Any, ...]:
+    def _args(self, stage: CompiledStage) -> tuple[Any, ...]:
         answers = self._answers
-        return tuple([answers[parent] for parent in node.parents]) if node.parents else (self._body,)
+        return tuple([answers[parent] for parent in stage.parents]) if stage.parents else (self._body,)
 
-    def _done(self, node: CompiledStage, answer: Any) -> None:
-        self._answers[node.index] = answer
-        for child in node.children:
+    def _done(self, stage: CompiledStage, answer: Any) -> None:
+        self._answers[stage.index] = answer
+        for child in stage.children:
             self._waiting[child] -= 1
             if self._waiting[child] == 0:
                 self._ready.append(child)
 
-    def _start(self, node: CompiledStage) -> None:
+    def _start(self, stage: CompiledStage) -> None:
         now = self._shared.now()
-        gather = Gather(node.fanout, node.partial, now, patient=self._request.control)
-        started = Visit(node, gather, begin_note(self._shared, self._request, node))
+        gather = Gather(stage.fanout, stage.partial, now, patient=self._request.control)
+        started = Visit(stage, gather, begin_note(self._shared, self._request, stage))
         loop = self._request.loop
-        args = self._args(node)
-        started.tasks = [loop.create_task(self._call(started, args, shard)) for shard in range(node.fanout)]
+        args = self._args(stage)
+        started.tasks = [loop.create_task(self._call(started, args, shard)) for shard in range(stage.fanout)]
         self._tasks += started.tasks
         self._open += 1
         self._visits.append(started)
@@ -196,7 +196,7 @@ class Walk:
     async def _call(self, started: Visit, args: tuple[Any, ...], shard: int) -> None:
         shared, gather = self._shared, started.gather
         try:
-            value = await call_stage(shared, self._request, started.node, args, shard, started.note)
+            value = await call_stage(shared, self._request, started.stage, args, shard, started.note)
         except Exception as error:  # noqa: BLE001 - the stop rule decides whether the shard is required
             step = gather.failed(error)
         else:
@@ -219,13 +219,13 @@ class Walk:
 
     def _may_stop(self, started: Visit) -> bool:
         """Whether the answer may be given without the missing shards; charges the lost utility if so."""
-        node, gather = started.node, started.gather
-        utility = utility_of(node, tuple(gather.values))
-        if not lose(self._shared, self._request, node, utility, forced=False):
-            node.state.waits += 1
+        stage, gather = started.stage, started.gather
+        utility = utility_of(stage, tuple(gather.values))
+        if not lose(self._shared, self._request, stage, utility, forced=False):
+            stage.state.waits += 1
             return False
         started.utility = utility
-        node.state.stops += 1
+        stage.state.stops += 1
         gather.stop()
         return True
 
@@ -259,7 +259,7 @@ class Walk:
     def _end(self, ended: Visit) -> None:
         """Use the answer of a stage run, or raise its error."""
         self._open -= 1
-        node, gather = ended.node, ended.gather
+        stage, gather = ended.stage, ended.gather
         for task in ended.tasks:
             if not task.done():
                 task.cancel()
@@ -267,40 +267,40 @@ class Walk:
         error = gather.take_error()
         end_note(self._shared, self._request, ended.note, error)
         if error is not None:
-            if not node.optional:
+            if not stage.optional:
                 try:
                     raise error
                 finally:
                     del error  # its traceback holds this frame
-            lose(self._shared, self._request, node, 0.0, forced=True)
-            miss(self._request, node, 0.0)
-            self._done(node, None)
-        elif node.fanout == 1:
-            self._done(node, gather.values[0])
+            lose(self._shared, self._request, stage, 0.0, forced=True)
+            miss(self._request, stage, 0.0)
+            self._done(stage, None)
+        elif stage.fanout == 1:
+            self._done(stage, gather.values[0])
         else:
-            self._done(node, self._merge(ended))
+            self._done(stage, self._merge(ended))
 
     def _merge(self, ended: Visit) -> Partial[Any]:
-        gather, node = ended.gather, ended.node
+        gather, stage = ended.gather, ended.stage
         values = tuple(gather.values)
         if gather.complete:
             if ended.note is not None:
-                note_worths(self._shared, node, ended.note, values)
+                note_worths(self._shared, stage, ended.note, values)
             return Partial(values)
         utility = ended.utility
         if utility is None:  # shards failed: no stop rule decided this
-            utility = utility_of(node, values)
-            lose(self._shared, self._request, node, utility, forced=True)
-        miss(self._request, node, utility)
+            utility = utility_of(stage, values)
+            lose(self._shared, self._request, stage, utility, forced=True)
+        miss(self._request, stage, utility)
         if ended.note is not None:
             ended.note.partial = True
             ended.note.utility = utility
         return Partial(values, utility)
 
 
-def note_worths(shared: Shared, node: CompiledStage, note: StageRecord, values: tuple[Any, ...]) -> None:
+def note_worths(shared: Shared, stage: CompiledStage, note: StageRecord, values: tuple[Any, ...]) -> None:
     """Record on the winning attempts of a whole answer the value of each shard."""
-    worths = worths_of(node, values, shared.rng)
+    worths = worths_of(stage, values, shared.rng)
     if worths is None:
         return
     for attempt in note.attempts:

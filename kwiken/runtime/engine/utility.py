@@ -16,21 +16,21 @@ LOOKS: Final = 256  # mean number of evaluations that judging one fan-out may ta
 WIDEST: Final = 64  # shards of the widest fan-out that is judged by leaving out one shard after another
 
 
-def utility_of(node: CompiledStage, values: tuple[Any, ...]) -> float:
+def utility_of(stage: CompiledStage, values: tuple[Any, ...]) -> float:
     """Utility of an answer with missing shards: the stage's own measure, else the share of shards present."""
     share = sum(value is not None for value in values) / len(values)
-    if node.utility is None:
+    if stage.utility is None:
         return share
     try:
-        return _unit(node.utility(Partial(values, share)))
+        return _unit(stage.utility(Partial(values, share)))
     except Exception:
         logger.exception(
-            "stage %r: its utility failed; the share of shards present counts instead", node.name
+            "stage %r: its utility failed; the share of shards present counts instead", stage.name
         )
         return share
 
 
-def worths_of(node: CompiledStage, values: tuple[Any, ...], rng: random.Random) -> list[float] | None:
+def worths_of(stage: CompiledStage, values: tuple[Any, ...], rng: random.Random) -> list[float] | None:
     """Value of each shard's answer in a whole answer: shares of 1, or all 0 if no shard had any value.
 
     Measured by the stage's `worth`, else by how far its `utility` falls without the shard (its marginal
@@ -43,23 +43,23 @@ def worths_of(node: CompiledStage, values: tuple[Any, ...], rng: random.Random) 
         failed.
     """
     width = len(values)
-    if node.worth is None and (node.utility is None or width > WIDEST):
+    if stage.worth is None and (stage.utility is None or width > WIDEST):
         return None
-    looks = width if node.worth is not None else width * width
+    looks = width if stage.worth is not None else width * width
     if looks > LOOKS and rng.random() * looks > LOOKS:
         return None
     try:
-        return _shares(_judge(node, values), width)
+        return _shares(_judge(stage, values), width)
     except Exception:
-        logger.exception("stage %r: the worth of its shards' answers could not be judged", node.name)
+        logger.exception("stage %r: the worth of its shards' answers could not be judged", stage.name)
         return None
 
 
-def _judge(node: CompiledStage, values: tuple[Any, ...]) -> list[float]:
+def _judge(stage: CompiledStage, values: tuple[Any, ...]) -> list[float]:
     whole = Partial(values)
-    if node.worth is not None:
-        return [float(worth) for worth in node.worth(whole)]
-    utility = node.utility
+    if stage.worth is not None:
+        return [float(worth) for worth in stage.worth(whole)]
+    utility = stage.utility
     assert utility is not None
     most = _unit(utility(whole))
     share = 1 - 1 / len(values)

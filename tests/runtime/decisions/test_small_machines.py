@@ -256,11 +256,11 @@ def compiled() -> tuple[object, dict[str, StageState], Ledger]:
     program = compile_program(service, plan, states)
     ledger = Ledger()
     retune(ledger, states, program, service=service, limits=LIMITS)
-    assert [node.cost for node in program.stages] == [round(0.15 * REQUEST), round(0.4 * REQUEST)]
+    assert [stage.cost for stage in program.stages] == [round(0.15 * REQUEST), round(0.4 * REQUEST)]
     assert program.request_budget == REQUEST
     assert not program.serial
     assert program.dearest_copy == round(0.15 * REQUEST)
-    assert [node.after for node in program.stages] == [0.02, inf]
+    assert [stage.after for stage in program.stages] == [0.02, inf]
     return program, states, ledger
 
 

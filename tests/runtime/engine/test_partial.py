@@ -340,13 +340,13 @@ def test_judging_wide_answers_costs_a_bounded_number_of_looks(width: int, measur
         looked += len(answer.values)
         return 1.0 if measure == "utility" else [1.0] * width
 
-    node = CompiledStage(0, fan_and_merge(width, **{measure: judge})["f"], None)  # type: ignore[arg-type] # unused here
+    stage = CompiledStage(0, fan_and_merge(width, **{measure: judge})["f"], None)  # type: ignore[arg-type] # unused here
     rng = random.Random(1)
-    known = sum(worths_of(node, tuple(range(width)), rng) is not None for _ in range(1000))
+    known = sum(worths_of(stage, tuple(range(width)), rng) is not None for _ in range(1000))
     assert 0 < known < 1000
     assert looked <= 1.5 * LOOKS * 1000
 
 
 def test_very_wide_answers_are_not_judged_by_leaving_out() -> None:
-    node = CompiledStage(0, fan_and_merge(WIDEST + 1, utility=best_present)["f"], None)  # type: ignore[arg-type] # unused
-    assert all(worths_of(node, (1,) * (WIDEST + 1), random.Random(n)) is None for n in range(100))
+    stage = CompiledStage(0, fan_and_merge(WIDEST + 1, utility=best_present)["f"], None)  # type: ignore[arg-type] # unused
+    assert all(worths_of(stage, (1,) * (WIDEST + 1), random.Random(n)) is None for n in range(100))
