@@ -13,7 +13,7 @@ from kwiken.runtime.decisions.program import (
     retune,
 )
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
-from kwiken.runtime.decisions.replica_choice import Seat
+from kwiken.runtime.decisions.replica_choice import ReplicaState
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, Gather
 
 __all__ = [
@@ -38,8 +38,8 @@ __all__ = [
     "Limits",
     "Program",
     "Race",
+    "ReplicaState",
     "RequestBudget",
-    "Seat",
     "StageState",
     "compile_program",
     "retune",

@@ -43,7 +43,7 @@ MOST_OUTLIERS = (
 SAMPLE = 16  # untried replicas among which a further attempt chooses
 
 
-class Seat:
+class ReplicaState:
     """State of one replica as seen by this process. Times in seconds.
 
     Attributes:
@@ -117,39 +117,42 @@ class Picker:
 
     def __init__(self, replicas: Iterable[Replica], rng: random.Random) -> None:
         self._rng = rng
-        self._live = [Seat(replica) for replica in replicas]
-        self._out: list[Seat] = []
+        self._live = [ReplicaState(replica) for replica in replicas]
+        self._out: list[ReplicaState] = []
         self._outliers = Outliers()
-        for seat in self._live:
-            self._outliers.join(seat.record)
+        for target in self._live:
+            self._outliers.join(target.record)
         self._next_trial = inf
         self.typical = 0.0
 
     @property
-    def seats(self) -> Sequence[Seat]:
+    def targets(self) -> Sequence[ReplicaState]:
         """State of every replica, ejected ones last."""
         return [*self._live, *self._out]
 
     def replace(self, replicas: Iterable[Replica]) -> None:
         """Set the replicas; the state of those that remain is kept."""
-        known = {seat.replica: seat for seat in self.seats}
-        kept = [known[replica] if replica in known else Seat(replica) for replica in dict.fromkeys(replicas)]
+        known = {target.replica: target for target in self.targets}
+        kept = [
+            known[replica] if replica in known else ReplicaState(replica)
+            for replica in dict.fromkeys(replicas)
+        ]
         staying = set(kept)
-        for seat in known.values():
-            seat.gone = seat not in staying
-            self._outliers.leave(seat.record)
-        self._live = [seat for seat in kept if not seat.ejected]
-        self._out = [seat for seat in kept if seat.ejected]
-        for seat in self._live:
-            self._outliers.join(seat.record)
+        for target in known.values():
+            target.gone = target not in staying
+            self._outliers.leave(target.record)
+        self._live = [target for target in kept if not target.ejected]
+        self._out = [target for target in kept if target.ejected]
+        for target in self._live:
+            self._outliers.join(target.record)
         self._plan_trial()
 
-    def pick(self, now: float) -> Seat | None:
+    def pick(self, now: float) -> ReplicaState | None:
         """Choose a replica for a first attempt; None if the stage has no replica."""
         if now >= self._next_trial:
-            seat = self._trial(now)
-            if seat is not None:
-                return seat
+            target = self._trial(now)
+            if target is not None:
+                return target
         live = self._live
         count = len(live)
         if count == 2:  # noqa: PLR2004 - two choices of two
@@ -169,7 +172,9 @@ class Picker:
             return one if self._rng.random() < 0.5 else other  # noqa: PLR2004 - a fair coin
         return one if left < right else other
 
-    def pick_other(self, now: float, tried: Sequence[Seat], *, ejected: bool = False) -> Seat | None:
+    def pick_other(
+        self, now: float, tried: Sequence[ReplicaState], *, ejected: bool = False
+    ) -> ReplicaState | None:
         """Choose a replica for a further attempt, if possible on another node; None if none is left.
 
         Args:
@@ -182,28 +187,30 @@ class Picker:
         if not left:
             left = self._untried(self._out, tried)
             if not ejected and self._live:  # a copy may serve as the trial: another attempt is running
-                left = [seat for seat in left if seat.until <= now and not seat.waiting]
+                left = [target for target in left if target.until <= now and not target.waiting]
         if not left:
             return None
-        nodes = {seat.replica.node for seat in tried}
-        apart = [seat for seat in left if seat.replica.node not in nodes]
-        return min(apart or left, key=lambda seat: self.score(seat, now))
+        nodes = {target.replica.node for target in tried}
+        apart = [target for target in left if target.replica.node not in nodes]
+        return min(apart or left, key=lambda target: self.score(target, now))
 
-    def _untried(self, seats: list[Seat], tried: Sequence[Seat]) -> list[Seat]:
+    def _untried(self, targets: list[ReplicaState], tried: Sequence[ReplicaState]) -> list[ReplicaState]:
         enough = SAMPLE + len(tried)
-        few = seats if len(seats) <= enough else self._rng.sample(seats, enough)
-        return [seat for seat in few if seat not in tried]
+        few = targets if len(targets) <= enough else self._rng.sample(targets, enough)
+        return [target for target in few if target not in tried]
 
-    def is_last(self, seat: Seat, besides: Collection[Seat], stuck: float) -> bool:
+    def is_last(self, target: ReplicaState, besides: Collection[ReplicaState], stuck: float) -> bool:
         """Whether no other replica takes and answers calls.
 
         Args:
-            seat: replica that may be the last one.
+            target: replica that may be the last one.
             besides: replicas known not to answer.
             stuck: moment, seconds; a replica with an unanswered call from before it counts as not answering.
         """
         return not any(
-            other is not seat and other not in besides and next(iter(other.waiting.values()), stuck) >= stuck
+            other is not target
+            and other not in besides
+            and next(iter(other.waiting.values()), stuck) >= stuck
             for other in self._live
         )
 
@@ -215,53 +222,53 @@ class Picker:
             patience: smallest age, seconds, at which a call is overdue.
         """
         overdue = max(patience, MISS_FACTOR * self.typical)
-        for seat in self._live:
-            oldest = next(iter(seat.waiting.values()), now)
-            if now - oldest < overdue or seat.news_at > oldest:
+        for target in self._live:
+            oldest = next(iter(target.waiting.values()), now)
+            if now - oldest < overdue or target.news_at > oldest:
                 return False
         return True
 
-    def score(self, seat: Seat, now: float) -> float:
+    def score(self, target: ReplicaState, now: float) -> float:
         """Score for comparison within the stage: expected latency times queue length, lower is better."""
-        latency = seat.latency
+        latency = target.latency
         queue = 1
-        if now - seat.news_at < FRESH_S:
-            queue += seat.elsewhere
+        if now - target.news_at < FRESH_S:
+            queue += target.elsewhere
         elif latency:
-            latency = self.typical + (latency - self.typical) * 0.5 ** ((now - seat.news_at) / HALF_LIFE_S)
+            latency = self.typical + (latency - self.typical) * 0.5 ** ((now - target.news_at) / HALF_LIFE_S)
         latency = latency or self.typical or 1.0
-        waiting = seat.waiting
+        waiting = target.waiting
         if waiting:
             queue += len(waiting)
             for oldest in waiting.values():
                 latency = max(latency, now - oldest)
                 break
-        score = max(latency, now - seat.silent) * queue
-        return score * self._outliers.penalty(seat.record, now) if seat.record.share else score
+        score = max(latency, now - target.silent) * queue
+        return score * self._outliers.penalty(target.record, now) if target.record.share else score
 
-    def answered(self, seat: Seat, ticket: int, now: float, reply: Reply) -> None:
+    def answered(self, target: ReplicaState, ticket: int, now: float, reply: Reply) -> None:
         """Record an answer."""
-        took = now - seat.waiting.pop(ticket)
+        took = now - target.waiting.pop(ticket)
         inflight = reply.inflight
-        seat.elsewhere = 0 if inflight is None else max(0, inflight - len(seat.waiting) - 1)
-        seat.misses = 0
-        seat.silent = inf
-        seat.trouble = None
-        self._outliers.answered(seat.record)
-        self._learn(seat, took, now)
-        if seat.ejected:
-            self._admit(seat)
+        target.elsewhere = 0 if inflight is None else max(0, inflight - len(target.waiting) - 1)
+        target.misses = 0
+        target.silent = inf
+        target.trouble = None
+        self._outliers.answered(target.record)
+        self._learn(target, took, now)
+        if target.ejected:
+            self._admit(target)
 
-    def failed(self, seat: Seat, ticket: int, now: float) -> None:
+    def failed(self, target: ReplicaState, ticket: int, now: float) -> None:
         """Record a refused or lost call: eject the replica, each time for longer."""
-        del seat.waiting[ticket]
-        self._eject(seat, now)
+        del target.waiting[ticket]
+        self._eject(target, now)
 
-    def dropped(self, seat: Seat, ticket: int, now: float, *, blame: bool) -> bool:
+    def dropped(self, target: ReplicaState, ticket: int, now: float, *, blame: bool) -> bool:
         """Record that a call was given up: the replica would have taken at least until now.
 
         Args:
-            seat: replica of the call.
+            target: replica of the call.
             ticket: ticket of the call.
             now: present moment, seconds.
             blame: whether the call was so old that the replica is ejected at once.
@@ -269,71 +276,71 @@ class Picker:
         Returns:
             Whether to probe the replica, and to report the result by `heard`.
         """
-        started = seat.waiting.pop(ticket)
+        started = target.waiting.pop(ticket)
         took = now - started
-        if took > seat.latency:
-            self._learn(seat, took, now)
+        if took > target.latency:
+            self._learn(target, took, now)
         if took > MISS_FACTOR * (self.typical or inf):
-            seat.misses += 1
-        failed_trial = seat.ejected and took > self.typical
-        if blame or failed_trial or seat.misses >= MISSES:
-            seat.trouble = f"no answer for {took:.3g} s"
-            self._eject(seat, now)
-        elif seat.ejected:
+            target.misses += 1
+        failed_trial = target.ejected and took > self.typical
+        if blame or failed_trial or target.misses >= MISSES:
+            target.trouble = f"no answer for {took:.3g} s"
+            self._eject(target, now)
+        elif target.ejected:
             self._plan_trial()
-        return not seat.ejected and self._falls_silent(seat, started, took)
+        return not target.ejected and self._falls_silent(target, started, took)
 
-    def _falls_silent(self, seat: Seat, started: float, took: float) -> bool:
+    def _falls_silent(self, target: ReplicaState, started: float, took: float) -> bool:
         """Record a call given up after more than the usual time; returns whether to send a probe."""
         if not took > (self.typical or inf):
             return False
-        seat.silent = min(seat.silent, started)
-        if seat.asked:
+        target.silent = min(target.silent, started)
+        if target.asked:
             return False
-        seat.asked = True
+        target.asked = True
         return True
 
-    def heard(self, seat: Seat, now: float, *, alive: bool) -> None:
+    def heard(self, target: ReplicaState, now: float, *, alive: bool) -> None:
         """Record the result of a probe."""
-        seat.asked = False
-        if not alive and seat.silent < inf:  # finite: no call was answered since
-            seat.trouble = "no sign of life"
-            self._eject(seat, now)
-        seat.silent = inf
+        target.asked = False
+        if not alive and target.silent < inf:  # finite: no call was answered since
+            target.trouble = "no sign of life"
+            self._eject(target, now)
+        target.silent = inf
 
-    def ended(self, seat: Seat, ticket: int) -> None:
+    def ended(self, target: ReplicaState, ticket: int) -> None:
         """Record a call that ended by its deadline: the replica is alive, and nothing else is known."""
-        del seat.waiting[ticket]
-        seat.misses = 0
-        if seat.ejected:
-            self._admit(seat)
+        del target.waiting[ticket]
+        target.misses = 0
+        if target.ejected:
+            self._admit(target)
 
-    def raised(self, seat: Seat, ticket: int, now: float) -> None:
+    def raised(self, target: ReplicaState, ticket: int, now: float) -> None:
         """Record an answer that is an error; eject the replica if the others do not fail likewise."""
-        del seat.waiting[ticket]
-        seat.misses = 0
-        outlying = self._outliers.failed(seat.record, now)
-        if seat.outlier:
-            self._eject(seat, now)
-        elif seat.ejected:
-            self._admit(seat)
-        elif outlying and self._can_spare(seat):
-            seat.outlier = True
-            self._eject(seat, now)
+        del target.waiting[ticket]
+        target.misses = 0
+        outlying = self._outliers.failed(target.record, now)
+        if target.outlier:
+            self._eject(target, now)
+        elif target.ejected:
+            self._admit(target)
+        elif outlying and self._can_spare(target):
+            target.outlier = True
+            self._eject(target, now)
 
-    def _can_spare(self, seat: Seat) -> bool:
+    def _can_spare(self, target: ReplicaState) -> bool:
         """Whether a replica may be ejected for errors alone."""
         most = max(1, int(MOST_OUTLIERS * (len(self._live) + len(self._out))))
-        return not seat.gone and len(self._live) > 1 and sum(each.outlier for each in self._out) < most
+        return not target.gone and len(self._live) > 1 and sum(each.outlier for each in self._out) < most
 
-    def _learn(self, seat: Seat, took: float, now: float) -> None:
-        seat.news_at = now
-        known = seat.latency
+    def _learn(self, target: ReplicaState, took: float, now: float) -> None:
+        target.news_at = now
+        known = target.latency
         if known:
             top = CLIP * known
-            seat.latency = known + GAIN * (min(top, took) - known)
+            target.latency = known + GAIN * (min(top, took) - known)
         else:
-            seat.latency = took
+            target.latency = took
         known = self.typical
         if known:
             top = CLIP * known
@@ -341,40 +348,41 @@ class Picker:
         else:
             self.typical = took
 
-    def _trial(self, now: float) -> Seat | None:
-        for seat in self._out:
-            if seat.until <= now and not seat.waiting:
-                seat.trial = True
-                self._plan_trial(besides=seat)
-                return seat
+    def _trial(self, now: float) -> ReplicaState | None:
+        for target in self._out:
+            if target.until <= now and not target.waiting:
+                target.trial = True
+                self._plan_trial(besides=target)
+                return target
         self._plan_trial()
         return None
 
-    def _eject(self, seat: Seat, now: float) -> None:
+    def _eject(self, target: ReplicaState, now: float) -> None:
         if (
-            not seat.ejected or now >= seat.until
+            not target.ejected or now >= target.until
         ):  # failures of calls sent before the ejection do not prolong it
-            seat.backoff = min(LAST_BACKOFF_S, seat.backoff * 2 or FIRST_BACKOFF_S)
-            seat.until = now + seat.backoff
-            seat.misses = 0
-        if not seat.ejected and not seat.gone:
-            self._live.remove(seat)
-            self._out.append(seat)
-            self._outliers.leave(seat.record)
-        seat.ejected = True
+            target.backoff = min(LAST_BACKOFF_S, target.backoff * 2 or FIRST_BACKOFF_S)
+            target.until = now + target.backoff
+            target.misses = 0
+        if not target.ejected and not target.gone:
+            self._live.remove(target)
+            self._out.append(target)
+            self._outliers.leave(target.record)
+        target.ejected = True
         self._plan_trial()
 
-    def _admit(self, seat: Seat) -> None:
-        seat.ejected = False
-        seat.outlier = False
-        seat.backoff = 0.0
-        if not seat.gone:
-            self._out.remove(seat)
-            self._live.append(seat)
-            self._outliers.join(seat.record)
+    def _admit(self, target: ReplicaState) -> None:
+        target.ejected = False
+        target.outlier = False
+        target.backoff = 0.0
+        if not target.gone:
+            self._out.remove(target)
+            self._live.append(target)
+            self._outliers.join(target.record)
         self._plan_trial()
 
-    def _plan_trial(self, *, besides: Seat | None = None) -> None:
+    def _plan_trial(self, *, besides: ReplicaState | None = None) -> None:
         self._next_trial = min(
-            (seat.until for seat in self._out if seat is not besides and not seat.waiting), default=inf
+            (target.until for target in self._out if target is not besides and not target.waiting),
+            default=inf,
         )

@@ -29,7 +29,7 @@ from kwiken.runtime.decisions import (
     WAIT,
     CompiledStage,
     Race,
-    Seat,
+    ReplicaState,
 )
 from kwiken.runtime.engine.catch_up import LateCall
 from kwiken.runtime.engine.context import Attempt, Request, Shared
@@ -87,13 +87,13 @@ async def call_stage(
             raise DeadlineError(
                 f"stage {stage.name!r}: the request's deadline had passed before it was called"
             )
-    seat = stage.state.picker.pick(now)
-    if seat is None:
+    target = stage.state.picker.pick(now)
+    if target is None:
         raise UnavailableError(f"stage {stage.name!r}: has no replica")
     if stage.optional and stage.state.picker.hopeless(now, stage.patience):
-        limit = min(limit, now + _trial_s(stage, seat))
+        limit = min(limit, now + _trial_s(stage, target))
     run = HedgedCall(shared, request, stage, args, shard, note)
-    race = run.begin(seat, now, limit)
+    race = run.begin(target, now, limit)
     try:
         try:
             await run.here(run.first)
@@ -113,7 +113,7 @@ async def call_stage(
         run.release()
 
 
-def _trial_s(stage: CompiledStage, seat: Seat) -> float:
+def _trial_s(stage: CompiledStage, target: ReplicaState) -> float:
     """Longest wait, seconds, of a call for an optional stage none of whose replicas is known to answer.
 
     One call at a time tries each of them, for as long as nearly all answered calls took.
@@ -121,7 +121,7 @@ def _trial_s(stage: CompiledStage, seat: Seat) -> float:
     Raises:
         UnavailableError: this call is no trial.
     """
-    if not seat.trial:
+    if not target.trial:
         raise UnavailableError(f"stage {stage.name!r}: none of its replicas answers")
     usual_s = stage.state.sketch.quantile(USUAL)
     return inf if usual_s is None else max(LEAST_TRIAL_S, usual_s)
@@ -187,12 +187,12 @@ class HedgedCall:
         self.tasks: list[asyncio.Task[None]] | None = None
         self.value: Any = None
 
-    def begin(self, seat: Seat, now: float, limit: float) -> Race:
+    def begin(self, target: ReplicaState, now: float, limit: float) -> Race:
         """Create the race and the first attempt, and start the timer."""
         stage, request = self._stage, self._request
         hang = stage.hang
-        if seat.trial:
-            seat.trial = False
+        if target.trial:
+            target.trial = False
             hang = (
                 min(hang, max(LEAST_TRIAL_S, TRIAL_FACTOR * stage.state.picker.typical))
                 if stage.idempotent
@@ -210,7 +210,7 @@ class HedgedCall:
             idempotent=stage.idempotent,
             late_at=late_at,
         )
-        self.first = Attempt(0, seat, now, threads)
+        self.first = Attempt(0, target, now, threads)
         if self._note is not None:
             self._note_attempt(self.first, None)
         task = asyncio.current_task()
@@ -276,7 +276,7 @@ class HedgedCall:
             attempt.threads,
         )
         try:
-            reply = await self._shared.transport.call(attempt.seat.replica, call)
+            reply = await self._shared.transport.call(attempt.target.replica, call)
         except asyncio.CancelledError:
             if _cancelling() > base:
                 self._drop(attempt)
@@ -291,8 +291,8 @@ class HedgedCall:
         """Create the attempt that follows a failure, if a replica and the budget allow it."""
         now = self._shared.now()
         state = self._stage.state
-        seat = state.picker.pick_other(now, self._tried(), ejected=True)
-        if seat is None or (step == RETRY and (self._spares(seat, now) or not state.retries.charge())):
+        target = state.picker.pick_other(now, self._tried(), ejected=True)
+        if target is None or (step == RETRY and (self._spares(target, now) or not state.retries.charge())):
             self._race.denied(step, now)
             return None
         threads = 1
@@ -301,10 +301,10 @@ class HedgedCall:
             if self._late is not None:
                 self._late.take(now)
                 threads = self._late.threads
-        return self._open(step, seat, now, threads)
+        return self._open(step, target, now, threads)
 
-    def _open(self, step: int, seat: Seat, now: float, threads: int = 1) -> Attempt:
-        attempt = Attempt(self._race.launched(step), seat, now, threads)
+    def _open(self, step: int, target: ReplicaState, now: float, threads: int = 1) -> Attempt:
+        attempt = Attempt(self._race.launched(step), target, now, threads)
         if self._more is None:
             self._more = []
         self._more.append(attempt)
@@ -312,8 +312,8 @@ class HedgedCall:
             self._note_attempt(attempt, step)
         return attempt
 
-    def _tried(self) -> list[Seat]:
-        return [self.first.seat, *(attempt.seat for attempt in self._more or ())]
+    def _tried(self) -> list[ReplicaState]:
+        return [self.first.target, *(attempt.target for attempt in self._more or ())]
 
     # Ends of attempts.
 
@@ -322,7 +322,7 @@ class HedgedCall:
         stage = self._stage
         state = stage.state
         attempt.open = False
-        state.picker.answered(attempt.seat, attempt.ticket, now, reply)
+        state.picker.answered(attempt.target, attempt.ticket, now, reply)
         step = self._race.won(attempt.number)
         if step == FINISH:
             self.value = reply.value
@@ -354,20 +354,20 @@ class HedgedCall:
         now = self._shared.now()
         picker = self._stage.state.picker
         attempt.open = False
-        attempt.seat.trouble = describe(error)
+        attempt.target.trouble = describe(error)
         if isinstance(error, UnfitError | HandlerError):  # the replica is alive, and its latency is unknown
             how = LOST if isinstance(error, UnfitError) else FINAL
-            picker.raised(attempt.seat, attempt.ticket, now)
+            picker.raised(attempt.target, attempt.ticket, now)
         elif isinstance(error, RefusedError | LostError):
             how = REFUSED if isinstance(error, RefusedError) else LOST
-            picker.failed(attempt.seat, attempt.ticket, now)
+            picker.failed(attempt.target, attempt.ticket, now)
             if how == LOST:
                 self._request.fell(self._stage.name, attempt)
             if how == REFUSED and attempt.threads > 1 and self._late is not None:
                 self._late.refused()
         else:
             how = FINAL
-            picker.ended(attempt.seat, attempt.ticket)
+            picker.ended(attempt.target, attempt.ticket)
         if self._errors is None:
             self._errors = []
         self._errors.append(error)
@@ -381,10 +381,12 @@ class HedgedCall:
         self._suspect(attempt, now)
         attempt.open = False
         late = now - attempt.started >= self._stage.patience
-        picker, seat = self._stage.state.picker, attempt.seat
-        if picker.dropped(seat, attempt.ticket, now, blame=late):
+        picker, target = self._stage.state.picker, attempt.target
+        if picker.dropped(target, attempt.ticket, now, blame=late):
             clock = self._shared.now
-            self._shared.transport.ask(seat.replica, lambda alive: picker.heard(seat, clock(), alive=alive))
+            self._shared.transport.ask(
+                target.replica, lambda alive: picker.heard(target, clock(), alive=alive)
+            )
         if attempt.note is not None:
             self._end_note(attempt.note, Outcome.CANCELLED, now)
 
@@ -415,8 +417,8 @@ class HedgedCall:
         if step == RETRY:
             for attempt in (self.first, *(self._more or ())):
                 self._suspect(attempt, now)
-        seat = state.picker.pick_other(now, self._tried(), ejected=step == RETRY)
-        if seat is None or self._spares(seat, now) or not self._granted(step, now):
+        target = state.picker.pick_other(now, self._tried(), ejected=step == RETRY)
+        if target is None or self._spares(target, now) or not self._granted(step, now):
             self._race.denied(step, now, for_good=False)
             return
         if step == COPY:
@@ -425,19 +427,19 @@ class HedgedCall:
         elif step == LATE:
             state.late_copies += 1
             self._levels = self._stage.late_levels
-        attempt = self._open(step, seat, now)
+        attempt = self._open(step, target, now)
         if self.tasks is None:
             self.tasks = []
         self.tasks.append(self._request.loop.create_task(self._apart(attempt)))
 
-    def _spares(self, seat: Seat, now: float) -> bool:
+    def _spares(self, target: ReplicaState, now: float) -> bool:
         """Whether to withhold this call from the last healthy replica because others failed with it."""
         fallen = self._fallen()
         if len(fallen) > 1:
-            self._spared = self._stage.state.picker.is_last(seat, fallen, now - self._stage.patience)
+            self._spared = self._stage.state.picker.is_last(target, fallen, now - self._stage.patience)
         return self._spared
 
-    def _fallen(self) -> Collection[Seat]:
+    def _fallen(self) -> Collection[ReplicaState]:
         """Replicas of the stage that failed while serving this request."""
         fallen = self._request.fallen
         return () if fallen is None else fallen.get(self._stage.name, ())
@@ -506,7 +508,7 @@ class HedgedCall:
             self._stage.name,
             errors,
             expired_s=allowed if self._race.expired else None,
-            asked=[seat.replica.id for seat in self._tried()],
+            asked=[target.replica.id for target in self._tried()],
             fallen=len(self._fallen()),
             spared=self._spared,
         )
@@ -514,7 +516,7 @@ class HedgedCall:
     # Notes.
 
     def _note_attempt(self, attempt: Attempt, step: int | None) -> None:
-        notes, replica = self._request.notes, attempt.seat.replica
+        notes, replica = self._request.notes, attempt.target.replica
         assert notes is not None
         assert self._note is not None
         attempt.note = notes.attempt(

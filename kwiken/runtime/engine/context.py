@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from kwiken.otel.write import AttemptRecord
-from kwiken.runtime.decisions import Admission, Ledger, Program, RequestBudget, Seat
+from kwiken.runtime.decisions import Admission, Ledger, Program, ReplicaState, RequestBudget
 from kwiken.runtime.engine.recorder import Notes
 from kwiken.runtime.transport import Transport
 
@@ -80,27 +80,27 @@ class Request:
         self.budget = RequestBudget(program.request_budget)
         self.partial = False
         self.lost_weight = 0.0
-        self.fallen: dict[str, set[Seat]] | None = None
+        self.fallen: dict[str, set[ReplicaState]] | None = None
 
     def fell(self, stage: str, attempt: Attempt) -> None:
         """Record that a replica failed while serving this request; ejected replicas do not count."""
         if attempt.sound:
             if self.fallen is None:
                 self.fallen = {}
-            self.fallen.setdefault(stage, set()).add(attempt.seat)
+            self.fallen.setdefault(stage, set()).add(attempt.target)
 
 
 class Attempt:
     """One attempt of a call: its replica, start and record."""
 
-    __slots__ = ("note", "number", "open", "seat", "sound", "started", "threads", "ticket")
+    __slots__ = ("note", "number", "open", "sound", "started", "target", "threads", "ticket")
 
-    def __init__(self, number: int, seat: Seat, started: float, threads: int = 1) -> None:
+    def __init__(self, number: int, target: ReplicaState, started: float, threads: int = 1) -> None:
         self.number = number
         self.threads = threads
-        self.seat = seat
+        self.target = target
         self.started = started
-        self.ticket = seat.take(started)
-        self.sound = not seat.ejected
+        self.ticket = target.take(started)
+        self.sound = not target.ejected
         self.note: AttemptRecord | None = None
         self.open = True

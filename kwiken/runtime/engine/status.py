@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kwiken.runtime.decisions import CALL, REQUEST, Account, Program, Seat, StageState
+from kwiken.runtime.decisions import CALL, REQUEST, Account, Program, ReplicaState, StageState
 from kwiken.runtime.engine.context import Shared
 
 
@@ -75,20 +75,20 @@ def _stage(state: StageState, now: float) -> dict[str, Any]:
         "late": {"copies": state.late_copies, "calls": state.late_calls, "threads": state.late_threads},
         "partial": {"stops": state.stops, "waits": state.waits},
         "ledger": _account(state.account, CALL, now),
-        "replicas": [_replica(seat) for seat in state.picker.seats],
+        "replicas": [_replica(target) for target in state.picker.targets],
     }
 
 
-def _replica(seat: Seat) -> dict[str, Any]:
+def _replica(target: ReplicaState) -> dict[str, Any]:
     return {
-        "id": seat.replica.id,
-        "node": seat.replica.node,
-        "address": seat.replica.address,
-        "inflight": len(seat.waiting),
-        "latency_ms": _ms(seat.latency or None),
-        "ejected": seat.ejected,
-        "failing": round(seat.record.share, 3),
-        "trouble": seat.trouble,
+        "id": target.replica.id,
+        "node": target.replica.node,
+        "address": target.replica.address,
+        "inflight": len(target.waiting),
+        "latency_ms": _ms(target.latency or None),
+        "ejected": target.ejected,
+        "failing": round(target.record.share, 3),
+        "trouble": target.trouble,
     }
 
 

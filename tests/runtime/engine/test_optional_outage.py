@@ -94,8 +94,8 @@ def test_a_stage_that_is_not_optional_is_tried_all_the_same() -> None:
 
 def test_who_is_slow_but_answers_is_not_given_up() -> None:
     picker = Picker(replicas_of("s", 2), random.Random(1))
-    one, other = picker.seats
-    tickets = {seat.replica.id: seat.take(0.0) for seat in (one, other)}
+    one, other = picker.targets
+    tickets = {target.replica.id: target.take(0.0) for target in (one, other)}
     assert not picker.hopeless(1.9, 2.0)
     assert picker.hopeless(2.1, 2.0)
     later = other.take(0.5)
