@@ -14,7 +14,7 @@ from kwiken.runtime.decisions.program import (
 )
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.replica_choice import ReplicaState
-from kwiken.runtime.decisions.stop_rule import STOP, WAIT, Gather
+from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
 
 __all__ = [
     "CALL",
@@ -32,7 +32,7 @@ __all__ = [
     "Account",
     "Admission",
     "CompiledStage",
-    "Gather",
+    "FanOut",
     "Hold",
     "Ledger",
     "Limits",

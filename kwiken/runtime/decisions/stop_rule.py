@@ -19,7 +19,7 @@ FAIL: Final = 2
 STOP: Final = 3  # the fan-out could stop here: reply with `stop` or `wait_on`
 
 
-class Gather:
+class FanOut:
     """Answers of one fan-out so far, and its stop rule.
 
     Args:

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from kwiken.otel.write import Outcome, StageRecord
-from kwiken.runtime.decisions import REQUEST, STOP, WAIT, CompiledStage, Gather
+from kwiken.runtime.decisions import REQUEST, STOP, WAIT, CompiledStage, FanOut
 from kwiken.runtime.engine.call import call_stage
 from kwiken.runtime.engine.context import Request, Shared
 from kwiken.runtime.engine.pending_io import settle
@@ -100,11 +100,11 @@ class Visit:
             None.
     """
 
-    __slots__ = ("gather", "note", "stage", "tasks", "timer", "utility")
+    __slots__ = ("fan_out", "note", "stage", "tasks", "timer", "utility")
 
-    def __init__(self, stage: CompiledStage, gather: Gather, note: StageRecord | None) -> None:
+    def __init__(self, stage: CompiledStage, fan_out: FanOut, note: StageRecord | None) -> None:
         self.stage = stage
-        self.gather = gather
+        self.fan_out = fan_out
         self.note = note
         self.tasks: list[asyncio.Task[None]] = []
         self.timer: asyncio.TimerHandle | None = None
@@ -112,8 +112,8 @@ class Visit:
 
     def end(self) -> None:
         """Ignore later answers, and release the objects that reference this run."""
-        self.gather.stop()
-        self.gather.take_error()
+        self.fan_out.stop()
+        self.fan_out.take_error()
         self.tasks.clear()
         if self.timer is not None:
             self.timer.cancel()
@@ -182,57 +182,57 @@ class Walk:
 
     def _start(self, stage: CompiledStage) -> None:
         now = self._shared.now()
-        gather = Gather(stage.fanout, stage.partial, now, patient=self._request.control)
-        started = Visit(stage, gather, begin_note(self._shared, self._request, stage))
+        fan_out = FanOut(stage.fanout, stage.partial, now, patient=self._request.control)
+        started = Visit(stage, fan_out, begin_note(self._shared, self._request, stage))
         loop = self._request.loop
         args = self._args(stage)
         started.tasks = [loop.create_task(self._call(started, args, shard)) for shard in range(stage.fanout)]
         self._tasks += started.tasks
         self._open += 1
         self._visits.append(started)
-        if gather.due < inf:
-            started.timer = loop.call_later(gather.due - now, self._on_timer, started)
+        if fan_out.due < inf:
+            started.timer = loop.call_later(fan_out.due - now, self._on_timer, started)
 
     async def _call(self, started: Visit, args: tuple[Any, ...], shard: int) -> None:
-        shared, gather = self._shared, started.gather
+        shared, fan_out = self._shared, started.fan_out
         try:
             value = await call_stage(shared, self._request, started.stage, args, shard, started.note)
         except Exception as error:  # noqa: BLE001 - the stop rule decides whether the shard is required
-            step = gather.failed(error)
+            step = fan_out.failed(error)
         else:
-            due = gather.due
+            due = fan_out.due
             now = shared.now()
-            step = gather.answered(shard, value, now)
+            step = fan_out.answered(shard, value, now)
             if step == STOP:  # more answers may be pending in the event loop
                 self._on_timer(started)
                 return
-            if step == WAIT and gather.due < due:
+            if step == WAIT and fan_out.due < due:
                 self._rearm(started, now)
         self._follow(started, step)
 
     def _follow(self, started: Visit, step: int) -> None:
         """Carry out a step of the stop rule."""
         if step == STOP and not self._may_stop(started):
-            started.gather.wait_on()
+            started.fan_out.wait_on()
         elif step != WAIT:
             self._close(started)
 
     def _may_stop(self, started: Visit) -> bool:
         """Whether the answer may be given without the missing shards; charges the lost utility if so."""
-        stage, gather = started.stage, started.gather
-        utility = utility_of(stage, tuple(gather.values))
+        stage, fan_out = started.stage, started.fan_out
+        utility = utility_of(stage, tuple(fan_out.values))
         if not lose(self._shared, self._request, stage, utility, forced=False):
             stage.state.waits += 1
             return False
         started.utility = utility
         stage.state.stops += 1
-        gather.stop()
+        fan_out.stop()
         return True
 
     def _rearm(self, started: Visit, now: float) -> None:
         if started.timer is not None:
             started.timer.cancel()
-        delay = max(0.0, started.gather.due - now)
+        delay = max(0.0, started.fan_out.due - now)
         started.timer = self._request.loop.call_later(delay, self._on_timer, started)
 
     def _on_timer(self, started: Visit) -> None:
@@ -240,11 +240,11 @@ class Walk:
         settle(self._request.loop, partial(self._on_due, started))
 
     def _on_due(self, started: Visit) -> None:
-        if started.gather.finished:
+        if started.fan_out.finished:
             return
         now = self._shared.now()
-        step = started.gather.tick(now)
-        if step == WAIT and now < started.gather.due < inf:
+        step = started.fan_out.tick(now)
+        if step == WAIT and now < started.fan_out.due < inf:
             self._rearm(started, now)
         self._follow(started, step)
 
@@ -259,12 +259,12 @@ class Walk:
     def _end(self, ended: Visit) -> None:
         """Use the answer of a stage run, or raise its error."""
         self._open -= 1
-        stage, gather = ended.stage, ended.gather
+        stage, fan_out = ended.stage, ended.fan_out
         for task in ended.tasks:
             if not task.done():
                 task.cancel()
         ended.tasks.clear()
-        error = gather.take_error()
+        error = fan_out.take_error()
         end_note(self._shared, self._request, ended.note, error)
         if error is not None:
             if not stage.optional:
@@ -276,14 +276,14 @@ class Walk:
             miss(self._request, stage, 0.0)
             self._done(stage, None)
         elif stage.fanout == 1:
-            self._done(stage, gather.values[0])
+            self._done(stage, fan_out.values[0])
         else:
             self._done(stage, self._merge(ended))
 
     def _merge(self, ended: Visit) -> Partial[Any]:
-        gather, stage = ended.gather, ended.stage
-        values = tuple(gather.values)
-        if gather.complete:
+        fan_out, stage = ended.fan_out, ended.stage
+        values = tuple(fan_out.values)
+        if fan_out.complete:
             if ended.note is not None:
                 note_worths(self._shared, stage, ended.note, values)
             return Partial(values)

@@ -17,7 +17,7 @@ from kwiken.runtime.decisions import (
     STOP,
     WAIT,
     Admission,
-    Gather,
+    FanOut,
     Ledger,
     Limits,
     StageState,
@@ -115,34 +115,34 @@ def policy(
 
 
 def test_without_a_policy_all_must_answer() -> None:
-    gather = Gather(3, None, 0.0)
-    assert gather.due == inf
-    assert [gather.answered(shard, shard, 1.0) for shard in (2, 0, 1)] == [WAIT, WAIT, DONE]
-    assert gather.values == [0, 1, 2]
-    assert gather.complete
+    fan_out = FanOut(3, None, 0.0)
+    assert fan_out.due == inf
+    assert [fan_out.answered(shard, shard, 1.0) for shard in (2, 0, 1)] == [WAIT, WAIT, DONE]
+    assert fan_out.values == [0, 1, 2]
+    assert fan_out.complete
 
 
 def test_without_a_policy_one_failure_fails() -> None:
-    gather = Gather(3, None, 0.0)
+    fan_out = FanOut(3, None, 0.0)
     error = ValueError()
-    assert gather.failed(error) == FAIL
-    assert gather.error is error
-    assert gather.answered(1, "late", 1.0) == WAIT
-    assert gather.values == [None, None, None]
+    assert fan_out.failed(error) == FAIL
+    assert fan_out.error is error
+    assert fan_out.answered(1, "late", 1.0) == WAIT
+    assert fan_out.values == [None, None, None]
 
 
 def test_a_shard_that_fails_may_be_missed_under_a_policy() -> None:
-    gather = Gather(2, policy(1000), 0.0)
-    assert gather.failed(ValueError()) == WAIT
-    assert gather.answered(1, "x", 0.1) == DONE
-    assert not gather.complete
-    assert gather.error is None
+    fan_out = FanOut(2, policy(1000), 0.0)
+    assert fan_out.failed(ValueError()) == WAIT
+    assert fan_out.answered(1, "x", 0.1) == DONE
+    assert not fan_out.complete
+    assert fan_out.error is None
 
 
 def test_all_failing_fails_under_a_policy_too() -> None:
-    gather = Gather(2, policy(1000), 0.0)
-    assert gather.failed(ValueError()) == WAIT
-    assert gather.failed(ValueError()) == FAIL
+    fan_out = FanOut(2, policy(1000), 0.0)
+    assert fan_out.failed(ValueError()) == WAIT
+    assert fan_out.failed(ValueError()) == FAIL
 
 
 @pytest.mark.parametrize(
@@ -161,54 +161,54 @@ def test_stop_time_is_the_sooner_of_cut_off_and_progress(
     rule: PartialPolicy, arrivals: list[float], stop: float
 ) -> None:
     """Spec: min(T_c, t_(ceil(pn)) + T_d, t_(n)), but never before the first answer."""
-    gather = Gather(len(arrivals), rule, 0.0)
+    fan_out = FanOut(len(arrivals), rule, 0.0)
     pending = sorted((at, shard) for shard, at in enumerate(arrivals))
     while True:
-        if gather.due <= (pending[0][0] if pending else inf) and gather.tick(gather.due) == STOP:
-            assert gather.due == pytest.approx(stop)
+        if fan_out.due <= (pending[0][0] if pending else inf) and fan_out.tick(fan_out.due) == STOP:
+            assert fan_out.due == pytest.approx(stop)
             return
         at, shard = pending.pop(0)
-        if gather.answered(shard, "x", at) in {STOP, DONE}:
+        if fan_out.answered(shard, "x", at) in {STOP, DONE}:
             assert at == pytest.approx(stop)
             return
 
 
 def test_a_stop_that_is_not_granted_waits_and_asks_when_half_as_many_are_missing() -> None:
-    gather = Gather(8, policy(100.0), 0.0)
-    assert gather.answered(0, "x", 0.01) == WAIT
-    assert gather.tick(0.1) == STOP
-    gather.wait_on()
-    assert (gather.due, gather.tick(0.2)) == (inf, WAIT)
-    steps = [gather.answered(shard, "x", 0.2 + shard / 100) for shard in range(1, 5)]
+    fan_out = FanOut(8, policy(100.0), 0.0)
+    assert fan_out.answered(0, "x", 0.01) == WAIT
+    assert fan_out.tick(0.1) == STOP
+    fan_out.wait_on()
+    assert (fan_out.due, fan_out.tick(0.2)) == (inf, WAIT)
+    steps = [fan_out.answered(shard, "x", 0.2 + shard / 100) for shard in range(1, 5)]
     assert steps == [WAIT, WAIT, WAIT, STOP], "7 were missing, so it asks when 3 are"
-    gather.wait_on()
-    assert [gather.answered(shard, "x", 0.3) for shard in (5, 6, 7)] == [WAIT, STOP, DONE]
-    assert gather.complete
+    fan_out.wait_on()
+    assert [fan_out.answered(shard, "x", 0.3) for shard in (5, 6, 7)] == [WAIT, STOP, DONE]
+    assert fan_out.complete
 
 
 def test_a_stop_that_is_granted_ends_it() -> None:
-    gather = Gather(2, policy(100.0), 0.0)
-    gather.answered(1, "x", 0.01)
-    assert gather.tick(0.1) == STOP
-    gather.stop()
-    assert gather.answered(0, "late", 0.2) == WAIT
-    assert gather.values == [None, "x"]
+    fan_out = FanOut(2, policy(100.0), 0.0)
+    fan_out.answered(1, "x", 0.01)
+    assert fan_out.tick(0.1) == STOP
+    fan_out.stop()
+    assert fan_out.answered(0, "late", 0.2) == WAIT
+    assert fan_out.values == [None, "x"]
 
 
 def test_a_patient_gathering_waits_for_all_but_may_miss_what_fails() -> None:
-    gather = Gather(3, policy(100.0), 0.0, patient=True)
-    assert gather.due == inf
-    assert [gather.answered(0, "x", 0.5), gather.failed(ValueError()), gather.answered(2, "x", 9.0)] == [
+    fan_out = FanOut(3, policy(100.0), 0.0, patient=True)
+    assert fan_out.due == inf
+    assert [fan_out.answered(0, "x", 0.5), fan_out.failed(ValueError()), fan_out.answered(2, "x", 9.0)] == [
         WAIT,
         WAIT,
         DONE,
     ]
-    assert not gather.complete
+    assert not fan_out.complete
 
 
 def test_a_share_of_the_shards_is_not_rounded_up_by_the_float() -> None:
-    gather = Gather(100, policy(None, 0.0, 0.07), 0.0)  # 0.07 * 100 is a little more than 7
-    assert [gather.answered(shard, "x", 0.1) for shard in range(7)] == [WAIT] * 6 + [STOP]
+    fan_out = FanOut(100, policy(None, 0.0, 0.07), 0.0)  # 0.07 * 100 is a little more than 7
+    assert [fan_out.answered(shard, "x", 0.1) for shard in range(7)] == [WAIT] * 6 + [STOP]
 
 
 # The sketch.
