@@ -21,24 +21,24 @@ from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.service import Partial
 
 
-async def walk(shared: Shared, request: Request, body: Any) -> Any:
+async def run_dag(shared: Shared, request: Request, body: Any) -> Any:
     """Run every stage and return the last one's answer."""
     program = request.program
     if not program.serial:
-        return await Walk(shared, request, body).run()
+        return await DagRun(shared, request, body).run()
     answers: list[Any] = []
     noting = request.notes is not None
     for stage in program.stages:
         parents = stage.parents
         args = tuple([answers[parent] for parent in parents]) if parents else (body,)
         if noting or stage.optional:
-            answers.append(await visit(shared, request, stage, args))
+            answers.append(await run_stage(shared, request, stage, args))
         else:
             answers.append(await call_stage(shared, request, stage, args, 0, None))
     return answers[-1]
 
 
-async def visit(shared: Shared, request: Request, stage: CompiledStage, args: tuple[Any, ...]) -> Any:
+async def run_stage(shared: Shared, request: Request, stage: CompiledStage, args: tuple[Any, ...]) -> Any:
     """Run a stage that is no fan-out; returns None if it is optional and fails."""
     note = begin_note(shared, request, stage)
     try:
@@ -92,7 +92,7 @@ def lose(shared: Shared, request: Request, stage: CompiledStage, utility: float,
     return shared.ledger.lose(round(lost * REQUEST), shared.now(), forced=forced)
 
 
-class Visit:
+class StageRun:
     """One run of a stage: a single call or the calls of a fan-out.
 
     Attributes:
@@ -119,7 +119,7 @@ class Visit:
             self.timer.cancel()
 
 
-class Walk:
+class DagRun:
     """Run of one request through a DAG that is not a plain chain."""
 
     def __init__(self, shared: Shared, request: Request, body: Any) -> None:
@@ -132,8 +132,8 @@ class Walk:
         self._waiting = [len(stage.parents) for stage in stages]
         self._ready = list(request.program.sources)
         self._open = 0
-        self._visits: list[Visit] = []
-        self._closed: list[Visit] = []
+        self._runs: list[StageRun] = []
+        self._closed: list[StageRun] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._waiter: asyncio.Future[None] | None = None
 
@@ -143,7 +143,7 @@ class Walk:
             while self._ready or self._open:
                 await self._advance()
         finally:
-            for each in self._visits:
+            for each in self._runs:
                 each.end()  # answers after the end of a failed request must not charge the ledger
             try:
                 if self._tasks:
@@ -157,7 +157,7 @@ class Walk:
         ready, self._ready = self._ready, []
         if len(ready) == 1 and not self._open and self._stages[ready[0]].fanout == 1:
             stage = self._stages[ready[0]]
-            self._done(stage, await visit(self._shared, self._request, stage, self._args(stage)))
+            self._done(stage, await run_stage(self._shared, self._request, stage, self._args(stage)))
             return
         for index in ready:
             self._start(self._stages[index])
@@ -183,17 +183,17 @@ class Walk:
     def _start(self, stage: CompiledStage) -> None:
         now = self._shared.now()
         fan_out = FanOut(stage.fanout, stage.partial, now, patient=self._request.control)
-        started = Visit(stage, fan_out, begin_note(self._shared, self._request, stage))
+        started = StageRun(stage, fan_out, begin_note(self._shared, self._request, stage))
         loop = self._request.loop
         args = self._args(stage)
         started.tasks = [loop.create_task(self._call(started, args, shard)) for shard in range(stage.fanout)]
         self._tasks += started.tasks
         self._open += 1
-        self._visits.append(started)
+        self._runs.append(started)
         if fan_out.due < inf:
             started.timer = loop.call_later(fan_out.due - now, self._on_timer, started)
 
-    async def _call(self, started: Visit, args: tuple[Any, ...], shard: int) -> None:
+    async def _call(self, started: StageRun, args: tuple[Any, ...], shard: int) -> None:
         shared, fan_out = self._shared, started.fan_out
         try:
             value = await call_stage(shared, self._request, started.stage, args, shard, started.note)
@@ -210,14 +210,14 @@ class Walk:
                 self._rearm(started, now)
         self._follow(started, step)
 
-    def _follow(self, started: Visit, step: int) -> None:
+    def _follow(self, started: StageRun, step: int) -> None:
         """Carry out a step of the stop rule."""
         if step == STOP and not self._may_stop(started):
             started.fan_out.wait_on()
         elif step != WAIT:
             self._close(started)
 
-    def _may_stop(self, started: Visit) -> bool:
+    def _may_stop(self, started: StageRun) -> bool:
         """Whether the answer may be given without the missing shards; charges the lost utility if so."""
         stage, fan_out = started.stage, started.fan_out
         utility = utility_of(stage, tuple(fan_out.values))
@@ -229,17 +229,17 @@ class Walk:
         fan_out.stop()
         return True
 
-    def _rearm(self, started: Visit, now: float) -> None:
+    def _rearm(self, started: StageRun, now: float) -> None:
         if started.timer is not None:
             started.timer.cancel()
         delay = max(0.0, started.fan_out.due - now)
         started.timer = self._request.loop.call_later(delay, self._on_timer, started)
 
-    def _on_timer(self, started: Visit) -> None:
+    def _on_timer(self, started: StageRun) -> None:
         # An answer that arrived while the loop was busy and is not read yet does not count as missing.
         settle(self._request.loop, partial(self._on_due, started))
 
-    def _on_due(self, started: Visit) -> None:
+    def _on_due(self, started: StageRun) -> None:
         if started.fan_out.finished:
             return
         now = self._shared.now()
@@ -248,7 +248,7 @@ class Walk:
             self._rearm(started, now)
         self._follow(started, step)
 
-    def _close(self, ended: Visit) -> None:
+    def _close(self, ended: StageRun) -> None:
         """Record the end of a stage run, and wake the DAG run."""
         if ended.timer is not None:
             ended.timer.cancel()
@@ -256,7 +256,7 @@ class Walk:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _end(self, ended: Visit) -> None:
+    def _end(self, ended: StageRun) -> None:
         """Use the answer of a stage run, or raise its error."""
         self._open -= 1
         stage, fan_out = ended.stage, ended.fan_out
@@ -280,7 +280,7 @@ class Walk:
         else:
             self._done(stage, self._merge(ended))
 
-    def _merge(self, ended: Visit) -> Partial[Any]:
+    def _merge(self, ended: StageRun) -> Partial[Any]:
         fan_out, stage = ended.fan_out, ended.stage
         values = tuple(fan_out.values)
         if fan_out.complete:

@@ -26,7 +26,7 @@ from kwiken.runtime.decisions import (
     retune,
 )
 from kwiken.runtime.engine.context import Request, Shared
-from kwiken.runtime.engine.dag_run import walk
+from kwiken.runtime.engine.dag_run import run_dag
 from kwiken.runtime.engine.recorder import Notes, new_id
 from kwiken.runtime.engine.status import Counts, status
 from kwiken.runtime.errors import DeadlineError, OverloadError, UnavailableError
@@ -212,7 +212,7 @@ class Executor:
         counts.requests += 1
         error: BaseException | None = None
         try:
-            value = await walk(shared, flight, request)
+            value = await run_dag(shared, flight, request)
         except asyncio.CancelledError as cancelled:
             counts.cancelled += 1
             error = cancelled
