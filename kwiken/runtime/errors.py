@@ -48,7 +48,7 @@ class DeadlineError(KwikenError):
     """The request's deadline or a stage's timeout has passed."""
 
 
-class UnkeptError(KwikenError):
+class PlanNotSavedError(KwikenError):
     """A plan that cannot be noted for a gateway that takes over, so it was not put in force."""
 
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from kwiken.errors import InputError
 from kwiken.plan import Plan
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.errors import UnkeptError
+from kwiken.runtime.errors import PlanNotSavedError
 from kwiken.runtime.transport import Replica, wire
 from kwiken.service import Service
 
@@ -36,7 +36,7 @@ class Keep(Protocol):
     """Notes a plan for a gateway that takes over."""
 
     def __call__(self, plan: bytes, *, must: bool) -> None:
-        """Note it; raises UnkeptError where that must be and cannot."""
+        """Note it; raises PlanNotSavedError where that must be and cannot."""
 
 
 class Control:
@@ -100,7 +100,7 @@ class Control:
         Raises:
             InputError: when it is no plan, or one for another service.
             DefinitionError: when it does not fit the service; names the stage.
-            UnkeptError: it must be noted and cannot be.
+            PlanNotSavedError: it must be noted and cannot be.
         """
         text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
         plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
@@ -110,7 +110,7 @@ class Control:
             return
         try:
             self.keep(msgspec.json.encode(plan), must=must and plan is not None)
-        except UnkeptError:
+        except PlanNotSavedError:
             self._executor.apply(before)  # no request has come in between
             raise
 

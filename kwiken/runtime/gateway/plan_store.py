@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from kwiken.errors import InputError, KwikenError
-from kwiken.runtime.errors import UnkeptError
+from kwiken.runtime.errors import PlanNotSavedError
 from kwiken.runtime.files import read_file
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -58,7 +58,7 @@ class KeptPlan:
             must: raise where it cannot be noted, and let the older note stay.
 
         Raises:
-            UnkeptError: it must be noted and cannot be; names the file and why.
+            PlanNotSavedError: it must be noted and cannot be; names the file and why.
         """
         text = msgspec.json.encode(Note(stamp, msgspec.Raw(plan)))
         try:
@@ -66,7 +66,7 @@ class KeptPlan:
         except OSError as error:
             reason = error.strerror or str(error)
             if must:
-                raise UnkeptError(
+                raise PlanNotSavedError(
                     f"{self.path}: the plan cannot be noted there ({reason}), so another gateway would start "
                     "without it; it was not put in force, and the one before stays"
                 ) from error

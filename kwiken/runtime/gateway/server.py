@@ -17,7 +17,13 @@ from aiohttp import web
 
 from kwiken.errors import DefinitionError, InputError, KwikenError
 from kwiken.runtime.engine import Answer, Executor
-from kwiken.runtime.errors import DeadlineError, HandlerError, OverloadError, UnavailableError, UnkeptError
+from kwiken.runtime.errors import (
+    DeadlineError,
+    HandlerError,
+    OverloadError,
+    PlanNotSavedError,
+    UnavailableError,
+)
 from kwiken.runtime.gateway.allowed_origins import Site
 from kwiken.runtime.gateway.control import Control, Denied
 from kwiken.runtime.gateway.loop_lag import TURNS_IN, LagWatch, turns_of
@@ -291,7 +297,7 @@ _STATUS: Final = (
     (DeadlineError, 504),
     (OverloadError, 503),
     (UnavailableError, 503),
-    (UnkeptError, 507),
+    (PlanNotSavedError, 507),
     (InputError, 400),
     (DefinitionError, 400),
     (KwikenError, 502),

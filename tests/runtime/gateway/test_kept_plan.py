@@ -13,7 +13,7 @@ import pytest
 from kwiken.plan import Plan
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.errors import UnkeptError
+from kwiken.runtime.errors import PlanNotSavedError
 from kwiken.runtime.gateway import Control, KeptPlan
 from kwiken.runtime.gateway.server import failure_of
 from kwiken.runtime.transport import LocalTransport, local_replicas
@@ -60,7 +60,9 @@ def test_a_note_that_must_be_written_and_cannot_is_refused_and_the_older_one_sta
     kept = KeptPlan(tmp_path / "a.plan")
     kept.keep(b'{"a":1}', None)
     full(kept)
-    with pytest.raises(UnkeptError, match=r"a\.plan: the plan cannot be noted there \(Is a directory\)"):
+    with pytest.raises(
+        PlanNotSavedError, match=r"a\.plan: the plan cannot be noted there \(Is a directory\)"
+    ):
         kept.keep(b'{"a":1,"b":2}', None, must=True)
     note = kept.read()
     assert note is not None
@@ -120,7 +122,7 @@ async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path:
     nobody: Any = None
     assert await put(control, plan_for(after_ms=25.0)) == plan_for(after_ms=25.0)
     full(kept)
-    with pytest.raises(UnkeptError):
+    with pytest.raises(PlanNotSavedError):
         await put(control, plan_for(after_ms=50.0625))
     assert executor.plan == plan_for(after_ms=25.0)
     assert (await control.status(nobody))["plan_unkept"] is None
@@ -131,4 +133,4 @@ async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path:
 
 
 def test_the_refusal_is_told_as_a_lack_of_storage() -> None:
-    assert failure_of(UnkeptError("no room")).status == 507
+    assert failure_of(PlanNotSavedError("no room")).status == 507
