@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kwiken.errors import InputError
 
-LOG = logging.getLogger("kwiken.door")
+LOG = logging.getLogger("kwiken.acceptor")
 BACKLOG: Final = 1024
 AT_ONCE: Final = 256  # then the others have their turn
 AGAIN_S: Final = 0.1
@@ -80,7 +80,7 @@ def why_not(error: OSError) -> str:
     return f"cannot listen here: {error.strerror or error}"
 
 
-class Door:
+class Acceptor:
     """Lets connections in.
 
     Args:

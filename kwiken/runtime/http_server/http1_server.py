@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
-from kwiken.runtime.http_server.acceptor import Door, listen
+from kwiken.runtime.http_server.acceptor import Acceptor, listen
 from kwiken.runtime.http_server.byte_budget import FREE, REPLICA_SHARE, ByteBudget, share_of_memory
 from kwiken.runtime.http_server.connection_limit import Entrance, max_connections, max_lingering
 from kwiken.runtime.http_server.half_close import CONTINUE, GoneCheck
@@ -125,7 +125,7 @@ class CallServer:
         self.connections: set[ServerConnection] = set()
         self._host = host
         self._port = port
-        self._door: Door | None = None
+        self._acceptor: Acceptor | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     @property
@@ -147,15 +147,17 @@ class CallServer:
         def room() -> ServerConnection | None:
             return ServerConnection(self, loop) if len(self.connections) < most else None
 
-        self._door = Door(listen(self._host, self._port), lambda: Entrance(room, self.farewells, full))
-        self._port = self._door.port
+        self._acceptor = Acceptor(
+            listen(self._host, self._port), lambda: Entrance(room, self.farewells, full)
+        )
+        self._port = self._acceptor.port
         self._sweeper = loop.call_later(SWEEP_S, self._sweep)
 
     def stop_accepting(self) -> None:
         """Take no new connections; those that are open are answered, and closed after their next answer."""
         self.closing = True
-        if self._door is not None:
-            self._door.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
 
     async def stop(self) -> None:
         """Close everything; whatever still runs is cancelled."""

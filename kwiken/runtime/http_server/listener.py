@@ -12,7 +12,7 @@ from typing import Final
 
 from aiohttp import web
 
-from kwiken.runtime.http_server.acceptor import Door, listen
+from kwiken.runtime.http_server.acceptor import Acceptor, listen
 from kwiken.runtime.http_server.aiohttp_server import FrontServer, Patience
 from kwiken.runtime.http_server.byte_budget import GATEWAY_SHARE, ByteBudget, share_of_memory
 from kwiken.runtime.http_server.http1_server import KEEP_ALIVE_S
@@ -58,7 +58,7 @@ class Listener:
         self._sockets = sockets
         self._budget = budget if budget is not None else ByteBudget(share_of_memory(GATEWAY_SHARE))
         self._web: FrontServer | None = None
-        self._door: Door | None = None
+        self._acceptor: Acceptor | None = None
 
     @property
     def port(self) -> int:
@@ -86,13 +86,13 @@ class Listener:
             budget=self._budget,
             keep_alive_s=KEEP_ALIVE_S,
         )
-        self._door = Door(sockets, self._web.connect)
-        self._port = self._door.port
+        self._acceptor = Acceptor(sockets, self._web.connect)
+        self._port = self._acceptor.port
 
     def stop_accepting(self) -> None:
         """Take no new connections; those that are open go on."""
-        if self._door is not None:
-            self._door.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
 
     async def stop(self) -> None:
         """Close everything; whatever still runs is cancelled."""

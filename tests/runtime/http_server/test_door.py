@@ -13,7 +13,7 @@ import uvloop
 
 from kwiken.errors import InputError
 from kwiken.runtime.http_server import listen
-from kwiken.runtime.http_server.acceptor import Door
+from kwiken.runtime.http_server.acceptor import Acceptor
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 MANY = 200
@@ -47,7 +47,7 @@ class Guest(asyncio.Protocol):
 def test_all_who_wait_come_in_within_a_few_turns(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
         Guest.came = 0
-        door = Door(listen("127.0.0.1", 0), Guest)
+        door = Acceptor(listen("127.0.0.1", 0), Guest)
         port = door.port
         try:
             with callers(port, MANY):
@@ -88,7 +88,7 @@ def test_without_files_it_waits_and_says_so_once(
     async def main() -> None:
         Guest.came = 0
         (plain,) = listen("127.0.0.1", 0)
-        door = Door([Scarce(fileno=plain.detach())], Guest)
+        door = Acceptor([Scarce(fileno=plain.detach())], Guest)
         try:
             with callers(door.port, 5):
                 for _ in range(200):

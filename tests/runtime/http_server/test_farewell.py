@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from kwiken.runtime.http_server import listen
-from kwiken.runtime.http_server.acceptor import Door
+from kwiken.runtime.http_server.acceptor import Acceptor
 from kwiken.runtime.http_server.connection_limit import Entrance
 from kwiken.runtime.http_server.last_answers import Farewells
 from tests.support.waiting import until
@@ -37,7 +37,7 @@ async def said_to(port: int, sent: bytes) -> bytes:
 def test_who_is_still_sending_reads_the_last_answer(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
         farewells = Farewells()
-        door = Door(listen("127.0.0.1", 0), lambda: Entrance(lambda: None, farewells, ANSWER))
+        door = Acceptor(listen("127.0.0.1", 0), lambda: Entrance(lambda: None, farewells, ANSWER))
         answers = await asyncio.gather(*(said_to(door.port, b"x" * 200_000) for _ in range(5)))
         assert answers == [ANSWER] * 5
         await until(lambda: not len(farewells))
@@ -51,7 +51,7 @@ def test_who_is_still_sending_reads_the_last_answer(loop: Callable[[], asyncio.A
 def test_those_who_do_not_go_are_few_and_go_in_time(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
         farewells = Farewells(most=3, linger_s=0.5)
-        door = Door(listen("127.0.0.1", 0), lambda: Entrance(lambda: None, farewells, ANSWER))
+        door = Acceptor(listen("127.0.0.1", 0), lambda: Entrance(lambda: None, farewells, ANSWER))
         callers = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(20)]
         for _ in range(20):
             await asyncio.sleep(0.01)
