@@ -47,8 +47,8 @@ class Guest(asyncio.Protocol):
 def test_all_who_wait_come_in_within_a_few_turns(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
         Guest.came = 0
-        door = Acceptor(listen("127.0.0.1", 0), Guest)
-        port = door.port
+        acceptor = Acceptor(listen("127.0.0.1", 0), Guest)
+        port = acceptor.port
         try:
             with callers(port, MANY):
                 turns = 0
@@ -57,7 +57,7 @@ def test_all_who_wait_come_in_within_a_few_turns(loop: Callable[[], asyncio.Abst
                     turns += 1
                 assert turns <= 20
         finally:
-            door.close()
+            acceptor.close()
         for _ in range(100):
             if not Guest.came:
                 break
@@ -88,16 +88,16 @@ def test_without_files_it_waits_and_says_so_once(
     async def main() -> None:
         Guest.came = 0
         (plain,) = listen("127.0.0.1", 0)
-        door = Acceptor([Scarce(fileno=plain.detach())], Guest)
+        acceptor = Acceptor([Scarce(fileno=plain.detach())], Guest)
         try:
-            with callers(door.port, 5):
+            with callers(acceptor.port, 5):
                 for _ in range(200):
                     if Guest.came == 5:
                         break
                     await asyncio.sleep(0.02)
                 assert Guest.came == 5
         finally:
-            door.close()
+            acceptor.close()
         await asyncio.sleep(0.05)
 
     with asyncio.Runner(loop_factory=loop) as runner:

@@ -37,11 +37,11 @@ async def said_to(port: int, sent: bytes) -> bytes:
 def test_who_is_still_sending_reads_the_last_answer(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
         farewells = Farewells()
-        door = Acceptor(listen("127.0.0.1", 0), lambda: Entrance(lambda: None, farewells, ANSWER))
-        answers = await asyncio.gather(*(said_to(door.port, b"x" * 200_000) for _ in range(5)))
+        acceptor = Acceptor(listen("127.0.0.1", 0), lambda: Entrance(lambda: None, farewells, ANSWER))
+        answers = await asyncio.gather(*(said_to(acceptor.port, b"x" * 200_000) for _ in range(5)))
         assert answers == [ANSWER] * 5
         await until(lambda: not len(farewells))
-        door.close()
+        acceptor.close()
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(main())
@@ -51,8 +51,8 @@ def test_who_is_still_sending_reads_the_last_answer(loop: Callable[[], asyncio.A
 def test_those_who_do_not_go_are_few_and_go_in_time(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
         farewells = Farewells(most=3, linger_s=0.5)
-        door = Acceptor(listen("127.0.0.1", 0), lambda: Entrance(lambda: None, farewells, ANSWER))
-        callers = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(20)]
+        acceptor = Acceptor(listen("127.0.0.1", 0), lambda: Entrance(lambda: None, farewells, ANSWER))
+        callers = [socket.create_connection(("127.0.0.1", acceptor.port)) for _ in range(20)]
         for _ in range(20):
             await asyncio.sleep(0.01)
             assert len(farewells) <= 3
@@ -60,7 +60,7 @@ def test_those_who_do_not_go_are_few_and_go_in_time(loop: Callable[[], asyncio.A
         for caller in callers:
             assert caller.recv(100) == ANSWER
             caller.close()
-        door.close()
+        acceptor.close()
         await asyncio.sleep(0.05)
 
     with asyncio.Runner(loop_factory=loop) as runner:
