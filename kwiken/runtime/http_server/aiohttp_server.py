@@ -16,9 +16,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from kwiken.runtime.errors import OverloadError
 from kwiken.runtime.http_server.byte_budget import FREE, ByteBudget
-from kwiken.runtime.http_server.connection_limit import Entrance, max_connections, max_lingering
+from kwiken.runtime.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
 from kwiken.runtime.http_server.half_close import GoneCheck
-from kwiken.runtime.http_server.last_answers import Farewells
+from kwiken.runtime.http_server.last_answers import LastAnswers
 
 LOG = logging.getLogger("kwiken.http")
 FULL: Final = msgspec.json.encode({"error": "too many connections; come again later"})
@@ -264,12 +264,12 @@ class FrontServer(web.Server):
         self._patience = patience
         self._budget = budget
         self._most = most or max_connections()
-        self._farewells = Farewells(most=max_lingering())
+        self._last_answers = LastAnswers(most=max_lingering())
         self._sweeper = self._loop.call_later(patience.sweep_s, self._sweep)
 
     def connect(self) -> asyncio.Protocol:
         """The protocol of a new connection."""
-        return Entrance(self._room, self._farewells, FULL_ANSWER)
+        return ConnectionLimit(self._room, self._last_answers, FULL_ANSWER)
 
     def _room(self) -> Caller | None:
         if len(self._connections) >= self._most:
@@ -286,7 +286,7 @@ class FrontServer(web.Server):
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as in the base class
         """Close every connection."""
         self._sweeper.cancel()
-        self._farewells.close()
+        self._last_answers.close()
         await super().shutdown(timeout)
 
 

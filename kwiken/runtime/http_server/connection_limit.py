@@ -7,14 +7,14 @@ import resource
 from collections.abc import Callable
 from typing import Final, cast
 
-from kwiken.runtime.http_server.last_answers import MAX_LINGERING, Farewells
+from kwiken.runtime.http_server.last_answers import MAX_LINGERING, LastAnswers
 
 MAX_CONNECTIONS: Final = 4096
 SHARE_OF_FILES: Final = 0.8  # the rest is for connections to replicas, and all else
 SHARE_LINGERING: Final = 0.05
 
 
-class Entrance(asyncio.Protocol):
+class ConnectionLimit(asyncio.Protocol):
     """Protocol of a new connection until it is clear whether there is room for it.
 
     Only once a connection is made does it count, so only then can it be told whether there are too many: the
@@ -22,15 +22,15 @@ class Entrance(asyncio.Protocol):
 
     Args:
         room: makes the protocol of one that has room; None where there is none.
-        farewells: takes those without.
+        last_answers: takes those without.
         full: their answer.
     """
 
     def __init__(
-        self, room: Callable[[], asyncio.Protocol | None], farewells: Farewells, full: bytes
+        self, room: Callable[[], asyncio.Protocol | None], last_answers: LastAnswers, full: bytes
     ) -> None:
         self._room = room
-        self._farewells = farewells
+        self._last_answers = last_answers
         self._full = full
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -38,7 +38,7 @@ class Entrance(asyncio.Protocol):
         connection = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         protocol = self._room()
         if protocol is None:
-            self._farewells.say(connection, self._full)
+            self._last_answers.send(connection, self._full)
         else:
             connection.set_protocol(protocol)
             protocol.connection_made(connection)

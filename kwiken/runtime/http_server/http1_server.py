@@ -15,9 +15,9 @@ from typing import Final, NamedTuple, cast
 
 from kwiken.runtime.http_server.acceptor import Acceptor, listen
 from kwiken.runtime.http_server.byte_budget import FREE, REPLICA_SHARE, ByteBudget, share_of_memory
-from kwiken.runtime.http_server.connection_limit import Entrance, max_connections, max_lingering
+from kwiken.runtime.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
 from kwiken.runtime.http_server.half_close import CONTINUE, GoneCheck
-from kwiken.runtime.http_server.last_answers import Farewells
+from kwiken.runtime.http_server.last_answers import LastAnswers
 from kwiken.runtime.transport import BadHeadError, read_length, split_head
 
 LOG = logging.getLogger("kwiken.replica")
@@ -119,7 +119,7 @@ class CallServer:
         self.max_body = max_body
         self.budget = ByteBudget(max_bodies if max_bodies is not None else share_of_memory(REPLICA_SHARE))
         self.full = full
-        self.farewells = Farewells(most=max_lingering())
+        self.last_answers = LastAnswers(most=max_lingering())
         self._most = most
         self.closing = False
         self.connections: set[ServerConnection] = set()
@@ -148,7 +148,7 @@ class CallServer:
             return ServerConnection(self, loop) if len(self.connections) < most else None
 
         self._acceptor = Acceptor(
-            listen(self._host, self._port), lambda: Entrance(room, self.farewells, full)
+            listen(self._host, self._port), lambda: ConnectionLimit(room, self.last_answers, full)
         )
         self._port = self._acceptor.port
         self._sweeper = loop.call_later(SWEEP_S, self._sweep)
@@ -165,7 +165,7 @@ class CallServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
         running = [one.task for one in self.connections if one.task is not None]
-        self.farewells.close()
+        self.last_answers.close()
         for connection in list(self.connections):
             connection.cut()
         for task in running:
@@ -368,7 +368,7 @@ class ServerConnection(asyncio.Protocol):
         transport = self._transport
         if transport is not None and not transport.is_closing():
             self._leave()
-            self._server.farewells.say(transport, encoded(response, close=True, bodiless=False))
+            self._server.last_answers.send(transport, encoded(response, close=True, bodiless=False))
 
 
 def encoded(response: Response, *, close: bool, bodiless: bool) -> bytes:

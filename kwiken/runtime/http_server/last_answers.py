@@ -15,7 +15,7 @@ LINGER_S: Final = 1.0
 MAX_LINGERING: Final = 64
 
 
-class Farewells:
+class LastAnswers:
     """Connections that have got their last answer and are not closed yet.
 
     Args:
@@ -26,7 +26,7 @@ class Farewells:
     def __init__(self, *, most: int = MAX_LINGERING, linger_s: float = LINGER_S) -> None:
         self._most = most
         self._linger_s = linger_s
-        self._open: set[_Farewell] = set()
+        self._open: set[_LastAnswer] = set()
 
     def __len__(self) -> int:
         """How many are open."""
@@ -38,7 +38,7 @@ class Farewells:
             transport.write(answer)
             transport.close()
             return
-        farewell = _Farewell(self._open, transport, self._linger_s)
+        farewell = _LastAnswer(self._open, transport, self._linger_s)
         transport.set_protocol(farewell)
         transport.write(answer)
         with contextlib.suppress(OSError):  # the caller has reset the connection
@@ -50,10 +50,10 @@ class Farewells:
             farewell.cut()
 
 
-class _Farewell(asyncio.Protocol):
+class _LastAnswer(asyncio.Protocol):
     """Drops what comes until the caller closes, or the time is up."""
 
-    def __init__(self, others: set[_Farewell], transport: asyncio.Transport, linger_s: float) -> None:
+    def __init__(self, others: set[_LastAnswer], transport: asyncio.Transport, linger_s: float) -> None:
         self._others = others
         self._transport = transport
         others.add(self)
