@@ -32,7 +32,7 @@ class LastAnswers:
         """How many are open."""
         return len(self._open)
 
-    def say(self, transport: asyncio.Transport, answer: bytes) -> None:
+    def send(self, transport: asyncio.Transport, answer: bytes) -> None:
         """Write a last answer and close, in good order; the connection's own protocol hears no more of it."""
         if len(self._open) >= self._most:
             transport.write(answer)
