@@ -24,7 +24,7 @@ class Refusal(NamedTuple):
     reason: str
 
 
-class Site:
+class AllowedOrigins:
     """What a gateway is called, and by whose pages it may be asked.
 
     Args:
@@ -53,7 +53,7 @@ class Site:
             method: of the request.
             hosts: its Host headers.
             origin: its Origin header, which browsers send with what a page has them send.
-            fetch_site: its Sec-Fetch-Site header.
+            fetch_site: its Sec-Fetch-AllowedOrigins header.
             may_lack_host: whether its version of HTTP needs no Host header.
         """
         if len(hosts) != 1 and not (may_lack_host and not hosts):

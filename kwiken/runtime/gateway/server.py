@@ -24,7 +24,7 @@ from kwiken.runtime.errors import (
     PlanNotSavedError,
     UnavailableError,
 )
-from kwiken.runtime.gateway.allowed_origins import Site
+from kwiken.runtime.gateway.allowed_origins import AllowedOrigins
 from kwiken.runtime.gateway.control import Control, Denied
 from kwiken.runtime.gateway.loop_lag import TURNS_IN, LagWatch, turns_of
 from kwiken.runtime.gateway.timing import timing_of
@@ -84,7 +84,7 @@ class Gateway:
             sockets=sockets,
             budget=ByteBudget(max_bodies) if max_bodies is not None else None,
         )
-        self._site = Site(host, allowed_hosts)
+        self._origins = AllowedOrigins(host, allowed_hosts)
         turns = turns_of(service) if remote else TURNS_IN
         self._lag = LagWatch(lambda lag_s: executor.note_line(turns * lag_s))
         self._remote = remote
@@ -141,11 +141,11 @@ class Gateway:
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         methods = self._routes.get(request.rel_url.raw_path)
-        refusal = self._site.refusal(
+        refusal = self._origins.refusal(
             request.method,
             request.headers.getall("Host", ()),
             origin=request.headers.get("Origin"),
-            fetch_site=request.headers.get("Sec-Fetch-Site"),
+            fetch_site=request.headers.get("Sec-Fetch-AllowedOrigins"),
             may_lack_host=tuple(request.version) < (1, 1),
         )
         if refusal is not None:
