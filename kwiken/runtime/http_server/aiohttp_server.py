@@ -30,7 +30,7 @@ RETRY_S: Final = 1.0
 MAX_REASON: Final = 200
 
 
-class Patience(NamedTuple):
+class ClientTimeouts(NamedTuple):
     """How long a caller may keep us waiting, seconds.
 
     Attributes:
@@ -190,12 +190,12 @@ class Caller(web.RequestHandler):
         self._waits = what
         self._since = time.monotonic()
 
-    def expire(self, now: float, patience: Patience) -> None:
+    def expire(self, now: float, timeouts: ClientTimeouts) -> None:
         """Hang up if the caller has taken too long; whatever runs for it is cancelled."""
         if self._waits is Waits.BODY:
-            most = patience.body_s if not self._body.is_eof() else None
+            most = timeouts.body_s if not self._body.is_eof() else None
         else:
-            most = patience.head_s if self._waits is Waits.HEAD else patience.idle_s
+            most = timeouts.head_s if self._waits is Waits.HEAD else timeouts.idle_s
         if most is not None and now - self._since > most and self.transport is not None:
             self.transport.abort()
 
@@ -233,7 +233,7 @@ class FrontServer(web.Server):
 
     Args:
         handler: answers requests.
-        patience: with callers.
+        timeouts: with callers.
         most: callers at once; None for as many as files may be open, up to a bound.
         max_body: bytes; a longer body is refused.
         budget: of the bytes that all callers' requests hold.
@@ -244,7 +244,7 @@ class FrontServer(web.Server):
         self,
         handler: Any,
         *,
-        patience: Patience,
+        timeouts: ClientTimeouts,
         most: int | None,
         max_body: int,
         budget: ByteBudget,
@@ -261,11 +261,11 @@ class FrontServer(web.Server):
             "keepalive_timeout": keep_alive_s,
             "logger": LOG,
         }
-        self._patience = patience
+        self._timeouts = timeouts
         self._budget = budget
         self._most = most or max_connections()
         self._last_answers = LastAnswers(most=max_lingering())
-        self._sweeper = self._loop.call_later(patience.sweep_s, self._sweep)
+        self._sweeper = self._loop.call_later(timeouts.sweep_s, self._sweep)
 
     def connect(self) -> asyncio.Protocol:
         """The protocol of a new connection."""
@@ -280,8 +280,8 @@ class FrontServer(web.Server):
         now = time.monotonic()
         for caller in self.connections:
             if isinstance(caller, Caller):
-                caller.expire(now, self._patience)
-        self._sweeper = self._loop.call_later(self._patience.sweep_s, self._sweep)
+                caller.expire(now, self._timeouts)
+        self._sweeper = self._loop.call_later(self._timeouts.sweep_s, self._sweep)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as in the base class
         """Close every connection."""

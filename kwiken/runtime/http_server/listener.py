@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import web
 
 from kwiken.runtime.http_server.acceptor import Acceptor, listen
-from kwiken.runtime.http_server.aiohttp_server import FrontServer, Patience
+from kwiken.runtime.http_server.aiohttp_server import ClientTimeouts, FrontServer
 from kwiken.runtime.http_server.byte_budget import GATEWAY_SHARE, ByteBudget, share_of_memory
 from kwiken.runtime.http_server.http1_server import KEEP_ALIVE_S
 from kwiken.runtime.transport import MAX_BODY
@@ -31,7 +31,7 @@ class Listener:
         host: address to bind to.
         port: 0 for any that is free.
         max_body: bytes; a longer request body is answered with 413.
-        patience: with callers who keep it waiting.
+        timeouts: with callers who keep it waiting.
         most: callers at once; None for as many as files may be open, up to a bound.
         sockets: that listen already, used instead of host and port; none for new ones.
         budget: of the bytes that all requests together hold; None for a share of the memory.
@@ -44,7 +44,7 @@ class Listener:
         host: str,
         port: int,
         max_body: int = MAX_BODY,
-        patience: Patience = Patience(),  # noqa: B008 - a tuple
+        timeouts: ClientTimeouts = ClientTimeouts(),  # noqa: B008 - a tuple
         most: int | None = None,
         sockets: Sequence[socket.socket] = (),
         budget: ByteBudget | None = None,
@@ -53,7 +53,7 @@ class Listener:
         self._host = host
         self._port = port
         self._max_body = max_body
-        self._patience = patience
+        self._timeouts = timeouts
         self._most = most
         self._sockets = sockets
         self._budget = budget if budget is not None else ByteBudget(share_of_memory(GATEWAY_SHARE))
@@ -80,7 +80,7 @@ class Listener:
         sockets = self._sockets or listen(self._host, self._port)
         self._web = FrontServer(
             self._handler,
-            patience=self._patience,
+            timeouts=self._timeouts,
             most=self._most,
             max_body=self._max_body,
             budget=self._budget,

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import uvloop
 
-from kwiken.runtime.http_server.aiohttp_server import Patience
+from kwiken.runtime.http_server.aiohttp_server import ClientTimeouts
 from tests.support.raw_http import Place, Servers, servers, status_of, until
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -27,9 +27,9 @@ BODIES = 2 * MIB
 
 
 def narrow(running: Servers) -> None:
-    """Few connections, and little patience."""
+    """Few connections, and little timeouts."""
     running.gateway._listener._most = ROOM
-    running.gateway._listener._patience = Patience(head_s=1.0, body_s=1.0, idle_s=60.0, sweep_s=0.1)
+    running.gateway._listener._timeouts = ClientTimeouts(head_s=1.0, body_s=1.0, idle_s=60.0, sweep_s=0.1)
     running.replica._server._most = ROOM
 
 

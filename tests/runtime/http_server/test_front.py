@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 
 from kwiken.runtime.http_server import Listener
-from kwiken.runtime.http_server.aiohttp_server import Patience
+from kwiken.runtime.http_server.aiohttp_server import ClientTimeouts
 from kwiken.runtime.http_server.connection_limit import max_connections, max_lingering
 
-HASTE = Patience(head_s=0.3, body_s=0.6, idle_s=1.2, sweep_s=0.05)
+HASTE = ClientTimeouts(head_s=0.3, body_s=0.6, idle_s=1.2, sweep_s=0.05)
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 
 
@@ -40,7 +40,7 @@ class Front:
 @contextlib.asynccontextmanager
 async def listening(*, most: int | None = None) -> AsyncIterator[tuple[Front, int]]:
     front = Front()
-    listener = Listener(front, host="127.0.0.1", port=0, patience=HASTE, most=most)
+    listener = Listener(front, host="127.0.0.1", port=0, timeouts=HASTE, most=most)
     await listener.start()
     try:
         yield front, listener.port
