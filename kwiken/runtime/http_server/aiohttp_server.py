@@ -54,7 +54,7 @@ class Waits(enum.Enum):
     BODY = enum.auto()
 
 
-class Caller(web.RequestHandler):
+class ClientConnection(web.RequestHandler):
     """One caller's connection: since when it waits for what, and how many bytes it holds.
 
     Attributes:
@@ -211,7 +211,7 @@ class FrontRequest(web.BaseRequest):
             OverloadError: all bodies together are.
         """
         caller = self.protocol
-        assert isinstance(caller, Caller)
+        assert isinstance(caller, ClientConnection)
         pieces: list[bytes] = []
         size = 0
         while True:
@@ -271,15 +271,15 @@ class FrontServer(web.Server):
         """The protocol of a new connection."""
         return ConnectionLimit(self._room, self._last_answers, FULL_ANSWER)
 
-    def _room(self) -> Caller | None:
+    def _room(self) -> ClientConnection | None:
         if len(self._connections) >= self._most:
             return None
-        return Caller(self, loop=self._loop, budget=self._budget, **self._settings)
+        return ClientConnection(self, loop=self._loop, budget=self._budget, **self._settings)
 
     def _sweep(self) -> None:
         now = time.monotonic()
         for caller in self.connections:
-            if isinstance(caller, Caller):
+            if isinstance(caller, ClientConnection):
                 caller.expire(now, self._timeouts)
         self._sweeper = self._loop.call_later(self._timeouts.sweep_s, self._sweep)
 
@@ -296,7 +296,7 @@ async def _answer(handler: Callable[[web.BaseRequest], Any], request: web.BaseRe
         return response
     finally:
         caller = request.protocol
-        if isinstance(caller, Caller):
+        if isinstance(caller, ClientConnection):
             caller.rest()
 
 
