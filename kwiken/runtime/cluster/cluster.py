@@ -28,7 +28,7 @@ from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.state import VERSION, ClusterState, StateFiles
 from kwiken.runtime.http_server import listen
-from kwiken.runtime.process import GatewaySpec, Keepers, LogFile, ReplicaSpec
+from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile, ReplicaSpec
 from kwiken.runtime.target import load_target
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import Replica, wire
@@ -150,7 +150,7 @@ class Cluster:
         files.lock()
         self._files = files
         self._supervisor = _this_process()
-        self._keepers = Keepers()
+        self._keepers = CriticalTasks()
         try:
             self._listen()
             files.remove()  # what a killed supervisor left
@@ -418,7 +418,7 @@ class Cluster:
             self._unsaved = False
 
     async def _stop_all(self, grace_s: float) -> None:
-        """End the keepers, then the gateway, whose requests need the replicas, then those."""
+        """End the critical_tasks, then the gateway, whose requests need the replicas, then those."""
         await self._keepers.stop()
         for sock in self._sockets:
             sock.close()

@@ -10,7 +10,7 @@ from typing import Any
 LOG = logging.getLogger("kwiken.cluster")
 
 
-class Keepers:
+class CriticalTasks:
     """Tasks that run until they are stopped.
 
     When one fails, the task that made this object is cancelled; `check` then raises the failure in place of

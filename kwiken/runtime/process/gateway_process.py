@@ -16,7 +16,7 @@ from kwiken.runtime.clock import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.files import read_file
 from kwiken.runtime.gateway import Control, Gateway, KeptPlan, Names, PlanFile, parse_endpoint
-from kwiken.runtime.process.critical_tasks import Keepers
+from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.transport import HttpTransport, LocalTransport, Transport, local_replicas
 from kwiken.service import Service
@@ -76,17 +76,17 @@ async def _serve(
         names = Names(endpoints, gateway.control)
         await names.resolve()
         watches.append(names.watch)
-    keepers = Keepers()
+    critical_tasks = CriticalTasks()
     for watch in watches:
-        keepers.add(watch())
+        critical_tasks.add(watch())
     try:
         await gateway.start()
         announce(gateway.url)
         await stop.wait()
     finally:
         await gateway.stop(grace_s=spec.grace_s)
-        await keepers.stop()
-        keepers.check()
+        await critical_tasks.stop()
+        critical_tasks.check()
 
 
 def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | None) -> None:
