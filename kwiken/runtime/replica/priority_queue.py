@@ -26,7 +26,7 @@ class DisplacedError(Exception):
     """A more urgent call took the place of this one, which had not begun."""
 
 
-class Turns:
+class CallQueue:
     """Hands out turns to begin. Use it from one event loop."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from kwiken.errors import InputError
 from kwiken.runtime.errors import DeadlineError
 from kwiken.runtime.http_server import TEXT, CallServer, Request, Response
 from kwiken.runtime.replica.cpu_meter import Carrier, Meter, metered
-from kwiken.runtime.replica.priority_queue import DisplacedError, Turns
+from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
 from kwiken.runtime.transport import MAX_PRIORITY, is_own, kind_and_message, setup_failed, wire
 from kwiken.service import Service, Stage
 
@@ -128,7 +128,7 @@ class ReplicaServer:
         self._server = CallServer(
             self._answer, host=host, port=port, max_body=max_body, max_bodies=max_bodies, full=FULL
         )
-        self._turns = Turns()
+        self._queue = CallQueue()
         self._inflight = 0
         self._latency_ms = 0.0
         self._served = 0
@@ -198,7 +198,7 @@ class ReplicaServer:
         except InputError as error:
             return self._reply(400, self._failure(error))
         full = self._inflight >= self._max_inflight
-        if full and not self._turns.displace(request.came, told.priority):
+        if full and not self._queue.displace(request.came, told.priority):
             return self._refuse(f"{self._inflight} calls are held already", why=wire.FULL)
         self._inflight += 1
         try:
@@ -214,7 +214,7 @@ class ReplicaServer:
         came = request.came
         start_ns = time.time_ns()
         # A turn later: a caller who has hung up meanwhile cancels work that has not begun.
-        await self._turns.take(came, told.priority)
+        await self._queue.take(came, told.priority)
         if told.remaining_ms is not None and (time.monotonic() - came) * 1e3 >= told.remaining_ms:
             return self._reply(504, self._failure(DeadlineError("dropped past its deadline")))
         meter = Meter()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwiken.runtime.replica.priority_queue import AHEAD_S, DisplacedError, Turns
+from kwiken.runtime.replica.priority_queue import AHEAD_S, CallQueue, DisplacedError
 from tests.support.virtual import simulate
 from tests.support.waiting import until
 
@@ -28,7 +28,7 @@ else:
 @given(calls=st.lists(st.tuples(st.floats(0, 5), st.integers(-9, 9)), min_size=1, max_size=20))
 def test_of_those_that_wait_the_most_urgent_begins(calls: list[tuple[float, int]]) -> None:
     async def main() -> None:
-        turns = Turns()
+        turns = CallQueue()
         began: list[int] = []
 
         async def call(number: int) -> None:
@@ -48,7 +48,7 @@ def test_a_call_that_comes_while_a_handler_holds_the_loop_begins_next(
     """Over sockets: what a busy loop has not read yet still comes before calls that it holds."""
 
     async def main() -> None:
-        turns = Turns()
+        turns = CallQueue()
         began: list[str] = []
         tasks: list[asyncio.Task[None]] = []
         opened: list[Any] = []
@@ -93,7 +93,7 @@ def test_a_call_that_comes_while_a_handler_holds_the_loop_begins_next(
 
 def test_handlers_that_wait_run_at_once() -> None:
     async def main() -> None:
-        turns = Turns()
+        turns = CallQueue()
         inside = most = 0
 
         async def call() -> None:
@@ -112,7 +112,7 @@ def test_handlers_that_wait_run_at_once() -> None:
 
 def test_whoever_hangs_up_loses_the_turn_and_holds_up_nobody() -> None:
     async def main() -> None:
-        turns = Turns()
+        turns = CallQueue()
         began: list[int] = []
 
         async def call(number: int) -> None:
@@ -138,7 +138,7 @@ def test_whoever_hangs_up_loses_the_turn_and_holds_up_nobody() -> None:
 
 def test_the_least_urgent_gives_way() -> None:
     async def main() -> None:
-        turns = Turns()
+        turns = CallQueue()
         ends: dict[str, str] = {}
 
         async def call(name: str, came: float, priority: int) -> None:
@@ -165,4 +165,4 @@ def test_the_least_urgent_gives_way() -> None:
 
 
 def test_with_nobody_waiting_nobody_gives_way() -> None:
-    assert not Turns().displace(0.0, 9)
+    assert not CallQueue().displace(0.0, 9)
