@@ -14,7 +14,7 @@ from typing import Final
 from kwiken.errors import InputError, KwikenError
 from kwiken.runtime.files import read_file
 from kwiken.runtime.gateway.control import Control
-from kwiken.runtime.gateway.plan_store import KeptPlan
+from kwiken.runtime.gateway.plan_store import PlanStore
 from kwiken.runtime.transport import Replica
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -59,7 +59,7 @@ class PlanFile:
             raise InputError(str(error.strerror), where=str(self._path)) from error
         self._control.apply(text, where=str(self._path))
 
-    def resume(self, kept: KeptPlan) -> None:
+    def resume(self, kept: PlanStore) -> None:
         """Go on with the plan that another gateway had in force, or the file's if it was changed since.
 
         A gateway that takes over has to serve: what is wrong with either is logged, and the other one counts.

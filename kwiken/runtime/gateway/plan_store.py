@@ -32,7 +32,7 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plan: msgspec.Raw
 
 
-class KeptPlan:
+class PlanStore:
     """A file that holds the plan in force, wherever it came from.
 
     Args:

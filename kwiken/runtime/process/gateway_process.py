@@ -15,7 +15,7 @@ from kwiken.errors import InputError
 from kwiken.runtime.clock import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.files import read_file
-from kwiken.runtime.gateway import Control, Gateway, KeptPlan, Names, PlanFile, parse_endpoint
+from kwiken.runtime.gateway import Control, Gateway, Names, PlanFile, PlanStore, parse_endpoint
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.transport import HttpTransport, LocalTransport, Transport, local_replicas
@@ -91,7 +91,7 @@ async def _serve(
 
 def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | None) -> None:
     """Put a plan in force to begin with, and have each one noted for a gateway that takes over."""
-    kept = KeptPlan(Path(spec.kept)) if spec.kept is not None else None
+    kept = PlanStore(Path(spec.kept)) if spec.kept is not None else None
     if kept is not None:
 
         def keep(plan: bytes, *, must: bool) -> None:

@@ -14,14 +14,14 @@ from kwiken.plan import Plan
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.errors import PlanNotSavedError
-from kwiken.runtime.gateway import Control, KeptPlan
+from kwiken.runtime.gateway import Control, PlanStore
 from kwiken.runtime.gateway.server import failure_of
 from kwiken.runtime.transport import LocalTransport, local_replicas
 from tests.support.services_http import plan_for, service
 
 
 def test_what_is_kept_is_read_and_private(tmp_path: Path) -> None:
-    kept = KeptPlan(tmp_path / "a.plan")
+    kept = PlanStore(tmp_path / "a.plan")
     kept.keep(b'{"a":1}', (1, 2, 3))
     note = kept.read()
     assert note is not None
@@ -30,19 +30,19 @@ def test_what_is_kept_is_read_and_private(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [kept.path]
 
 
-def full(kept: KeptPlan) -> None:
+def full(kept: PlanStore) -> None:
     """Let no fresh note be written, as on a full disk; of nobody's rights, for tests may run as root."""
     kept.path.with_name(kept.path.name + ".new").mkdir()
 
 
-def free(kept: KeptPlan) -> None:
+def free(kept: PlanStore) -> None:
     kept.path.with_name(kept.path.name + ".new").rmdir()
 
 
 def test_an_older_note_goes_where_the_newer_one_cannot_be_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = KeptPlan(tmp_path / "a.plan")
+    kept = PlanStore(tmp_path / "a.plan")
     kept.keep(b'{"a":1}', None)
     full(kept)
     kept.keep(b'{"a":1,"b":2}', None)
@@ -57,7 +57,7 @@ def test_an_older_note_goes_where_the_newer_one_cannot_be_written(
 
 
 def test_a_note_that_must_be_written_and_cannot_is_refused_and_the_older_one_stays(tmp_path: Path) -> None:
-    kept = KeptPlan(tmp_path / "a.plan")
+    kept = PlanStore(tmp_path / "a.plan")
     kept.keep(b'{"a":1}', None)
     full(kept)
     with pytest.raises(
@@ -71,7 +71,7 @@ def test_a_note_that_must_be_written_and_cannot_is_refused_and_the_older_one_sta
 
 
 def test_none_is_written_over_a_plan_where_there_is_no_other_room(tmp_path: Path) -> None:
-    kept = KeptPlan(tmp_path / "a.plan")
+    kept = PlanStore(tmp_path / "a.plan")
     kept.keep(b'{"a":1}', (1, 2, 3))
     full(kept)
     kept.keep(b"null", (1, 2, 3))
@@ -82,7 +82,7 @@ def test_none_is_written_over_a_plan_where_there_is_no_other_room(tmp_path: Path
 
 
 def test_what_is_noted_already_needs_no_room(tmp_path: Path) -> None:
-    kept = KeptPlan(tmp_path / "a.plan")
+    kept = PlanStore(tmp_path / "a.plan")
     kept.keep(b'{"a":1}', (1, 2, 3))
     full(kept)
     kept.keep(b'{"a":1}', (1, 2, 3))  # as a gateway that takes over does
@@ -94,7 +94,7 @@ def test_what_is_noted_already_needs_no_room(tmp_path: Path) -> None:
 def test_a_broken_note_is_none_and_said(
     text: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = KeptPlan(tmp_path / "a.plan")
+    kept = PlanStore(tmp_path / "a.plan")
     kept.path.write_bytes(text)
     assert kept.read() is None
     assert "cannot be read" in caplog.text
@@ -116,7 +116,7 @@ async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path:
     replicas = local_replicas(service)
     executor = Executor(service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(1))
     control = Control(service, executor, token="t", status=dict)
-    kept = KeptPlan(tmp_path / "a.plan")
+    kept = PlanStore(tmp_path / "a.plan")
     control.keep = lambda plan, *, must: kept.keep(plan, None, must=must)
     control.unkept = lambda: kept.trouble
     nobody: Any = None
