@@ -11,7 +11,7 @@ _CELLS = (HIGH - LOW + 1) * PER_OCTAVE
 _SHIFT = -LOW * PER_OCTAVE - PER_OCTAVE
 
 
-class Sketch:
+class LatencyHistogram:
     """Histogram of latencies in seconds; latencies beyond the grid count in its first or last bucket."""
 
     __slots__ = ("cells", "count")

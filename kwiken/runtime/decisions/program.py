@@ -10,7 +10,7 @@ import msgspec
 
 from kwiken.errors import DefinitionError, InputError
 from kwiken.plan import CatchUpPolicy, PartialPolicy, Plan
-from kwiken.runtime.decisions.latency_histogram import Sketch
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
 from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Ledger, RetryAccount
 from kwiken.runtime.decisions.replica_choice import Picker
 from kwiken.runtime.transport import MAX_PRIORITY, Replica
@@ -95,10 +95,10 @@ class StageState:
         "late_copies",
         "late_extra",
         "late_threads",
+        "latencies",
         "picker",
         "resends",
         "retries",
-        "sketch",
         "stops",
         "waits",
     )
@@ -109,7 +109,7 @@ class StageState:
         # own by a burst; otherwise most of them would get no copy where budgets are small.
         self.account = Account(0.0, 0, grace=True)
         self.retries = RetryAccount(limits.retry_share, limits.retry_burst)
-        self.sketch = Sketch()
+        self.latencies = LatencyHistogram()
         self.busy_ms = 0.0  # moving average for calls with one thread; 0 where unknown
         self.copies = 0
         self.resends = 0

@@ -123,7 +123,7 @@ def _trial_s(stage: CompiledStage, target: ReplicaState) -> float:
     """
     if not target.trial:
         raise UnavailableError(f"stage {stage.name!r}: none of its replicas answers")
-    usual_s = stage.state.sketch.quantile(USUAL)
+    usual_s = stage.state.latencies.quantile(USUAL)
     return inf if usual_s is None else max(LEAST_TRIAL_S, usual_s)
 
 
@@ -327,7 +327,7 @@ class HedgedCall:
         if step == FINISH:
             self.value = reply.value
             took = now - self.first.started
-            state.sketch.add(took)
+            state.latencies.add(took)
             state.retries.earn()
             state.account.earn(CALL, now, refill=took < stage.refill)
             ledger = self._shared.ledger

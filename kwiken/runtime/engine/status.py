@@ -65,13 +65,13 @@ def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
 
 def _stage(state: StageState, now: float) -> dict[str, Any]:
     return {
-        "calls": state.sketch.count,
+        "calls": state.latencies.count,
         "failed": state.failed,
         "reissues": state.copies,
         "retries": state.retries.spent,
         "resends": state.resends,
-        "p50_ms": _ms(state.sketch.quantile(0.5)),
-        "p99_ms": _ms(state.sketch.quantile(0.99)),
+        "p50_ms": _ms(state.latencies.quantile(0.5)),
+        "p99_ms": _ms(state.latencies.quantile(0.99)),
         "late": {"copies": state.late_copies, "calls": state.late_calls, "threads": state.late_threads},
         "partial": {"stops": state.stops, "waits": state.waits},
         "ledger": _account(state.account, CALL, now),

@@ -1,4 +1,4 @@
-"""Admission, gathering, the sketch, and the compiler of plans."""
+"""Admission, gathering, the latencies, and the compiler of plans."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kwiken.runtime.decisions import (
     compile_program,
     retune,
 )
-from kwiken.runtime.decisions.latency_histogram import Sketch
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
 from kwiken.runtime.decisions.program import stage_fraction
 from kwiken.runtime.decisions.stop_rule import DONE, FAIL
 from kwiken.runtime.replica.cpu_meter import Carrier, Meter
@@ -211,30 +211,30 @@ def test_a_share_of_the_shards_is_not_rounded_up_by_the_float() -> None:
     assert [fan_out.answered(shard, "x", 0.1) for shard in range(7)] == [WAIT] * 6 + [STOP]
 
 
-# The sketch.
+# The latencies.
 
 
 @given(latency=st.floats(1e-6, 4000))
 def test_sketch_is_right_to_a_few_percent(latency: float) -> None:
-    sketch = Sketch()
-    sketch.add(latency)
-    assert sketch.quantile(0.5) == pytest.approx(latency, rel=0.032)
+    latencies = LatencyHistogram()
+    latencies.add(latency)
+    assert latencies.quantile(0.5) == pytest.approx(latency, rel=0.032)
 
 
 def test_sketch_quantiles() -> None:
-    sketch = Sketch()
-    assert sketch.quantile(0.5) is None
+    latencies = LatencyHistogram()
+    assert latencies.quantile(0.5) is None
     for index in range(1, 1001):
-        sketch.add(index / 1000)
+        latencies.add(index / 1000)
     for share in (0.01, 0.5, 0.99, 1.0):
-        assert sketch.quantile(share) == pytest.approx(share, rel=0.04)
+        assert latencies.quantile(share) == pytest.approx(share, rel=0.04)
 
 
 @pytest.mark.parametrize("odd", [0.0, -1.0, 1e-12, 1e9])
 def test_sketch_keeps_what_is_off_the_grid(odd: float) -> None:
-    sketch = Sketch()
-    sketch.add(odd)
-    assert sum(sketch.cells) == sketch.count == 1
+    latencies = LatencyHistogram()
+    latencies.add(odd)
+    assert sum(latencies.cells) == latencies.count == 1
 
 
 # Limits and compiled plans.
