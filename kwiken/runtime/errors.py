@@ -92,8 +92,8 @@ def failed_call(
     *,
     expired_s: float | None,
     asked: Sequence[str] = (),
-    fallen: int = 0,
-    spared: bool = False,
+    lost: int = 0,
+    withheld: bool = False,
 ) -> Exception:
     """The error of a call that nobody answered.
 
@@ -102,13 +102,13 @@ def failed_call(
         errors: of its attempts, in the order in which they ended.
         expired_s: how long it was allowed to take, where that is why it ended; None where not.
         asked: ids of the replicas that it went to.
-        fallen: replicas that were lost, or hung, with this request.
-        spared: whether it was kept from the last one.
+        lost: replicas that were lost, or hung, with this request.
+        withheld: whether it was kept from the last one.
     """
     clue = ""
-    if fallen > 1:
-        clue = f"; this request may fell what it touches: {fallen} replicas were lost or hung with it" + (
-            ", and it was kept from the last one" if spared else ""
+    if lost > 1:
+        clue = f"; this request may fell what it touches: {lost} replicas were lost or hung with it" + (
+            ", and it was kept from the last one" if withheld else ""
         )
     if expired_s is not None:
         who = f" from {', '.join(asked)}" if asked else ""

@@ -138,13 +138,14 @@ class CompiledStage:
         late_copies: whether calls of late requests get a copy.
         late_threads: threads for calls of late requests, 1 or more.
         late_levels: priority levels that calls of late requests gain, 0 or more.
-        patience: age at which a call without an answer counts against its replica.
+        blame_after: age at which a call without an answer counts against its replica.
         prompt: age of a request up to which a success of this stage fills the catch-up account; infinite
             if no stage of the program catches up.
     """
 
     __slots__ = (
         "after",
+        "blame_after",
         "children",
         "copies",
         "cost",
@@ -161,7 +162,6 @@ class CompiledStage:
         "parent_names",
         "parents",
         "partial",
-        "patience",
         "probability",
         "prompt",
         "refill",
@@ -185,8 +185,8 @@ class CompiledStage:
         self.idempotent = stage.idempotent
         self.timeout = stage.timeout_ms / 1000
         # A hung replica never answers: half of the timeout is for it, half for a retry on another one.
-        self.patience = self.timeout / 2
-        self.hang = self.patience if stage.idempotent else inf
+        self.blame_after = self.timeout / 2
+        self.hang = self.blame_after if stage.idempotent else inf
         self.utility: Callable[..., float] | None = stage.utility
         self.worth: Callable[..., Sequence[float]] | None = stage.worth
         self.weight = stage.utility_weight

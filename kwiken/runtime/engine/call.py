@@ -90,13 +90,13 @@ async def call_stage(
     target = stage.state.picker.pick(now)
     if target is None:
         raise UnavailableError(f"stage {stage.name!r}: has no replica")
-    if stage.optional and stage.state.picker.hopeless(now, stage.patience):
+    if stage.optional and stage.state.picker.hopeless(now, stage.blame_after):
         limit = min(limit, now + _trial_s(stage, target))
     run = HedgedCall(shared, request, stage, args, shard, note)
     race = run.begin(target, now, limit)
     try:
         try:
-            await run.here(run.first)
+            await run.run_in_caller(run.first)
             if not race.finished:
                 await run.wait()
         except BaseException:
@@ -133,9 +133,9 @@ class HedgedCall:
     __slots__ = (
         "_args",
         "_base",
-        "_coin",
+        "_drawn",
         "_errors",
-        "_here",
+        "_in_caller",
         "_interrupted",
         "_late",
         "_levels",
@@ -145,10 +145,10 @@ class HedgedCall:
         "_request",
         "_shard",
         "_shared",
-        "_spared",
         "_stage",
         "_task",
         "_waiter",
+        "_withheld",
         "first",
         "tasks",
         "timer",
@@ -175,13 +175,13 @@ class HedgedCall:
         self._args = args
         self._shard = shard
         self._note = note
-        self._here = False  # whether the caller's task is running an attempt
+        self._in_caller = False  # whether the caller's task is running an attempt
         self._interrupted = False  # whether this call has cancelled that attempt
         self._waiter: asyncio.Future[None] | None = None
         self._late: LateCall | None = None
-        self._spared = False  # whether a retry was withheld from the last healthy replica
+        self._withheld = False  # whether a retry was withheld from the last healthy replica
         self._levels = 0  # priority levels that the attempts gain
-        self._coin: bool | None = None
+        self._drawn: bool | None = None
         self._errors: list[Exception] | None = None
         self._more: list[Attempt] | None = None
         self.tasks: list[asyncio.Task[None]] | None = None
@@ -231,10 +231,10 @@ class HedgedCall:
 
     # Attempts.
 
-    async def here(self, attempt: Attempt | None) -> None:
+    async def run_in_caller(self, attempt: Attempt | None) -> None:
         """Run attempts in the caller's task, one after another, while the race asks for more."""
         while attempt is not None:
-            self._here = True
+            self._in_caller = True
             try:
                 step = await self._try(attempt, self._base)
             except asyncio.CancelledError:
@@ -242,7 +242,7 @@ class HedgedCall:
                     raise
                 step = WAIT
             finally:
-                self._here = False
+                self._in_caller = False
             self._check_cancelled()
             attempt = self._follow(step) if step in _AGAIN else None
 
@@ -251,7 +251,7 @@ class HedgedCall:
         if (self._task.uncancel() if self._interrupted else self._task.cancelling()) > self._base:
             raise asyncio.CancelledError
 
-    async def _apart(self, attempt: Attempt | None) -> None:
+    async def _run_in_task(self, attempt: Attempt | None) -> None:
         """Run attempts in a task of their own, one after another."""
         try:
             while attempt is not None:
@@ -292,7 +292,7 @@ class HedgedCall:
         now = self._shared.now()
         state = self._stage.state
         target = state.picker.pick_other(now, self._tried(), ejected=True)
-        if target is None or (step == RETRY and (self._spares(target, now) or not state.retries.charge())):
+        if target is None or (step == RETRY and (self._withholds(target, now) or not state.retries.charge())):
             self._race.denied(step, now)
             return None
         threads = 1
@@ -362,7 +362,7 @@ class HedgedCall:
             how = REFUSED if isinstance(error, RefusedError) else LOST
             picker.failed(attempt.target, attempt.ticket, now)
             if how == LOST:
-                self._request.fell(self._stage.name, attempt)
+                self._request.record_loss(self._stage.name, attempt)
             if how == REFUSED and attempt.threads > 1 and self._late is not None:
                 self._late.refused()
         else:
@@ -380,7 +380,7 @@ class HedgedCall:
         now = self._shared.now()
         self._suspect(attempt, now)
         attempt.open = False
-        late = now - attempt.started >= self._stage.patience
+        late = now - attempt.started >= self._stage.blame_after
         picker, target = self._stage.state.picker, attempt.target
         if picker.dropped(target, attempt.ticket, now, blame=late):
             clock = self._shared.now
@@ -411,49 +411,49 @@ class HedgedCall:
     def _extra(self, step: int, now: float) -> None:
         """Send the copy or retry that the race asks for, if load, budget and replicas allow it."""
         state = self._stage.state
-        if step == COPY and not self._toss():
+        if step == COPY and not self._draw_copy():
             self._race.denied(step, now)
             return
         if step == RETRY:
             for attempt in (self.first, *(self._more or ())):
                 self._suspect(attempt, now)
         target = state.picker.pick_other(now, self._tried(), ejected=step == RETRY)
-        if target is None or self._spares(target, now) or not self._granted(step, now):
+        if target is None or self._withholds(target, now) or not self._granted(step, now):
             self._race.denied(step, now, for_good=False)
             return
         if step == COPY:
             state.copies += 1
-            self._coin = None
+            self._drawn = None
         elif step == LATE:
             state.late_copies += 1
             self._levels = self._stage.late_levels
         attempt = self._open(step, target, now)
         if self.tasks is None:
             self.tasks = []
-        self.tasks.append(self._request.loop.create_task(self._apart(attempt)))
+        self.tasks.append(self._request.loop.create_task(self._run_in_task(attempt)))
 
-    def _spares(self, target: ReplicaState, now: float) -> bool:
+    def _withholds(self, target: ReplicaState, now: float) -> bool:
         """Whether to withhold this call from the last healthy replica because others failed with it."""
-        fallen = self._fallen()
-        if len(fallen) > 1:
-            self._spared = self._stage.state.picker.is_last(target, fallen, now - self._stage.patience)
-        return self._spared
+        lost = self._lost()
+        if len(lost) > 1:
+            self._withheld = self._stage.state.picker.is_last(target, lost, now - self._stage.blame_after)
+        return self._withheld
 
-    def _fallen(self) -> Collection[ReplicaState]:
+    def _lost(self) -> Collection[ReplicaState]:
         """Replicas of the stage that failed while serving this request."""
-        fallen = self._request.fallen
-        return () if fallen is None else fallen.get(self._stage.name, ())
+        lost = self._request.lost
+        return () if lost is None else lost.get(self._stage.name, ())
 
     def _suspect(self, attempt: Attempt, now: float) -> None:
         """Count an attempt that has waited so long that its replica may hang as a failure of the replica."""
-        if attempt.open and now - attempt.started >= HUNG * self._stage.patience:
-            self._request.fell(self._stage.name, attempt)
+        if attempt.open and now - attempt.started >= HUNG * self._stage.blame_after:
+            self._request.record_loss(self._stage.name, attempt)
 
-    def _toss(self) -> bool:
+    def _draw_copy(self) -> bool:
         """Random decision of whether a copy is sent; drawn once per copy, however often it is denied."""
-        if self._coin is None:
-            self._coin = self._shared.rng.random() < self._stage.probability
-        return self._coin
+        if self._drawn is None:
+            self._drawn = self._shared.rng.random() < self._stage.probability
+        return self._drawn
 
     def _granted(self, step: int, now: float) -> bool:
         """Charge a copy or retry to the account that pays for its kind."""
@@ -470,7 +470,7 @@ class HedgedCall:
 
     def _wake(self) -> None:
         """Wake the caller's task because the race is over."""
-        if self._here:
+        if self._in_caller:
             if not self._interrupted:
                 self._interrupted = True
                 self._task.cancel()
@@ -509,8 +509,8 @@ class HedgedCall:
             errors,
             expired_s=allowed if self._race.expired else None,
             asked=[target.replica.id for target in self._tried()],
-            fallen=len(self._fallen()),
-            spared=self._spared,
+            lost=len(self._lost()),
+            withheld=self._withheld,
         )
 
     # Notes.

@@ -37,7 +37,7 @@ class Request:
     """State of one request while it runs. Times in seconds.
 
     Attributes:
-        fallen: by stage, replicas that were lost or hung while serving this request and were not ejected
+        lost: by stage, replicas that were lost or hung while serving this request and were not ejected
             before; None for none.
     """
 
@@ -45,8 +45,8 @@ class Request:
         "budget",
         "control",
         "deadline",
-        "fallen",
         "loop",
+        "lost",
         "lost_weight",
         "notes",
         "partial",
@@ -80,14 +80,14 @@ class Request:
         self.budget = RequestBudget(program.request_budget)
         self.partial = False
         self.lost_weight = 0.0
-        self.fallen: dict[str, set[ReplicaState]] | None = None
+        self.lost: dict[str, set[ReplicaState]] | None = None
 
-    def fell(self, stage: str, attempt: Attempt) -> None:
+    def record_loss(self, stage: str, attempt: Attempt) -> None:
         """Record that a replica failed while serving this request; ejected replicas do not count."""
         if attempt.sound:
-            if self.fallen is None:
-                self.fallen = {}
-            self.fallen.setdefault(stage, set()).add(attempt.target)
+            if self.lost is None:
+                self.lost = {}
+            self.lost.setdefault(stage, set()).add(attempt.target)
 
 
 class Attempt:
