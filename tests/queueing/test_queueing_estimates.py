@@ -47,7 +47,7 @@ def test_scores_are_those_of_the_picker(seed: int) -> None:
                 flights[i].append((now_ms, ended))  # learned when the next score is asked for
             else:
                 if picker.dropped(targets[i], ticket, now, blame=False):
-                    picker.heard(targets[i], now, alive=True)
+                    picker.probed(targets[i], now, alive=True)
                 ours.dropped(i, now_ms - came[ended], now_ms)
                 waited_for[ended] = False
             heapify(flights[i])

@@ -50,8 +50,8 @@ class ReplicaState:
         replica: identity and address of the replica.
         waiting: start of each call without an answer, by ticket, oldest first.
         latency: estimated latency; 0 where unknown.
-        silent: start of the oldest call given up since the replica last answered; infinite for none.
-        asked: whether a probe was sent and has no result yet.
+        unresponsive_since: start of the oldest call given up since the replica last answered; infinite for none.
+        probing: whether a probe was sent and has no result yet.
         ejected: whether the replica gets no ordinary calls for now.
         outlier: whether it was ejected for errors that the others did not make.
         trial: whether the call just picked is the trial of an ejected replica.
@@ -60,7 +60,6 @@ class ReplicaState:
     """
 
     __slots__ = (
-        "asked",
         "backoff",
         "ejected",
         "elsewhere",
@@ -69,12 +68,13 @@ class ReplicaState:
         "misses",
         "news_at",
         "outlier",
+        "probing",
         "record",
         "replica",
-        "silent",
         "ticket",
         "trial",
         "trouble",
+        "unresponsive_since",
         "until",
         "waiting",
     )
@@ -87,8 +87,8 @@ class ReplicaState:
         self.elsewhere = 0
         self.misses = 0
         self.ticket = 0
-        self.silent = inf
-        self.asked = False
+        self.unresponsive_since = inf
+        self.probing = False
         self.ejected = False
         self.outlier = False
         self.record = Record()
@@ -214,14 +214,14 @@ class Picker:
             for other in self._live
         )
 
-    def hopeless(self, now: float, patience: float) -> bool:
+    def all_unresponsive(self, now: float, overdue_s: float) -> bool:
         """Whether every replica is ejected or has been unresponsive since a call that is long overdue.
 
         Args:
             now: present moment, seconds.
-            patience: smallest age, seconds, at which a call is overdue.
+            overdue_s: smallest age, seconds, at which a call is overdue.
         """
-        overdue = max(patience, MISS_FACTOR * self.typical)
+        overdue = max(overdue_s, MISS_FACTOR * self.typical)
         for target in self._live:
             oldest = next(iter(target.waiting.values()), now)
             if now - oldest < overdue or target.news_at > oldest:
@@ -243,7 +243,7 @@ class Picker:
             for oldest in waiting.values():
                 latency = max(latency, now - oldest)
                 break
-        score = max(latency, now - target.silent) * queue
+        score = max(latency, now - target.unresponsive_since) * queue
         return score * self._outliers.penalty(target.record, now) if target.record.share else score
 
     def answered(self, target: ReplicaState, ticket: int, now: float, reply: Reply) -> None:
@@ -252,7 +252,7 @@ class Picker:
         inflight = reply.inflight
         target.elsewhere = 0 if inflight is None else max(0, inflight - len(target.waiting) - 1)
         target.misses = 0
-        target.silent = inf
+        target.unresponsive_since = inf
         target.trouble = None
         self._outliers.answered(target.record)
         self._learn(target, took, now)
@@ -274,7 +274,7 @@ class Picker:
             blame: whether the call was so old that the replica is ejected at once.
 
         Returns:
-            Whether to probe the replica, and to report the result by `heard`.
+            Whether to probe the replica, and to report the result by `probed`.
         """
         started = target.waiting.pop(ticket)
         took = now - started
@@ -288,25 +288,25 @@ class Picker:
             self._eject(target, now)
         elif target.ejected:
             self._plan_trial()
-        return not target.ejected and self._falls_silent(target, started, took)
+        return not target.ejected and self._needs_probe(target, started, took)
 
-    def _falls_silent(self, target: ReplicaState, started: float, took: float) -> bool:
+    def _needs_probe(self, target: ReplicaState, started: float, took: float) -> bool:
         """Record a call given up after more than the usual time; returns whether to send a probe."""
         if not took > (self.typical or inf):
             return False
-        target.silent = min(target.silent, started)
-        if target.asked:
+        target.unresponsive_since = min(target.unresponsive_since, started)
+        if target.probing:
             return False
-        target.asked = True
+        target.probing = True
         return True
 
-    def heard(self, target: ReplicaState, now: float, *, alive: bool) -> None:
+    def probed(self, target: ReplicaState, now: float, *, alive: bool) -> None:
         """Record the result of a probe."""
-        target.asked = False
-        if not alive and target.silent < inf:  # finite: no call was answered since
+        target.probing = False
+        if not alive and target.unresponsive_since < inf:  # finite: no call was answered since
             target.trouble = "no sign of life"
             self._eject(target, now)
-        target.silent = inf
+        target.unresponsive_since = inf
 
     def ended(self, target: ReplicaState, ticket: int) -> None:
         """Record a call that ended by its deadline: the replica is alive, and nothing else is known."""

@@ -51,7 +51,7 @@ LEAST_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # multiple of the usual latency that an ejected replica on trial has to answer
 SHORTEST_TIMER_S = 0.0005
 USUAL = 0.99  # quantile of the latencies of answered calls that bounds a trial which a request waits for
-HUNG = 0.5  # share of a stage's patience after which a call without an answer counts against its replica
+HUNG = 0.5  # share of a stage's overdue_s after which a call without an answer counts against its replica
 
 
 async def call_stage(
@@ -90,7 +90,7 @@ async def call_stage(
     target = stage.state.picker.pick(now)
     if target is None:
         raise UnavailableError(f"stage {stage.name!r}: has no replica")
-    if stage.optional and stage.state.picker.hopeless(now, stage.blame_after):
+    if stage.optional and stage.state.picker.all_unresponsive(now, stage.blame_after):
         limit = min(limit, now + _trial_s(stage, target))
     run = HedgedCall(shared, request, stage, args, shard, note)
     race = run.begin(target, now, limit)
@@ -385,7 +385,7 @@ class HedgedCall:
         if picker.dropped(target, attempt.ticket, now, blame=late):
             clock = self._shared.now
             self._shared.transport.ask(
-                target.replica, lambda alive: picker.heard(target, clock(), alive=alive)
+                target.replica, lambda alive: picker.probed(target, clock(), alive=alive)
             )
         if attempt.note is not None:
             self._end_note(attempt.note, Outcome.CANCELLED, now)

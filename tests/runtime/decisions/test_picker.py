@@ -363,7 +363,7 @@ def test_a_replica_whose_call_a_copy_ended_is_avoided_until_it_is_heard() -> Non
     paused, good = know(picker, 0.001, 0.001)
     assert picker.dropped(paused, paused.take(1.0), 1.005, blame=False), "ask it"
     assert all(picker.pick(1.0 + later) is good for later in (0.006, 0.02, 0.1))
-    picker.heard(paused, 1.1, alive=True)
+    picker.probed(paused, 1.1, alive=True)
     assert {picker.pick(1.2) for _ in range(50)} == {paused, good}
 
 
@@ -375,7 +375,7 @@ def test_an_answer_is_a_sign_of_life() -> None:
     assert not picker.dropped(target, target.take(1.001), 1.006, blame=False), "it was asked already"
     picker.answered(target, ticket, 1.01, Reply("ok"))
     assert picker.score(target, 1.02) < 2 * picker.score(other, 1.02)
-    picker.heard(target, 6.0, alive=False)
+    picker.probed(target, 6.0, alive=False)
     assert not target.ejected, "the question was lost, but the replica has answered since"
 
 
@@ -383,7 +383,7 @@ def test_a_replica_that_gives_no_sign_of_life_is_ejected() -> None:
     picker = picker_of(2)
     target, good = know(picker, 0.001, 0.001)
     assert picker.dropped(target, target.take(1.0), 1.005, blame=False)
-    picker.heard(target, 6.0, alive=False)
+    picker.probed(target, 6.0, alive=False)
     assert target.ejected
     assert picker.pick(6.1) is good
     assert picker.pick(6.0 + FIRST_BACKOFF_S) is target, "its trial"
@@ -488,7 +488,7 @@ class Books:
             picker.replace(replicas_of("s", 1 + number % 5))
         elif what == "heard":
             if self.asked:
-                picker.heard(self.asked.pop(number % len(self.asked)), now, alive=number > 2)
+                picker.probed(self.asked.pop(number % len(self.asked)), now, alive=number > 2)
         elif self.out:
             self.end(what, *self.out.pop(number % len(self.out)), number)
 
@@ -517,9 +517,9 @@ class Books:
         assert self.picker._outliers._count == len(self.picker._live)
         shares = sum(target.record.share for target in self.picker._live)
         assert self.picker._outliers._sum == pytest.approx(shares, abs=1e-9)
-        hopeless = self.picker.hopeless(self.now, 0.1)
-        assert not (hopeless and any(not target.ejected and not target.waiting for target in targets))
-        assert hopeless or any(not target.ejected for target in targets)
+        all_unresponsive = self.picker.all_unresponsive(self.now, 0.1)
+        assert not (all_unresponsive and any(not target.ejected and not target.waiting for target in targets))
+        assert all_unresponsive or any(not target.ejected for target in targets)
 
 
 @given(script=steps, count=st.integers(1, 5), seed=st.integers(0, 99))

@@ -96,15 +96,15 @@ def test_who_is_slow_but_answers_is_not_given_up() -> None:
     picker = Picker(replicas_of("s", 2), random.Random(1))
     one, other = picker.targets
     tickets = {target.replica.id: target.take(0.0) for target in (one, other)}
-    assert not picker.hopeless(1.9, 2.0)
-    assert picker.hopeless(2.1, 2.0)
+    assert not picker.all_unresponsive(1.9, 2.0)
+    assert picker.all_unresponsive(2.1, 2.0)
     later = other.take(0.5)
     picker.answered(other, later, 2.2, Reply("ok"))
-    assert not picker.hopeless(2.3, 2.0), "a call hangs, but its replica answers others"
+    assert not picker.all_unresponsive(2.3, 2.0), "a call hangs, but its replica answers others"
     picker.failed(other, tickets[other.replica.id], 2.4)
-    assert picker.hopeless(6.0, 2.0)
+    assert picker.all_unresponsive(6.0, 2.0)
     picker.answered(one, tickets[one.replica.id], 6.1, Reply("ok"))
-    assert not picker.hopeless(6.2, 2.0)
+    assert not picker.all_unresponsive(6.2, 2.0)
     slow = one.take(7.0)
-    assert not picker.hopeless(12.0, 2.0), "calls usually take long"
+    assert not picker.all_unresponsive(12.0, 2.0), "calls usually take long"
     assert slow in one.waiting
