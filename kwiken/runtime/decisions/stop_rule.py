@@ -26,7 +26,7 @@ class FanOut:
         shards: number of shards, 1 or more.
         policy: stop rule of the plan; None to insist on every shard.
         start: start of the fan-out, seconds.
-        patient: if true, the rule never stops early, though a shard that fails may be missing.
+        wait_for_all: if true, the rule never stops early, though a shard that fails may be missing.
 
     Attributes:
         values: answers in shard order, None where there is none.
@@ -50,7 +50,7 @@ class FanOut:
     )
 
     def __init__(
-        self, shards: int, policy: PartialPolicy | None, start: float, *, patient: bool = False
+        self, shards: int, policy: PartialPolicy | None, start: float, *, wait_for_all: bool = False
     ) -> None:
         self.values: list[Any] = [None] * shards
         self.error: Exception | None = None
@@ -62,7 +62,7 @@ class FanOut:
         self._wait = inf
         self._stop_at = inf  # moment at which the rule stops
         self._ask_at = shards  # largest number of missing shards with which the rule asks to stop
-        if policy is not None and not patient:
+        if policy is not None and not wait_for_all:
             # `round` corrects products such as 0.07 * 100, which are slightly above the whole number.
             self._enough = max(1, ceil(round(policy.progress * shards, 9)))
             if policy.cutoff_ms is not None:

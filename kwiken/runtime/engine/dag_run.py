@@ -182,7 +182,7 @@ class DagRun:
 
     def _start(self, stage: CompiledStage) -> None:
         now = self._shared.now()
-        fan_out = FanOut(stage.fanout, stage.partial, now, patient=self._request.control)
+        fan_out = FanOut(stage.fanout, stage.partial, now, wait_for_all=self._request.control)
         started = StageRun(stage, fan_out, begin_note(self._shared, self._request, stage))
         loop = self._request.loop
         args = self._args(stage)

@@ -196,7 +196,7 @@ def test_a_stop_that_is_granted_ends_it() -> None:
 
 
 def test_a_patient_gathering_waits_for_all_but_may_miss_what_fails() -> None:
-    fan_out = FanOut(3, policy(100.0), 0.0, patient=True)
+    fan_out = FanOut(3, policy(100.0), 0.0, wait_for_all=True)
     assert fan_out.due == inf
     assert [fan_out.answered(0, "x", 0.5), fan_out.failed(ValueError()), fan_out.answered(2, "x", 9.0)] == [
         WAIT,
