@@ -92,7 +92,7 @@ def failed_call(
     *,
     expired_s: float | None,
     asked: Sequence[str] = (),
-    lost: int = 0,
+    lost_replicas: int = 0,
     withheld: bool = False,
 ) -> Exception:
     """The error of a call that nobody answered.
@@ -102,12 +102,12 @@ def failed_call(
         errors: of its attempts, in the order in which they ended.
         expired_s: how long it was allowed to take, where that is why it ended; None where not.
         asked: ids of the replicas that it went to.
-        lost: replicas that were lost, or hung, with this request.
+        lost_replicas: replicas that were lost, or hung, with this request.
         withheld: whether it was kept from the last one.
     """
     clue = ""
-    if lost > 1:
-        clue = f"; this request may fell what it touches: {lost} replicas were lost or hung with it" + (
+    if lost_replicas > 1:
+        clue = f"; this request may fell what it touches: {lost_replicas} replicas were lost or hung with it" + (
             ", and it was kept from the last one" if withheld else ""
         )
     if expired_s is not None:

@@ -50,7 +50,7 @@ class ReplicaState:
         replica: identity and address of the replica.
         waiting: start of each call without an answer, by ticket, oldest first.
         latency: estimated latency; 0 where unknown.
-        unresponsive_since: start of the oldest call given up since the replica last answered; infinite for none.
+        unresponsive_since: start of the oldest call given up since the last answer; infinite for none.
         probing: whether a probe was sent and has no result yet.
         ejected: whether the replica gets no ordinary calls for now.
         outlier: whether it was ejected for errors that the others did not make.

@@ -509,7 +509,7 @@ class HedgedCall:
             errors,
             expired_s=allowed if self._race.expired else None,
             asked=[target.replica.id for target in self._tried()],
-            lost=len(self._lost()),
+            lost_replicas=len(self._lost()),
             withheld=self._withheld,
         )
 

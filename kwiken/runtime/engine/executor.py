@@ -36,7 +36,7 @@ from kwiken.service import Service
 logger = logging.getLogger(__name__)
 
 NO_TRACE: Final = (0, 0)
-OVERLOADED: Final = "overloaded; come again later"
+OVERLOADED: Final = "overloaded; try again later"
 
 
 class Answer(msgspec.Struct):

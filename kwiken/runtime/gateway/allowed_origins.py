@@ -53,7 +53,7 @@ class AllowedOrigins:
             method: of the request.
             hosts: its Host headers.
             origin: its Origin header, which browsers send with what a page has them send.
-            fetch_site: its Sec-Fetch-AllowedOrigins header.
+            fetch_site: its Sec-Fetch-Site header.
             may_lack_host: whether its version of HTTP needs no Host header.
         """
         if len(hosts) != 1 and not (may_lack_host and not hosts):

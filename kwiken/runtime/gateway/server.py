@@ -145,7 +145,7 @@ class Gateway:
             request.method,
             request.headers.getall("Host", ()),
             origin=request.headers.get("Origin"),
-            fetch_site=request.headers.get("Sec-Fetch-AllowedOrigins"),
+            fetch_site=request.headers.get("Sec-Fetch-Site"),
             may_lack_host=tuple(request.version) < (1, 1),
         )
         if refusal is not None:

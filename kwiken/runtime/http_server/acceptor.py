@@ -1,7 +1,8 @@
-"""Listening: sockets of our own, and all who wait at the door let in at once.
+"""Acceptor: listening sockets, from which all pending connections are accepted at once.
 
-The fastest loop there is takes one new connection a turn. Under load a turn takes tens of milliseconds, so
-hundreds of callers would wait outside, seen by nobody, while those inside are served promptly.
+An event loop accepts as little as one connection per iteration (uvloop does). Under load an iteration takes
+tens of milliseconds, so hundreds of clients would wait in the backlog, invisible to admission control, while
+connected clients are served promptly.
 """
 
 from __future__ import annotations
@@ -17,23 +18,25 @@ from typing import Any, Final
 from kwiken.errors import InputError
 
 LOG = logging.getLogger("kwiken.acceptor")
-BACKLOG: Final = 1024
-AT_ONCE: Final = 256  # then the others have their turn
-AGAIN_S: Final = 0.1
-SAY_EVERY_S: Final = 10.0
-NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})  # a name may have addresses of others
+BACKLOG: Final = 1024  # connections that the kernel holds per socket
+AT_ONCE: Final = 256  # connections accepted before other callbacks run
+AGAIN_S: Final = 0.1  # pause without files or memory
+SAY_EVERY_S: Final = 10.0  # shortest interval of log messages about a pause
+NOT_HERE: Final = frozenset(
+    {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+)  # a name may have addresses of other hosts
 LACKING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen at every address of a host, all at the same port.
+    """Create sockets that listen at every address of a host, all on the same port.
 
     Args:
         host: name or address to bind to.
-        port: 0 for any that is free.
+        port: port to bind to; 0 for any free port.
 
     Raises:
-        InputError: when an address cannot be bound to.
+        InputError: an address cannot be bound to.
     """
     found: list[socket.socket] = []
     try:
@@ -72,7 +75,7 @@ def _listen(
 
 
 def why_not(error: OSError) -> str:
-    """Why an address could not be bound to."""
+    """Message for an address that could not be bound to."""
     if error.errno == errno.EADDRINUSE:
         return "the port is in use; choose another one"
     if error.errno == errno.EACCES:
@@ -81,11 +84,11 @@ def why_not(error: OSError) -> str:
 
 
 class Acceptor:
-    """Lets connections in.
+    """Accepts connections from listening sockets.
 
     Args:
-        sockets: that listen; closed in the end.
-        factory: makes the protocol of a new connection.
+        sockets: listening sockets; the acceptor closes them.
+        factory: creates the protocol of a new connection.
     """
 
     def __init__(self, sockets: Sequence[socket.socket], factory: Callable[[], asyncio.Protocol]) -> None:
@@ -101,12 +104,12 @@ class Acceptor:
 
     @property
     def port(self) -> int:
-        """The port bound to."""
+        """Port that the sockets are bound to."""
         port: int = self._sockets[0].getsockname()[1]
         return port
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Stop accepting and close the sockets."""
         if self._open:
             self._open = False
             for sock in self._sockets:
@@ -123,7 +126,7 @@ class Acceptor:
                 if error.errno in LACKING:
                     self._pause(sock, error)
                     return
-                continue  # this one has hung up already
+                continue  # this client has disconnected already
             task = self._loop.create_task(self._enter(caller))
             self._entering.add(task)
             task.add_done_callback(self._entering.discard)
@@ -133,11 +136,11 @@ class Acceptor:
             caller.setblocking(False)
             await self._loop.connect_accepted_socket(self._factory, caller)
         except OSError as error:
-            LOG.debug("a caller hung up as it came: %s", error)
+            LOG.debug("a client disconnected while it was accepted: %s", error)
             caller.close()
 
     def _pause(self, sock: socket.socket, error: OSError) -> None:
-        """Without files or memory nobody can be let in; asking again at once would only burn time."""
+        """Pause without files or memory: an immediate retry would fail again and only cost time."""
         if self._loop.time() - self._said_at > SAY_EVERY_S:
             self._said_at = self._loop.time()
             LOG.error("no more connections for now: %s", error.strerror)

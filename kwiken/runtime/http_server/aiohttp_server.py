@@ -1,4 +1,4 @@
-"""Front door's connections: callers who keep it waiting are hung up on, and what they send is counted."""
+"""aiohttp server that closes slow or idle clients, and caps open connections and buffered bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kwiken.runtime.http_server.half_close import GoneCheck
 from kwiken.runtime.http_server.last_answers import LastAnswers
 
 LOG = logging.getLogger("kwiken.http")
-FULL: Final = msgspec.json.encode({"error": "too many connections; come again later"})
+FULL: Final = msgspec.json.encode({"error": "too many connections; try again later"})
 FULL_ANSWER: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
     b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(FULL), FULL)
@@ -31,13 +31,13 @@ MAX_REASON: Final = 200
 
 
 class ClientTimeouts(NamedTuple):
-    """How long a caller may keep us waiting, seconds.
+    """Timeouts for the clients of a server, seconds.
 
     Attributes:
-        head_s: for the rest of a request's head.
-        body_s: for its body.
-        idle_s: for the next request, or for taking the answer to the last one.
-        sweep_s: how often callers are looked at, so that each may last for so much longer.
+        head_s: longest time for the rest of a request's head.
+        body_s: longest time for a request's body.
+        idle_s: longest time until the next request, or for taking the answer to the last one.
+        sweep_s: interval of the checks, by which each timeout may be exceeded.
     """
 
     head_s: float = 10.0
@@ -47,7 +47,7 @@ class ClientTimeouts(NamedTuple):
 
 
 class Waits(enum.Enum):
-    """What a connection waits for its caller to do."""
+    """What a connection is waiting for its client to send."""
 
     IDLE = enum.auto()
     HEAD = enum.auto()
@@ -55,10 +55,10 @@ class Waits(enum.Enum):
 
 
 class ClientConnection(web.RequestHandler):
-    """One caller's connection: since when it waits for what, and how many bytes it holds.
+    """Connection of one client: the state and start of its wait, and the number of bytes it holds.
 
     Attributes:
-        lacks_room: whether there is no room for the body of the request that comes.
+        lacks_room: whether the byte budget has no room for the body of the present request.
     """
 
     __slots__ = (
@@ -105,12 +105,12 @@ class ClientConnection(web.RequestHandler):
             self.transport.abort()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # of no use to the base class
-        """Called by the loop; whoever has sent whole requests is answered before the connection is closed."""
+        """Called by the loop; complete requests are answered before the connection is closed."""
         last = self._messages[-1][1] if self._messages else self._body
         if last is None and not self._request_in_progress:
-            return False  # it was idle
+            return False  # the connection was idle
         if last is not None and not last.is_eof():
-            return False  # the rest will never come
+            return False  # the request stays incomplete
         self._ended = True
         if self._body is not None:
             self._begin_check()
@@ -119,11 +119,11 @@ class ClientConnection(web.RequestHandler):
         return True
 
     def begin(self, body: Any, *, interim: bool) -> None:
-        """A request's head is there and its body may be; it is being answered.
+        """Begin to answer a request whose head has arrived; its body may still be on its way.
 
         Args:
-            body: as it comes.
-            interim: whether the caller's HTTP has interim responses.
+            body: stream of the body.
+            interim: whether the client's version of HTTP has interim responses.
         """
         self._body = body
         self._interim = interim
@@ -134,13 +134,13 @@ class ClientConnection(web.RequestHandler):
                 self.close()
 
     def rest(self) -> None:
-        """Nothing is being answered; what follows of a body that was not read is dropped."""
+        """End the answer of a request; the unread rest of its body is dropped."""
         self._settle_check()
         body, self._body = self._body, None
-        # A body holds its connection: one that was read to its end, or is lost, is let go.
+        # A body references its connection: a body that was read to its end, or is lost, is released.
         self._dropped = body if self.transport is not None and not body.is_eof() else None
         self.lacks_room = False
-        ahead = self._messages if self.transport is not None else ()  # those of a closed one are no more
+        ahead = self._messages if self.transport is not None else ()  # a closed connection has none
         self._hold(sum(payload.total_bytes for _, payload in ahead))
         self._wait_for(Waits.IDLE)
 
@@ -154,7 +154,7 @@ class ClientConnection(web.RequestHandler):
             self._check = None
 
     def _has_room(self, count: int) -> bool:
-        """Count what has come; whether the connection may go on."""
+        """Count received bytes; returns whether the connection may continue."""
         if self._dropped is not None:
             if not self._dropped.is_eof():
                 return True
@@ -163,12 +163,12 @@ class ClientConnection(web.RequestHandler):
             return True
         reading = self._waits is Waits.BODY and not self._body.is_eof()
         if not reading and (self.lacks_room or self._waits is Waits.BODY):
-            return False  # no request is there to be told
+            return False  # there is no request to answer with an error
         self.lacks_room = True
         return True
 
     def _hold(self, count: int) -> bool:
-        """Set how many bytes are held; whether there is room for them."""
+        """Set the number of bytes held; returns whether the budget has room for them."""
         self._held = count
         charge = max(0, count - FREE)
         if charge > self._charged and not self._budget.take(charge - self._charged):
@@ -179,7 +179,7 @@ class ClientConnection(web.RequestHandler):
         return True
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Called by the base class, for a caller's faults as for our own."""
+        """Called by the base class, for a client's faults as well as for the server's own."""
         error = kw.get("exc_info")
         if isinstance(error, HttpProcessingError):
             LOG.warning("no HTTP request: %s", " ".join(str(error.message).split())[:MAX_REASON])
@@ -191,7 +191,7 @@ class ClientConnection(web.RequestHandler):
         self._since = time.monotonic()
 
     def expire(self, now: float, timeouts: ClientTimeouts) -> None:
-        """Hang up if the caller has taken too long; whatever runs for it is cancelled."""
+        """Close the connection if the client exceeded a timeout; a handler that runs for it is cancelled."""
         if self._waits is Waits.BODY:
             most = timeouts.body_s if not self._body.is_eof() else None
         else:
@@ -201,14 +201,14 @@ class ClientConnection(web.RequestHandler):
 
 
 class FrontRequest(web.BaseRequest):
-    """A request whose body is read while there is room for it."""
+    """Request whose body is read as long as the byte budget has room."""
 
     async def read(self) -> bytes:
-        """The whole body.
+        """Read the whole body.
 
         Raises:
-            HTTPRequestEntityTooLarge: it is longer than a body may be.
-            OverloadError: all bodies together are.
+            HTTPRequestEntityTooLarge: the body is longer than the limit for one body.
+            OverloadError: the bodies of all requests together exceed the byte budget.
         """
         caller = self.protocol
         assert isinstance(caller, ClientConnection)
@@ -217,7 +217,7 @@ class FrontRequest(web.BaseRequest):
         while True:
             if caller.lacks_room:
                 raise OverloadError(
-                    "too many bytes of requests are held; come again later", retry_after_s=RETRY_S
+                    "too many bytes of requests are held; try again later", retry_after_s=RETRY_S
                 )
             piece = await self.content.readany()
             if not piece:
@@ -229,14 +229,14 @@ class FrontRequest(web.BaseRequest):
 
 
 class FrontServer(web.Server):
-    """A low-level server that looks after its callers.
+    """Low-level aiohttp server with timeouts and limits for its clients.
 
     Args:
         handler: answers requests.
-        timeouts: with callers.
-        most: callers at once; None for as many as files may be open, up to a bound.
-        max_body: bytes; a longer body is refused.
-        budget: of the bytes that all callers' requests hold.
+        timeouts: timeouts for clients.
+        most: largest number of connections, 1 or more; None to derive it from the limit of open files.
+        max_body: longest request body, bytes.
+        budget: budget of the bytes that all requests together hold.
         keep_alive_s: seconds for which an idle connection stays open.
     """
 
@@ -268,7 +268,7 @@ class FrontServer(web.Server):
         self._sweeper = self._loop.call_later(timeouts.sweep_s, self._sweep)
 
     def connect(self) -> asyncio.Protocol:
-        """The protocol of a new connection."""
+        """Create the protocol of a new connection."""
         return ConnectionLimit(self._room, self._last_answers, FULL_ANSWER)
 
     def _room(self) -> ClientConnection | None:

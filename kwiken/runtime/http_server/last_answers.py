@@ -1,8 +1,8 @@
-"""Last answers on connections that are closed with the caller's bytes still unread.
+"""Lingering close: last responses on connections that are closed while the client's bytes are unread.
 
-A kernel that closes a socket with unread bytes resets the connection, and a reset takes the answer away
-that the caller has not read yet (RFC 9112, section 9.6). So the answer is written, the sending half is
-closed, and what the caller still sends is dropped for a short while.
+A kernel that closes a socket with unread bytes resets the connection, and the reset discards the response
+that the client has not read yet (RFC 9112, section 9.6). So the response is written, the sending half is
+closed, and what the client still sends is dropped for a short while.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import contextlib
 from typing import Final
 
 LINGER_S: Final = 1.0
-MAX_LINGERING: Final = 64
+MAX_LINGERING: Final = 64  # connections at once
 
 
 class LastAnswers:
-    """Connections that have got their last answer and are not closed yet.
+    """Connections that have got their last response and are not closed yet.
 
     Args:
-        most: of them at once; what comes beyond is closed right after its answer.
-        linger_s: seconds that a caller has to read its answer.
+        most: largest number of such connections; further ones are closed right after their response.
+        linger_s: time that a client has to read its response, seconds.
     """
 
     def __init__(self, *, most: int = MAX_LINGERING, linger_s: float = LINGER_S) -> None:
@@ -29,11 +29,11 @@ class LastAnswers:
         self._open: set[_LastAnswer] = set()
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Number of lingering connections."""
         return len(self._open)
 
     def send(self, transport: asyncio.Transport, answer: bytes) -> None:
-        """Write a last answer and close, in good order; the connection's own protocol hears no more of it."""
+        """Write a last response and close gracefully; the connection's own protocol gets no more events."""
         if len(self._open) >= self._most:
             transport.write(answer)
             transport.close()
@@ -41,17 +41,17 @@ class LastAnswers:
         farewell = _LastAnswer(self._open, transport, self._linger_s)
         transport.set_protocol(farewell)
         transport.write(answer)
-        with contextlib.suppress(OSError):  # the caller has reset the connection
+        with contextlib.suppress(OSError):  # the client has reset the connection
             transport.write_eof()
 
     def close(self) -> None:
-        """Close them all at once."""
+        """Close all lingering connections immediately."""
         for farewell in list(self._open):
             farewell.cut()
 
 
 class _LastAnswer(asyncio.Protocol):
-    """Drops what comes until the caller closes, or the time is up."""
+    """Drops received data until the client closes the connection or the time is up."""
 
     def __init__(self, others: set[_LastAnswer], transport: asyncio.Transport, linger_s: float) -> None:
         self._others = others

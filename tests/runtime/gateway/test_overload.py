@@ -203,8 +203,8 @@ async def test_who_is_turned_away_need_not_send_its_body() -> None:
 async def test_the_library_is_told_too() -> None:
     _, executor = gateway_of(work, Limits())
     executor.note_line(60.0)
-    with pytest.raises(OverloadError, match="come again later"):
+    with pytest.raises(OverloadError, match="try again later"):
         executor.turn_away(deadline_ms=100.0)
-    with pytest.raises(OverloadError, match="come again later"):
+    with pytest.raises(OverloadError, match="try again later"):
         await executor.run("x")
     assert msgspec.to_builtins(executor.status())["shed"] == 2

@@ -104,7 +104,7 @@ async def test_beyond_what_it_holds_it_says_so_at_once() -> None:
         took, came = await lasted(port, HEAD + b"\r\n")
         assert came.startswith(b"HTTP/1.1 503 ")
         assert b"Retry-After: 1\r\n" in came
-        assert came.endswith(b'{"error":"too many connections; come again later"}')
+        assert came.endswith(b'{"error":"too many connections; try again later"}')
         assert took < HASTE.idle_s
         held.pop()[1].close()
         for _ in range(200):
