@@ -150,9 +150,9 @@ def test_bad_usage_of_serve(tmp_path: Path, taken_port: str) -> None:
         (["--local", "--replica", "first=localhost:1"], "--local"),
         (["--local", "--port", "0", "--token-file", str(empty)], "empty"),
         (["--local", "--port", "0", "--token-file", str(tmp_path / "no")], "No such file"),
-        (["--local", "--port", "0", "--token-file", "/dev/zero"], "is no regular file"),
+        (["--local", "--port", "0", "--token-file", "/dev/zero"], "is not a regular file"),
         (["--local", "--port", "0", "--plan", str(empty)], "empty"),
-        (["--local", "--port", "0", "--plan", "/dev/zero"], "/dev/zero: is no regular file"),
+        (["--local", "--port", "0", "--plan", "/dev/zero"], "/dev/zero: is not a regular file"),
     ):
         commands.refused(commands.run("serve", TARGET, *words), pattern)
     commands.refused(commands.run("serve", "no_such:x", "--local"), "no_such")

@@ -48,7 +48,7 @@ def test_an_older_note_goes_where_the_newer_one_cannot_be_written(
     kept.keep(b'{"a":1,"b":2}', None)
     assert kept.read() is None
     assert not kept.path.exists()
-    assert "the plan cannot be noted (Is a directory)" in caplog.text
+    assert "the plan cannot be saved (Is a directory)" in caplog.text
     troubles = [kept.trouble]
     free(kept)
     kept.keep(b'{"a":1,"b":2}', None)
@@ -61,7 +61,7 @@ def test_a_note_that_must_be_written_and_cannot_is_refused_and_the_older_one_sta
     kept.keep(b'{"a":1}', None)
     full(kept)
     with pytest.raises(
-        PlanNotSavedError, match=r"a\.plan: the plan cannot be noted there \(Is a directory\)"
+        PlanNotSavedError, match=r"a\.plan: the plan cannot be saved there \(Is a directory\)"
     ):
         kept.keep(b'{"a":1,"b":2}', None, must=True)
     note = kept.read()

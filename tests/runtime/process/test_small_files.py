@@ -24,9 +24,9 @@ def test_a_file_and_a_link_to_one_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["/dev/zero", "pipe"])
 def test_what_never_ends_is_refused_at_once(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match=f"{name}: is no regular file"):
+    with pytest.raises(InputError, match=f"{name}: is not a regular file"):
         read_file(tmp_path / name, 1 << 20)
-    with pytest.raises(InputError, match=f"{name}: is no regular file"):
+    with pytest.raises(InputError, match=f"{name}: is not a regular file"):
         _token(str(tmp_path / name))
 
 
@@ -58,5 +58,5 @@ def test_a_token_is_short_text(tmp_path: Path) -> None:
 def test_a_clusters_state_is_a_regular_file(tmp_path: Path) -> None:
     files = StateFiles(tmp_path, "echo")
     os.mkfifo(files.state)
-    with pytest.raises(InputError, match=r"echo\.json: is no regular file"):
+    with pytest.raises(InputError, match=r"echo\.json: is not a regular file"):
         files.read()
