@@ -1,4 +1,4 @@
-"""What is wrong with a request, in words for whoever sent it: the decoder's own speak of types."""
+"""Conversion of the decoder's validation errors into messages that a client can act on."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _SAYINGS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ..
 
 
 def plainly(message: str) -> str:
-    """A decoder's complaint with the field named first and no word of its types.
+    """Rewrite a decoder's message: the field comes first, and types are named in plain words.
 
     Args:
-        message: of `msgspec`; what is not known here stays as it is.
+        message: message of `msgspec`; an unknown one stays as it is.
     """
     place = _PLACE.search(message)
     said = message[: place.start()] if place is not None else message
