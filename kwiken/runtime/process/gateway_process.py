@@ -1,4 +1,4 @@
-"""A gateway's process: what it needs is built, watched and taken down in order."""
+"""Gateway process: builds the gateway's parts, runs them, and shuts them down in order."""
 
 from __future__ import annotations
 
@@ -24,14 +24,20 @@ from kwiken.service import Service
 if TYPE_CHECKING:
     from kwiken.runtime.process.server_process import Announce, GatewaySpec
 
-MAX_TOKEN: Final = 4096
+MAX_TOKEN: Final = 4096  # bytes
 
 
 async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event, announce: Announce) -> None:
     """Serve until told to stop, then stop gracefully.
 
+    Args:
+        spec: specification of the gateway.
+        service: the loaded target.
+        stop: set when the process is told to stop.
+        announce: called with the URL once the gateway is ready.
+
     Raises:
-        KwikenError: when it cannot be served as the specification says; names the option or file.
+        KwikenError: the gateway cannot be served as specified; names the option or file.
     """
     endpoints = {stage: [parse_endpoint(text) for text in those] for stage, those in spec.replicas.items()}
     clock = SystemClock()
@@ -42,7 +48,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 transport,
                 replicas=local_replicas(service) if spec.local else {name: [] for name in service.stages},
                 clock=clock,
-                rng=random.Random(),  # noqa: S311 - coins and names, no secrets
+                rng=random.Random(),  # noqa: S311 - no secrets
                 observer=observer,
             )
             gateway = Gateway(
@@ -90,7 +96,7 @@ async def _serve(
 
 
 def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | None) -> None:
-    """Put a plan in force to begin with, and have each one noted for a gateway that takes over."""
+    """Put the first plan in force, and save each plan for a gateway that takes over."""
     kept = PlanStore(Path(spec.kept)) if spec.kept is not None else None
     if kept is not None:
 
@@ -120,7 +126,7 @@ async def _transport(spec: GatewaySpec, service: Service) -> AsyncIterator[Trans
 
 
 def _token(path: str | None) -> str | None:
-    """The control routes' token: the file's, else the environment's, else none."""
+    """Token of the control routes: from the file, else from the environment, else None."""
     if path is None:
         return os.environ.get("KWIKEN_TOKEN", "").strip() or None
     try:

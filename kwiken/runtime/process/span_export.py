@@ -1,4 +1,4 @@
-"""Where notes go: the observers that a process' specification asks for."""
+"""Span export of a process: creates the observers that its specification asks for, and reports losses."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
     from kwiken.runtime.replica import CallObserver
 
 LOG = logging.getLogger("kwiken.spans")
-LOOK_S: Final = 5.0
-MORE: Final = 10
+LOOK_S: Final = 5.0  # interval of checks for lost spans
+MORE: Final = 10  # factor between two reported numbers of lost spans
 
 
 class Counts(Protocol):
-    """What became of the notes (`otel.SpanCounts`)."""
+    """Numbers of records by outcome (`kwiken.otel.SpanCounts`)."""
 
     @property
     def dropped(self) -> int:
-        """Notes refused because too many were waiting."""
+        """Records refused because too many were waiting."""
 
     @property
     def lost_lines(self) -> int:
-        """Lines that could not be written."""
+        """Number of lines that could not be written."""
 
     @property
     def last_error(self) -> str | None:
-        """Why not."""
+        """Reason of the last failed write; None without one."""
 
 
 class Losses:
-    """Says that spans are lost, each time that they are ten times as many: a full disk must not go unnoticed.
+    """Warns that spans are lost, each time their number has grown tenfold: a full disk must not go unnoticed.
 
     Args:
-        name: whose spans they are.
-        counts: what became of the notes until now.
+        name: name of the process in the message.
+        counts: function that returns the present numbers.
     """
 
     def __init__(self, name: str, counts: Callable[[], Counts]) -> None:
@@ -51,18 +51,18 @@ class Losses:
         self._said = 0
 
     def look(self) -> None:
-        """Say what is lost, if that is news."""
+        """Log the number of lost records if it has grown enough."""
         counts = self._counts()
         lost = counts.lost_lines + counts.dropped
         if lost == 0 or lost < MORE * self._said:
             return
         self._said = lost
         why = counts.last_error if counts.lost_lines else "more of them than can be written"
-        LOG.warning("%s: traces are incomplete, %d notes are lost: %s", self._name, lost, why)
+        LOG.warning("%s: traces are incomplete, %d records are lost: %s", self._name, lost, why)
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """Look again and again, and once more at the end."""
+        """Check at intervals, and once more at the end."""
         looking = asyncio.get_running_loop().create_task(self._look_on())
         try:
             yield
@@ -78,10 +78,10 @@ class Losses:
 
 @contextlib.contextmanager
 def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer | None]:
-    """The gateway's observer, flushed at the end; None where no spans are wanted.
+    """Observer of a gateway, flushed at the end; None if no spans are wanted.
 
     Raises:
-        InputError: when the folder cannot be written, or the endpoint is none.
+        InputError: the folder cannot be written, or the endpoint is invalid.
     """
     if spec.traces is None and spec.otlp is None:
         yield None
@@ -96,10 +96,10 @@ def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer |
 
 @contextlib.contextmanager
 def replica_observer(spec: ReplicaSpec, service: Service) -> Iterator[CallObserver | None]:
-    """A replica's observer, flushed at the end; None where no spans are wanted.
+    """Observer of a replica, flushed at the end; None if no spans are wanted.
 
     Raises:
-        InputError: when the folder cannot be written, or the endpoint is none.
+        InputError: the folder cannot be written, or the endpoint is invalid.
     """
     if spec.traces is None and spec.otlp is None:
         yield None

@@ -29,7 +29,7 @@ def test_a_full_disk_is_told_each_time_that_ten_times_as_much_is_lost(
         losses.look()
     assert len(told(caplog)) == 4
     assert told(caplog)[-1].startswith(
-        "tidy-0: traces are incomplete, 1000 notes are lost: [Errno 28] No space"
+        "tidy-0: traces are incomplete, 1000 records are lost: [Errno 28] No space"
     )
 
 
