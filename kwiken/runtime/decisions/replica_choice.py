@@ -24,23 +24,25 @@ from math import inf
 from kwiken.runtime.decisions.outliers import Outliers, Record
 from kwiken.runtime.transport import Replica, Reply
 
-GAIN = 0.1  # weight of a new latency in the estimate
-CLIP = (
+LATENCY_GAIN = 0.1  # weight of a new latency in the estimate
+MAX_SAMPLE_FACTOR = (
     3.0  # one sample counts at most as this multiple of the estimate, so that one straggler moves it little
 )
-ALIKE = (
+EQUAL_SCORES = (
     0.8  # ratio of two scores from which on they count as equal if both replicas have as many calls waiting
 )
-HALF_LIFE_S = 5.0  # of the distance between an estimate without news and its stage's average
-FRESH_S = 1.0  # age up to which a replica's report of its queue, and its latency estimate, are used unchanged
-MISSES = 5  # calls in a row given up without an answer that eject a replica
+ESTIMATE_HALF_LIFE_S = 5.0  # of the distance between an estimate without news and its stage's average
+MAX_REPORT_AGE_S = (
+    1.0  # age up to which a replica's report of its queue, and its latency estimate, are used unchanged
+)
+MISSES_TO_EJECT = 5  # calls in a row given up without an answer that eject a replica
 MISS_FACTOR = 3.0  # multiple of the usual latency from which on a call that is given up counts as a miss
 FIRST_BACKOFF_S = 0.2
 LAST_BACKOFF_S = 5.0
-MOST_OUTLIERS = (
+MAX_OUTLIER_SHARE = (
     0.5  # share of a stage's replicas that errors alone may eject; at least one, never the last one
 )
-SAMPLE = 16  # untried replicas among which a further attempt chooses
+MAX_CANDIDATES = 16  # untried replicas among which a further attempt chooses
 
 
 class ReplicaState:
@@ -168,7 +170,7 @@ class Picker:
             return self._rng.choice(self._out) if self._out else None
         left, right = self.score(one, now), self.score(other, now)
         low, high = (left, right) if left < right else (right, left)
-        if low == high or (low > ALIKE * high and len(one.waiting) == len(other.waiting)):
+        if low == high or (low > EQUAL_SCORES * high and len(one.waiting) == len(other.waiting)):
             return one if self._rng.random() < 0.5 else other  # noqa: PLR2004 - a fair coin
         return one if left < right else other
 
@@ -195,7 +197,7 @@ class Picker:
         return min(apart or left, key=lambda target: self.score(target, now))
 
     def _untried(self, targets: list[ReplicaState], tried: Sequence[ReplicaState]) -> list[ReplicaState]:
-        enough = SAMPLE + len(tried)
+        enough = MAX_CANDIDATES + len(tried)
         few = targets if len(targets) <= enough else self._rng.sample(targets, enough)
         return [target for target in few if target not in tried]
 
@@ -232,10 +234,12 @@ class Picker:
         """Score for comparison within the stage: expected latency times queue length, lower is better."""
         latency = target.latency
         queue = 1
-        if now - target.news_at < FRESH_S:
+        if now - target.news_at < MAX_REPORT_AGE_S:
             queue += target.elsewhere
         elif latency:
-            latency = self.typical + (latency - self.typical) * 0.5 ** ((now - target.news_at) / HALF_LIFE_S)
+            latency = self.typical + (latency - self.typical) * 0.5 ** (
+                (now - target.news_at) / ESTIMATE_HALF_LIFE_S
+            )
         latency = latency or self.typical or 1.0
         waiting = target.waiting
         if waiting:
@@ -283,7 +287,7 @@ class Picker:
         if took > MISS_FACTOR * (self.typical or inf):
             target.misses += 1
         failed_trial = target.ejected and took > self.typical
-        if blame or failed_trial or target.misses >= MISSES:
+        if blame or failed_trial or target.misses >= MISSES_TO_EJECT:
             target.trouble = f"no answer for {took:.3g} s"
             self._eject(target, now)
         elif target.ejected:
@@ -330,21 +334,21 @@ class Picker:
 
     def _can_spare(self, target: ReplicaState) -> bool:
         """Whether a replica may be ejected for errors alone."""
-        most = max(1, int(MOST_OUTLIERS * (len(self._live) + len(self._out))))
+        most = max(1, int(MAX_OUTLIER_SHARE * (len(self._live) + len(self._out))))
         return not target.gone and len(self._live) > 1 and sum(each.outlier for each in self._out) < most
 
     def _learn(self, target: ReplicaState, took: float, now: float) -> None:
         target.news_at = now
         known = target.latency
         if known:
-            top = CLIP * known
-            target.latency = known + GAIN * (min(top, took) - known)
+            top = MAX_SAMPLE_FACTOR * known
+            target.latency = known + LATENCY_GAIN * (min(top, took) - known)
         else:
             target.latency = took
         known = self.typical
         if known:
-            top = CLIP * known
-            self.typical = known + GAIN * (min(top, took) - known)
+            top = MAX_SAMPLE_FACTOR * known
+            self.typical = known + LATENCY_GAIN * (min(top, took) - known)
         else:
             self.typical = took
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from kwiken.runtime.decisions import ReplicaState
 from kwiken.runtime.decisions.replica_choice import (
-    CLIP,
     FIRST_BACKOFF_S,
-    GAIN,
     LAST_BACKOFF_S,
-    MISSES,
+    LATENCY_GAIN,
+    MAX_SAMPLE_FACTOR,
+    MISSES_TO_EJECT,
     Picker,
 )
 from kwiken.runtime.transport import Replica, Reply
@@ -115,7 +115,7 @@ def test_age_counts_only_while_the_call_is_out() -> None:
     ticket = paused.take(0.5)
     picker.answered(paused, ticket, 0.9, Reply("ok"))
     assert picker.pick(0.91) is paused, "one straggler moves the estimate little"
-    assert paused.latency <= 0.01 * (1 + GAIN * (CLIP - 1)) + 1e-9
+    assert paused.latency <= 0.01 * (1 + LATENCY_GAIN * (MAX_SAMPLE_FACTOR - 1)) + 1e-9
     assert well.latency == pytest.approx(0.02)
 
 
@@ -333,7 +333,7 @@ def test_trial_that_its_caller_gave_up_at_once_is_tried_again() -> None:
 def test_unanswered_calls_in_a_row_eject() -> None:
     picker = picker_of(2)
     silent, _ = know(picker, 0.01, 0.01)
-    for count in range(MISSES):
+    for count in range(MISSES_TO_EJECT):
         assert not silent.ejected, count
         picker.dropped(silent, silent.take(1.0), 1.1, blame=False)
     assert silent.ejected
@@ -342,7 +342,7 @@ def test_unanswered_calls_in_a_row_eject() -> None:
 def test_an_answer_in_between_forgives() -> None:
     picker = picker_of(2)
     silent, _ = know(picker, 0.01, 0.01)
-    for _ in range(3 * MISSES):
+    for _ in range(3 * MISSES_TO_EJECT):
         picker.dropped(silent, silent.take(1.0), 1.1, blame=False)
         serve(picker, silent, 0.01, now=1.1)
     assert not silent.ejected

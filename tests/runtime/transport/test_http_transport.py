@@ -340,9 +340,7 @@ async def test_too_long_a_call_is_not_sent() -> None:
 async def test_another_kind_of_server_is_a_refusal(length: bytes) -> None:
     answer = b"HTTP/1.1 404 Not Found\r\n" + length + b"\r\n"
     async with misbehaving(saying(answer)) as replica, HttpTransport(service) as transport:
-        with pytest.raises(
-            RefusedError, match="replica r0: answered 404, so it is not a replica"
-        ):
+        with pytest.raises(RefusedError, match="replica r0: answered 404, so it is not a replica"):
             await transport.call(replica, call_of("middle", Ask("hi")))
 
 
