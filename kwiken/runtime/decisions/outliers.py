@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from math import exp2, inf, lgamma, log
 
-GAIN = 0.1  # weight of one outcome in the decaying share of failures
-LEAST = 1e-3  # smaller shares of failures count as 0
-PENALTY = 20.0  # penalty factor minus 1 of a replica that always fails while the others never do
-HALF_LIFE_S = 5.0  # of the penalty after the last failure, so that every replica is tried again
-WITNESSES = 3  # answers of other replicas during a run that show that not all replicas fail
-LEAST_RUN = 5  # failures in a row before a run is judged
-CHANCE = log(1e-5)  # logarithm of the probability below which a run is no coincidence
+OUTCOME_GAIN = 0.1  # weight of one outcome in the decaying share of failures
+MIN_SHARE = 1e-3  # smaller shares of failures count as 0
+MAX_PENALTY = 20.0  # penalty factor minus 1 of a replica that always fails while the others never do
+PENALTY_HALF_LIFE_S = 5.0  # of the penalty after the last failure, so that every replica is tried again
+MIN_WITNESSES = 3  # answers of other replicas during a run that show that not all replicas fail
+MIN_RUN = 5  # failures in a row before a run is judged
+MAX_LOG_CHANCE = log(1e-5)  # logarithm of the probability below which a run is no coincidence
 
 
 def log_chance(run: int, *, errors: int, answers: int) -> float:
@@ -85,8 +85,8 @@ class Outliers:
         self._answers += 1
         if record.share:
             record.run = 0
-            share = (1.0 - GAIN) * record.share
-            self._note(record, share if share > LEAST else 0.0)
+            share = (1.0 - OUTCOME_GAIN) * record.share
+            self._note(record, share if share > MIN_SHARE else 0.0)
 
     def failed(self, record: Record, now: float) -> bool:
         """Record a failure that may be the replica's fault; returns whether it is an outlier now."""
@@ -96,14 +96,14 @@ class Outliers:
         self._errors += 1
         record.run += 1
         record.failed_at = now
-        self._note(record, record.share + GAIN * (1.0 - record.share))
+        self._note(record, record.share + OUTCOME_GAIN * (1.0 - record.share))
         answers = (
             self._answers - record.answers_before
         )  # all by other replicas: an answer of its own ends the run
         errors = self._errors - record.errors_before - record.run
-        if record.run < LEAST_RUN or answers < WITNESSES:
+        if record.run < MIN_RUN or answers < MIN_WITNESSES:
             return False
-        return log_chance(record.run, errors=errors, answers=answers) < CHANCE
+        return log_chance(record.run, errors=errors, answers=answers) < MAX_LOG_CHANCE
 
     def penalty(self, record: Record, now: float) -> float:
         """Factor, 1 or more, on the score of a replica that fails more often than the others."""
@@ -116,8 +116,8 @@ class Outliers:
         excess = record.share - total / others
         if excess <= 0.0:
             return 1.0
-        excess *= exp2((record.failed_at - now) / HALF_LIFE_S)
-        return 1.0 + PENALTY * excess * excess
+        excess *= exp2((record.failed_at - now) / PENALTY_HALF_LIFE_S)
+        return 1.0 + MAX_PENALTY * excess * excess
 
     def _note(self, record: Record, share: float) -> None:
         if record.counted:
