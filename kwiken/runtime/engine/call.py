@@ -47,11 +47,15 @@ from kwiken.runtime.errors import (
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply
 
-LEAST_TRIAL_S = 0.02
+MIN_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # multiple of the usual latency that an ejected replica on trial has to answer
-SHORTEST_TIMER_S = 0.0005
-USUAL = 0.99  # quantile of the latencies of answered calls that bounds a trial which a request waits for
-HUNG = 0.5  # share of a stage's overdue_s after which a call without an answer counts against its replica
+MIN_TIMER_S = 0.0005
+TRIAL_QUANTILE = (
+    0.99  # quantile of the latencies of answered calls that bounds a trial which a request waits for
+)
+SUSPECT_SHARE = (
+    0.5  # share of a stage's overdue_s after which a call without an answer counts against its replica
+)
 
 
 async def call_stage(
@@ -123,8 +127,8 @@ def _trial_s(stage: CompiledStage, target: ReplicaState) -> float:
     """
     if not target.trial:
         raise UnavailableError(f"stage {stage.name!r}: none of its replicas answers")
-    usual_s = stage.state.latencies.quantile(USUAL)
-    return inf if usual_s is None else max(LEAST_TRIAL_S, usual_s)
+    usual_s = stage.state.latencies.quantile(TRIAL_QUANTILE)
+    return inf if usual_s is None else max(MIN_TRIAL_S, usual_s)
 
 
 class HedgedCall:
@@ -194,7 +198,7 @@ class HedgedCall:
         if target.trial:
             target.trial = False
             hang = (
-                min(hang, max(LEAST_TRIAL_S, TRIAL_FACTOR * stage.state.picker.typical))
+                min(hang, max(MIN_TRIAL_S, TRIAL_FACTOR * stage.state.picker.typical))
                 if stage.idempotent
                 else inf
             )
@@ -406,7 +410,7 @@ class HedgedCall:
                 self._wake()
                 return
             self._extra(step, now)
-        self.timer = self._request.loop.call_later(max(race.due - now, SHORTEST_TIMER_S), self._on_timer)
+        self.timer = self._request.loop.call_later(max(race.due - now, MIN_TIMER_S), self._on_timer)
 
     def _extra(self, step: int, now: float) -> None:
         """Send the copy or retry that the race asks for, if load, budget and replicas allow it."""
@@ -446,7 +450,7 @@ class HedgedCall:
 
     def _suspect(self, attempt: Attempt, now: float) -> None:
         """Count an attempt that has waited so long that its replica may hang as a failure of the replica."""
-        if attempt.open and now - attempt.started >= HUNG * self._stage.blame_after:
+        if attempt.open and now - attempt.started >= SUSPECT_SHARE * self._stage.blame_after:
             self._request.record_loss(self._stage.name, attempt)
 
     def _draw_copy(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from kwiken.runtime.decisions import CompiledStage, Hold
 from kwiken.runtime.engine.context import Request, Shared
 
-HELD = 2.0  # reservation as a multiple of the usual extra work
+RESERVED_EXTRAS = 2.0  # reservation as a multiple of the usual extra work
 GAIN = 0.1  # weight of one call in the moving average of extra work
 
 
@@ -56,7 +56,7 @@ class LateCall:
         most = stage.late_threads
         if most == 1 or not self._shared.admission.calm(now):
             return
-        extra = min(most - 1.0, HELD * (stage.state.late_extra or usual_extra(most)))
+        extra = min(most - 1.0, RESERVED_EXTRAS * (stage.state.late_extra or usual_extra(most)))
         self._hold = self._shared.ledger.hold(self._request.budget, round(stage.cost * extra), now)
         if self._hold is not None:
             self.threads = most

@@ -8,10 +8,12 @@ from typing import Final
 
 # Iterations of the loop until pending I/O is handled: one to read it, one for the task that
 # waits for it, and one because the order of the two within an iteration varies.
-SETTLE: Final = 3
+PENDING_ITERATIONS: Final = 3
 
 
-def settle(loop: asyncio.AbstractEventLoop, then: Callable[[], object], turns: int = SETTLE) -> None:
+def settle(
+    loop: asyncio.AbstractEventLoop, then: Callable[[], object], turns: int = PENDING_ITERATIONS
+) -> None:
     """Call `then` when all data that has reached the process by now is read and handled.
 
     A loop that was delayed (by a long step, or by other processes) runs its timers before it reads:

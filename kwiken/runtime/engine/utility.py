@@ -12,8 +12,10 @@ from kwiken.service import Partial
 
 logger = logging.getLogger(__name__)
 
-LOOKS: Final = 256  # mean number of evaluations that judging one fan-out may take
-WIDEST: Final = 64  # shards of the widest fan-out that is judged by leaving out one shard after another
+MEAN_EVALUATIONS: Final = 256  # mean number of evaluations that judging one fan-out may take
+MAX_JUDGED_SHARDS: Final = (
+    64  # shards of the widest fan-out that is judged by leaving out one shard after another
+)
 
 
 def utility_of(stage: CompiledStage, values: tuple[Any, ...]) -> float:
@@ -36,17 +38,17 @@ def worths_of(stage: CompiledStage, values: tuple[Any, ...], rng: random.Random)
     Measured by the stage's `worth`, else by how far its `utility` falls without the shard (its marginal
     value: for a utility that asks for the top hit, 1 or 0). Only a sample of the wide fan-outs is judged, so
         that judging takes
-    at most `LOOKS` evaluations on average.
+    at most `MEAN_EVALUATIONS` evaluations on average.
 
     Returns:
         The values, or None: the stage has neither measure, this fan-out is not in the sample, or the measure
         failed.
     """
     width = len(values)
-    if stage.worth is None and (stage.utility is None or width > WIDEST):
+    if stage.worth is None and (stage.utility is None or width > MAX_JUDGED_SHARDS):
         return None
     looks = width if stage.worth is not None else width * width
-    if looks > LOOKS and rng.random() * looks > LOOKS:
+    if looks > MEAN_EVALUATIONS and rng.random() * looks > MEAN_EVALUATIONS:
         return None
     try:
         return _shares(_judge(stage, values), width)

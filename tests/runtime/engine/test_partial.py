@@ -13,7 +13,7 @@ from kwiken.errors import KwikenError
 from kwiken.plan import PartialPolicy
 from kwiken.runtime import HandlerError
 from kwiken.runtime.decisions import CompiledStage, Limits
-from kwiken.runtime.engine.utility import LOOKS, WIDEST, worths_of
+from kwiken.runtime.engine.utility import MAX_JUDGED_SHARDS, MEAN_EVALUATIONS, worths_of
 from kwiken.service import Partial, Service, Stage
 from tests.support.replicas import Script, after, executor_of, plan_of, raising, service_of
 from tests.support.virtual import simulate
@@ -344,9 +344,9 @@ def test_judging_wide_answers_costs_a_bounded_number_of_looks(width: int, measur
     rng = random.Random(1)
     known = sum(worths_of(stage, tuple(range(width)), rng) is not None for _ in range(1000))
     assert 0 < known < 1000
-    assert looked <= 1.5 * LOOKS * 1000
+    assert looked <= 1.5 * MEAN_EVALUATIONS * 1000
 
 
 def test_very_wide_answers_are_not_judged_by_leaving_out() -> None:
-    stage = CompiledStage(0, fan_and_merge(WIDEST + 1, utility=best_present)["f"], None)  # type: ignore[arg-type] # unused
-    assert all(worths_of(stage, (1,) * (WIDEST + 1), random.Random(n)) is None for n in range(100))
+    stage = CompiledStage(0, fan_and_merge(MAX_JUDGED_SHARDS + 1, utility=best_present)["f"], None)  # type: ignore[arg-type] # unused
+    assert all(worths_of(stage, (1,) * (MAX_JUDGED_SHARDS + 1), random.Random(n)) is None for n in range(100))
