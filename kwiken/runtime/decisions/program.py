@@ -219,10 +219,10 @@ class CompiledStage:
         self.probability = policy.probability
         # Only calls that end before the reissue moment earn reissues: where everything is slow, nothing is
         # reissued. A policy that reissues most calls leaves too few such calls; there every success earns.
-        self.refill = self.after if _late_share(policy) <= MOSTLY else inf
+        self.refill = self.after if _late_share(policy) <= MAX_LATE_SHARE else inf
 
 
-MOSTLY = 0.5  # share of reissued calls above which every success earns
+MAX_LATE_SHARE = 0.5  # share of reissued calls above which every success earns
 LATE_LEVELS = 1  # priority levels that a call of a late request gains
 
 
@@ -240,7 +240,7 @@ def stage_fraction(policy: Reissue | None, limits: Limits) -> float:
         return 0.0
     planned = policy.fraction or limits.fixed_share
     late = _late_share(policy)
-    earning = 1.0 - late if late <= MOSTLY else 1.0
+    earning = 1.0 - late if late <= MAX_LATE_SHARE else 1.0
     return min(planned * limits.slack / earning, float(policy.copies))
 
 
