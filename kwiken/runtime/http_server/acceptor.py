@@ -19,13 +19,13 @@ from kwiken.errors import InputError
 
 LOG = logging.getLogger("kwiken.acceptor")
 BACKLOG: Final = 1024  # connections that the kernel holds per socket
-AT_ONCE: Final = 256  # connections accepted before other callbacks run
-AGAIN_S: Final = 0.1  # pause without files or memory
-SAY_EVERY_S: Final = 10.0  # shortest interval of log messages about a pause
-NOT_HERE: Final = frozenset(
+MAX_ACCEPTS_PER_CALLBACK: Final = 256  # connections accepted before other callbacks run
+PAUSE_S: Final = 0.1  # pause without files or memory
+LOG_EVERY_S: Final = 10.0  # shortest interval of log messages about a pause
+NOT_LOCAL: Final = frozenset(
     {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 )  # a name may have addresses of other hosts
-LACKING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
@@ -45,7 +45,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             try:
                 found.append(_listen(family, kind, number, address, found))
             except OSError as error:
-                if error.errno not in NOT_HERE or (not found and len(told) == 1):
+                if error.errno not in NOT_LOCAL or (not found and len(told) == 1):
                     raise
                 last = error
         if not found:
@@ -95,12 +95,12 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._sockets = sockets
         self._factory = factory
-        self._entering: set[asyncio.Task[object]] = set()
+        self._connecting: set[asyncio.Task[object]] = set()
         self._open = True
-        self._said_at = -inf
+        self._logged_at = -inf
         for sock in sockets:
             sock.setblocking(False)
-            self._loop.add_reader(sock.fileno(), self._let_in, sock)
+            self._loop.add_reader(sock.fileno(), self._accept, sock)
 
     @property
     def port(self) -> int:
@@ -116,22 +116,22 @@ class Acceptor:
                 self._loop.remove_reader(sock.fileno())
                 sock.close()
 
-    def _let_in(self, sock: socket.socket) -> None:
-        for _ in range(AT_ONCE):
+    def _accept(self, sock: socket.socket) -> None:
+        for _ in range(MAX_ACCEPTS_PER_CALLBACK):
             try:
                 caller, _ = sock.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                if error.errno in LACKING:
+                if error.errno in OUT_OF_RESOURCES:
                     self._pause(sock, error)
                     return
                 continue  # this client has disconnected already
-            task = self._loop.create_task(self._enter(caller))
-            self._entering.add(task)
-            task.add_done_callback(self._entering.discard)
+            task = self._loop.create_task(self._connect(caller))
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
 
-    async def _enter(self, caller: socket.socket) -> None:
+    async def _connect(self, caller: socket.socket) -> None:
         try:
             caller.setblocking(False)
             await self._loop.connect_accepted_socket(self._factory, caller)
@@ -141,12 +141,12 @@ class Acceptor:
 
     def _pause(self, sock: socket.socket, error: OSError) -> None:
         """Pause without files or memory: an immediate retry would fail again and only cost time."""
-        if self._loop.time() - self._said_at > SAY_EVERY_S:
-            self._said_at = self._loop.time()
+        if self._loop.time() - self._logged_at > LOG_EVERY_S:
+            self._logged_at = self._loop.time()
             LOG.error("no more connections for now: %s", error.strerror)
         self._loop.remove_reader(sock.fileno())
-        self._loop.call_later(AGAIN_S, self._resume, sock)
+        self._loop.call_later(PAUSE_S, self._resume, sock)
 
     def _resume(self, sock: socket.socket) -> None:
         if self._open:
-            self._loop.add_reader(sock.fileno(), self._let_in, sock)
+            self._loop.add_reader(sock.fileno(), self._accept, sock)

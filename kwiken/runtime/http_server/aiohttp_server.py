@@ -15,9 +15,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from kwiken.runtime.errors import OverloadError
-from kwiken.runtime.http_server.byte_budget import FREE, ByteBudget
+from kwiken.runtime.http_server.byte_budget import UNCOUNTED_BYTES, ByteBudget
 from kwiken.runtime.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
-from kwiken.runtime.http_server.half_close import GoneCheck
+from kwiken.runtime.http_server.half_close import DisconnectCheck
 from kwiken.runtime.http_server.last_answers import LastAnswers
 
 LOG = logging.getLogger("kwiken.http")
@@ -46,7 +46,7 @@ class ClientTimeouts(NamedTuple):
     sweep_s: float = 5.0
 
 
-class Waits(enum.Enum):
+class Awaited(enum.Enum):
     """What a connection is waiting for its client to send."""
 
     IDLE = enum.auto()
@@ -75,18 +75,18 @@ class ClientConnection(web.RequestHandler):
         "lacks_room",
     )
 
-    def __init__(self, server: FrontServer, *, budget: ByteBudget, **settings: Any) -> None:
+    def __init__(self, server: GatewayWebServer, *, budget: ByteBudget, **settings: Any) -> None:
         super().__init__(server, **settings)
         self._budget = budget
         self._charged = 0
         self._held = 0
         self._ended = False
         self._interim = False
-        self._check: GoneCheck | None = None
+        self._check: DisconnectCheck | None = None
         self._body: Any = None
         self._dropped: Any = None
         self.lacks_room = False
-        self._wait_for(Waits.IDLE)
+        self._wait_for(Awaited.IDLE)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Called by the loop."""
@@ -97,8 +97,8 @@ class ClientConnection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        if self._waits is Waits.IDLE:
-            self._wait_for(Waits.HEAD)
+        if self._waits is Awaited.IDLE:
+            self._wait_for(Awaited.HEAD)
         if self._has_room(len(data)):
             super().data_received(data)
         elif self.transport is not None:
@@ -127,7 +127,7 @@ class ClientConnection(web.RequestHandler):
         """
         self._body = body
         self._interim = interim
-        self._wait_for(Waits.BODY)
+        self._wait_for(Awaited.BODY)
         if self._ended:
             self._begin_check()
             if not self._messages:
@@ -142,11 +142,11 @@ class ClientConnection(web.RequestHandler):
         self.lacks_room = False
         ahead = self._messages if self.transport is not None else ()  # a closed connection has none
         self._hold(sum(payload.total_bytes for _, payload in ahead))
-        self._wait_for(Waits.IDLE)
+        self._wait_for(Awaited.IDLE)
 
     def _begin_check(self) -> None:
         if self._interim and self._check is None and self.transport is not None:
-            self._check = GoneCheck(self.transport, self._loop)
+            self._check = DisconnectCheck(self.transport, self._loop)
 
     def _settle_check(self) -> None:
         if self._check is not None:
@@ -161,8 +161,8 @@ class ClientConnection(web.RequestHandler):
             self._dropped = None
         if self._hold(self._held + count):
             return True
-        reading = self._waits is Waits.BODY and not self._body.is_eof()
-        if not reading and (self.lacks_room or self._waits is Waits.BODY):
+        reading = self._waits is Awaited.BODY and not self._body.is_eof()
+        if not reading and (self.lacks_room or self._waits is Awaited.BODY):
             return False  # there is no request to answer with an error
         self.lacks_room = True
         return True
@@ -170,7 +170,7 @@ class ClientConnection(web.RequestHandler):
     def _hold(self, count: int) -> bool:
         """Set the number of bytes held; returns whether the budget has room for them."""
         self._held = count
-        charge = max(0, count - FREE)
+        charge = max(0, count - UNCOUNTED_BYTES)
         if charge > self._charged and not self._budget.take(charge - self._charged):
             return False
         if charge < self._charged:
@@ -186,21 +186,21 @@ class ClientConnection(web.RequestHandler):
         else:
             LOG.error(*args, **kw)
 
-    def _wait_for(self, what: Waits) -> None:
+    def _wait_for(self, what: Awaited) -> None:
         self._waits = what
         self._since = time.monotonic()
 
     def expire(self, now: float, timeouts: ClientTimeouts) -> None:
         """Close the connection if the client exceeded a timeout; a handler that runs for it is cancelled."""
-        if self._waits is Waits.BODY:
+        if self._waits is Awaited.BODY:
             most = timeouts.body_s if not self._body.is_eof() else None
         else:
-            most = timeouts.head_s if self._waits is Waits.HEAD else timeouts.idle_s
+            most = timeouts.head_s if self._waits is Awaited.HEAD else timeouts.idle_s
         if most is not None and now - self._since > most and self.transport is not None:
             self.transport.abort()
 
 
-class FrontRequest(web.BaseRequest):
+class GatewayWebRequest(web.BaseRequest):
     """Request whose body is read as long as the byte budget has room."""
 
     async def read(self) -> bytes:
@@ -228,7 +228,7 @@ class FrontRequest(web.BaseRequest):
             pieces.append(piece)
 
 
-class FrontServer(web.Server):
+class GatewayWebServer(web.Server):
     """Low-level aiohttp server with timeouts and limits for its clients.
 
     Args:
@@ -309,6 +309,6 @@ def _request(
     *,
     loop: asyncio.AbstractEventLoop,
     max_body: int,
-) -> FrontRequest:
+) -> GatewayWebRequest:
     protocol.begin(payload, interim=tuple(message.version) >= (1, 1))
-    return FrontRequest(message, payload, protocol, writer, task, loop, client_max_size=max_body)
+    return GatewayWebRequest(message, payload, protocol, writer, task, loop, client_max_size=max_body)

@@ -17,7 +17,7 @@ FIRST_S: Final = 0.001
 LONGEST_S: Final = 1.0
 
 
-class GoneCheck:
+class DisconnectCheck:
     """Repeated interim responses on one half-closed connection until the request is answered.
 
     Args:

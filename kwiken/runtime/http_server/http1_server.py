@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
 from kwiken.runtime.http_server.acceptor import Acceptor, listen
-from kwiken.runtime.http_server.byte_budget import FREE, REPLICA_SHARE, ByteBudget, share_of_memory
+from kwiken.runtime.http_server.byte_budget import REPLICA_SHARE, UNCOUNTED_BYTES, ByteBudget, share_of_memory
 from kwiken.runtime.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
-from kwiken.runtime.http_server.half_close import CONTINUE, GoneCheck
+from kwiken.runtime.http_server.half_close import CONTINUE, DisconnectCheck
 from kwiken.runtime.http_server.last_answers import LastAnswers
 from kwiken.runtime.transport import BadHeadError, read_length, split_head
 
@@ -25,9 +25,9 @@ LOG = logging.getLogger("kwiken.replica")
 # server that closes first can cut a request that is on its way.
 KEEP_ALIVE_S: Final = 75.0
 # Longest time from the first byte of a request to its last.
-WHOLE_WITHIN_S: Final = 30.0
+REQUEST_TIMEOUT_S: Final = 30.0
 SWEEP_S: Final = 10.0  # interval of the checks for timeouts
-MAX_AHEAD: Final = 64 << 10  # bytes that are read ahead while a request runs
+MAX_READ_AHEAD: Final = 64 << 10  # bytes that are read ahead while a request runs
 
 # RFC 9112, section 3.2; empty if the target has no authority.
 _HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?\Z")
@@ -196,7 +196,7 @@ class ServerConnection(asyncio.Protocol):
         self._paused = False
         self._ended = False
         self._interim = False
-        self._check: GoneCheck | None = None
+        self._check: DisconnectCheck | None = None
         self.task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -223,7 +223,7 @@ class ServerConnection(asyncio.Protocol):
                 self.cut()
         elif self.task is None:
             self._advance()
-        elif len(self._buffer) > MAX_AHEAD and self._transport is not None:
+        elif len(self._buffer) > MAX_READ_AHEAD and self._transport is not None:
             self._transport.pause_reading()
             self._paused = True
 
@@ -237,7 +237,7 @@ class ServerConnection(asyncio.Protocol):
 
     def expire(self, now: float) -> None:
         """Close the connection if it exceeded a timeout."""
-        most = WHOLE_WITHIN_S if self._buffer else KEEP_ALIVE_S
+        most = REQUEST_TIMEOUT_S if self._buffer else KEEP_ALIVE_S
         if self.task is None and now - self._since > most:
             self.cut()
 
@@ -248,7 +248,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _has_room(self) -> bool:
         """Update the number of bytes held; returns whether the budget has room for them."""
-        charge = max(0, len(self._buffer) + self._running - FREE)
+        charge = max(0, len(self._buffer) + self._running - UNCOUNTED_BYTES)
         budget = self._server.budget
         if charge > self._charged and not budget.take(charge - self._charged):
             return False
@@ -268,7 +268,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _begin_check(self) -> None:
         if self._interim and self._check is None and self._transport is not None:
-            self._check = GoneCheck(self._transport, self._loop)
+            self._check = DisconnectCheck(self._transport, self._loop)
 
     def _settle_check(self) -> None:
         if self._check is not None:

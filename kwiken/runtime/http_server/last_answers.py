@@ -38,16 +38,16 @@ class LastAnswers:
             transport.write(answer)
             transport.close()
             return
-        farewell = _LastAnswer(self._open, transport, self._linger_s)
-        transport.set_protocol(farewell)
+        last_answer = _LastAnswer(self._open, transport, self._linger_s)
+        transport.set_protocol(last_answer)
         transport.write(answer)
         with contextlib.suppress(OSError):  # the client has reset the connection
             transport.write_eof()
 
     def close(self) -> None:
         """Close all lingering connections immediately."""
-        for farewell in list(self._open):
-            farewell.cut()
+        for last_answer in list(self._open):
+            last_answer.cut()
 
 
 class _LastAnswer(asyncio.Protocol):

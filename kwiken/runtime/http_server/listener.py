@@ -13,14 +13,14 @@ from typing import Final
 from aiohttp import web
 
 from kwiken.runtime.http_server.acceptor import Acceptor, listen
-from kwiken.runtime.http_server.aiohttp_server import ClientTimeouts, FrontServer
+from kwiken.runtime.http_server.aiohttp_server import ClientTimeouts, GatewayWebServer
 from kwiken.runtime.http_server.byte_budget import GATEWAY_SHARE, ByteBudget, share_of_memory
 from kwiken.runtime.http_server.http1_server import KEEP_ALIVE_S
 from kwiken.runtime.transport import MAX_BODY
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-CUT_S: Final = 0.02  # shutdown timeout for aiohttp, which takes 0 for no limit
+SHUTDOWN_TIMEOUT_S: Final = 0.02  # shutdown timeout for aiohttp, which takes 0 for no limit
 
 
 class Listener:
@@ -57,7 +57,7 @@ class Listener:
         self._most = most
         self._sockets = sockets
         self._budget = budget if budget is not None else ByteBudget(share_of_memory(GATEWAY_SHARE))
-        self._web: FrontServer | None = None
+        self._web: GatewayWebServer | None = None
         self._acceptor: Acceptor | None = None
 
     @property
@@ -78,7 +78,7 @@ class Listener:
             InputError: the address cannot be bound to.
         """
         sockets = self._sockets or listen(self._host, self._port)
-        self._web = FrontServer(
+        self._web = GatewayWebServer(
             self._handler,
             timeouts=self._timeouts,
             most=self._most,
@@ -98,5 +98,5 @@ class Listener:
         """Close all connections and cancel their handlers."""
         self.stop_accepting()
         if self._web is not None:
-            await self._web.shutdown(CUT_S)
+            await self._web.shutdown(SHUTDOWN_TIMEOUT_S)
             self._web = None

@@ -214,7 +214,7 @@ async def test_requests_begun_and_never_ended_and_idle_callers_are_closed_in_tim
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kwiken.runtime.http_server.http1_server.SWEEP_S", 0.02)
-    monkeypatch.setattr("kwiken.runtime.http_server.http1_server.WHOLE_WITHIN_S", 0.05)
+    monkeypatch.setattr("kwiken.runtime.http_server.http1_server.REQUEST_TIMEOUT_S", 0.05)
     async with serving() as (server, echo, port):
         slow = await asyncio.open_connection("127.0.0.1", port)
         slow[1].write(b"POST /call HTTP/1.1\r\nContent-")
