@@ -32,7 +32,7 @@ class Denied(Exception):  # noqa: N818 - an answer, not a fault
         self.status = status
 
 
-class Keep(Protocol):
+class SavePlan(Protocol):
     """Function that saves a plan for a gateway that takes over."""
 
     def __call__(self, plan: bytes, *, must: bool) -> None:
@@ -62,8 +62,8 @@ class Control:
         self._token = token.encode() if token is not None else None
         self._status = status
         self._replicas: dict[str, list[Replica]] = {name: [] for name in service.stages}
-        self.keep: Keep | None = None  # takes every plan that was put in force
-        self.unkept: Callable[[], str | None] = lambda: None  # why the one in force is not noted
+        self.save_plan: SavePlan | None = None  # takes every plan that was put in force
+        self.unsaved_reason: Callable[[], str | None] = lambda: None  # why the one in force is not noted
         self._read_replicas = msgspec.json.Decoder(dict[str, list[Replica]])
 
     def authorise(self, headers: Any) -> None:
@@ -107,10 +107,10 @@ class Control:
         plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
         before = self._executor.plan
         self._executor.apply(plan)
-        if self.keep is None:
+        if self.save_plan is None:
             return
         try:
-            self.keep(msgspec.json.encode(plan), must=must and plan is not None)
+            self.save_plan(msgspec.json.encode(plan), must=must and plan is not None)
         except PlanNotSavedError:
             self._executor.apply(before)  # no request has run in between
             raise
@@ -146,13 +146,13 @@ class Control:
 
     @property
     def lacking(self) -> list[str]:
-        """Names of the stages without a replica."""
+        """NameResolver of the stages without a replica."""
         return [stage for stage, those in self._replicas.items() if not those]
 
     async def status(self, request: web.BaseRequest) -> Any:
         """GET the figures of the gateway and of its executor."""
         del request
-        return {**self._status(), "plan_unkept": self.unkept(), **self._executor.status()}
+        return {**self._status(), "plan_unkept": self.unsaved_reason(), **self._executor.status()}
 
 
 def _check_replicas(stage: str, replicas: list[Replica]) -> None:

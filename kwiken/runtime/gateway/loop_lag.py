@@ -18,9 +18,9 @@ from typing import Final
 from kwiken.service import Service
 
 EVERY_S: Final = 0.02
-IN_A_ROW: Final = 5  # timers in the median
-TURNS_IN: Final = 2  # iterations until a request's work begins: one to read it, one to begin
-TURNS_A_STAGE: Final = 3  # iterations to send a call, to read its answer, and to continue with it
+TIMERS_IN_MEDIAN: Final = 5  # timers in the median
+ITERATIONS_TO_START: Final = 2  # iterations until a request's work begins: one to read it, one to begin
+ITERATIONS_PER_STAGE: Final = 3  # iterations to send a call, to read its answer, and to continue with it
 
 
 class LagWatch:
@@ -32,7 +32,7 @@ class LagWatch:
 
     def __init__(self, tell: Callable[[float], None]) -> None:
         self._tell = tell
-        self._late = deque([0.0] * IN_A_ROW, maxlen=IN_A_ROW)
+        self._late = deque([0.0] * TIMERS_IN_MEDIAN, maxlen=TIMERS_IN_MEDIAN)
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -56,9 +56,9 @@ class LagWatch:
         self._set(loop)
 
 
-def turns_of(service: Service) -> int:
+def loop_iterations_of(service: Service) -> int:
     """Smallest number of loop iterations, and so of waits, that a request of a service takes."""
     depth: dict[str, int] = {}
     for name, stage in service.stages.items():  # parents come first
         depth[name] = 1 + max((depth[parent] for parent in stage.after), default=0)
-    return TURNS_IN + TURNS_A_STAGE * max(depth.values())
+    return ITERATIONS_TO_START + ITERATIONS_PER_STAGE * max(depth.values())

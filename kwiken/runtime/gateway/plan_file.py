@@ -124,7 +124,7 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-class Names:
+class NameResolver:
     """Resolver of replicas' host names; a name may have several addresses, which may change.
 
     Args:

@@ -16,11 +16,11 @@ from kwiken.runtime.errors import PlanNotSavedError
 from kwiken.runtime.files import read_file
 
 LOG = logging.getLogger("kwiken.gateway")
-MAX_NOTE: Final = 17 << 20  # bytes; the longest plan with some room to spare
+MAX_FILE: Final = 17 << 20  # bytes; the longest plan with some room to spare
 PRIVATE: Final = 0o600
 
 
-class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SavedPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Content of the file.
 
     Attributes:
@@ -46,7 +46,7 @@ class PlanStore:
         self.path = path
         self.trouble: str | None = None
 
-    def keep(self, plan: bytes, stamp: tuple[int, int, int] | None, *, must: bool = False) -> None:
+    def save(self, plan: bytes, stamp: tuple[int, int, int] | None, *, must: bool = False) -> None:
         """Save a plan; logs a warning if that fails.
 
         After a failure no older plan stays in the file: a gateway that takes over should rather start without
@@ -61,7 +61,7 @@ class PlanStore:
         Raises:
             PlanNotSavedError: the plan must be saved and cannot be; names the file and the reason.
         """
-        text = msgspec.json.encode(Note(stamp, msgspec.Raw(plan)))
+        text = msgspec.json.encode(SavedPlan(stamp, msgspec.Raw(plan)))
         try:
             self._write(text)
         except OSError as error:
@@ -86,7 +86,7 @@ class PlanStore:
     def _write(self, text: bytes) -> None:
         """Write to a second file and move it over the first; does nothing if the content is the same."""
         with contextlib.suppress(OSError, InputError):
-            if read_file(self.path, MAX_NOTE) == text:
+            if read_file(self.path, MAX_FILE) == text:
                 return  # a gateway that took over needs no disk space for the plan that it has just read
         fresh = self.path.with_name(self.path.name + ".new")
         try:
@@ -111,17 +111,17 @@ class PlanStore:
             return False
         return True
 
-    def read(self) -> Note | None:
+    def read(self) -> SavedPlan | None:
         """Read the file; None if it is missing or invalid."""
         try:
-            return msgspec.json.decode(read_file(self.path, MAX_NOTE), type=Note)
+            return msgspec.json.decode(read_file(self.path, MAX_FILE), type=SavedPlan)
         except FileNotFoundError:
             return None
         except (OSError, InputError, msgspec.MsgspecError, RecursionError) as error:
             LOG.warning("the saved plan cannot be read: %s: %s", self.path, error)
             return None
 
-    def restore(self, note: Note, apply: Callable[..., None]) -> None:
+    def restore(self, note: SavedPlan, apply: Callable[..., None]) -> None:
         """Put a saved plan in force; logs an error if it does not fit any more.
 
         Args:

@@ -26,7 +26,7 @@ from kwiken.runtime.errors import (
 )
 from kwiken.runtime.gateway.allowed_origins import AllowedOrigins
 from kwiken.runtime.gateway.control import Control, Denied
-from kwiken.runtime.gateway.loop_lag import TURNS_IN, LagWatch, turns_of
+from kwiken.runtime.gateway.loop_lag import ITERATIONS_TO_START, LagWatch, loop_iterations_of
 from kwiken.runtime.gateway.timing import timing_of
 from kwiken.runtime.http_server import ByteBudget, Listener
 from kwiken.runtime.transport import MAX_PRIORITY, wire
@@ -85,8 +85,8 @@ class Gateway:
             budget=ByteBudget(max_bodies) if max_bodies is not None else None,
         )
         self._origins = AllowedOrigins(host, allowed_hosts)
-        turns = turns_of(service) if remote else TURNS_IN
-        self._lag = LagWatch(lambda lag_s: executor.note_line(turns * lag_s))
+        iterations = loop_iterations_of(service) if remote else ITERATIONS_TO_START
+        self._lag = LagWatch(lambda lag_s: executor.note_line(iterations * lag_s))
         self._remote = remote
         self._max_body = max_body
         self._started = time.monotonic()

@@ -15,7 +15,7 @@ from kwiken.errors import InputError
 from kwiken.runtime.clock import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.files import read_file
-from kwiken.runtime.gateway import Control, Gateway, Names, PlanFile, PlanStore, parse_endpoint
+from kwiken.runtime.gateway import Control, Gateway, NameResolver, PlanFile, PlanStore, parse_endpoint
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.transport import HttpTransport, LocalTransport, Transport, local_replicas
@@ -79,7 +79,7 @@ async def _serve(
     if plan_file is not None:
         watches.append(plan_file.watch)
     if endpoints:
-        names = Names(endpoints, gateway.control)
+        names = NameResolver(endpoints, gateway.control)
         await names.resolve()
         watches.append(names.watch)
     critical_tasks = CriticalTasks()
@@ -100,11 +100,11 @@ def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | 
     kept = PlanStore(Path(spec.kept)) if spec.kept is not None else None
     if kept is not None:
 
-        def keep(plan: bytes, *, must: bool) -> None:
-            kept.keep(plan, plan_file.seen if plan_file is not None else None, must=must)
+        def save(plan: bytes, *, must: bool) -> None:
+            kept.save(plan, plan_file.seen if plan_file is not None else None, must=must)
 
-        control.keep = keep
-        control.unkept = lambda: kept.trouble
+        control.save_plan = save
+        control.unsaved_reason = lambda: kept.trouble
     if kept is None or not spec.takes_over:
         if plan_file is not None:
             plan_file.load()

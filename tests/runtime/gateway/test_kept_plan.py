@@ -22,7 +22,7 @@ from tests.support.services_http import plan_for, service
 
 def test_what_is_kept_is_read_and_private(tmp_path: Path) -> None:
     kept = PlanStore(tmp_path / "a.plan")
-    kept.keep(b'{"a":1}', (1, 2, 3))
+    kept.save(b'{"a":1}', (1, 2, 3))
     note = kept.read()
     assert note is not None
     assert (bytes(note.plan), note.stamp) == (b'{"a":1}', (1, 2, 3))
@@ -43,27 +43,27 @@ def test_an_older_note_goes_where_the_newer_one_cannot_be_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = PlanStore(tmp_path / "a.plan")
-    kept.keep(b'{"a":1}', None)
+    kept.save(b'{"a":1}', None)
     full(kept)
-    kept.keep(b'{"a":1,"b":2}', None)
+    kept.save(b'{"a":1,"b":2}', None)
     assert kept.read() is None
     assert not kept.path.exists()
     assert "the plan cannot be saved (Is a directory)" in caplog.text
     troubles = [kept.trouble]
     free(kept)
-    kept.keep(b'{"a":1,"b":2}', None)
+    kept.save(b'{"a":1,"b":2}', None)
     assert [*troubles, kept.trouble] == ["Is a directory", None]
     assert list(tmp_path.iterdir()) == [kept.path]
 
 
 def test_a_note_that_must_be_written_and_cannot_is_refused_and_the_older_one_stays(tmp_path: Path) -> None:
     kept = PlanStore(tmp_path / "a.plan")
-    kept.keep(b'{"a":1}', None)
+    kept.save(b'{"a":1}', None)
     full(kept)
     with pytest.raises(
         PlanNotSavedError, match=r"a\.plan: the plan cannot be saved there \(Is a directory\)"
     ):
-        kept.keep(b'{"a":1,"b":2}', None, must=True)
+        kept.save(b'{"a":1,"b":2}', None, must=True)
     note = kept.read()
     assert note is not None
     assert bytes(note.plan) == b'{"a":1}'
@@ -72,9 +72,9 @@ def test_a_note_that_must_be_written_and_cannot_is_refused_and_the_older_one_sta
 
 def test_none_is_written_over_a_plan_where_there_is_no_other_room(tmp_path: Path) -> None:
     kept = PlanStore(tmp_path / "a.plan")
-    kept.keep(b'{"a":1}', (1, 2, 3))
+    kept.save(b'{"a":1}', (1, 2, 3))
     full(kept)
-    kept.keep(b"null", (1, 2, 3))
+    kept.save(b"null", (1, 2, 3))
     note = kept.read()
     assert note is not None
     assert (bytes(note.plan), note.stamp) == (b"null", (1, 2, 3))
@@ -83,9 +83,9 @@ def test_none_is_written_over_a_plan_where_there_is_no_other_room(tmp_path: Path
 
 def test_what_is_noted_already_needs_no_room(tmp_path: Path) -> None:
     kept = PlanStore(tmp_path / "a.plan")
-    kept.keep(b'{"a":1}', (1, 2, 3))
+    kept.save(b'{"a":1}', (1, 2, 3))
     full(kept)
-    kept.keep(b'{"a":1}', (1, 2, 3))  # as a gateway that takes over does
+    kept.save(b'{"a":1}', (1, 2, 3))  # as a gateway that takes over does
     assert kept.trouble is None
     assert kept.read() is not None
 
@@ -117,8 +117,8 @@ async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path:
     executor = Executor(service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(1))
     control = Control(service, executor, token="t", status=dict)
     kept = PlanStore(tmp_path / "a.plan")
-    control.keep = lambda plan, *, must: kept.keep(plan, None, must=must)
-    control.unkept = lambda: kept.trouble
+    control.save_plan = lambda plan, *, must: kept.save(plan, None, must=must)
+    control.unsaved_reason = lambda: kept.trouble
     nobody: Any = None
     assert await put(control, plan_for(after_ms=25.0)) == plan_for(after_ms=25.0)
     full(kept)

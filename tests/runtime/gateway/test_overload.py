@@ -17,7 +17,7 @@ from kwiken.runtime import OverloadError, SystemClock
 from kwiken.runtime.decisions import Admission, Limits
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway
-from kwiken.runtime.gateway.loop_lag import EVERY_S, IN_A_ROW, LagWatch, turns_of
+from kwiken.runtime.gateway.loop_lag import EVERY_S, TIMERS_IN_MEDIAN, LagWatch, loop_iterations_of
 from kwiken.runtime.transport import LocalTransport, local_replicas
 from kwiken.service import Service, Stage
 
@@ -82,8 +82,8 @@ async def work(text: str) -> str:
 def test_turns_of_a_request() -> None:
     one = Stage(name="a", handler=work)
     rest = [Stage(name="b", after=("a",)), Stage(name="c", after=("a",)), Stage(name="d", after=("b", "c"))]
-    assert turns_of(Service.of("x", [one])) == 2 + 3
-    assert turns_of(Service.of("x", [one, *rest])) == 2 + 3 * 3
+    assert loop_iterations_of(Service.of("x", [one])) == 2 + 3
+    assert loop_iterations_of(Service.of("x", [one, *rest])) == 2 + 3 * 3
 
 
 def lag_of(loop: Callable[[], asyncio.AbstractEventLoop], step_s: float, *, steps: int) -> list[float]:
@@ -96,7 +96,7 @@ def lag_of(loop: Callable[[], asyncio.AbstractEventLoop], step_s: float, *, step
         for _ in range(steps):
             time.sleep(step_s)  # noqa: ASYNC251 - that is what it is about
             await asyncio.sleep(0)
-        await asyncio.sleep((2 * IN_A_ROW + 2) * EVERY_S)
+        await asyncio.sleep((2 * TIMERS_IN_MEDIAN + 2) * EVERY_S)
         watch.stop()
         count = len(told)
         await asyncio.sleep(3 * EVERY_S)
@@ -167,7 +167,7 @@ def test_a_saturated_gateway_turns_requests_away_and_recovers(
             await asyncio.gather(*callers)
             assert set(statuses) == {200, 503}
             assert executor.status()["shed"] == statuses.count(503)
-            await asyncio.sleep(2 * IN_A_ROW * EVERY_S)
+            await asyncio.sleep(2 * TIMERS_IN_MEDIAN * EVERY_S)
             async with session.post(gateway.url + "/v1/request", json="x") as answer:
                 assert answer.status == 200
         await gateway.stop(grace_s=0.0)
