@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kwiken.runtime.replica import CallObserver
 
 LOG = logging.getLogger("kwiken.spans")
-LOOK_S: Final = 5.0  # interval of checks for lost spans
-MORE: Final = 10  # factor between two reported numbers of lost spans
+CHECK_S: Final = 5.0  # interval of checks for lost spans
+REPORT_FACTOR: Final = 10  # factor between two reported numbers of lost spans
 
 
 class Counts(Protocol):
@@ -37,7 +37,7 @@ class Counts(Protocol):
         """Reason of the last failed write; None without one."""
 
 
-class Losses:
+class LossReporter:
     """Warns that spans are lost, each time their number has grown tenfold: a full disk must not go unnoticed.
 
     Args:
@@ -54,7 +54,7 @@ class Losses:
         """Log the number of lost records if it has grown enough."""
         counts = self._counts()
         lost = counts.lost_lines + counts.dropped
-        if lost == 0 or lost < MORE * self._said:
+        if lost == 0 or lost < REPORT_FACTOR * self._said:
             return
         self._said = lost
         why = counts.last_error if counts.lost_lines else "more of them than can be written"
@@ -72,7 +72,7 @@ class Losses:
 
     async def _look_on(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             self.look()
 
 
@@ -90,7 +90,7 @@ def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer |
 
     traces = Path(spec.traces) if spec.traces is not None else None
     observer = make_observer(service.name, traces=traces, otlp=spec.otlp)
-    with Losses("gateway", observer.counts).told(), contextlib.closing(observer):
+    with LossReporter("gateway", observer.counts).told(), contextlib.closing(observer):
         yield observer
 
 
@@ -110,5 +110,5 @@ def replica_observer(spec: ReplicaSpec, service: Service) -> Iterator[CallObserv
     spans = ServerSpans(
         service.name, spec.stage, spec.replica or spec.stage, spec.node, traces=traces, otlp=spec.otlp
     )
-    with Losses(spec.replica or spec.stage, spans.counts).told(), contextlib.closing(spans):
+    with LossReporter(spec.replica or spec.stage, spans.counts).told(), contextlib.closing(spans):
         yield spans
