@@ -13,7 +13,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Meter:
+class CpuMeter:
     """Counter of the CPU time of one call, nanoseconds."""
 
     __slots__ = ("ns",)
@@ -27,7 +27,7 @@ class Meter:
         return self.ns / 1e6
 
 
-class Carrier:
+class CallOverhead:
     """Overhead of calls: CPU time that the event loop's thread spends on I/O and bookkeeping around handlers.
 
     A copy costs a replica this overhead too, and for a light stage it is most of the cost. It is the CPU time
@@ -49,7 +49,7 @@ class Carrier:
         self._metered_ns = 0
         self._calls = 0
 
-    def share_ms(self, meter: Meter) -> float:
+    def share_ms(self, meter: CpuMeter) -> float:
         """Record the end of a call; returns the mean overhead per call so far, milliseconds."""
         self._calls += 1
         self._metered_ns += meter.ns
@@ -57,11 +57,11 @@ class Carrier:
         return max(0, rest) / self._calls / 1e6
 
 
-_current: contextvars.ContextVar[Meter | None] = contextvars.ContextVar("meter", default=None)
+_current: contextvars.ContextVar[CpuMeter | None] = contextvars.ContextVar("meter", default=None)
 
 
 @types.coroutine
-def metered(work: Coroutine[Any, Any, T], meter: Meter) -> Generator[Any, Any, T]:
+def metered(work: Coroutine[Any, Any, T], meter: CpuMeter) -> Generator[Any, Any, T]:
     """Run a coroutine and add the CPU time of this thread in each of its steps to the meter.
 
     The event loop runs one step at a time, so the thread's CPU time between entering and leaving a step
@@ -104,7 +104,7 @@ class MeteredThreads(ThreadPoolExecutor):
         return super().submit(lambda: _timed(meter, lambda: fn(*args, **kwargs)))
 
 
-def _timed(meter: Meter, job: Callable[[], T]) -> T:
+def _timed(meter: CpuMeter, job: Callable[[], T]) -> T:
     began = time.thread_time_ns()
     try:
         return job()

@@ -19,8 +19,8 @@ from typing import Final
 
 from kwiken.runtime.engine import settle
 
-AHEAD_S: Final = 1.0  # earlier arrival that one level of priority is worth
-QUICK_S: Final = 0.0002  # a first step shorter than this lets hardly any call queue up
+SECONDS_PER_LEVEL: Final = 1.0  # earlier arrival that one level of priority is worth
+MAX_QUICK_STEP_S: Final = 0.0002  # a first step shorter than this lets hardly any call queue up
 
 
 class DisplacedError(Exception):
@@ -84,7 +84,7 @@ class CallQueue:
 
     def _begun(self, loop: asyncio.AbstractEventLoop) -> None:
         """Continue after the first step of a call: it waits for something, or has ended."""
-        if time.monotonic() - self._since < QUICK_S:
+        if time.monotonic() - self._since < MAX_QUICK_STEP_S:
             self._next(loop)
         else:  # it blocked the loop: let the calls that arrived meanwhile queue up first
             settle(loop, partial(self._next, loop))
@@ -92,4 +92,4 @@ class CallQueue:
 
 def _urgency(came: float, priority: int) -> float:
     """Sort key: the lowest starts first."""
-    return came - AHEAD_S * priority
+    return came - SECONDS_PER_LEVEL * priority

@@ -15,7 +15,7 @@ import msgspec
 from kwiken.errors import InputError
 from kwiken.runtime.errors import DeadlineError
 from kwiken.runtime.http_server import TEXT, CallServer, Request, Response
-from kwiken.runtime.replica.cpu_meter import Carrier, Meter, metered
+from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
 from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
 from kwiken.runtime.transport import MAX_PRIORITY, is_own, kind_and_message, setup_failed, wire
 from kwiken.service import Service, Stage
@@ -49,7 +49,7 @@ class ServedCall(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class Told(NamedTuple):
+class CallHeaders(NamedTuple):
     """Values of a call's headers.
 
     Attributes:
@@ -65,7 +65,7 @@ class Told(NamedTuple):
     threads: int
 
 
-def _read(headers: Mapping[str, str], stage: Stage) -> Told:
+def _read(headers: Mapping[str, str], stage: Stage) -> CallHeaders:
     """Parse a call's headers.
 
     Raises:
@@ -73,7 +73,7 @@ def _read(headers: Mapping[str, str], stage: Stage) -> Told:
     """
     if "content-encoding" in headers:
         raise InputError("a call's body must not be compressed", where="header Content-Encoding")
-    return Told(
+    return CallHeaders(
         wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS),
         wire.read_whole(headers, wire.SHARD, low=0, high=stage.fanout - 1) or 0,
         wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0,
@@ -133,7 +133,7 @@ class ReplicaServer:
         self._inflight = 0
         self._latency_ms = 0.0
         self._served = 0
-        self._carrier = Carrier()
+        self._overhead = CallOverhead()
         self._ready = False
         self._stopping = False
         self._idle = asyncio.Event()
@@ -156,7 +156,7 @@ class ReplicaServer:
         if self._stage.setup is not None:
             await _set_up(self._stage.name, self._stage.setup)
         self._ready = True
-        self._carrier.start()
+        self._overhead.start()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
         """Refuse new calls, finish those in flight, then close.
@@ -196,15 +196,15 @@ class ReplicaServer:
         if self._stopping or not self._ready:
             return self._refuse("stopping" if self._stopping else "starting")
         try:
-            told = _read(headers, self._stage)
+            call_headers = _read(headers, self._stage)
         except InputError as error:
             return self._reply(400, self._failure(error))
         full = self._inflight >= self._max_inflight
-        if full and not self._queue.displace(request.came, told.priority):
+        if full and not self._queue.displace(request.came, call_headers.priority):
             return self._refuse(f"{self._inflight} calls are running or queued already", why=wire.FULL)
         self._inflight += 1
         try:
-            return await self._admitted(request, told)
+            return await self._admitted(request, call_headers)
         except DisplacedError:
             return self._refuse("a more urgent call took its place", why=wire.FULL)
         finally:
@@ -212,31 +212,34 @@ class ReplicaServer:
             if not self._inflight:
                 self._idle.set()
 
-    async def _admitted(self, request: Request, told: Told) -> Response:
+    async def _admitted(self, request: Request, call_headers: CallHeaders) -> Response:
         came = request.came
         start_ns = time.time_ns()
         # Waits at least one iteration: a client that disconnects meanwhile cancels work that has not started.
-        await self._queue.take(came, told.priority)
-        if told.remaining_ms is not None and (time.monotonic() - came) * 1e3 >= told.remaining_ms:
+        await self._queue.take(came, call_headers.priority)
+        if (
+            call_headers.remaining_ms is not None
+            and (time.monotonic() - came) * 1e3 >= call_headers.remaining_ms
+        ):
             return self._reply(504, self._failure(DeadlineError("dropped past its deadline")))
-        meter = Meter()
+        meter = CpuMeter()
         error: str | None = "cancelled"
         try:
-            status, answer, error = await metered(self._run(request.body, told), meter)
+            status, answer, error = await metered(self._run(request.body, call_headers), meter)
         finally:
-            self._finish(request.headers.get(wire.TRACEPARENT), told.shard, start_ns, meter, error)
+            self._finish(request.headers.get(wire.TRACEPARENT), call_headers.shard, start_ns, meter, error)
         self._note_latency((time.monotonic() - came) * 1e3)
-        return self._reply(status, answer, busy_ms=meter.ms + self._carrier.share_ms(meter))
+        return self._reply(status, answer, busy_ms=meter.ms + self._overhead.share_ms(meter))
 
-    async def _run(self, body: bytes, told: Told) -> tuple[int, bytes, str | None]:
+    async def _run(self, body: bytes, call_headers: CallHeaders) -> tuple[int, bytes, str | None]:
         """Run the handler; returns the status and body of the response, and the error for the span."""
         try:
             inputs = self._codec.inputs(body)
             words = {}
             if self._codec.takes_shard:
-                words["shard"] = told.shard
+                words["shard"] = call_headers.shard
             if self._codec.takes_threads:
-                words["threads"] = told.threads
+                words["threads"] = call_headers.threads
             value = await self._handler(*inputs, **words)
             return 200, self._encoder.encode(value), None
         except BaseException as error:  # reported to the caller
@@ -251,7 +254,7 @@ class ReplicaServer:
         return self._encoder.encode({"kind": kind, "error": message[:MAX_MESSAGE]})
 
     def _finish(
-        self, traceparent: str | None, shard: int, start_ns: int, meter: Meter, error: str | None
+        self, traceparent: str | None, shard: int, start_ns: int, meter: CpuMeter, error: str | None
     ) -> None:
         self._served += 1
         if self._observer is None:

@@ -27,7 +27,7 @@ from kwiken.runtime.decisions import (
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
 from kwiken.runtime.decisions.program import stage_fraction
 from kwiken.runtime.decisions.stop_rule import DONE, FAIL
-from kwiken.runtime.replica.cpu_meter import Carrier, Meter
+from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter
 from kwiken.service import Reissue, Stage
 from tests.support.replicas import plan_of, replicas_of, service_of
 
@@ -296,8 +296,8 @@ def test_burst_always_fits_the_dearest_copy() -> None:
 def test_a_call_bears_its_share_of_what_is_burnt_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     burnt = iter([1_000_000, 3_000_000, 6_000_000])
     monkeypatch.setattr("kwiken.runtime.replica.cpu_meter.time.thread_time_ns", lambda: next(burnt))
-    carrier, meter = Carrier(), Meter()
-    carrier.start()
+    overhead, meter = CallOverhead(), CpuMeter()
+    overhead.start()
     meter.ns = 500_000
-    assert carrier.share_ms(meter) == pytest.approx(1.5)  # 2 ms in all, 0.5 metered, one call
-    assert carrier.share_ms(meter) == pytest.approx(2.0)  # 5 ms in all, 1 metered, two calls
+    assert overhead.share_ms(meter) == pytest.approx(1.5)  # 2 ms in all, 0.5 metered, one call
+    assert overhead.share_ms(meter) == pytest.approx(2.0)  # 5 ms in all, 1 metered, two calls

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwiken.runtime.replica.priority_queue import AHEAD_S, CallQueue, DisplacedError
+from kwiken.runtime.replica.priority_queue import SECONDS_PER_LEVEL, CallQueue, DisplacedError
 from tests.support.virtual import simulate
 from tests.support.waiting import until
 
@@ -36,7 +36,9 @@ def test_of_those_that_wait_the_most_urgent_begins(calls: list[tuple[float, int]
             began.append(number)
 
         await asyncio.gather(*(call(number) for number in range(len(calls))))
-        assert began == sorted(range(len(calls)), key=lambda n: (calls[n][0] - AHEAD_S * calls[n][1], n))
+        assert began == sorted(
+            range(len(calls)), key=lambda n: (calls[n][0] - SECONDS_PER_LEVEL * calls[n][1], n)
+        )
 
     simulate(main)
 
