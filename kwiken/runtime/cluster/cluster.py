@@ -23,7 +23,7 @@ import msgspec
 from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Plan
 from kwiken.runtime.cluster.child_process import Child, ChildError
-from kwiken.runtime.cluster.liveness import sign_of, until_silent
+from kwiken.runtime.cluster.liveness import check_liveness, until_unresponsive
 from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.state import VERSION, ClusterState, StateFiles
@@ -35,10 +35,10 @@ from kwiken.runtime.transport import Replica, wire
 from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.cluster")
-LOOK_S: Final = 2.0  # interval of checks of the state files and the log
-RETELL_S: Final = 0.1  # pause before the gateway is told again
+CHECK_S: Final = 2.0  # interval of checks of the state files and the log
+RETRY_S: Final = 0.1  # pause before the gateway is told again
 READY_S: Final = 30.0  # for the gateway to become ready
-ASK_S: Final = 5.0  # timeout of a request to the gateway
+REQUEST_TIMEOUT_S: Final = 5.0  # timeout of a request to the gateway
 KILL_AFTER_S: Final = 3.0  # after the grace period
 STDERR: Final = 2
 MOST_KNOWN: Final = 500  # replicas that fit into a process's arguments
@@ -150,28 +150,28 @@ class Cluster:
         files.lock()
         self._files = files
         self._supervisor = _this_process()
-        self._keepers = CriticalTasks()
+        self._critical_tasks = CriticalTasks()
         try:
             self._listen()
             files.remove()  # left by a killed supervisor
             files.write_token(self._token)
             files.write(self._state())
             self._session = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=ASK_S),
+                timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S),
                 connector=aiohttp.TCPConnector(
                     limit=0
                 ),  # processes that hang must not delay the checks of others
             )
             await self._start_all()
             for slot in (self._gateway, *self._slots):
-                self._keepers.add(self._keep(slot))
-            self._keepers.add(self._tell())
-            self._keepers.add(self._shorten_log())
+                self._critical_tasks.add(self._keep(slot))
+            self._critical_tasks.add(self._tell())
+            self._critical_tasks.add(self._shorten_log())
             self._changed.set()
             await self._until_ready()
         except BaseException:
             await self._stop_all(0.0)
-            self._keepers.check()
+            self._critical_tasks.check()
             raise
         return self
 
@@ -184,7 +184,7 @@ class Cluster:
             BaseException: the failure of the supervision, if there was one.
         """
         await self._stop_all(self._grace_s)
-        self._keepers.check()
+        self._critical_tasks.check()
 
     def _listen(self) -> None:
         """Open the gateway's sockets here: during a restart clients wait and are not refused."""
@@ -266,8 +266,8 @@ class Cluster:
         timeout_s = self.service[slot.stage].timeout_ms / 1000 if slot.stage is not None else 0.0
         end = asyncio.create_task(child.wait())
         silence = asyncio.create_task(
-            until_silent(
-                functools.partial(sign_of, self._session, child.url),
+            until_unresponsive(
+                functools.partial(check_liveness, self._session, child.url),
                 silent_s=max(self._unresponsive_s, timeout_s),
                 closed_s=self._grace_s + KILL_AFTER_S,
             )
@@ -310,7 +310,7 @@ class Cluster:
                 told = gateway
             except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
                 LOG.warning("the gateway could not be told of the replicas: %s", error)
-                await asyncio.sleep(RETELL_S)
+                await asyncio.sleep(RETRY_S)
                 self._changed.set()
 
     async def _shorten_log(self) -> None:
@@ -318,7 +318,7 @@ class Cluster:
         assert self._files is not None
         log = LogFile(self._files.log)
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             if log.written_by(STDERR):
                 await asyncio.to_thread(log.shorten)
 
@@ -330,7 +330,7 @@ class Cluster:
     async def _has_changed(self) -> bool:
         """Wait for a change of the processes; after a timeout, restore removed state files instead."""
         try:
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(CHECK_S):
                 await self._changed.wait()
         except TimeoutError:
             if self._files is not None and not self._files.intact:
@@ -356,7 +356,7 @@ class Cluster:
                         self._ready = True
                         self._save()
                         return
-            await asyncio.sleep(RETELL_S / 5)
+            await asyncio.sleep(RETRY_S / 5)
         raise ChildError(f"gateway: was not ready within {READY_S:g} s")
 
     async def put_plan(self, plan: Plan | None) -> None:
@@ -424,7 +424,7 @@ class Cluster:
 
     async def _stop_all(self, grace_s: float) -> None:
         """Stop the supervision, then the gateway, whose requests need the replicas, then the replicas."""
-        await self._keepers.stop()
+        await self._critical_tasks.stop()
         for sock in self._sockets:
             sock.close()
         self._sockets = []

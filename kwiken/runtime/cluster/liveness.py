@@ -10,10 +10,10 @@ from typing import Final
 import aiohttp
 
 EVERY_S: Final = 2.0  # longest interval of checks
-LEAST_ASKS: Final = 5  # failed checks before a process counts as unresponsive
+MIN_CHECKS: Final = 5  # failed checks before a process counts as unresponsive
 
 
-class Sign(enum.Enum):
+class Liveness(enum.Enum):
     """Result of a liveness check."""
 
     ALIVE = "it answered"
@@ -21,7 +21,9 @@ class Sign(enum.Enum):
     SILENT = "no answer in time"
 
 
-async def until_silent(ask: Callable[[float], Awaitable[Sign]], *, silent_s: float, closed_s: float) -> Sign:
+async def until_unresponsive(
+    ask: Callable[[float], Awaitable[Liveness]], *, silent_s: float, closed_s: float
+) -> Liveness:
     """Check a process at intervals; return once it has not answered for too long.
 
     The criterion is the number of failed checks, not elapsed time: after a pause of this process, or of the
@@ -37,18 +39,18 @@ async def until_silent(ask: Callable[[float], Awaitable[Sign]], *, silent_s: flo
         The last result: SILENT or CLOSED.
     """
     loop = asyncio.get_running_loop()
-    every_s = min(EVERY_S, silent_s / LEAST_ASKS)
+    every_s = min(EVERY_S, silent_s / MIN_CHECKS)
     missed = 0
     while True:
         began = loop.time()
         sign = await ask(every_s)
-        missed = 0 if sign is Sign.ALIVE else missed + 1
-        if missed * every_s >= (silent_s if sign is not Sign.CLOSED else max(silent_s, closed_s)):
+        missed = 0 if sign is Liveness.ALIVE else missed + 1
+        if missed * every_s >= (silent_s if sign is not Liveness.CLOSED else max(silent_s, closed_s)):
             return sign
         await asyncio.sleep(max(0.0, began + every_s - loop.time()))
 
 
-async def sign_of(session: aiohttp.ClientSession, url: str, within_s: float) -> Sign:
+async def check_liveness(session: aiohttp.ClientSession, url: str, within_s: float) -> Liveness:
     """Check whether a server is alive; any response counts.
 
     Args:
@@ -60,7 +62,7 @@ async def sign_of(session: aiohttp.ClientSession, url: str, within_s: float) -> 
         async with session.get(url + "/livez", timeout=aiohttp.ClientTimeout(total=within_s)):
             pass  # the body is irrelevant and may be endless
     except TimeoutError:
-        return Sign.SILENT
+        return Liveness.SILENT
     except aiohttp.ClientError:
-        return Sign.CLOSED
-    return Sign.ALIVE
+        return Liveness.CLOSED
+    return Liveness.ALIVE
