@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kwiken.errors import DefinitionError, InputError
-from kwiken.runtime.transport.validation_errors import plainly
+from kwiken.runtime.transport.validation_errors import plain_message
 from kwiken.service import Service
 
 CALL_PATH: Final = "/call"
@@ -217,6 +217,6 @@ class RequestReader:
             reason = (
                 f"{half[0].decode()} is half a character; its other half must follow"
                 if half
-                else plainly(str(error))
+                else plain_message(str(error))
             )
             raise InputError(reason, where="request") from error
