@@ -22,17 +22,17 @@ from kwiken.service import Service
 OK: Final = 200
 NOT_RUN: Final = frozenset({404, 405, 413, 421, 501})
 TIMED_OUT: Final = 504
-EARLY_S: Final = 0.05  # remaining time from which on a replica's report of a missed deadline is rejected
+MAX_EARLY_S: Final = 0.05  # remaining time from which on a replica's report of a missed deadline is rejected
 MAX_KIND: Final = 100
 MAX_MESSAGE: Final = 500  # the limit that replicas use themselves
 CHECK_EVERY: Final = 32  # one in so many undecoded answers of a replica is decoded as a check
 MAX_ADDRESSES: Final = 65_536
-LIFE_S: Final = 5.0  # timeout of a probe
+PROBE_TIMEOUT_S: Final = 5.0  # timeout of a probe
 
 
 @contextlib.contextmanager
 def map_errors(stage: str, replica: Replica) -> Iterator[None]:
-    """Translate errors of connections into the runtime's errors; the only place that knows both."""
+    """Translate errors of connections into the runtime's errors; the only endpoint that knows both."""
     try:
         yield
     except NoConnectionError as error:
@@ -49,12 +49,12 @@ def map_errors(stage: str, replica: Replica) -> Iterator[None]:
         ) from error
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """Address of a replica with precomputed parts of requests: the constant part of a head, and a probe."""
 
     host_and_port: tuple[str, int]
     head: str
-    question: bytes
+    probe: bytes
 
 
 class HttpTransport:
@@ -87,11 +87,11 @@ class HttpTransport:
         }
         self._unread: dict[str, int] = {}  # by address, number of answers to pass on before the next check
         self._encoder = msgspec.msgpack.Encoder()
-        self._places: dict[str, Place] = {}
+        self._endpoints: dict[str, Endpoint] = {}
         self._last_args: tuple[Any, ...] | None = None
         self._last_body = b""
         self._pool: Pool | None = None
-        self._questions: set[asyncio.Task[None]] = set()
+        self._probes: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         """Open the pool of connections."""
@@ -102,7 +102,7 @@ class HttpTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Drop every probe and close every connection."""
-        await cancel_and_wait(tuple(self._questions))
+        await cancel_and_wait(tuple(self._probes))
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
@@ -113,7 +113,7 @@ class HttpTransport:
         remaining_ms = (call.deadline - self._clock.monotonic()) * 1e3
         if remaining_ms <= 0:
             raise DeadlineError(f"stage {call.stage!r}: the deadline passed before the call was sent")
-        place = self._places.get(replica.address) or self._place(replica)
+        endpoint = self._endpoints.get(replica.address) or self._endpoint(replica)
         body = self._encode(call.args)
         if len(body) > wire.MAX_BODY:
             raise HandlerError(
@@ -121,11 +121,11 @@ class HttpTransport:
                 "CallTooLarge",
                 f"its input is {len(body)} bytes; at most {wire.MAX_BODY} are sent",
             )
-        request = _head(place, call, min(remaining_ms, wire.MAX_DEADLINE_MS), len(body)) + body
+        request = _head(endpoint, call, min(remaining_ms, wire.MAX_DEADLINE_MS), len(body)) + body
         with map_errors(call.stage, replica):
-            status, headers, data = await self._pool.exchange(place.host_and_port, request)
+            status, headers, data = await self._pool.exchange(endpoint.host_and_port, request)
         if status != OK:
-            early = self._clock.monotonic() < call.deadline - EARLY_S
+            early = self._clock.monotonic() < call.deadline - MAX_EARLY_S
             _raise(status, headers, data, call.stage, replica, early=early)
         return self._reply(call.stage, replica, headers, data)
 
@@ -134,31 +134,31 @@ class HttpTransport:
         if self._pool is None:
             return
         task = asyncio.get_running_loop().create_task(self._ask(self._pool, replica, heard))
-        self._questions.add(task)
-        task.add_done_callback(self._questions.discard)
+        self._probes.add(task)
+        task.add_done_callback(self._probes.discard)
 
     async def _ask(self, pool: Pool, replica: Replica, heard: Callable[[bool], None]) -> None:
         alive = False  # also if the replica ends or does not answer in time
         with contextlib.suppress(
             TimeoutError, RefusedError, NoConnectionError, BrokenReplyError, UnreadReplyError
         ):
-            place = self._places.get(replica.address) or self._place(replica)
-            async with asyncio.timeout(LIFE_S):
-                reply = await pool.exchange(place.host_and_port, place.question)
+            endpoint = self._endpoints.get(replica.address) or self._endpoint(replica)
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                reply = await pool.exchange(endpoint.host_and_port, endpoint.probe)
                 alive = reply.status == OK
         heard(alive)
 
-    def _place(self, replica: Replica) -> Place:
+    def _endpoint(self, replica: Replica) -> Endpoint:
         """Parse the address of a replica, and cache the result."""
         try:
-            place = wire.split_address(replica.address, where=f"replica {replica.id}")
+            endpoint = wire.split_address(replica.address, where=f"replica {replica.id}")
         except InputError as error:
             raise RefusedError(str(error)) from error
-        if len(self._places) >= MAX_ADDRESSES:
-            self._places.clear()
+        if len(self._endpoints) >= MAX_ADDRESSES:
+            self._endpoints.clear()
         authority = replica.address.removeprefix("http://")
-        found = self._places[replica.address] = Place(
-            place,
+        found = self._endpoints[replica.address] = Endpoint(
+            endpoint,
             f"POST {wire.CALL_PATH} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: {wire.MSGPACK}\r\n",
             f"GET /livez HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode("ascii"),
         )
@@ -206,7 +206,7 @@ class HttpTransport:
         return msgspec.Raw(data)
 
 
-def _head(place: Place, call: Call, remaining_ms: float, length: int) -> bytes:
+def _head(endpoint: Endpoint, call: Call, remaining_ms: float, length: int) -> bytes:
     """Head of a request. Stage names and addresses were checked, so they contain no line breaks."""
     trace = (
         f"{wire.TRACEPARENT}: {wire.format_traceparent(call.trace_id, call.span_id)}\r\n"
@@ -215,7 +215,7 @@ def _head(place: Place, call: Call, remaining_ms: float, length: int) -> bytes:
     )
     more = f"{wire.THREADS}: {call.threads}\r\n" if call.threads > 1 else ""
     return (
-        f"{place.head}Content-Length: {length}\r\n"
+        f"{endpoint.head}Content-Length: {length}\r\n"
         f"{wire.STAGE}: {call.stage}\r\n{wire.SHARD}: {call.shard}\r\n{wire.ATTEMPT}: {call.attempt}\r\n"
         f"{wire.DEADLINE}: {remaining_ms:.1f}\r\n{wire.PRIORITY}: {call.priority}\r\n{more}{trace}\r\n"
     ).encode("ascii")
