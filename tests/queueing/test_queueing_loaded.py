@@ -97,7 +97,7 @@ class TestAccounts:
 
         limits = Limits()
         assert (limits.slack, limits.burst_calls) == (SLACK, BURST)
-        assert (limits.fixed_share, MAX_LATE_SHARE) == (simulate.UNSTATED, simulate.MAX_LATE_SHARE)
+        assert (limits.fixed_share, MAX_LATE_SHARE) == (simulate.UNSTATED, simulate.MOSTLY)
         for policy in (
             Reissue(after_ms=9.0, fraction=0.03),
             Reissue(after_ms=9.0, fraction=0.03, probability=0.1),

@@ -36,7 +36,7 @@ from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.cluster")
 CHECK_S: Final = 2.0  # interval of checks of the state files and the log
-RETRY_S: Final = 0.1  # pause before the gateway is told again
+RETRY_S: Final = 0.1  # pause before the gateway is updated again
 READY_S: Final = 30.0  # for the gateway to become ready
 REQUEST_TIMEOUT_S: Final = 5.0  # timeout of a request to the gateway
 KILL_AFTER_S: Final = 3.0  # after the grace period
@@ -309,7 +309,7 @@ class Cluster:
                 await self._ask("PUT", "/v1/replicas", msgspec.json.encode(self._addresses()))
                 told = gateway
             except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
-                LOG.warning("the gateway could not be told of the replicas: %s", error)
+                LOG.warning("the gateway could not be updated with the replicas: %s", error)
                 await asyncio.sleep(RETRY_S)
                 self._changed.set()
 

@@ -25,23 +25,19 @@ from kwiken.runtime.decisions.outliers import Outliers, Record
 from kwiken.runtime.transport import Replica, Reply
 
 LATENCY_GAIN = 0.1  # weight of a new latency in the estimate
-MAX_SAMPLE_FACTOR = (
-    3.0  # one sample counts at most as this multiple of the estimate, so that one straggler moves it little
-)
-EQUAL_SCORES = (
-    0.8  # ratio of two scores from which on they count as equal if both replicas have as many calls waiting
-)
+# One sample counts at most as this multiple of the estimate, so that one straggler moves it little.
+MAX_SAMPLE_FACTOR = 3.0
+# Ratio of two scores from which on they count as equal if both replicas have as many calls waiting.
+EQUAL_SCORES = 0.8
 ESTIMATE_HALF_LIFE_S = 5.0  # of the distance between an estimate without news and its stage's average
-MAX_REPORT_AGE_S = (
-    1.0  # age up to which a replica's report of its queue, and its latency estimate, are used unchanged
-)
+# Age up to which a replica's report of its queue, and its latency estimate, are used unchanged.
+MAX_REPORT_AGE_S = 1.0
 MISSES_TO_EJECT = 5  # calls in a row given up without an answer that eject a replica
 MISS_FACTOR = 3.0  # multiple of the usual latency from which on a call that is given up counts as a miss
 FIRST_BACKOFF_S = 0.2
 LAST_BACKOFF_S = 5.0
-MAX_OUTLIER_SHARE = (
-    0.5  # share of a stage's replicas that errors alone may eject; at least one, never the last one
-)
+# Share of a stage's replicas that errors alone may eject; at least one, never the last one.
+MAX_OUTLIER_SHARE = 0.5
 MAX_CANDIDATES = 16  # untried replicas among which a further attempt chooses
 
 
@@ -308,7 +304,7 @@ class Picker:
         """Record the result of a probe."""
         target.probing = False
         if not alive and target.unresponsive_since < inf:  # finite: no call was answered since
-            target.trouble = "no sign of life"
+            target.trouble = "no answer to a probe"
             self._eject(target, now)
         target.unresponsive_since = inf
 

@@ -50,12 +50,10 @@ from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply
 MIN_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # multiple of the usual latency that an ejected replica on trial has to answer
 MIN_TIMER_S = 0.0005
-TRIAL_QUANTILE = (
-    0.99  # quantile of the latencies of answered calls that bounds a trial which a request waits for
-)
-SUSPECT_SHARE = (
-    0.5  # share of a stage's overdue_s after which a call without an answer counts against its replica
-)
+# Quantile of the latencies of answered calls that bounds a trial which a request waits for.
+TRIAL_QUANTILE = 0.99
+# Share of a stage's `blame_after` from which on a call without an answer counts against its replica.
+SUSPECT_SHARE = 0.5
 
 
 async def call_stage(

@@ -13,9 +13,8 @@ from kwiken.service import Partial
 logger = logging.getLogger(__name__)
 
 MEAN_EVALUATIONS: Final = 256  # mean number of evaluations that judging one fan-out may take
-MAX_JUDGED_SHARDS: Final = (
-    64  # shards of the widest fan-out that is judged by leaving out one shard after another
-)
+# Shards of the widest fan-out that is judged by leaving out one shard after another.
+MAX_JUDGED_SHARDS: Final = 64
 
 
 def utility_of(stage: CompiledStage, values: tuple[Any, ...]) -> float:

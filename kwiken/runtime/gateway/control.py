@@ -146,7 +146,7 @@ class Control:
 
     @property
     def lacking(self) -> list[str]:
-        """NameResolver of the stages without a replica."""
+        """Names of the stages without a replica."""
         return [stage for stage, those in self._replicas.items() if not those]
 
     async def status(self, request: web.BaseRequest) -> Any:

@@ -32,7 +32,7 @@ PROBE_TIMEOUT_S: Final = 5.0  # timeout of a probe
 
 @contextlib.contextmanager
 def map_errors(stage: str, replica: Replica) -> Iterator[None]:
-    """Translate errors of connections into the runtime's errors; the only endpoint that knows both."""
+    """Translate errors of connections into the runtime's errors; the only place that knows both."""
     try:
         yield
     except NoConnectionError as error:
