@@ -1,4 +1,4 @@
-"""The compose file says the same as the service, and keeps to what was promised of it."""
+"""Compose file: it matches the service, and keeps the documented security settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a process counts as hung."""
+"""Liveness check: when a process counts as unresponsive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.virtual import simulate
 
 
 class Patient:
-    """Silent, or closed, in some spans of time; a silent one uses up the time that it gets."""
+    """Process that is unresponsive or closed in some spans of time; if unresponsive, a check takes its whole timeout."""
 
     def __init__(self, *bad: tuple[float, float], sign: Liveness = Liveness.SILENT) -> None:
         self.bad = bad
@@ -32,7 +32,7 @@ class Patient:
 
 
 def ended(patient: Patient, *, silent_s: float = 10.0, closed_s: float = 13.0) -> float | None:
-    """When it was given up, within 100 s."""
+    """Moment at which the process was given up, within 100 s."""
 
     async def main() -> float | None:
         try:
@@ -72,7 +72,7 @@ def test_one_that_takes_no_connections_gets_the_time_to_end() -> None:
 
 
 def test_the_asking_process_own_pause_is_no_hang_of_others() -> None:
-    """Its clock jumps by a minute in the middle of a question, which is one question without an answer."""
+    """The clock jumps by a minute during one check, which counts as one failed check."""
 
     class Jump(Patient):
         async def __call__(self, within_s: float) -> Liveness:

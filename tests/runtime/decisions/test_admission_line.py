@@ -1,4 +1,4 @@
-"""Waiting that nobody counts: requests that stand in line for the event loop."""
+"""Admission control by the wait for the event loop, which no counter of requests includes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ STEP = WINDOW_S / BUCKETS
 class Event:
     wait: float
     work: int
-    cost: int  # asked for after the work; 0 for nothing
+    cost: int  # amount to spend after the work; 0 for none
 
 
 events = st.lists(
@@ -58,7 +58,7 @@ def test_spend_of_any_window_is_a_share_of_its_work_and_one_burst(
     for opens, _ in spent:  # a window that maximises spend opens with one
         closes = opens + WINDOW_S
         spend = sum(cost for at, cost in spent if opens <= at <= closes)
-        # Work of the opening moment counts: what is earned and spent at once is in one window.
+        # Work of the opening moment counts: earning and spending at the same moment are in one window.
         work = sum(each for at, each in earned if opens <= at <= closes)
         assert spend <= fraction * work + burst + 1e-9
 
@@ -261,7 +261,7 @@ def test_a_copy_is_charged_at_every_level_or_at_none(
             st.one_of(st.floats(0, 0.5), st.floats(0, 15)),  # wait
             st.integers(0, 1000),  # work
             st.booleans(),  # whether it came in time
-            st.integers(0, 200),  # asked for
+            st.integers(0, 200),  # amount to spend
             st.floats(0, 1),  # share of it that is given back
             st.floats(0, 12),  # after how long
         ),

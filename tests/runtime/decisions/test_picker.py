@@ -30,7 +30,7 @@ def serve(picker: Picker, target: ReplicaState, took: float, *, now: float = 0.0
 
 
 def know(picker: Picker, *latencies: float) -> list[ReplicaState]:
-    """Let each replica have answered many times, always as fast."""
+    """Record many answers of each replica, all with the same latency."""
     targets = list(picker.targets)
     for target, latency in zip(targets, latencies, strict=True):
         for _ in range(100):
@@ -58,7 +58,7 @@ def test_unknown_replicas_share_alike(count: int) -> None:
 
 
 def test_every_replica_gets_its_turn_by_two_choices() -> None:
-    """The two choices are uniform over pairs: the best of ten wins exactly the pairs that it is in."""
+    """The two choices are uniform over pairs: the best of ten wins exactly the pairs that contain it."""
     picker = picker_of(10)
     know(picker, *[0.01 * 1.5**index for index in range(10)])
     picks = Counter(picker.pick(0.5).replica.id for _ in range(9000))  # type: ignore[union-attr]
@@ -68,7 +68,7 @@ def test_every_replica_gets_its_turn_by_two_choices() -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_equals_share_alike_at_low_load_for_good(count: int) -> None:
-    """One call after another, 40 a second: nobody's estimate, fresh or drifting, may win them all."""
+    """One call after another, 40 a second: no replica's estimate, fresh or drifting, may win them all."""
     picker = picker_of(count)
     rng = random.Random(3)
     picks: Counter[str] = Counter()
@@ -100,7 +100,7 @@ def test_faster_replica_takes_more() -> None:
 
 
 def test_paused_replica_is_avoided_from_its_first_slow_call_on() -> None:
-    """It has the better estimate and the shorter queue, but its one call is old."""
+    """The paused replica has the better estimate and the shorter queue, but its one call is old."""
     picker = picker_of(2)
     paused, well = know(picker, 0.01, 0.02)
     paused.take(1.0)
@@ -462,7 +462,7 @@ steps = st.lists(
 
 
 class Books:
-    """A picker and the calls that are out."""
+    """A picker and the calls without an answer."""
 
     def __init__(self, count: int, seed: int) -> None:
         self.picker = picker_of(count, seed=seed)
@@ -524,7 +524,7 @@ class Books:
 
 @given(script=steps, count=st.integers(1, 5), seed=st.integers(0, 99))
 def test_books_balance_whatever_happens(script: list[tuple[str, float, int]], count: int, seed: int) -> None:
-    """Every replica is live or out, every call that is out is counted, and a trial always comes again."""
+    """Every replica is live or ejected, every call without an answer is counted, and trials never stop."""
     books = Books(count, seed)
     for what, wait, number in script:
         books.play(what, wait, number)

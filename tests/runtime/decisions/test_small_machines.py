@@ -1,4 +1,4 @@
-"""Admission, gathering, the latencies, and the compiler of plans."""
+"""Small state machines: admission, stop rule, latency histogram, and the compiler of plans."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIMITS = Limits(requests=100, always=10)
 
 
 def filled(count: int, *, took: float = 0.0, allowed: float = 1.0) -> Admission:
-    """So many requests inside, and many that took so long."""
+    """Admission with a number of requests inside, and many past requests of one duration."""
     admission = Admission(LIMITS)
     for _ in range(200):
         admission.enter(0.0, 9)
@@ -105,7 +105,7 @@ def test_never_more_inside_than_allowed(events: list[tuple[int, bool, float]]) -
         assert 0 <= admission.load(now) <= 1
 
 
-# Gathering.
+# Stop rule.
 
 
 def policy(
@@ -211,7 +211,7 @@ def test_a_share_of_the_shards_is_not_rounded_up_by_the_float() -> None:
     assert [fan_out.answered(shard, "x", 0.1) for shard in range(7)] == [WAIT] * 6 + [STOP]
 
 
-# The latencies.
+# Latency histogram.
 
 
 @given(latency=st.floats(1e-6, 4000))

@@ -1,4 +1,4 @@
-"""What late requests get, under virtual time: copies, priority and threads, each within its account."""
+"""Catch-up of late requests in virtual time: copies, priority and threads, each within its account."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def chain(*, threads: int = 1, **last: Any) -> Service:
 
 
 def script_of(times: Mapping[str, float], copy: float = 0.01) -> Script:
-    """Primaries that take so many seconds; further attempts take `copy`."""
+    """Primaries that take the given seconds; further attempts take `copy`."""
     return Script(lambda _, call: after(copy if call.attempt else times[call.stage], call.attempt))
 
 
 def under(
     service: Service, script: Any, late: Mapping[str, CatchUpPolicy], *, rich: bool = True, **plan: Any
 ) -> Executor:
-    """An executor that follows such a plan, with money in its accounts; call it with the loop running."""
+    """An executor with such a plan and full accounts; call this with the loop running."""
     executor = executor_of(
         service, script, **{k: plan.pop(k) for k in ("control_share", "limits") if k in plan}
     )
@@ -285,7 +285,7 @@ def test_no_single_word_of_a_replica_makes_threads_look_cheap() -> None:
 
 
 def busy(first_s: float, busy_ms: Mapping[int, float]) -> Script:
-    """The second stage's calls burn so much, by the threads that they get."""
+    """CPU time of the second stage's calls, by the number of their threads."""
     return Script(
         lambda _, call: after(
             first_s if call.stage == "a" else 0.01, Reply("ok", busy_ms=busy_ms[call.threads])

@@ -1,4 +1,4 @@
-"""What an optional stage costs its requests while none of its replicas answers, and how soon it is back."""
+"""Outage of an optional stage: the time that it costs requests, and how soon the stage is used again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Pause:
 
 
 async def ask(executor: Executor, seconds: float) -> list[tuple[float, bool]]:
-    """How long each request took, in order of arrival, and whether it did without the stage."""
+    """Duration of each request, in order of arrival, and whether its answer lacks the stage."""
     loop = asyncio.get_running_loop()
 
     async def one() -> tuple[float, bool]:

@@ -1,4 +1,4 @@
-"""Partial answers under virtual time."""
+"""Partial answers in virtual time."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_stage_without_a_partial_policy_waits_for_every_shard() -> None:
     assert not answer.partial
 
 
-# What answers may lose.
+# Budget of lost utility.
 
 
 def fan_and_merge(width: int = 4, **fan: Any) -> Service:
@@ -118,7 +118,7 @@ def fan_and_merge(width: int = 4, **fan: Any) -> Service:
 
 
 def hung(waits: Sequence[float]) -> Script:
-    """Shards that take so long each; the merge answers with what it got."""
+    """Shards with given durations; the merge answers with the shards that it got."""
     return Script(
         lambda _, call: (
             after(waits[call.shard], call.shard) if call.stage == "f" else after(0.0, call.args[0])
@@ -230,7 +230,7 @@ def test_control_requests_wait_for_all() -> None:
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
 def test_a_request_that_ended_otherwise_loses_no_utility(how: str) -> None:
-    """The fan-out's timer rings afterwards, when a shard has answered and another is missing."""
+    """The fan-out's timer fires afterwards, when one shard has answered and another is missing."""
 
     async def main() -> None:
         service = service_of(Stage(name="f", fanout=2), Stage(name="g"), Stage(name="m", after=("f", "g")))
@@ -275,7 +275,7 @@ def test_account_of_utility_outlives_plans() -> None:
     simulate(main)
 
 
-# What shards are worth.
+# Value of shards.
 
 
 def worths(values: list[Any], **fan: Any) -> list[float | None]:

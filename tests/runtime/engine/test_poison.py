@@ -1,4 +1,4 @@
-"""A request that fells what it touches: it takes two replicas at most where a third is the last, and says so."""
+"""Poisonous requests: two replicas at most are lost to one if a third is the last, and its error says so."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_request_that_two_replicas_hang_on_is_kept_from_the_last() -> None:
 
 
 def test_a_slow_request_with_a_fresh_copy_is_no_poison() -> None:
-    """The copy has waited for too short a time to speak against its replica."""
+    """The copy has waited for too short a time to count against its replica."""
     script = Script(lambda _, call: after(0.01) if call.attempt == 2 else after(100.0))
     assert run(one_stage(replicas=3, timeout_ms=2000), script, copy_ms=900) == "ok"
 

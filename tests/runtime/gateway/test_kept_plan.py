@@ -1,4 +1,4 @@
-"""The note of the plan in force."""
+"""Plan store: the file with the plan in force."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_what_is_kept_is_read_and_private(tmp_path: Path) -> None:
 
 
 def full(kept: PlanStore) -> None:
-    """Let no fresh note be written, as on a full disk; of nobody's rights, for tests may run as root."""
+    """Make every write fail, as on a full disk; not by permissions, because tests may run as root."""
     kept.path.with_name(kept.path.name + ".new").mkdir()
 
 
@@ -111,7 +111,7 @@ async def put(control: Control, plan: Plan | None, **headers: str) -> Any:
 
 
 async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path: Path) -> None:
-    """It would be gone with its gateway. Whoever puts it again himself is served; so is who takes one back."""
+    """It would be lost with its gateway. A client that will put it again is served; so is the removal of a plan."""
     transport = LocalTransport(service)
     replicas = local_replicas(service)
     executor = Executor(service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(1))

@@ -1,4 +1,4 @@
-"""Host names of replicas: looked up again and again, and never the end of the gateway."""
+"""Host names of replicas: looked up repeatedly; a failed lookup never ends the gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway whose event loop cannot keep up: who is turned away, how soon, and at what cost."""
+"""Overload of a gateway's event loop: requests are turned away early and at little cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, 
 
 
 def standing(line_s: float, *, inside: int = 0, since: int = 0) -> Admission:
-    """So many inside when it was measured, and so many that came since."""
+    """Admission with a number of requests inside when the wait was measured, and arrivals since."""
     admission = Admission(LIMITS)
     admission.inside = inside
     admission.note_line(line_s)
@@ -49,7 +49,7 @@ def standing(line_s: float, *, inside: int = 0, since: int = 0) -> Admission:
 def test_a_tenth_of_the_deadline_in_line_is_full_load(
     line_s: float, calm: bool, low: bool, normal: bool, high: bool
 ) -> None:
-    """However few are inside: those who wait have not come in."""
+    """However few requests are inside: those that wait are not counted yet."""
     assert standing(line_s).calm(0.0) is calm
     assert [standing(line_s).enter(0.0, priority) is None for priority in (-1, 0, 1)] == [low, normal, high]
 
@@ -57,7 +57,7 @@ def test_a_tenth_of_the_deadline_in_line_is_full_load(
 def test_who_has_less_time_is_turned_away_sooner() -> None:
     assert standing(0.3).enter(0.0, 0, 10.0) is None
     assert standing(0.3).enter(0.0, 0, 2.0) is not None
-    assert standing(0.04).enter(0.0, 0, 0.01) is None  # so little is held against nobody
+    assert standing(0.04).enter(0.0, 0, 0.01) is None  # so short a wait counts for nothing
 
 
 def test_those_who_came_since_the_measurement_make_the_line_longer() -> None:
@@ -87,7 +87,7 @@ def test_turns_of_a_request() -> None:
 
 
 def lag_of(loop: Callable[[], asyncio.AbstractEventLoop], step_s: float, *, steps: int) -> list[float]:
-    """What is told while steps of so many seconds follow each other, and well after."""
+    """Lags reported while steps of the given seconds follow each other, and well after."""
     told: list[float] = []
 
     async def main() -> None:
@@ -122,7 +122,7 @@ def test_one_long_step_is_no_line(loop: Callable[[], asyncio.AbstractEventLoop])
 
 
 async def burn(text: str) -> str:
-    """Holds the loop, as a service does that computes within its gateway."""
+    """Blocks the loop, like a service that computes within its gateway."""
     end = time.perf_counter() + 0.004
     while time.perf_counter() < end:
         pass
@@ -146,7 +146,7 @@ def gateway_of(handler: Callable[..., Awaitable[Any]], limits: Limits) -> tuple[
 def test_a_saturated_gateway_turns_requests_away_and_recovers(
     loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    """Sixty callers, each with its next request at once, want more than the loop can do in the time allowed."""
+    """Sixty clients without pauses between requests ask for more than the loop can do in the time allowed."""
 
     async def main() -> None:
         gateway, executor = gateway_of(burn, Limits(deadline_ms=1000))

@@ -1,4 +1,4 @@
-"""By which names a gateway may be called, and whose pages may ask it."""
+"""Host and origin checks of the gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How connections are let in: many at once, at every address, and again after there was no room for any."""
+"""Acceptor: accepts many connections at once, at every address, and again after file descriptors ran out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def callers(port: int, count: int) -> Iterator[list[socket.socket]]:
 
 
 class Guest(asyncio.Protocol):
-    """Counts those that came."""
+    """Protocol that counts its connections."""
 
     came = 0
 
@@ -70,7 +70,7 @@ def test_all_who_wait_come_in_within_a_few_turns(loop: Callable[[], asyncio.Abst
 
 
 class Scarce(socket.socket):
-    """A listening socket that finds no file for the first few callers."""
+    """Listening socket without a file descriptor for the first few clients."""
 
     left = 3
 

@@ -1,4 +1,4 @@
-"""Last answers: read in full by callers who are still sending, and bounded in number and time."""
+"""Last answers: read in full by clients that are still sending, and limited in number and time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANSWER = b"no room"
 
 
 async def said_to(port: int, sent: bytes) -> bytes:
-    """What a caller reads who sends first and takes its time."""
+    """Bytes that a client reads which sends first and is slow."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(sent)

@@ -1,4 +1,4 @@
-"""Callers who are slow, silent, too many, or send garbage."""
+"""aiohttp server against clients that are slow, idle, too many, or send garbage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 
 
 class Front:
-    """A listener that answers with the length of the body; `/slow` first waits, `/big` sends a lot."""
+    """Listener that answers with the length of the body; `/slow` waits first, `/big` sends a long answer."""
 
     def __init__(self) -> None:
         self.cancelled = 0
@@ -49,9 +49,9 @@ async def listening(*, most: int | None = None) -> AsyncIterator[tuple[Front, in
 
 
 async def lasted(port: int, *pieces: bytes, every_s: float = 0.0) -> tuple[float, bytes]:
-    """How long a connection was held open after the first piece was sent, and what came on it."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    """Time from before the connection until its end, and the received bytes."""
     began = time.monotonic()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     came = b""
     try:
         for piece in pieces:
@@ -68,7 +68,7 @@ async def lasted(port: int, *pieces: bytes, every_s: float = 0.0) -> tuple[float
 
 
 async def test_those_who_keep_it_waiting_are_hung_up_on() -> None:
-    """Bounds below only: how late a hang-up comes is the machine's affair."""
+    """Lower bounds only: how late a connection is closed depends on the machine."""
     async with listening() as (front, port):
         silent, half_head, trickle, half_body = await asyncio.gather(
             lasted(port),

@@ -1,4 +1,4 @@
-"""Tasks on which a program rests, and what becomes of the program when one fails."""
+"""Critical tasks: the program ends when one of them fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def fail() -> None:
 
 
 async def serve(*keepers_of: Coroutine[Any, Any, None]) -> None:
-    """As a program does it."""
+    """Run tasks as a program does."""
     critical_tasks = CriticalTasks()
     for main in keepers_of:
         critical_tasks.add(main)

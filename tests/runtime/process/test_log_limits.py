@@ -1,4 +1,4 @@
-"""What a server process logs is bounded: by kind of line, over all kinds, in length, and as a file."""
+"""Log limits of a server process: by kind of line, in total, in length, and of the file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kwiken.runtime.process.log_limits import (
 
 
 class Kept(logging.Handler):
-    """Keeps what it is given, as text."""
+    """Handler that collects formatted lines."""
 
     def __init__(self) -> None:
         super().__init__()

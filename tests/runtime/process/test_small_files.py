@@ -1,4 +1,4 @@
-"""Files that a user names, and what may stand behind such a name."""
+"""Bounded reads of files that a user names: devices, pipes and long files."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_what_never_ends_is_refused_at_once(name: str, tmp_path: Path) -> None:
 def test_a_folder_is_refused_and_no_handle_is_left(tmp_path: Path) -> None:
     before = handles()
     for _ in range(10):
-        with pytest.raises(InputError, match=r"Is a directory|no regular file"):
+        with pytest.raises(InputError, match=r"Is a directory|not a regular file"):
             _token(str(tmp_path))
     assert handles() <= before
 
 
 def handles() -> int:
-    """How many this process has open; always 0 where that is not told."""
+    """Number of open files of this process; always 0 where the system does not report it."""
     told = Path("/proc/self/fd")
     return len(list(told.iterdir())) if told.is_dir() else 0
 

@@ -1,4 +1,4 @@
-"""Spans that are lost are told of, in few lines."""
+"""Reports of lost spans, in few log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Late requests over real sockets: urgent calls go first, a full queue gives way, threads are told and metered."""
+"""Late requests over real sockets: urgent calls start first, displace others, and get metered threads."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_an_urgent_call_goes_before_those_that_wait() -> None:
     async with serving(target, "note") as (_, (replica,)), HttpTransport(target) as transport:
         first = asyncio.create_task(transport.call(replica, call_of("note", "first")))
         await until(lambda: began)
-        # All are sent before the loop is held, so they lie in the sockets until it turns again.
+        # All are sent before the loop is blocked, so they wait in the sockets until it runs again.
         others = [
             asyncio.create_task(transport.call(replica, call_of("note", name, priority=priority)))
             for name, priority in (("a", 0), ("low", -1), ("b", 0), ("urgent", 1), ("c", 0))

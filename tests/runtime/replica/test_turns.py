@@ -1,4 +1,4 @@
-"""In which order a replica begins its calls."""
+"""Priority queue of a replica's calls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_of_those_that_wait_the_most_urgent_begins(calls: list[tuple[float, int]
 def test_a_call_that_comes_while_a_handler_holds_the_loop_begins_next(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    """Over sockets: what a busy loop has not read yet still comes before calls that it holds."""
+    """Over sockets: urgent calls that a busy loop has not read yet overtake calls in the queue."""
 
     async def main() -> None:
         queue = CallQueue()
@@ -82,7 +82,7 @@ def test_a_call_that_comes_while_a_handler_holds_the_loop_begins_next(
         opened[0].abort()
         server.close()
         await server.wait_closed()
-        await asyncio.sleep(0.01)  # the loop closes the socket in its next queue
+        await asyncio.sleep(0.01)  # the loop closes the socket in its next iterations
         assert began[0] == "n0"
         assert began[1] == "urgent"
 
@@ -130,7 +130,7 @@ def test_whoever_hangs_up_loses_the_turn_and_holds_up_nobody() -> None:
         late = asyncio.ensure_future(call(9))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        late.cancel()  # its turn had come
+        late.cancel()  # it was about to start
         await asyncio.gather(late, return_exceptions=True)
         await call(10)
         assert began == [1, 3, 10]
