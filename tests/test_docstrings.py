@@ -79,7 +79,7 @@ SOURCES: Final = {
         "kwiken.partial.learned_wait.tune_learned_wait",
     ),
     "Kwiken Figure 5.2": ("kwiken.diagnosis.heat_map.heat_maps",),
-    "Kwiken Figures 2.1 to 2.5": ("kwiken.reproduction.sources.reproduction.population",),
+    "Kwiken Figures 2.1 to 2.5": ("kwiken.reproduction.population.population",),
     "Kwiken equation 5.1": ("kwiken.latency.dag.end_to_end",),
     "Kwiken equation 5.4": ("kwiken.planning.surface.surface", "kwiken.planning.two_budgets.two_budgets"),
     "Kwiken section 2.1": ("kwiken.latency.dag.critical_path",),
