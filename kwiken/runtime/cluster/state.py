@@ -102,9 +102,19 @@ class StateFiles:
 
     @classmethod
     def all(cls, folder: Path) -> Iterator[StateFiles]:
-        """State files of all clusters in a folder."""
-        for path in sorted(folder.glob("*.json")):
-            if _NAME.match(path.stem):
+        """State files of all clusters in a folder; none if the folder does not exist.
+
+        Raises:
+            InputError: the folder cannot be read; its clusters may be running.
+        """
+        try:
+            paths = sorted(folder.iterdir())  # `glob` would treat an unreadable folder as empty
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", where=str(folder)) from error
+        for path in paths:
+            if path.suffix == ".json" and _NAME.match(path.stem):
                 yield cls(folder, path.stem)
 
     def lock(self) -> None:

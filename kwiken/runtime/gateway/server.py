@@ -199,7 +199,8 @@ class Gateway:
         if request.content_type != wire.JSON:
             # An HTML form of a foreign page cannot send this type.
             return _failure(
-                415, f"a request's Content-Type must be {wire.JSON}, not {request.content_type[:80]!r}"
+                415,
+                f"a request's Content-Type must be {wire.JSON}, not {headers.get('Content-Type', '')[:80]!r}",
             )
         if "Content-Encoding" in headers:
             raise InputError("a request's body must not be compressed", where="header Content-Encoding")

@@ -73,6 +73,13 @@ def _read(headers: Mapping[str, str], stage: Stage) -> CallHeaders:
     """
     if "content-encoding" in headers:
         raise InputError("a call's body must not be compressed", where="header Content-Encoding")
+    # Any web page can make a browser send a form, which has another type. A page whose name was made to
+    # resolve to this machine can send this type too, but only with an Origin header.
+    kind = headers.get("content-type", "")
+    if kind != wire.MSGPACK:
+        raise InputError(f"must be {wire.MSGPACK}, not {kind[:80]!r}", where="header Content-Type")
+    if "origin" in headers:
+        raise InputError("web pages may not call a replica", where="header Origin")
     return CallHeaders(
         wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS),
         wire.read_whole(headers, wire.SHARD, low=0, high=stage.fanout - 1) or 0,
