@@ -44,13 +44,13 @@ class Admission:
     """
 
     __slots__ = (
-        "_crowd",
+        "_inside_when_measured",
         "_limits",
-        "_line_s",
-        "_news_at",
+        "_mean_took_s",
+        "_mean_use",
         "_served",
-        "_took",
-        "_use",
+        "_updated_at",
+        "_wait_s",
         "inside",
         "room",
         "shed",
@@ -61,12 +61,12 @@ class Admission:
         self.inside = 0
         self.room = float(limits.requests)
         self._served = 0  # requests since the last one that found every replica full
-        self._line_s = 0.0
-        self._crowd = 0
+        self._wait_s = 0.0
+        self._inside_when_measured = 0
         self.shed = 0
-        self._took = 0.0
-        self._use = 0.0
-        self._news_at = 0.0
+        self._mean_took_s = 0.0
+        self._mean_use = 0.0
+        self._updated_at = 0.0
 
     def enter(self, now: float, priority: int, allowed: float | None = None) -> float | None:
         """Admit a request and return None, or turn it away and return the delay before a retry, seconds.
@@ -84,10 +84,10 @@ class Admission:
     def refusal(self, now: float, priority: int, allowed: float | None = None) -> float | None:
         """Judge a request like `enter` before its body is read; does not count the request as inside."""
         limits = self._limits
-        if self._judged(now, allowed) < limits.shed_threshold(priority):
+        if self._effective_load(now, allowed) < limits.shed_threshold(priority):
             return None
         self.shed += 1
-        return min(max(2 * self._took, limits.least_retry_after_s), limits.most_retry_after_s)
+        return min(max(2 * self._mean_took_s, limits.least_retry_after_s), limits.most_retry_after_s)
 
     def leave(self, now: float, *, took: float, allowed: float) -> None:
         """Record the end of a request that was admitted.
@@ -100,9 +100,9 @@ class Admission:
         self.inside -= 1
         use = took / allowed if allowed > 0 else 1.0
         gain = self._limits.gain
-        self._use += gain * (min(1.0, use) - self._use)
-        self._took += gain * (took - self._took)
-        self._news_at = now
+        self._mean_use += gain * (min(1.0, use) - self._mean_use)
+        self._mean_took_s += gain * (took - self._mean_took_s)
+        self._updated_at = now
         self._served += 1
         self.room = min(self._limits.requests, self.room + GROWTH * (1.0 + self._served / self.room))
 
@@ -122,8 +122,8 @@ class Admission:
 
     def note_line(self, line_s: float) -> None:
         """Record the present wait of a request for the event loop, in seconds, as measured."""
-        self._line_s = line_s
-        self._crowd = self.inside
+        self._wait_s = line_s
+        self._inside_when_measured = self.inside
 
     @property
     def line_s(self) -> float:
@@ -132,34 +132,34 @@ class Admission:
         Each step of the loop serves all requests inside; a few more or fewer of them make no difference.
         """
         always = max(1, self._limits.always)
-        return self._line_s * max(1.0, (self.inside + always) / (self._crowd + always))
+        return self._wait_s * max(1.0, (self.inside + always) / (self._inside_when_measured + always))
 
     def load(self, now: float, allowed: float | None = None) -> float:
         """Load from 0 (idle) to 1 (full), for requests allowed that many seconds; None for the default."""
-        use = self._use
-        silent = now - self._news_at
+        use = self._mean_use
+        age_s = now - self._updated_at
         if (
-            silent > 1.0 and use
+            age_s > 1.0 and use
         ):  # old measurements decay: else a high one could shut out the requests that would correct it
-            use *= exp(-(silent - 1.0))
-        return max(use, self.inside / self.room, self._line(allowed))
+            use *= exp(-(age_s - 1.0))
+        return max(use, self.inside / self.room, self._wait_load(allowed))
 
-    def _line(self, allowed: float | None) -> float:
+    def _wait_load(self, allowed: float | None) -> float:
         """Wait for the event loop as a share of the longest acceptable wait, 0 to 1."""
         limits = self._limits
         share = limits.wait_share * (limits.deadline_ms / 1000 if allowed is None else allowed)
         return min(1.0, self.line_s / max(share, limits.least_wait_s))
 
-    def _judged(self, now: float, allowed: float | None = None) -> float:
+    def _effective_load(self, now: float, allowed: float | None = None) -> float:
         """Load with which decisions are made: slowness of a few requests counts as none.
 
         The wait for the event loop always counts, and so does a capacity that was found to be lower.
         """
         if self.inside >= self._limits.always:
             return self.load(now, allowed)
-        crowd = self.inside / self.room if self.room < self._limits.requests else 0.0
-        return max(crowd, self._line(allowed))
+        occupancy = self.inside / self.room if self.room < self._limits.requests else 0.0
+        return max(occupancy, self._wait_load(allowed))
 
-    def calm(self, now: float) -> bool:
+    def has_capacity(self, now: float) -> bool:
         """Whether there is capacity for extra copies."""
-        return self._judged(now) < self._limits.calm_below
+        return self._effective_load(now) < self._limits.calm_below
