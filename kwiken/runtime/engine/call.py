@@ -462,7 +462,7 @@ class HedgedCall:
         shared, stage, request = self._shared, self._stage, self._request
         if step == RETRY:
             return stage.state.retries.charge()
-        if not shared.admission.calm(now):
+        if not shared.admission.has_capacity(now):
             return False
         if step == LATE:
             return shared.ledger.charge_late(request.budget, stage.cost, now)

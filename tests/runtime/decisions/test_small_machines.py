@@ -60,7 +60,7 @@ def lets_in(admission: Admission, priority: int = 0, now: float = 0.0) -> bool:
     ],
 )
 def test_crowd(inside: int, calm: bool, low: bool, normal: bool, high: bool) -> None:
-    assert filled(inside).calm(0.0) is calm
+    assert filled(inside).has_capacity(0.0) is calm
     assert [lets_in(filled(inside), priority) for priority in (-1, 0, 1)] == [low, normal, high]
 
 
@@ -69,14 +69,14 @@ def test_crowd(inside: int, calm: bool, low: bool, normal: bool, high: bool) -> 
 )
 def test_slowness(took: float, calm: bool, low: bool, normal: bool) -> None:
     admission = filled(20, took=took)
-    assert admission.calm(0.0) is calm
+    assert admission.has_capacity(0.0) is calm
     assert lets_in(admission, -1) is low
     assert lets_in(admission, 0) is normal
 
 
 def test_slow_requests_one_at_a_time_are_no_overload() -> None:
     assert lets_in(filled(5, took=1.0), -1)
-    assert filled(5, took=1.0).calm(0.0)
+    assert filled(5, took=1.0).has_capacity(0.0)
 
 
 def test_silence_is_forgiven() -> None:
