@@ -35,7 +35,7 @@ def log_chance(run: int, *, errors: int, answers: int) -> float:
     return lgamma(before + run) - lgamma(before) + lgamma(total) - lgamma(total + run)
 
 
-class Record:
+class FailureRecord:
     """Outcome statistics of one replica.
 
     Attributes:
@@ -66,21 +66,21 @@ class Outliers:
         self._sum = 0.0  # of `share` over the replicas that take calls
         self._count = 0
 
-    def join(self, record: Record) -> None:
+    def join(self, record: FailureRecord) -> None:
         """Record that a replica takes calls from now on."""
         if not record.counted:
             record.counted = True
             self._sum += record.share
             self._count += 1
 
-    def leave(self, record: Record) -> None:
+    def leave(self, record: FailureRecord) -> None:
         """Record that a replica takes no calls for now."""
         if record.counted:
             record.counted = False
             self._count -= 1
             self._sum = self._sum - record.share if self._count else 0.0
 
-    def answered(self, record: Record) -> None:
+    def answered(self, record: FailureRecord) -> None:
         """Record a successful call."""
         self._answers += 1
         if record.share:
@@ -88,7 +88,7 @@ class Outliers:
             share = (1.0 - OUTCOME_GAIN) * record.share
             self._note(record, share if share > MIN_SHARE else 0.0)
 
-    def failed(self, record: Record, now: float) -> bool:
+    def failed(self, record: FailureRecord, now: float) -> bool:
         """Record a failure that may be the replica's fault; returns whether it is an outlier now."""
         if not record.run:
             record.answers_before = self._answers
@@ -105,7 +105,7 @@ class Outliers:
             return False
         return log_chance(record.run, errors=errors, answers=answers) < MAX_LOG_CHANCE
 
-    def penalty(self, record: Record, now: float) -> float:
+    def penalty(self, record: FailureRecord, now: float) -> float:
         """Factor, 1 or more, on the score of a replica that fails more often than the others."""
         others, total = self._count, self._sum
         if record.counted:
@@ -119,7 +119,7 @@ class Outliers:
         excess *= exp2((record.failed_at - now) / PENALTY_HALF_LIFE_S)
         return 1.0 + MAX_PENALTY * excess * excess
 
-    def _note(self, record: Record, share: float) -> None:
+    def _note(self, record: FailureRecord, share: float) -> None:
         if record.counted:
             self._sum += share - record.share
         record.share = share

@@ -21,7 +21,7 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 from math import inf
 
-from kwiken.runtime.decisions.outliers import Outliers, Record
+from kwiken.runtime.decisions.outliers import FailureRecord, Outliers
 from kwiken.runtime.transport import Replica, Reply
 
 LATENCY_GAIN = 0.1  # weight of a new latency in the estimate
@@ -60,20 +60,20 @@ class ReplicaState:
     __slots__ = (
         "backoff",
         "ejected",
-        "elsewhere",
-        "gone",
+        "ejected_until",
         "latency",
         "misses",
-        "news_at",
+        "other_inflight",
         "outlier",
         "probing",
         "record",
+        "removed",
         "replica",
         "ticket",
         "trial",
         "trouble",
         "unresponsive_since",
-        "until",
+        "updated_at",
         "waiting",
     )
 
@@ -81,19 +81,19 @@ class ReplicaState:
         self.replica = replica
         self.waiting: dict[int, float] = {}
         self.latency = 0.0
-        self.news_at = -inf
-        self.elsewhere = 0
+        self.updated_at = -inf
+        self.other_inflight = 0
         self.misses = 0
         self.ticket = 0
         self.unresponsive_since = inf
         self.probing = False
         self.ejected = False
         self.outlier = False
-        self.record = Record()
+        self.record = FailureRecord()
         self.trouble: str | None = None
         self.trial = False
-        self.gone = False
-        self.until = -inf
+        self.removed = False
+        self.ejected_until = -inf
         self.backoff = 0.0
 
     def take(self, now: float) -> int:
@@ -111,12 +111,12 @@ class Picker:
         rng: source of randomness for the two choices.
     """
 
-    __slots__ = ("_live", "_next_trial", "_out", "_outliers", "_rng", "typical")
+    __slots__ = ("_ejected", "_live", "_next_trial", "_outliers", "_rng", "typical")
 
     def __init__(self, replicas: Iterable[Replica], rng: random.Random) -> None:
         self._rng = rng
         self._live = [ReplicaState(replica) for replica in replicas]
-        self._out: list[ReplicaState] = []
+        self._ejected: list[ReplicaState] = []
         self._outliers = Outliers()
         for target in self._live:
             self._outliers.join(target.record)
@@ -126,7 +126,7 @@ class Picker:
     @property
     def targets(self) -> Sequence[ReplicaState]:
         """State of every replica, ejected ones last."""
-        return [*self._live, *self._out]
+        return [*self._live, *self._ejected]
 
     def replace(self, replicas: Iterable[Replica]) -> None:
         """Set the replicas; the state of those that remain is kept."""
@@ -137,13 +137,13 @@ class Picker:
         ]
         staying = set(kept)
         for target in known.values():
-            target.gone = target not in staying
+            target.removed = target not in staying
             self._outliers.leave(target.record)
         self._live = [target for target in kept if not target.ejected]
-        self._out = [target for target in kept if target.ejected]
+        self._ejected = [target for target in kept if target.ejected]
         for target in self._live:
             self._outliers.join(target.record)
-        self._plan_trial()
+        self._schedule_trial()
 
     def pick(self, now: float) -> ReplicaState | None:
         """Choose a replica for a first attempt; None if the stage has no replica."""
@@ -163,7 +163,7 @@ class Picker:
         elif count == 1:
             return live[0]
         else:  # all are ejected: better to try than to give up
-            return self._rng.choice(self._out) if self._out else None
+            return self._rng.choice(self._ejected) if self._ejected else None
         left, right = self.score(one, now), self.score(other, now)
         low, high = (left, right) if left < right else (right, left)
         if low == high or (low > EQUAL_SCORES * high and len(one.waiting) == len(other.waiting)):
@@ -183,9 +183,9 @@ class Picker:
         """
         left = self._untried(self._live, tried)
         if not left:
-            left = self._untried(self._out, tried)
+            left = self._untried(self._ejected, tried)
             if not ejected and self._live:  # a copy may serve as the trial: another attempt is running
-                left = [target for target in left if target.until <= now and not target.waiting]
+                left = [target for target in left if target.ejected_until <= now and not target.waiting]
         if not left:
             return None
         nodes = {target.replica.node for target in tried}
@@ -222,7 +222,7 @@ class Picker:
         overdue = max(overdue_s, MISS_FACTOR * self.typical)
         for target in self._live:
             oldest = next(iter(target.waiting.values()), now)
-            if now - oldest < overdue or target.news_at > oldest:
+            if now - oldest < overdue or target.updated_at > oldest:
                 return False
         return True
 
@@ -230,11 +230,11 @@ class Picker:
         """Score for comparison within the stage: expected latency times queue length, lower is better."""
         latency = target.latency
         queue = 1
-        if now - target.news_at < MAX_REPORT_AGE_S:
-            queue += target.elsewhere
+        if now - target.updated_at < MAX_REPORT_AGE_S:
+            queue += target.other_inflight
         elif latency:
             latency = self.typical + (latency - self.typical) * 0.5 ** (
-                (now - target.news_at) / ESTIMATE_HALF_LIFE_S
+                (now - target.updated_at) / ESTIMATE_HALF_LIFE_S
             )
         latency = latency or self.typical or 1.0
         waiting = target.waiting
@@ -250,14 +250,14 @@ class Picker:
         """Record an answer."""
         took = now - target.waiting.pop(ticket)
         inflight = reply.inflight
-        target.elsewhere = 0 if inflight is None else max(0, inflight - len(target.waiting) - 1)
+        target.other_inflight = 0 if inflight is None else max(0, inflight - len(target.waiting) - 1)
         target.misses = 0
         target.unresponsive_since = inf
         target.trouble = None
         self._outliers.answered(target.record)
         self._learn(target, took, now)
         if target.ejected:
-            self._admit(target)
+            self._readmit(target)
 
     def failed(self, target: ReplicaState, ticket: int, now: float) -> None:
         """Record a refused or lost call: eject the replica, each time for longer."""
@@ -287,7 +287,7 @@ class Picker:
             target.trouble = f"no answer for {took:.3g} s"
             self._eject(target, now)
         elif target.ejected:
-            self._plan_trial()
+            self._schedule_trial()
         return not target.ejected and self._needs_probe(target, started, took)
 
     def _needs_probe(self, target: ReplicaState, started: float, took: float) -> bool:
@@ -313,7 +313,7 @@ class Picker:
         del target.waiting[ticket]
         target.misses = 0
         if target.ejected:
-            self._admit(target)
+            self._readmit(target)
 
     def raised(self, target: ReplicaState, ticket: int, now: float) -> None:
         """Record an answer that is an error; eject the replica if the others do not fail likewise."""
@@ -323,18 +323,20 @@ class Picker:
         if target.outlier:
             self._eject(target, now)
         elif target.ejected:
-            self._admit(target)
+            self._readmit(target)
         elif outlying and self._can_spare(target):
             target.outlier = True
             self._eject(target, now)
 
     def _can_spare(self, target: ReplicaState) -> bool:
         """Whether a replica may be ejected for errors alone."""
-        most = max(1, int(MAX_OUTLIER_SHARE * (len(self._live) + len(self._out))))
-        return not target.gone and len(self._live) > 1 and sum(each.outlier for each in self._out) < most
+        most = max(1, int(MAX_OUTLIER_SHARE * (len(self._live) + len(self._ejected))))
+        return (
+            not target.removed and len(self._live) > 1 and sum(each.outlier for each in self._ejected) < most
+        )
 
     def _learn(self, target: ReplicaState, took: float, now: float) -> None:
-        target.news_at = now
+        target.updated_at = now
         known = target.latency
         if known:
             top = MAX_SAMPLE_FACTOR * known
@@ -349,40 +351,44 @@ class Picker:
             self.typical = took
 
     def _trial(self, now: float) -> ReplicaState | None:
-        for target in self._out:
-            if target.until <= now and not target.waiting:
+        for target in self._ejected:
+            if target.ejected_until <= now and not target.waiting:
                 target.trial = True
-                self._plan_trial(besides=target)
+                self._schedule_trial(besides=target)
                 return target
-        self._plan_trial()
+        self._schedule_trial()
         return None
 
     def _eject(self, target: ReplicaState, now: float) -> None:
         if (
-            not target.ejected or now >= target.until
+            not target.ejected or now >= target.ejected_until
         ):  # failures of calls sent before the ejection do not prolong it
             target.backoff = min(LAST_BACKOFF_S, target.backoff * 2 or FIRST_BACKOFF_S)
-            target.until = now + target.backoff
+            target.ejected_until = now + target.backoff
             target.misses = 0
-        if not target.ejected and not target.gone:
+        if not target.ejected and not target.removed:
             self._live.remove(target)
-            self._out.append(target)
+            self._ejected.append(target)
             self._outliers.leave(target.record)
         target.ejected = True
-        self._plan_trial()
+        self._schedule_trial()
 
-    def _admit(self, target: ReplicaState) -> None:
+    def _readmit(self, target: ReplicaState) -> None:
         target.ejected = False
         target.outlier = False
         target.backoff = 0.0
-        if not target.gone:
-            self._out.remove(target)
+        if not target.removed:
+            self._ejected.remove(target)
             self._live.append(target)
             self._outliers.join(target.record)
-        self._plan_trial()
+        self._schedule_trial()
 
-    def _plan_trial(self, *, besides: ReplicaState | None = None) -> None:
+    def _schedule_trial(self, *, besides: ReplicaState | None = None) -> None:
         self._next_trial = min(
-            (target.until for target in self._out if target is not besides and not target.waiting),
+            (
+                target.ejected_until
+                for target in self._ejected
+                if target is not besides and not target.waiting
+            ),
             default=inf,
         )

@@ -123,7 +123,7 @@ def test_replicas_own_word_on_its_queue_counts_while_it_is_fresh() -> None:
     picker = picker_of(2)
     first, second = know(picker, 0.01, 0.01)
     serve(picker, first, 0.01, now=1.0, inflight=9)  # eight of them from elsewhere
-    assert first.elsewhere == 8
+    assert first.other_inflight == 8
     assert picker.pick(1.1) is second
     assert picker.score(first, 5.0) < 2 * picker.score(second, 5.0)
 
@@ -153,9 +153,9 @@ def test_failed_replica_is_ejected_and_backs_off() -> None:
     for _ in range(8):
         picker.failed(bad, bad.take(now), now)
         assert bad.ejected
-        assert all(picker.pick(now + 0.9 * (bad.until - now)) is good for _ in range(20))
-        waits.append(bad.until - now)
-        now = bad.until
+        assert all(picker.pick(now + 0.9 * (bad.ejected_until - now)) is good for _ in range(20))
+        waits.append(bad.ejected_until - now)
+        now = bad.ejected_until
         assert picker.pick(now) is bad, "one call tries it"
     assert waits == pytest.approx([min(LAST_BACKOFF_S, FIRST_BACKOFF_S * 2**n) for n in range(8)])
 
@@ -277,7 +277,7 @@ def test_an_outlier_that_errs_on_trial_stays_out_for_longer() -> None:
     assert picker.pick(1.0) is bad
     fail(picker, bad, 1.0)
     assert bad.ejected
-    assert bad.until == pytest.approx(1.0 + 2 * FIRST_BACKOFF_S)
+    assert bad.ejected_until == pytest.approx(1.0 + 2 * FIRST_BACKOFF_S)
 
 
 def test_an_outlier_that_answers_on_trial_is_back_and_earns_its_share() -> None:
@@ -317,7 +317,7 @@ def test_trial_without_an_answer_ejects_for_longer() -> None:
     picker.failed(bad, bad.take(1.0), 1.0)
     assert picker.pick(2.0) is bad
     picker.dropped(bad, bad.take(2.0), 2.05, blame=False)
-    assert bad.until == pytest.approx(2.05 + 2 * FIRST_BACKOFF_S)
+    assert bad.ejected_until == pytest.approx(2.05 + 2 * FIRST_BACKOFF_S)
     assert picker.pick(2.1) is good
 
 
@@ -444,7 +444,7 @@ def test_replace_keeps_what_is_known_of_those_that_stay() -> None:
     assert [target.replica.id for target in picker.targets] == ["s-9", "s-2", "s-1"]
     assert picker.targets[2] is targets[1]
     assert targets[1].ejected
-    assert targets[0].gone
+    assert targets[0].removed
     picker.failed(targets[0], ticket, 2.0)  # a call of one that is gone ends
     assert targets[0] not in picker.targets
 
@@ -511,7 +511,7 @@ class Books:
         assert len(set(targets)) == len(targets)
         assert len(set(self.asked)) == len(self.asked), "nobody is asked twice at a time"
         assert sum(len(target.waiting) for target in {target for target, _ in self.out}) == len(self.out)
-        assert all(target in self.picker._out for target in targets if target.ejected)
+        assert all(target in self.picker._ejected for target in targets if target.ejected)
         assert all(target in self.picker._live for target in targets if not target.ejected)
         assert all(target.record.counted is not target.ejected for target in targets)
         assert self.picker._outliers._count == len(self.picker._live)
@@ -533,9 +533,9 @@ def test_books_balance_whatever_happens(script: list[tuple[str, float, int]], co
     for target, ticket in books.out:
         picker.ended(target, ticket)
     late = books.now + LAST_BACKOFF_S
-    for _ in range(len(picker._out)):
+    for _ in range(len(picker._ejected)):
         picked = picker.pick(late)
         assert picked is not None
         assert picked.ejected, "every ejected replica gets its trial"
         picker.answered(picked, picked.take(late), late, Reply("ok"))
-    assert not picker._out
+    assert not picker._ejected
