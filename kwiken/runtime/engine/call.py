@@ -214,7 +214,7 @@ class HedgedCall:
         )
         self.first = Attempt(0, target, now, threads)
         if self._note is not None:
-            self._note_attempt(self.first, None)
+            self._record_attempt(self.first, None)
         task = asyncio.current_task()
         assert task is not None
         self._task = task
@@ -311,7 +311,7 @@ class HedgedCall:
             self._more = []
         self._more.append(attempt)
         if self._note is not None:
-            self._note_attempt(attempt, step)
+            self._record_attempt(attempt, step)
         return attempt
 
     def _tried(self) -> list[ReplicaState]:
@@ -341,7 +341,7 @@ class HedgedCall:
             self._meter(attempt, reply.busy_ms, now)
         if attempt.note is not None:
             outcome = Outcome.WON if step == FINISH else Outcome.LOST
-            self._end_note(attempt.note, outcome, now, busy_ms=reply.busy_ms)
+            self._end_record(attempt.note, outcome, now, busy_ms=reply.busy_ms)
         return step
 
     def _meter(self, attempt: Attempt, busy_ms: float | None, now: float) -> None:
@@ -374,7 +374,7 @@ class HedgedCall:
             self._errors = []
         self._errors.append(error)
         if attempt.note is not None:
-            self._end_note(attempt.note, Outcome.FAILED, now, error=describe(error))
+            self._end_record(attempt.note, Outcome.FAILED, now, error=describe(error))
         return self._race.failed(how)
 
     def _drop(self, attempt: Attempt) -> None:
@@ -390,7 +390,7 @@ class HedgedCall:
                 target.replica, lambda alive: picker.probed(target, clock(), alive=alive)
             )
         if attempt.note is not None:
-            self._end_note(attempt.note, Outcome.CANCELLED, now)
+            self._end_record(attempt.note, Outcome.CANCELLED, now)
 
     # Events.
 
@@ -515,13 +515,13 @@ class HedgedCall:
             withheld=self._withheld,
         )
 
-    # Notes.
+    # Recorder.
 
-    def _note_attempt(self, attempt: Attempt, step: int | None) -> None:
-        notes, replica = self._request.notes, attempt.target.replica
-        assert notes is not None
+    def _record_attempt(self, attempt: Attempt, step: int | None) -> None:
+        recorder, replica = self._request.recorder, attempt.target.replica
+        assert recorder is not None
         assert self._note is not None
-        attempt.note = notes.attempt(
+        attempt.note = recorder.attempt(
             self._note,
             shard=self._shard,
             number=attempt.number,
@@ -533,10 +533,10 @@ class HedgedCall:
             catch_up=step == LATE or (step != COPY and (self._levels > 0 or attempt.threads > 1)),
         )
 
-    def _end_note(self, note: AttemptRecord, outcome: Outcome, now: float, **facts: Any) -> None:
-        notes = self._request.notes
-        assert notes is not None
-        notes.end_attempt(note, outcome, now, **facts)
+    def _end_record(self, note: AttemptRecord, outcome: Outcome, now: float, **facts: Any) -> None:
+        recorder = self._request.recorder
+        assert recorder is not None
+        recorder.end_attempt(note, outcome, now, **facts)
 
 
 def _cancelling() -> int:

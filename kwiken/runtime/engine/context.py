@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from kwiken.otel.write import AttemptRecord
 from kwiken.runtime.decisions import Admission, Ledger, Program, ReplicaState, RequestBudget
-from kwiken.runtime.engine.recorder import Notes
+from kwiken.runtime.engine.recorder import Recorder
 from kwiken.runtime.transport import Transport
 
 
@@ -48,10 +48,10 @@ class Request:
         "loop",
         "lost",
         "lost_weight",
-        "notes",
         "partial",
         "priority",
         "program",
+        "recorder",
         "span_id",
         "started",
         "trace_id",
@@ -67,7 +67,7 @@ class Request:
         priority: int,
         control: bool,
         trace: tuple[int, int],
-        notes: Notes | None,
+        recorder: Recorder | None,
     ) -> None:
         self.program = program
         self.loop = loop
@@ -76,7 +76,7 @@ class Request:
         self.priority = priority
         self.control = control
         self.trace_id, self.span_id = trace
-        self.notes = notes
+        self.recorder = recorder
         self.budget = RequestBudget(program.request_budget)
         self.partial = False
         self.lost_weight = 0.0
@@ -84,7 +84,7 @@ class Request:
 
     def record_loss(self, stage: str, attempt: Attempt) -> None:
         """Record that a replica failed while serving this request; ejected replicas do not count."""
-        if attempt.sound:
+        if attempt.was_healthy:
             if self.lost is None:
                 self.lost = {}
             self.lost.setdefault(stage, set()).add(attempt.target)
@@ -93,7 +93,7 @@ class Request:
 class Attempt:
     """One attempt of a call: its replica, start and record."""
 
-    __slots__ = ("note", "number", "open", "sound", "started", "target", "threads", "ticket")
+    __slots__ = ("note", "number", "open", "started", "target", "threads", "ticket", "was_healthy")
 
     def __init__(self, number: int, target: ReplicaState, started: float, threads: int = 1) -> None:
         self.number = number
@@ -101,6 +101,6 @@ class Attempt:
         self.target = target
         self.started = started
         self.ticket = target.take(started)
-        self.sound = not target.ejected
+        self.was_healthy = not target.ejected
         self.note: AttemptRecord | None = None
         self.open = True

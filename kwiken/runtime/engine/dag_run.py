@@ -27,11 +27,11 @@ async def run_dag(shared: Shared, request: Request, body: Any) -> Any:
     if not program.serial:
         return await DagRun(shared, request, body).run()
     answers: list[Any] = []
-    noting = request.notes is not None
+    recording = request.recorder is not None
     for stage in program.stages:
         parents = stage.parents
         args = tuple([answers[parent] for parent in parents]) if parents else (body,)
-        if noting or stage.optional:
+        if recording or stage.optional:
             answers.append(await run_stage(shared, request, stage, args))
         else:
             answers.append(await call_stage(shared, request, stage, args, 0, None))
@@ -40,25 +40,25 @@ async def run_dag(shared: Shared, request: Request, body: Any) -> Any:
 
 async def run_stage(shared: Shared, request: Request, stage: CompiledStage, args: tuple[Any, ...]) -> Any:
     """Run a stage that is no fan-out; returns None if it is optional and fails."""
-    note = begin_note(shared, request, stage)
+    note = begin_record(shared, request, stage)
     try:
         value = await call_stage(shared, request, stage, args, 0, note)
     except BaseException as error:
-        end_note(shared, request, note, error)
+        end_record(shared, request, note, error)
         if stage.optional and isinstance(error, Exception):
             lose(shared, request, stage, 0.0, forced=True)
             miss(request, stage, 0.0)
             return None
         raise
-    end_note(shared, request, note, None)
+    end_record(shared, request, note, None)
     return value
 
 
-def begin_note(shared: Shared, request: Request, stage: CompiledStage) -> StageRecord | None:
+def begin_record(shared: Shared, request: Request, stage: CompiledStage) -> StageRecord | None:
     """Begin the record of a stage run; None if nothing is recorded."""
-    if request.notes is None:
+    if request.recorder is None:
         return None
-    return request.notes.stage(
+    return request.recorder.stage(
         stage.name,
         stage.parent_names,
         stage.fanout,
@@ -68,10 +68,12 @@ def begin_note(shared: Shared, request: Request, stage: CompiledStage) -> StageR
     )
 
 
-def end_note(shared: Shared, request: Request, note: StageRecord | None, error: BaseException | None) -> None:
+def end_record(
+    shared: Shared, request: Request, note: StageRecord | None, error: BaseException | None
+) -> None:
     """Complete the record of a stage run, if there is one."""
-    if note is not None and request.notes is not None:
-        request.notes.end_stage(note, shared.now(), error=error)
+    if note is not None and request.recorder is not None:
+        request.recorder.end_stage(note, shared.now(), error=error)
 
 
 def miss(request: Request, stage: CompiledStage, utility: float) -> None:
@@ -183,7 +185,7 @@ class DagRun:
     def _start(self, stage: CompiledStage) -> None:
         now = self._shared.now()
         fan_out = FanOut(stage.fanout, stage.partial, now, wait_for_all=self._request.control)
-        started = StageRun(stage, fan_out, begin_note(self._shared, self._request, stage))
+        started = StageRun(stage, fan_out, begin_record(self._shared, self._request, stage))
         loop = self._request.loop
         args = self._args(stage)
         started.tasks = [loop.create_task(self._call(started, args, shard)) for shard in range(stage.fanout)]
@@ -265,7 +267,7 @@ class DagRun:
                 task.cancel()
         ended.tasks.clear()
         error = fan_out.take_error()
-        end_note(self._shared, self._request, ended.note, error)
+        end_record(self._shared, self._request, ended.note, error)
         if error is not None:
             if not stage.optional:
                 try:
@@ -285,7 +287,7 @@ class DagRun:
         values = tuple(fan_out.values)
         if fan_out.complete:
             if ended.note is not None:
-                note_worths(self._shared, stage, ended.note, values)
+                record_worths(self._shared, stage, ended.note, values)
             return Partial(values)
         utility = ended.utility
         if utility is None:  # shards failed: no stop rule decided this
@@ -298,7 +300,7 @@ class DagRun:
         return Partial(values, utility)
 
 
-def note_worths(shared: Shared, stage: CompiledStage, note: StageRecord, values: tuple[Any, ...]) -> None:
+def record_worths(shared: Shared, stage: CompiledStage, note: StageRecord, values: tuple[Any, ...]) -> None:
     """Record on the winning attempts of a whole answer the value of each shard."""
     worths = worths_of(stage, values, shared.rng)
     if worths is None:

@@ -27,7 +27,7 @@ from kwiken.runtime.decisions import (
 )
 from kwiken.runtime.engine.context import Request, Shared
 from kwiken.runtime.engine.dag_run import run_dag
-from kwiken.runtime.engine.recorder import Notes, new_id
+from kwiken.runtime.engine.recorder import Recorder, new_id
 from kwiken.runtime.engine.status import Counts, status
 from kwiken.runtime.errors import DeadlineError, OverloadError, UnavailableError
 from kwiken.runtime.transport import Replica, Transport
@@ -120,7 +120,7 @@ class Executor:
         return program
 
     def apply(self, plan: Plan | None) -> None:
-        """Put a plan in force, or none, for new requests; requests in flight keep theirs.
+        """Put a plan in force, or none, for new requests; requests in context keep theirs.
 
         Spends and earnings so far still count, so that changing plans buys no extra budget.
 
@@ -138,7 +138,7 @@ class Executor:
         return self._program.plan
 
     def set_replicas(self, stage: str, replicas: Sequence[Replica]) -> None:
-        """Replace a stage's replicas; calls in flight go on.
+        """Replace a stage's replicas; calls in context go on.
 
         Args:
             stage: name of the stage.
@@ -206,13 +206,13 @@ class Executor:
         retry_after = shared.admission.enter(now, priority, allowed)
         if retry_after is not None:
             raise OverloadError(OVERLOADED, retry_after_s=retry_after)
-        flight = self._board(
-            now + allowed, priority, parent, noting=note or self._observer is not None, now=now
+        context = self._begin(
+            now + allowed, priority, parent, recording=note or self._observer is not None, now=now
         )
         counts.requests += 1
         error: BaseException | None = None
         try:
-            value = await run_dag(shared, flight, request)
+            value = await run_dag(shared, context, request)
         except asyncio.CancelledError as cancelled:
             counts.cancelled += 1
             error = cancelled
@@ -227,26 +227,26 @@ class Executor:
                 shared.admission.leave_full(priority)
             else:
                 shared.admission.leave(end, took=end - now, allowed=allowed)
-            if flight.notes is not None:
-                self._report(flight.notes.end(end, error=error))
+            if context.recorder is not None:
+                self._report(context.recorder.end(end, error=error))
             del error  # its traceback holds this frame: a cycle that only the garbage collector would free
-        record = flight.notes.record if flight.notes is not None else None
-        if flight.program.weight:
+        record = context.recorder.record if context.recorder is not None else None
+        if context.program.weight:
             shared.ledger.utility.earn(REQUEST, end)
-        if not flight.partial:
+        if not context.partial:
             return Answer(value, record=record)
         counts.partial += 1
-        return Answer(value, True, max(0.0, 1.0 - flight.lost_weight / flight.program.weight), record)
+        return Answer(value, True, max(0.0, 1.0 - context.lost_weight / context.program.weight), record)
 
-    def _board(
-        self, deadline: float, priority: int, parent: tuple[int, int] | None, *, noting: bool, now: float
+    def _begin(
+        self, deadline: float, priority: int, parent: tuple[int, int] | None, *, recording: bool, now: float
     ) -> Request:
         program = self._program
         control = program.levers and self._rng.random() < self._control_share
         self._counts.control += control
-        notes = None
+        recorder = None
         trace = parent or NO_TRACE
-        if noting:
+        if recording:
             record = RequestRecord(
                 trace_id=parent[0] if parent else new_id(self._rng, 128),
                 span_id=new_id(self._rng, 64),
@@ -256,7 +256,7 @@ class Executor:
                 plan=program.digest,
                 control=control,
             )
-            notes = Notes(record, now, self._rng)
+            recorder = Recorder(record, now, self._rng)
             trace = (record.trace_id, record.span_id)
         return Request(
             program,
@@ -266,7 +266,7 @@ class Executor:
             priority=priority,
             control=control,
             trace=trace,
-            notes=notes,
+            recorder=recorder,
         )
 
     def _report(self, record: RequestRecord) -> None:

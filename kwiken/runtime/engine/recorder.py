@@ -17,7 +17,7 @@ KINDS: Final = {
 }
 
 
-class Notes:
+class Recorder:
     """Record of one request under construction.
 
     The wall clock is read once; all other times are counted from there by the monotonic clock, so that no
