@@ -9,7 +9,7 @@ import random
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kwiken.errors import InputError
 from kwiken.runtime.clock import SystemClock
@@ -18,11 +18,9 @@ from kwiken.runtime.files import read_file
 from kwiken.runtime.gateway import Control, Gateway, NameResolver, PlanFile, PlanStore, parse_endpoint
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
+from kwiken.runtime.process.specs import Announce, GatewaySpec
 from kwiken.runtime.transport import HttpTransport, LocalTransport, Transport, local_replicas
 from kwiken.service import Service
-
-if TYPE_CHECKING:
-    from kwiken.runtime.process.server_process import Announce, GatewaySpec
 
 MAX_TOKEN: Final = 4096  # bytes
 

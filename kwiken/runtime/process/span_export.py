@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kwiken.otel.write import Observer
+from kwiken.runtime.process.specs import GatewaySpec, ReplicaSpec
 from kwiken.service import Service
 
 if TYPE_CHECKING:
-    from kwiken.runtime.process.server_process import GatewaySpec, ReplicaSpec
     from kwiken.runtime.replica import CallObserver
 
 LOG = logging.getLogger("kwiken.spans")

@@ -157,7 +157,7 @@ async def test_a_full_replica_refuses_and_serves_again_later(tmp_path: Path) -> 
             transport.call(replica, call_of("middle", Ask("hi", sleep_ms=300, log=str(tmp_path))))
         )
         await until(lambda: found(tmp_path, "started"))
-        with pytest.raises(RefusedError, match="1 calls are held"):
+        with pytest.raises(RefusedError, match="1 calls are running or queued"):
             await transport.call(replica, call_of("middle", Ask("no")))
         assert (await slow).value == "HI0"
         assert (await transport.call(replica, call_of("middle", Ask("yes")))).value == "YES0"
