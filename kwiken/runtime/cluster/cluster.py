@@ -208,9 +208,8 @@ class Cluster:
 
     async def _start(self, slot: Slot) -> None:
         """Start the process of a slot."""
-        env = (
-            {"KWIKEN_TOKEN": self._token} if slot.stage is None else {}
-        )  # not by a file, which may have been removed
+        # The token is not passed by its file, which may have been removed.
+        env = {"KWIKEN_TOKEN": self._token} if slot.stage is None else {}
         spec = self._spec(slot)
         files = spec.sockets if isinstance(spec, GatewaySpec) else []
         slot.fill(await Child.start(spec, name=slot.name, env=env, files=files))

@@ -138,9 +138,8 @@ class Admission:
         """Load from 0 (idle) to 1 (full), for requests allowed that many seconds; None for the default."""
         use = self._mean_use
         age_s = now - self._updated_at
-        if (
-            age_s > 1.0 and use
-        ):  # old measurements decay: else a high one could shut out the requests that would correct it
+        # Old measurements decay: else a high one could shut out the requests that would correct it.
+        if age_s > 1.0 and use:
             use *= exp(-(age_s - 1.0))
         return max(use, self.inside / self.room, self._wait_load(allowed))
 

@@ -47,7 +47,7 @@ class ClientTimeouts(NamedTuple):
 
 
 class Awaited(enum.Enum):
-    """What a connection is waiting for its client to send."""
+    """Data for which a connection waits: the next request, the rest of a head, or a body."""
 
     IDLE = enum.auto()
     HEAD = enum.auto()
