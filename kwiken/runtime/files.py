@@ -23,9 +23,8 @@ def read_file(path: Path, most: int) -> bytes:
     with open(path, "rb", opener=_open) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise InputError("is not a regular file", where=str(path))
-        data = file.read(
-            most + 1
-        )  # the size that the system reports may be wrong: 0, or too low for a growing file
+        # The size that the system reports may be wrong: 0, or too low for a growing file.
+        data = file.read(most + 1)
     if len(data) > most:
         raise InputError(f"is larger than {most} bytes", where=str(path))
     return data

@@ -22,9 +22,8 @@ BACKLOG: Final = 1024  # connections that the kernel holds per socket
 MAX_ACCEPTS_PER_CALLBACK: Final = 256  # connections accepted before other callbacks run
 PAUSE_S: Final = 0.1  # pause without files or memory
 LOG_EVERY_S: Final = 10.0  # shortest interval of log messages about a pause
-NOT_LOCAL: Final = frozenset(
-    {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
-)  # a name may have addresses of other hosts
+# A name may have addresses of other hosts.
+NOT_LOCAL: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-UNCOUNTED_BYTES: Final = (
-    16 << 10
-)  # bytes of each request that are not counted, so that small requests always fit
+# Bytes of each request that are not counted, so that small requests always fit.
+UNCOUNTED_BYTES: Final = 16 << 10
 GATEWAY_SHARE: Final = 1 / 16  # of the memory limit
 REPLICA_SHARE: Final = 1 / 32  # of the memory limit; a machine runs many replicas
 MIN_BODIES: Final = 64 << 20  # bytes

@@ -147,9 +147,8 @@ class Connection(asyncio.Protocol):
         if self._head is None:
             split = split_head(data)
             if split is None:
-                if not BEGINNING.startswith(
-                    data[: len(BEGINNING)]
-                ):  # reject at once, without waiting for more
+                # Reject at once, without waiting for more.
+                if not BEGINNING.startswith(data[: len(BEGINNING)]):
                     raise BrokenReplyError(f"not an HTTP response: {bytes(data[:80])!r}")
                 self._keep(data)
                 return
