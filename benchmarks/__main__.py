@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import benchmarks
-from benchmarks._harness import Row
-from benchmarks._results import as_json, as_page, as_table
+from benchmarks.harness import Row
+from benchmarks.results import as_json, as_page, as_table
 
 PREFIX = "bench_"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from benchmarks._calls import chain_of, echo, fan_of, hedged, repeat
-from benchmarks._harness import Row, side_by_side
+from benchmarks.calls import chain_of, echo, fan_of, hedged, repeat
+from benchmarks.harness import Row, side_by_side
 
 TARGET_US = 10.0
 WIDTH = 8

@@ -17,8 +17,8 @@ from typing import Any, cast
 import msgspec
 import uvloop
 
-from benchmarks._chain import STAGES, Item
-from benchmarks._harness import Row, paired
+from benchmarks.chain import STAGES, Item
+from benchmarks.harness import Row, paired
 from kwiken.runtime.cluster import Cluster
 
 CALLERS = 16
@@ -32,7 +32,7 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
 
 
 async def _compare(rounds: int, seconds: float) -> list[Row]:
-    async with Cluster("benchmarks._chain:chain") as cluster, plain() as url:
+    async with Cluster("benchmarks.chain:chain") as cluster, plain() as url:
         pairs = []
         for turn in range(rounds + 1):
             ours = await load(cluster.gateway_url, seconds)
@@ -74,7 +74,7 @@ async def _process(*arguments: str) -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "benchmarks._chain",
+        "benchmarks.chain",
         *arguments,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

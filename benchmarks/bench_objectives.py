@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks._harness import Row
+from benchmarks.harness import Row
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import study_plan
 from kwiken.profile import Profile

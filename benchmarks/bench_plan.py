@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benchmarks._harness import Row, alone, side_by_side
-from benchmarks._profiles import REQUESTS, STAGES, synthetic_profile
+from benchmarks.harness import Row, alone, side_by_side
+from benchmarks.profiles import REQUESTS, STAGES, synthetic_profile
 from kwiken.apportion import sumvar
 from kwiken.curves import Curve, stage_curves
 from kwiken.plan import Budgets

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks._harness import Row, timed
+from benchmarks.harness import Row, timed
 from kwiken.queueing.simulator import (
     Dispatch,
     Earnings,

@@ -11,8 +11,8 @@ import asyncio
 
 import uvloop
 
-from benchmarks._calls import chain_of, echo, hedged, repeat
-from benchmarks._harness import Row, in_turn, side_by_side
+from benchmarks.calls import chain_of, echo, hedged, repeat
+from benchmarks.harness import Row, in_turn, side_by_side
 
 CALLS = 10
 TARGET_US = 12.0

@@ -12,7 +12,7 @@ from typing import Any
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
-from benchmarks._harness import Row, side_by_side
+from benchmarks.harness import Row, side_by_side
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.trace import read_traces
 from kwiken.otel.write import (

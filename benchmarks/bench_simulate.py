@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks._harness import Row, alone, timed
-from benchmarks._profiles import STAGES, synthetic_profile
+from benchmarks.harness import Row, alone, timed
+from benchmarks.profiles import STAGES, synthetic_profile
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import make_plan
 from kwiken.profile import Profile

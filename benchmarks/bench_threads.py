@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks._harness import Row, side_by_side
+from benchmarks.harness import Row, side_by_side
 
 THREADS = 2
 BLOCKS = [bytes([number]) * (1 << 20) for number in range(12)]

@@ -62,7 +62,7 @@ def judgements(path: Path | None = None) -> Judgements:
     Raises:
         InputError: naming the file and what is wrong in it.
     """
-    file = path if path is not None else Path(__file__).with_name("judgements.toml")
+    file = path if path is not None else Path(__file__).parents[1] / "judgements.toml"
     try:
         return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Judgements)
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks._harness import Row
+from benchmarks.harness import Row
 
 HEAD = ("what", "ours", "target", "", "alternative", "theirs", "theirs / ours", "spread")
 Results = Mapping[str, Sequence[Row]]

@@ -1,6 +1,6 @@
 """A chain of three stages that do next to nothing: as a service of ours, and written by hand on aiohttp.
 
-`python -m benchmarks._chain` runs the hand-written processes: it says where it listens on one line and ends
+`python -m benchmarks.chain` runs the hand-written processes: it says where it listens on one line and ends
 when its standard input closes.
 """
 
