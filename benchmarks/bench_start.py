@@ -97,8 +97,8 @@ def time_to_end(program: str, arguments: Sequence[str] = (), *, code: int = 0) -
 def time_to_read(program: str, arguments: Sequence[str] = (), *, code: int = 0) -> float:
     """Seconds from the start of an interpreter until it first reads standard input.
 
-    Standard input is a full pipe, which takes more bytes once the process has read some. The pipe holds blanks
-    only: a command that expects a document refuses them.
+    Standard input is a full pipe, which takes more bytes once the process has read some. The pipe holds
+    blanks only: a command that expects a document refuses them.
 
     Args:
         program: source text to run.

@@ -1,4 +1,4 @@
-"""Records of requests as spans, without an observer: for files of one's own, and for one's own exporters."""
+"""Conversion of request records to OTLP JSON lines and SDK spans, without an observer."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def otlp_lines(service: str, records: Iterable[RequestRecord]) -> Iterator[bytes]:
-    """Requests of a service as OTLP JSON, one a line, newline included.
+    """OTLP JSON lines of a service's requests, one a line, newline included.
 
     Args:
-        service: its name.
-        records: of the requests.
+        service: name of the service.
+        records: records of the requests.
     """
     encoder, labels = OtlpLines(resource(service)), Labels()
     for record in records:
@@ -28,11 +28,11 @@ def otlp_lines(service: str, records: Iterable[RequestRecord]) -> Iterator[bytes
 
 
 def readable_spans(service: str, records: Iterable[RequestRecord]) -> Iterator[ReadableSpan]:
-    """Spans of a service's requests as the OpenTelemetry SDK has them, for any of its exporters.
+    """OpenTelemetry SDK spans of a service's requests, for any exporter of the SDK.
 
     Args:
-        service: its name.
-        records: of the requests.
+        service: name of the service.
+        records: records of the requests.
     """
     from kwiken.otel.write.sdk_spans import Readable
 
