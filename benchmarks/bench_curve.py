@@ -1,4 +1,4 @@
-"""One stage's variance-response curve: the closed form against sampling the races."""
+"""Benchmark of one stage's variance-response curve: the closed form against sampling the races."""
 
 from __future__ import annotations
 

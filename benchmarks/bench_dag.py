@@ -1,4 +1,4 @@
-"""Requests through a DAG in one process, per stage: with every policy in force, against bare asyncio."""
+"""Benchmark of requests through a DAG in one process, per stage: all policies on, against bare asyncio."""
 
 from __future__ import annotations
 

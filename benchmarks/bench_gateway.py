@@ -1,7 +1,7 @@
-"""The gateway and a chain of three stages over HTTP, against the same calls written by hand on aiohttp.
+"""Benchmark of the gateway and three stages over HTTP, against the same calls by hand on aiohttp.
 
 Both have the same processes (a gateway and one process a stage), the same loop (uvloop), bodies of the same
-size and the same client, which keeps so many requests in flight and measures each.
+size and the same client, which keeps a fixed number of requests in flight and measures each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def _compare(rounds: int, seconds: float) -> list[Row]:
         for turn in range(rounds + 1):
             ours = await load(cluster.gateway_url, seconds)
             theirs = await load(url, seconds)
-            if turn:  # the first goes unheard
+            if turn:  # the first turn is a warm-up
                 pairs.append((ours, theirs))
     name = f"chain of {len(STAGES)} stages over HTTP, {CALLERS} at once"
     return [

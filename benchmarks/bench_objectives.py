@@ -1,4 +1,4 @@
-"""What each objective buys on requests that it did not see: population C, planned on one part of time."""
+"""Benchmark of objectives on held-out requests: population C, planned on one part of time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From profile to plan at design 7's size, and the apportionment inside it."""
+"""Benchmark of planning at design 7's size, and of the apportionment inside it."""
 
 from __future__ import annotations
 

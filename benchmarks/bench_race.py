@@ -1,4 +1,4 @@
-"""A reissue race that does not fire: what a call pays for being able to be reissued.
+"""Benchmark of a reissue race that does not fire: the cost of a call that could be reissued.
 
 Ours is everything that the executor does for one call: coin, nested ledger, replica choice with in-flight
 counts, latency estimates and histogram, timer, deadline. Notes are off. Nothing of a request's own work is in

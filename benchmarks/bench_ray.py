@@ -1,4 +1,4 @@
-"""The gateway and a chain of three stages over HTTP, against the same chain composed by Ray Serve.
+"""Benchmark of the gateway and three stages over HTTP, against the same chain composed by Ray Serve.
 
 Both have the same handlers and the same processes in a request's path: gateway and one replica a stage here,
 Serve's HTTP proxy and one replica a deployment there; the first deployment is the ingress and calls the other

@@ -1,4 +1,4 @@
-"""Traces in and spans out: reading each format, fitting a profile, and writing a request's spans."""
+"""Benchmark of traces: reading each format, fitting a profile, and writing a request's spans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start-up time of the command line, beside an interpreter that imports the packages that are needed anyway.
+"""Benchmark of the command line's start, beside an interpreter that imports the packages it needs.
 
 There are two cases:
 

@@ -1,4 +1,4 @@
-"""The chain of `benchmarks.chain` as three deployments of Ray Serve, composed by handles.
+"""Ray Serve application: the chain of `benchmarks.chain` as three deployments, composed by handles.
 
 The first stage is the application's ingress and calls the other two, so a request crosses the same number of
 processes as ours: the proxy in the gateway's place and a process for each stage.

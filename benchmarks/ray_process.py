@@ -1,4 +1,4 @@
-"""The process that runs Ray Serve, as its own program: `python -m benchmarks.ray_process FOLDER`.
+"""Process that runs Ray Serve, as a program of its own: `python -m benchmarks.ray_process FOLDER`.
 
 It says on one line of its standard output where Serve's proxy and where the first stage listen, and ends when
 its standard input closes. Ray runs in a process of its own because it takes over its process' signals and

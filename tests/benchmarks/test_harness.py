@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks.harness import LEAST_S, Row, alone, in_turn, side_by_side, timed
+from benchmarks.harness import MIN_TIMED_S, Row, alone, in_turn, side_by_side, timed
 from benchmarks.results import as_json, as_page, as_table, figure
 
 
@@ -74,7 +74,7 @@ def test_short_work_is_timed_several_times_in_a_row(ticker: Ticker) -> None:
 
     assert timed(work) == 0.5
     assert timed(work) == pytest.approx(0.001)
-    assert len(calls) == 2 + round(LEAST_S / 0.001)
+    assert len(calls) == 2 + round(MIN_TIMED_S / 0.001)
 
 
 def test_alone(ticker: Ticker) -> None:

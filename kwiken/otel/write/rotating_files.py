@@ -36,8 +36,8 @@ class LineFiles:
 
     A closed file is complete: it gets its final name in one step. A line is whole or absent: if a write
     fails half-way (a full disk), the file is truncated to its last whole line and the loss counted; writing
-    is tried again a second later. The oldest closed files of the same name are deleted when there are more than
-    `max_files`.
+    is tried again a second later. The oldest closed files of the same name are deleted when there are more
+    than `max_files`.
 
     Not thread-safe. Nothing here raises after construction.
 

@@ -426,7 +426,7 @@ def test_a_large_comparison_looks_at_part_of_the_requests(monkeypatch: pytest.Mo
     from kwiken.otel.fit import precedence as precedence_module
 
     start = np.arange(1000.0)[:, None] * 100 + np.array([0.0, 10.0])
-    monkeypatch.setattr(precedence_module, "_WORK", 40)
+    monkeypatch.setattr(precedence_module, "_MAX_COMPARISONS", 40)
     np.testing.assert_array_equal(precedence(start, start + 5), [[False, True], [False, False]])
 
 

@@ -1,4 +1,4 @@
-"""Words of text and of names: splitting, light stemming, common words. For the index and the queries."""
+"""Tokenizer and light stemmer for the index and for queries, with a list of common words."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def terms(text: str) -> list[str]:
 
 
 def joins(glue: str) -> bool:
-    """Whether what stands between two words makes them one name: nothing (camelCase) or underscores."""
+    """True if two words with this text between them are one name: nothing (camelCase) or underscores."""
     return not glue.strip("_")
 
 

@@ -1,4 +1,4 @@
-"""What each stage costs: milliseconds per call over a mix of queries, and what a fresh process loads."""
+"""Costs of each stage: milliseconds per call over a mix of queries, and start-up time and memory."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _cost(stage: str, values: Sequence[float]) -> Cost:
 
 
 def load(stage: str) -> Load:
-    """What a process of its own takes to get ready to serve that stage."""
+    """Measure start-up time and memory of a fresh process that serves the stage."""
     root = str(Path(__file__).resolve().parents[4])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-c", _LOAD, stage]

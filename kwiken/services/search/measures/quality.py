@@ -1,4 +1,4 @@
-"""How good the answers are: judged queries, and how high what they should find stands."""
+"""Answer quality: ranks of the wanted documents for judged queries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Verdict:
 
     @property
     def good(self) -> bool:
-        """Whether a wanted document stands as high as it must."""
+        """True if a wanted document is ranked as high as the judgement demands."""
         if not self.judgement.want:
             return not self.found
         return self.rank is not None and self.rank <= self.judgement.top

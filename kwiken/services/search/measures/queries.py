@@ -1,4 +1,4 @@
-"""Queries as people might send them: a few documents are asked for often, most seldom; some are misspelt."""
+"""Generator of realistic queries: Zipf-like popularity of documents, and some misspellings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_ENOUGH = 5  # letters of a word that someone may misspell
 
 
 def queries(count: int, seed: int) -> Iterator[str]:
-    """That many queries; the same ones for the same seed and the same index.
+    """Generate `count` queries, the same for the same seed and index.
 
     A document is drawn by Zipf's law over the standing that the index gives it, then a query is made of what
     is salient in it: parts of its name first, then the rare words of its first paragraph.

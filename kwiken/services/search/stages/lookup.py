@@ -1,4 +1,4 @@
-"""Look-up in one shard of the inverted index."""
+"""Look-up stage: BM25F search in one shard of the inverted index."""
 
 from __future__ import annotations
 

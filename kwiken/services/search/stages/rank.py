@@ -1,4 +1,4 @@
-"""Ranking: look-up and symbols together, then how names fit and how near the words stand."""
+"""Rank stage: merges look-up and symbols, then scores matching names and the proximity of words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AKIN = 0.6  # a word that the name holds under another word for it
 
 
 class Ranker:
-    """What ranking knows of the documents."""
+    """Ranker over the names, priors and terms of all documents."""
 
     def __init__(self, part: Ranking) -> None:
         self.key = part.key

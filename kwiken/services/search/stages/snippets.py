@@ -1,4 +1,4 @@
-"""Snippets: of each result the passage of its text that holds most of the query, its words marked."""
+"""Snippet stage: the passage of each result that holds most of the query, with its words marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The second stage: words that the corpus does not know are corrected, and terms are chosen."""
+"""Spell stage: corrects words that the corpus does not know, and chooses index terms."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Speller:
         return word in self._numbers or term in self._stems or term in synonyms.TABLE
 
     def holds(self, term: str) -> bool:
-        """Whether the term is the stem of a word of the corpus."""
+        """True if the term is the stem of a word of the corpus."""
         return term in self._stems
 
     def begun(self, word: str) -> list[str]:
@@ -131,7 +131,7 @@ def spell(parsed: Parsed, speller: Speller) -> Query:
 
 
 def _begun(tokens: list[Token], speller: Speller) -> list[str]:
-    """What the last word may be the start of, where it is no word itself."""
+    """Words that the last word may be the start of, if it is no word itself."""
     last = tokens[-1].text.lower() if tokens else ""
     return [] if speller.knows(last) else speller.begun(last)
 

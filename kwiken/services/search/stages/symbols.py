@@ -1,4 +1,4 @@
-"""Symbol look-up: names that the query spells out, whole, by their last parts, or as far as typed."""
+"""Symbol stage: names that the query spells in full, by their last parts, or by a prefix."""
 
 from __future__ import annotations
 
