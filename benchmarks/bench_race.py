@@ -19,7 +19,7 @@ TARGET_US = 12.0
 
 
 async def floor() -> int:
-    """The least that a race by a task for each attempt takes: a task, a timer and a future. No books kept."""
+    """Lower bound of a race with a task for each attempt: a task, a timer and a future, without accounting."""
     loop = asyncio.get_running_loop()
     first = loop.create_future()
 

@@ -42,7 +42,7 @@ RIVALS = ("Ray Serve, by its proxy", "Ray Serve, no proxy")
 
 @dataclass(frozen=True)
 class Turn:
-    """What one side did in one round: latencies in seconds, and how long the busy part took."""
+    """Result of one side in one round: latencies and the length of the busy part, in seconds."""
 
     busy: list[float]
     took_s: float

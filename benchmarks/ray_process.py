@@ -195,7 +195,7 @@ def end_orphans(patience_s: float) -> int:
 
 
 def children() -> list[int]:
-    """This process' children, adopted ones included; none known where there is no procfs."""
+    """Child processes, adopted ones included; empty without procfs."""
     threads = Path("/proc/self/task").glob("*/children")
     return [int(pid) for thread in threads for pid in thread.read_text().split()]
 

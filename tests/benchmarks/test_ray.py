@@ -1,4 +1,4 @@
-"""What the comparison with Ray Serve does without Ray: skip, load, reckon, clean up."""
+"""Comparison with Ray Serve, tested without Ray: skipping, load, figures, clean-up."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_open_load_asks_once_for_each_arrival() -> None:
 
 
 async def test_open_load_does_not_wait_for_answers() -> None:
-    """Nothing is answered before all was asked; a closed load would never get there."""
+    """The server answers only once all requests have come; a closed loop would never finish."""
     wanted = len(list(arrivals(200.0, 0.3)))
     async with server(FINE, after=wanted) as (url, heard):
         latencies = await open_load(url, "/", b"", rate=200.0, seconds=0.3)

@@ -1,4 +1,4 @@
-"""Spans are read many at a time: none gets what another one says, and what is remembered stays bounded."""
+"""Batch decoding of spans: no mix-up of attributes between spans, and bounded caches."""
 
 from __future__ import annotations
 

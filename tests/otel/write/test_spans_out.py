@@ -1,4 +1,4 @@
-"""What is written of a request: spans, attributes, links, statuses, in both forms, and within bounds."""
+"""Spans of a request in both formats: attributes, links, statuses, and bounds."""
 
 from __future__ import annotations
 

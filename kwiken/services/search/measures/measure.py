@@ -49,7 +49,7 @@ class Cost:
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What a fresh process needs to serve a stage: seconds, MiB before and at most, NumPy or not."""
+    """Cost of a fresh process for a stage: seconds, MiB before and at the peak, and NumPy or not."""
 
     seconds: float
     base: float

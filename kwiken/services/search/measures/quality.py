@@ -19,7 +19,7 @@ DEPTH = 10
 
 
 class Judgement(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a query should find: names, of which one must be among the first `top`; or nothing at all."""
+    """Wanted result of a query: names, one of which must be among the first `top`; or no result at all."""
 
     want: list[str]
     top: Annotated[int, Meta(ge=1, le=DEPTH)]
@@ -30,7 +30,7 @@ Judgements = dict[str, dict[str, Judgement]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How one query fared: the rank of the first wanted document, from 1; None where it is not among ten."""
+    """Result of one query: rank of the first wanted document, from 1; None if it is not among ten."""
 
     query: str
     rank: int | None

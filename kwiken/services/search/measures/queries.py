@@ -51,7 +51,7 @@ class _Source:
         self.order = sorted(range(total), key=lambda document: (-priors[document], document))
 
     def query(self, document: int, chance: random.Random) -> list[str]:
-        """From one to four words that this document is about, in the order of the name, then of rarity."""
+        """One to four words about this document: those of its name in order, then the rarest ones."""
         named, said = self._salient(document)
         length = chance.choices(range(1, len(LENGTHS) + 1), weights=LENGTHS)[0]
         pool = [*named[-2:], *said] or ["python"]

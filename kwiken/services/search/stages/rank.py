@@ -64,7 +64,7 @@ class Ranker:
         )
 
     def _name(self, document: int, wanted: _Wanted) -> float:
-        """How much of the query the name holds, times how much of the name's last part the query holds."""
+        """Share of the query that the name holds, times the share of the name's last part in the query."""
         path, _, last = self._names[document].rpartition(".")
         ending = [text_module.stem(word) for word in text_module.words(last)]
         parts = {*ending, *text_module.terms(path), "".join(ending)}

@@ -34,7 +34,7 @@ class Speller:
         self._owners = part.owners.cast("I")
 
     def knows(self, word: str) -> bool:
-        """Whether the corpus holds the word or another form of it, or it is no word that can be misspelt."""
+        """True if the corpus holds the word or a form of it, or the word is not to be corrected."""
         if len(word) <= 2 or not word.isalpha() or word in text.COMMON:  # noqa: PLR2004
             return True
         term = text.stem(word)
