@@ -19,7 +19,7 @@ TARGET_US = 12.0
 
 
 async def floor() -> int:
-    """Lower bound of a race with a task for each attempt: a task, a timer and a future, without accounting."""
+    """Lower bound of a race with a task for each attempt: task, timer and future, without accounting."""
     loop = asyncio.get_running_loop()
     first = loop.create_future()
 

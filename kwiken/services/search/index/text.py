@@ -117,7 +117,7 @@ def _undouble(word: str) -> str:
 
 
 def deletions(word: str) -> set[str]:
-    """What is left of the word's head without up to two of its letters (one where it is short), and itself.
+    """The word's head, and the head without up to two of its letters (one if the word is short).
 
     Two words within two edits of each other share one of these (Garbe 2012, symmetric delete correction).
     """
