@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from kwiken.loadtest.result import LoadResult, Progress
     from kwiken.loadtest.run import run_load
     from kwiken.loadtest.settings import LoadSettings
+    from kwiken.loadtest.user import DagUser
 
-__all__ = ["LoadResult", "LoadSettings", "Progress", "run_load"]
+__all__ = ["DagUser", "LoadResult", "LoadSettings", "Progress", "run_load"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -25,5 +26,7 @@ __getattr__ = lazy_names(
         ),
         "kwiken.loadtest.run": ("run_load",),
         "kwiken.loadtest.settings": ("LoadSettings",),
+        "kwiken.loadtest.user": ("DagUser",),
     },
+    extra="load",
 )
