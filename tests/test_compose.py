@@ -114,7 +114,7 @@ def test_what_the_image_copies_is_sent_to_the_builder() -> None:
     assert lines[0] == "*"
     assert {line.removeprefix("!") for line in lines if line.startswith("!")} == copied
     assert all((ROOT / source).exists() for source in copied)
-    assert {"kwiken", "otel", "runtime", "loadtest", "cli", "services"} <= copied
+    assert "kwiken" in copied
 
 
 @pytest.mark.parametrize("line", commands_in(GUIDE))
