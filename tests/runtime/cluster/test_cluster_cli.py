@@ -24,7 +24,7 @@ from tests.support import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = "tests.support.services_http:service"
-KWIKEN = [sys.executable, "-m", "cli"]
+KWIKEN = [sys.executable, "-m", "kwiken.cli"]
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
