@@ -33,7 +33,7 @@ P = TypeVar("P", bound=Part)
 
 _MAGIC = b"kwsearch"
 _HEAD = struct.Struct("<8sI")
-_BUILDERS = ("_build", "_corpus", "_names", "_native", "_parts", "source", "_store", "_text")
+_BUILDERS = ("build", "corpus", "names", "native", "parts", "source", "store", "text")
 BUILD_SECONDS = 300.0
 KEPT = 4
 
@@ -146,7 +146,7 @@ def whole(place: Path) -> bool:
 
 def _run_builder(place: Path) -> None:
     """In a process of its own: it imports 67 C modules and needs ten times a replica's memory."""
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[4])
     known = os.environ.get("PYTHONPATH")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *([known] if known else [])])}
     command = [sys.executable, "-m", "kwiken.services.search.index.build", str(place)]

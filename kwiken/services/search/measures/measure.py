@@ -84,7 +84,7 @@ def _cost(stage: str, values: Sequence[float]) -> Cost:
 
 def load(stage: str) -> Load:
     """What a process of its own takes to get ready to serve that stage."""
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[4])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-c", _LOAD, stage]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603
