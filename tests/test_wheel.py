@@ -7,7 +7,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -27,7 +26,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="uv builds the environments"),
-    pytest.mark.skipif(shutil.which("curl") is None, reason="the pages use curl"),
 ]
 
 
