@@ -45,7 +45,7 @@ class Environment:
     def run(self, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         """One command, which may fail."""
         return subprocess.run(
-            [str(self.bin / words[0]), *words[1:]],
+            words,
             cwd=cwd,
             env=self.env,
             check=False,
@@ -62,25 +62,14 @@ class Environment:
 
     def script(self, text: str, cwd: Path) -> str:
         """What a shell prints for a script, every line of which succeeds."""
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", text],
-            cwd=cwd,
-            env=self.env,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=RUN_S,
-        )
-        assert done.returncode == 0, (text, done.stdout, done.stderr)
-        return done.stdout
+        return self.ok("bash", "-euo", "pipefail", "-c", text, cwd=cwd)
 
     @contextlib.contextmanager
     def server(self, *words: str, cwd: Path) -> Iterator[str]:
         """The address of a server for as long as the block runs; it ends in good order afterwards."""
-        command = [str(self.bin / words[0]), *words[1:]]
-        process = subprocess.Popen(command, cwd=cwd, env=self.env, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(words, cwd=cwd, env=self.env, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
         try:
-            assert process.stderr is not None
             said = process.stderr.readline()
             address = re.search(r" at (http://\S+)$", said.strip())
             assert address is not None, said + process.stderr.read()
