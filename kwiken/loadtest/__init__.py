@@ -29,6 +29,7 @@ _load = lazy_names(
         "kwiken.loadtest.settings": ("LoadSettings",),
         "kwiken.loadtest.user": ("DagUser",),
     },
+    extra="load",
 )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kwiken.errors import InputError
+from kwiken.extras import needs
 from kwiken.loadtest.patching import without_patching
 from kwiken.loadtest.records import Records
 from kwiken.loadtest.result import LoadResult, Progress
@@ -33,7 +34,7 @@ def run_load(settings: LoadSettings, *, on_progress: Callable[[Progress], None] 
     _allow_files(settings.max_in_flight)
     with _records(settings.records) as records:
         # Imported after the settings were checked, because the import takes most of a second.
-        with without_patching():
+        with without_patching(), needs("kwiken.loadtest.run_load", "load"):
             from kwiken.loadtest.local import LocalRun
         return LocalRun(ready, records, on_progress).go()
 

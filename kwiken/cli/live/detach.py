@@ -46,7 +46,7 @@ def start_detached(files: StateFiles, arguments: Sequence[str]) -> str:
     with log:
         start = log.tell()
         process = subprocess.Popen(  # noqa: S603 - this very program, with the options that it was given
-            [sys.executable, "-m", "cli", "up", *arguments],
+            [sys.executable, "-m", "kwiken.cli", "up", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-import importlib.util
 import math
 import os
 import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
 from kwiken.cli.shared.output import MIB, note, read_text
 from kwiken.errors import InputError
+from kwiken.extras import require
 from kwiken.service import Service
 
 if TYPE_CHECKING:
@@ -121,7 +122,35 @@ allowed_hosts_option = click.option(
     metavar="NAME",
     help="Name that the gateway may be called by, and whose pages may send requests; again for each.",
 )
+
+
+def _check_otlp(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    del ctx
+    if value is not None:
+        require(param.opts[0], "otel")
+    return value
+
+
+otlp_option = click.option("--otlp", metavar="URL", callback=_check_otlp, help="Collector to send spans to.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
+
+
+def needs_extra(*extras: str) -> Callable[[F], F]:
+    """A verb's decorator, below its options: it runs only where what these extras bring is installed.
+
+    Args:
+        extras: names of extras.
+    """
+
+    def decorate(callback: F) -> F:
+        @functools.wraps(callback)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            require(str(click.get_current_context().info_name), *extras)
+            return callback(*args, **kwargs)
+
+        return cast("F", checked)
+
+    return decorate
 
 
 def bytes_of(mib: int | None) -> int | None:

@@ -15,6 +15,7 @@ import click
 from kwiken.cli.shared import (
     check_apart,
     json_option,
+    needs_extra,
     note,
     note_written,
     out_option,
@@ -78,6 +79,7 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 )
 @click.option("--mermaid", is_flag=True, help="Print the DAG as a Mermaid drawing on stdout.")
 @json_option
+@needs_extra("plan")
 def command(
     *,
     traces: tuple[str, ...],

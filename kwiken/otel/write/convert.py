@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from kwiken.extras import needs
 from kwiken.otel.write.labels import Labels
 from kwiken.otel.write.observer import resource
 from kwiken.otel.write.otlp_json import OtlpLines
@@ -34,7 +35,8 @@ def readable_spans(service: str, records: Iterable[RequestRecord]) -> Iterator[R
         service: name of the service.
         records: records of the requests.
     """
-    from kwiken.otel.write.sdk_spans import Readable
+    with needs("kwiken.otel.readable_spans", "otel"):
+        from kwiken.otel.write.sdk_spans import Readable
 
     readable, labels = Readable(resource(service)), Labels()
     for record in records:

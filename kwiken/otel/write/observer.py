@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kwiken.errors import InputError
+from kwiken.extras import needs
 from kwiken.otel.write.labels import Labels, Value
 from kwiken.otel.write.otlp_json import scope_version
 from kwiken.otel.write.pipeline import Pipeline, SpanCounts
@@ -234,7 +235,8 @@ def _outputs(
 ) -> tuple[LineFiles | None, Collector | None]:
     collector = None
     if otlp is not None:
-        from kwiken.otel.write.collector import Collector
+        with needs("a collector of spans", "otel"):
+            from kwiken.otel.write.collector import Collector
 
         collector = Collector(otlp, shared)
     try:

@@ -15,7 +15,7 @@ from tests.support.commands import refused, run
 from tests.support.span_trees import T0, layered_dag, record
 from tests.support.traces import jaeger, many, span
 
-SOCIAL = Path(__file__).resolve().parents[2].parent / "shared/data/jaeger/socialnetwork-compose-post.json"
+SOCIAL = Path(__file__).resolve().parents[3].parent / "shared/data/jaeger/socialnetwork-compose-post.json"
 
 
 @pytest.fixture
