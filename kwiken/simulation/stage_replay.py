@@ -28,7 +28,7 @@ MOST_CELLS = 1 << 21  # calls of one stage that are held at once
 
 
 @dataclass(frozen=True)
-class Played:
+class StageOutcome:
     """What a stage did in some requests.
 
     Attributes:
@@ -50,14 +50,14 @@ class Played:
     late: Ints
 
     @classmethod
-    def of_rows(cls, rows: int) -> Played:
+    def of_rows(cls, rows: int) -> StageOutcome:
         """Room for so many requests."""
         counts = [np.zeros(rows, dtype=np.int64) for _ in range(3)]
         work, lost = np.zeros(rows), np.zeros(rows)
         return cls(np.zeros(rows), counts[0], np.zeros(rows), counts[1], work, lost, counts[2])
 
 
-class Player:
+class StageReplay:
     """One stage, ready to be replayed: its calls with the cancelled ones filled in, and the law of a copy.
 
     Args:
@@ -114,7 +114,7 @@ class Player:
             ends[rows] = race.ends
         return ends
 
-    def play(self, rows: Rows, plan: StagePlan, start_ms: Floats | None) -> Played:
+    def play(self, rows: Rows, plan: StagePlan, start_ms: Floats | None) -> StageOutcome:
         """The stage in these requests under a plan; memory is bounded by taking them in blocks.
 
         Args:
@@ -122,7 +122,7 @@ class Player:
             plan: policies of the stage.
             start_ms: (k,) age of the requests when the stage starts; None for 0.
         """
-        played = Played.of_rows(len(rows))
+        played = StageOutcome.of_rows(len(rows))
         block = max(1, MOST_CELLS // self.calls_ms.shape[1])
         for at in range(0, len(rows), block):
             part = slice(at, at + block)
@@ -130,7 +130,7 @@ class Player:
         return played
 
     def _play_block(
-        self, rows: Rows, plan: StagePlan, start_ms: Floats | None, played: Played, part: slice
+        self, rows: Rows, plan: StagePlan, start_ms: Floats | None, played: StageOutcome, part: slice
     ) -> None:
         calls = self.calls_ms[rows]
         race = _Race(calls, self._deck(rows, calls))

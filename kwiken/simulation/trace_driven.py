@@ -13,7 +13,7 @@ from kwiken.errors import InputError
 from kwiken.latency import Node, ladder, start_times
 from kwiken.plan import Ladder, Plan, StagePlan
 from kwiken.profile import Profile
-from kwiken.simulation.stage_replay import Player
+from kwiken.simulation.stage_replay import StageReplay
 
 Rows = NDArray[np.int64]
 REQUESTS = 20_000
@@ -202,8 +202,8 @@ class Replayer:
         self._plans = acting(profile, plan)
         shares = plan.cost.stages if plan is not None else {}
         self._censored = sum(int(stage.censored.sum()) for stage in profile.stages)
-        self._players = [
-            Player(
+        self._replays = [
+            StageReplay(
                 stage,
                 shares.get(stage.name, 0.0),
                 np.random.default_rng([seed, i]),
@@ -221,38 +221,38 @@ class Replayer:
         after: dict[str, Floats] = {}
         spent, expected, lost, late_spent = (np.zeros(len(rows[0])) for _ in range(4))
         sums: dict[str, _Sums] = {}
-        for player, chosen in zip(self._players, rows, strict=True):
-            alone = player.alone(chosen)
-            before[player.name] = _end(player, before, alone)
-            plan = self._plans.get(player.name)
+        for replayed, chosen in zip(self._replays, rows, strict=True):
+            alone = replayed.alone(chosen)
+            before[replayed.name] = _end(replayed, before, alone)
+            plan = self._plans.get(replayed.name)
             if plan is not None:
-                start = start_times(player, after)
-                played = player.play(chosen, plan, start)
-                after[player.name] = played.latency_ms if start is None else played.latency_ms + start
+                start = start_times(replayed, after)
+                played = replayed.play(chosen, plan, start)
+                after[replayed.name] = played.latency_ms if start is None else played.latency_ms + start
                 late_work = played.late_copies + played.late_work
-                spent += player.cost * played.copies
-                expected += player.cost * played.expected
-                late_spent += player.cost * late_work
+                spent += replayed.cost * played.copies
+                expected += replayed.cost * played.expected
+                late_spent += replayed.cost * late_work
                 if plan.partial is not None:
                     lost += plan.partial.weight * played.lost
-                sums[player.name] = _Sums(
-                    player.calls(chosen),
+                sums[replayed.name] = _Sums(
+                    replayed.calls(chosen),
                     float(played.expected.sum()),
                     float(late_work.sum()),
                     int(played.late.sum()),
                     float(played.lost.sum()),
                 )
-            elif all(after[parent] is before[parent] for parent in player.after):
-                after[player.name] = before[player.name]
+            elif all(after[parent] is before[parent] for parent in replayed.after):
+                after[replayed.name] = before[replayed.name]
             else:
-                after[player.name] = _end(player, after, alone)
+                after[replayed.name] = _end(replayed, after, alone)
         last = [np.maximum.reduce([ends[name] for name in self._sinks]) for ends in (before, after)]
         return _Part(last[0], last[1], spent, expected, lost, late_spent, sums)
 
     def join(self, parts: list[_Part]) -> Simulation:
         """Put blocks together."""
         requests = max(1, sum(len(part.spent) for part in parts))
-        costs = {player.name: player.cost for player in self._players}
+        costs = {replayed.name: replayed.cost for replayed in self._replays}
 
         def total(name: str, field: str) -> float:
             return float(sum(getattr(part.sums[name], field) for part in parts))

@@ -15,7 +15,7 @@ from kwiken.latency import end_to_end, ladder
 from kwiken.plan import Budgets, Costs, Plan, SpanMatch, StagePlan
 from kwiken.profile import Profile, StageProfile, costs
 from kwiken.service import Reissue
-from kwiken.simulation import Player, replay, simulate
+from kwiken.simulation import StageReplay, replay, simulate
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -144,7 +144,7 @@ def test_no_race_is_lost_by_racing(
         calls_ms=matrix,
         censored=np.zeros(matrix.shape, dtype=np.bool_),
     )
-    player = Player(stage, 1.0, np.random.default_rng(seed))
+    player = StageReplay(stage, 1.0, np.random.default_rng(seed))
     played = player.play(np.arange(len(matrix)), StagePlan(reissue=policy), None)
     assert (played.latency_ms <= matrix.max(axis=1)).all()
     assert (played.latency_ms >= np.minimum(matrix.max(axis=1), after)).all()

@@ -16,7 +16,7 @@ from kwiken.partial import Responders, StopRule, apply_rule
 from kwiken.plan import Budgets, CatchUpPolicy, PartialPolicy, Plan, StagePlan
 from kwiken.profile import Profile, StageProfile, costs
 from kwiken.service import Reissue
-from kwiken.simulation import Player, replay, simulate, utility_shares
+from kwiken.simulation import StageReplay, replay, simulate, utility_shares
 from kwiken.simulation.stage_replay import order_statistic, stop_times
 
 StageOf = Callable[..., StageProfile]
@@ -249,7 +249,7 @@ def test_dealt_copies_make_policies_comparable_request_by_request(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
     stage = three(stage_of, profile_of, n=2000).stage("wide")
-    player = Player(stage, 1.0, np.random.default_rng(5), dealt=True)
+    player = StageReplay(stage, 1.0, np.random.default_rng(5), dealt=True)
     rows = np.arange(2000)
 
     def ends(after: float) -> Floats:
@@ -257,6 +257,6 @@ def test_dealt_copies_make_policies_comparable_request_by_request(
 
     assert np.array_equal(ends(2.0), ends(2.0))
     assert (ends(1.0) <= ends(2.0)).all()
-    drawn = Player(stage, 1.0, np.random.default_rng(6))
+    drawn = StageReplay(stage, 1.0, np.random.default_rng(6))
     free = drawn.play(rows, StagePlan(reissue=Reissue(after_ms=1.0)), None)
     assert ends(1.0).mean() == pytest.approx(free.latency_ms.mean(), rel=0.05)
