@@ -87,7 +87,7 @@ SOURCES: Final = {
     "Kwiken section 5.2": ("kwiken.planning.planner.study_plan",),
     "Kwiken section 5.2.1": (
         "kwiken.curves.curve.Curve",
-        "kwiken.profile.distribution.Pool.time_outs",
+        "kwiken.profile.distribution.EmpiricalDistribution.time_outs",
         "kwiken.curves.policies_compared.compare_policies",
         "kwiken.curves.curve.reissue_curve",
     ),
@@ -436,7 +436,7 @@ def test_nothing_public_is_overlooked() -> None:
     labels = {named.label for named in public()}
     assert {
         "kwiken.apportion.sumvar",
-        "kwiken.profile.Pool.quantile",
+        "kwiken.profile.EmpiricalDistribution.quantile",
         "kwiken.runtime.Cluster.put_plan",
         "kwiken.loadtest.run_load",
     } <= labels

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from kwiken.arrays import Floats, Ints
-from kwiken.profile.distribution import Pool, pool
+from kwiken.profile.distribution import EmpiricalDistribution, call_distribution
 from kwiken.profile.profile import Profile, StageProfile
 
 TAIL = 0.05  # share of the calls that are late, where no plan says
@@ -87,11 +87,11 @@ def _factor(one: float, other: float) -> float:
 
 def _tested(stage: StageProfile, order: Ints, after_ms: float | None) -> Drift | None:
     """A stage with its own chance of such a difference; None where there are too few late calls."""
-    law = pool(stage)
-    if not len(law):
+    distribution = call_distribution(stage)
+    if not len(distribution):
         return None
-    age = float(law.quantile(np.array([1 - TAIL]))[0]) if after_ms is None else after_ms
-    late, calls = _late(stage, law, age)[order], (~np.isnan(stage.calls_ms)).sum(axis=1)[order]
+    age = float(distribution.quantile(np.array([1 - TAIL]))[0]) if after_ms is None else after_ms
+    late, calls = _late(stage, distribution, age)[order], (~np.isnan(stage.calls_ms)).sum(axis=1)[order]
     if late.sum() < FEWEST_LATE:
         return None
     halves = [_shares(late[part], calls[part]) for part in np.array_split(np.arange(len(order)), 2)]
@@ -104,7 +104,7 @@ def _tested(stage: StageProfile, order: Ints, after_ms: float | None) -> Drift |
     return Drift(stage.name, age, earlier, later, _welch(*halves))
 
 
-def _late(stage: StageProfile, law: Pool, age: float) -> Floats:
+def _late(stage: StageProfile, distribution: EmpiricalDistribution, age: float) -> Floats:
     """(n,): late calls of each request; one cut before that age counts by its chance to have become late.
 
     To leave such calls out would leave out late ones above all: where a plan came while traces were taken,
@@ -113,8 +113,8 @@ def _late(stage: StageProfile, law: Pool, age: float) -> Floats:
     late = (stage.calls_ms > age).astype(float)
     cut = stage.censored & (stage.calls_ms <= age)
     if cut.any():
-        still = law.tail(stage.calls_ms[cut])
-        beyond = law.tail(np.full(len(still), age))
+        still = distribution.tail(stage.calls_ms[cut])
+        beyond = distribution.tail(np.full(len(still), age))
         late[cut] = np.divide(beyond, still, out=np.zeros(len(still)), where=still > 0)
     return np.asarray(late.sum(axis=1))
 

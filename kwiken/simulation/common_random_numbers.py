@@ -62,7 +62,7 @@ class Arena:
 
     Args:
         profile: what was learned.
-        curves: by stage that may be reissued; a copy has the law and correlation of its curve.
+        curves: by stage that may be reissued; a copy has the distribution and correlation of its curve.
         rows: (n,) which requests; at most about `ROWS` of them are taken, evenly.
         learned: curves whose policies to play, where they were learned on other requests than `curves`.
         seed: of copies and coins.
@@ -168,9 +168,9 @@ class _Player:
     def __init__(
         self, stage: StageProfile, curve: Curve, learned: Curve, rows: Rows, rng: np.random.Generator
     ) -> None:
-        self._calls = complete_calls(stage, curve.pool, rng)[rows]
+        self._calls = complete_calls(stage, curve.distribution, rng)[rows]
         self._copies = linked(
-            curve.pool, self._calls, rng.standard_normal(self._calls.shape), curve.correlation
+            curve.distribution, self._calls, rng.standard_normal(self._calls.shape), curve.correlation
         )
         self._coins = rng.random(self._calls.shape)
         self._learned = learned

@@ -19,7 +19,7 @@ from scipy.special import ndtr
 from kwiken.arrays import Bools, Floats
 from kwiken.curves import known_correlation, linked
 from kwiken.plan import CatchUpPolicy, PartialPolicy, StagePlan
-from kwiken.profile import Pool, StageProfile, complete_calls, pool
+from kwiken.profile import EmpiricalDistribution, StageProfile, call_distribution, complete_calls
 from kwiken.service import Reissue
 
 Rows = NDArray[np.int64]
@@ -58,7 +58,7 @@ class StageOutcome:
 
 
 class StageReplay:
-    """One stage, ready to be replayed: its calls with the cancelled ones filled in, and the law of a copy.
+    """Replay of one stage: its calls, with cancelled ones filled in, and the distribution of a copy.
 
     Args:
         stage: what was learned of it.
@@ -81,13 +81,15 @@ class StageReplay:
         dealt: bool = False,
     ) -> None:
         self.name, self.after = stage.name, stage.after
-        law = pool(stage) if races or stage.censored.any() else Pool(np.empty(0))
-        self.calls_ms = complete_calls(stage, law, rng)
+        distribution = (
+            call_distribution(stage) if races or stage.censored.any() else EmpiricalDistribution(np.empty(0))
+        )
+        self.calls_ms = complete_calls(stage, distribution, rng)
         self._alone: Floats = np.fmax.reduce(self.calls_ms, axis=1, initial=0.0)
         self._count: Ints = (~np.isnan(self.calls_ms)).sum(axis=1)
-        self._law, self._rng = law, rng
-        self._races = races and len(law) > 0
-        self._rho = known_correlation(stage, law, copy_correlation) if self._races else 0.0
+        self._distribution, self._rng = distribution, rng
+        self._races = races and len(distribution) > 0
+        self._rho = known_correlation(stage, distribution, copy_correlation) if self._races else 0.0
         self._weights = utility_shares(stage.calls_ms, stage.worth)
         self._work = _work_share(stage)
         shape = self.calls_ms.shape
@@ -161,7 +163,7 @@ class StageReplay:
 
     def _deck(self, rows: Rows, calls: Floats) -> Deck:
         dealt = None if self._deal is None else (self._deal[0][rows], self._deal[1][rows])
-        return Deck(self._law, self._rng, self._rho, calls.copy() if self._rho > 0 else None, dealt)
+        return Deck(self._distribution, self._rng, self._rho, calls.copy() if self._rho > 0 else None, dealt)
 
 
 @dataclass(frozen=True)
@@ -169,14 +171,14 @@ class Deck:
     """Where copies and coins come from.
 
     Attributes:
-        law: of a copy.
+        distribution: of a copy.
         rng: to draw from.
         rho: correlation of a copy's normal score with its call's.
         calls: (k, width) the calls as they were, where copies hang together with them.
         dealt: (k, width) each: a normal value and a coin for every call, drawn before; None to draw now.
     """
 
-    law: Pool
+    distribution: EmpiricalDistribution
     rng: np.random.Generator
     rho: float = 0.0
     calls: Floats | None = None
@@ -185,11 +187,11 @@ class Deck:
     def copies(self, which: Ints) -> Floats:
         """Latencies of copies of these calls, by place in the block; each from its own start."""
         if self.calls is None and self.dealt is None:
-            return self.law.draw(self.rng, len(which))
+            return self.distribution.draw(self.rng, len(which))
         normal = self.rng.standard_normal(len(which)) if self.dealt is None else self.dealt[0].ravel()[which]
         if self.calls is None:
-            return self.law.quantile(ndtr(normal))
-        return linked(self.law, self.calls.ravel()[which], normal, self.rho)
+            return self.distribution.quantile(ndtr(normal))
+        return linked(self.distribution, self.calls.ravel()[which], normal, self.rho)
 
     def coins(self, which: Ints) -> Floats:
         """Uniform values for these calls."""

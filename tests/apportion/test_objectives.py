@@ -32,7 +32,12 @@ def drawn(stage_of: StageOf, profile_of: ProfileOf) -> Callable[..., Profile]:
 
     def draw(dag: tuple[StageLaw, ...], requests: int, seed: int) -> Profile:
         rng = np.random.default_rng(seed)
-        return profile_of(*(stage_of(law.name, law.draw(rng, requests), after=law.after) for law in dag))
+        return profile_of(
+            *(
+                stage_of(distribution.name, distribution.draw(rng, requests), after=distribution.after)
+                for distribution in dag
+            )
+        )
 
     return draw
 
@@ -45,8 +50,8 @@ def held_out(
     later: Profile, curves: Mapping[str, Curve], choices: Mapping[str, tuple[float, float]]
 ) -> float:
     """By which share p99 of later requests falls."""
-    laws = stage_curves(later)
-    arena = Arena(later, laws, np.arange(later.requests), learned=curves, seed=77)
+    distributions = stage_curves(later)
+    arena = Arena(later, distributions, np.arange(later.requests), learned=curves, seed=77)
     alone, raced = (np.percentile(arena.settle(given), 99) for given in ({}, choices))
     return float(1 - raced / alone)
 

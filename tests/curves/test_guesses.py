@@ -16,7 +16,7 @@ from kwiken.curves.copy_correlation import copy_correlation
 from kwiken.plan import Budgets
 from kwiken.planning import study_plan
 from kwiken.profile import (
-    Pool,
+    EmpiricalDistribution,
     Profile,
     StageProfile,
     guess_by_kind,
@@ -98,12 +98,12 @@ def test_the_correlation_is_that_of_copies_really_sent(
 ) -> None:
     seen = queued(kind, load=load)
     stage = stage_of("a", seen.latency)
-    law = Pool.of(seen.latency)
+    distribution = EmpiricalDistribution.of(seen.latency)
     guesses = guessed(seen)
     late = np.isin(seen.latency, guesses[:, 0])
     pairs = np.column_stack((seen.latency[late], seen.copy[late]))
-    true = copy_correlation(replace(stage, guesses_ms=pairs), law)  # by the measure of guesses
-    found = copy_correlation(replace(stage, guesses_ms=guesses), law)
+    true = copy_correlation(replace(stage, guesses_ms=pairs), distribution)  # by the measure of guesses
+    found = copy_correlation(replace(stage, guesses_ms=guesses), distribution)
     assert low <= true.rho <= high
     assert found.rho == pytest.approx(true.rho, abs=0.1), "shrunk a little"
     assert found.low - 0.05 <= true.rho <= found.high + 0.05
@@ -125,7 +125,7 @@ def test_the_copy_goes_to_a_replica_of_other_speed() -> None:
 
 def test_pairs_outweigh_guesses_as_they_become_many(stage_of: StageOf) -> None:
     sized, free = queued("size", load=0.01), np.random.default_rng(2).lognormal(0, 1, (5000, 2))
-    law = Pool.of(sized.latency)
+    distribution = EmpiricalDistribution.of(sized.latency)
     found = []
     for pairs in (0, 20, 200, 5000):
         pairs_ms = free[:pairs] if pairs else None
@@ -133,7 +133,7 @@ def test_pairs_outweigh_guesses_as_they_become_many(stage_of: StageOf) -> None:
         stage = replace(
             stage_of("a", sized.latency), guesses_ms=guessed(sized), pairs_ms=pairs_ms, pairs_cut=cut
         )
-        found.append(copy_correlation(stage, law).rho)
+        found.append(copy_correlation(stage, distribution).rho)
     assert found == sorted(found, reverse=True)
     assert found[0] > 0.9
     assert found[-1] < 0.1
@@ -204,7 +204,9 @@ def test_kinds_tell_what_comes_with_the_request(
     calls = np.exp(between * rng.normal(size=401)[kinds] + within * rng.normal(size=8000))
     found = guess_by_kind(calls[:, None], kinds, rng.permutation(8000).astype(float))
     assert found is not None
-    rho = copy_correlation(replace(stage_of("a", calls), guesses_ms=found), Pool.of(calls)).rho
+    rho = copy_correlation(
+        replace(stage_of("a", calls), guesses_ms=found), EmpiricalDistribution.of(calls)
+    ).rho
     assert low <= rho <= high
 
 
@@ -218,7 +220,7 @@ def test_copies_of_the_large_are_large_though_the_large_differ_at_random(
     stage = replace(
         stage_of("a", calls), guesses_ms=guess_by_kind(calls[:, None], large * 1, np.arange(4000))
     )
-    assert copy_correlation(stage, Pool.of(calls)).rho > 0.9
+    assert copy_correlation(stage, EmpiricalDistribution.of(calls)).rho > 0.9
     profile = profile_of(stage, stage_of("b", rng.lognormal(2, 1, 4000), after=("a",)))
     plan = study_plan(profile, budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z").plan
     assert plan.stages["a"].reissue is None

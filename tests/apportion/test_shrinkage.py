@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.apportion import allocation_of, sumvar
-from kwiken.apportion.shrinkage import Caution
-from kwiken.curves import TRUST, curve_bounds, stage_curves
+from kwiken.apportion.shrinkage import Shrinkage
+from kwiken.curves import UNCERTAIN_GAIN_SHARE, curve_bounds, stage_curves
 from kwiken.plan import Budgets
 from kwiken.planning import study_plan
 from kwiken.profile import Profile, StageProfile
@@ -39,14 +39,14 @@ def test_one_slow_call_counts_for_less(stage_of: StageOf, profile_of: ProfileOf)
     profile = profile_of(stage_of("lucky", lucky(1000)), stage_of("late", late(1000), after=("lucky",)))
     curves = stage_curves(profile)
     prices = {"lucky": 0.5, "late": 0.5}
-    cautious = Caution(profile, curves)
+    cautious = Shrinkage(profile, curves)
     careful = allocation_of(curves, prices, sumvar(cautious.hulls(prices, 0.005), prices, 0.005).fractions)
     kept = {}
     for name, bounds in cautious.bounds.items():
-        hull = bounds.timid(curves[name].hull).hull
+        hull = bounds.shrunk(curves[name].hull).hull
         kept[name] = (hull[0] - hull[-1]) / (curves[name].hull[0] - curves[name].hull[-1])
-    assert kept["lucky"] == pytest.approx(TRUST)
-    assert TRUST < kept["late"] < 1
+    assert kept["lucky"] == pytest.approx(UNCERTAIN_GAIN_SHARE)
+    assert UNCERTAIN_GAIN_SHARE < kept["late"] < 1
     assert careful.spent <= 0.005 * (1 + 1e-9)
     assert [name for name, bounds in cautious.bounds.items() if bounds.certainty == 0] == ["lucky"]
     low, high = cautious.bounds["lucky"].gain_between(0.005)
@@ -62,7 +62,7 @@ def test_what_may_be_chance_still_gets_what_nobody_else_needs(
     """A tail that was seen once may be seen again, and budget that is left over costs nothing."""
     profile = profile_of(stage_of("lucky", lucky(1000)), stage_of("late", late(1000), after=("lucky",)))
     prices = {"lucky": 0.5, "late": 0.5}
-    found = sumvar(Caution(profile, stage_curves(profile)).hulls(prices, 0.2), prices, 0.2)
+    found = sumvar(Shrinkage(profile, stage_curves(profile)).hulls(prices, 0.2), prices, 0.2)
     assert found.fractions["lucky"] > 0.001
 
 
@@ -84,9 +84,9 @@ def test_more_requests_bring_the_timid_curve_closer(stage_of: StageOf, profile_o
         profile = profile_of(stage_of("a", np.random.default_rng(3).lognormal(0, 0.8, requests)))
         curves = stage_curves(profile)
         curve, bounds = curves["a"], curve_bounds(profile, curves)["a"]
-        timid = bounds.timid(curve.hull)
-        assert (timid.hull >= curve.hull - 1e-9).all()
-        far.append(float(((timid.hull - curve.hull) / curve.variance[0]).mean()))
+        shrunk = bounds.shrunk(curve.hull)
+        assert (shrunk.hull >= curve.hull - 1e-9).all()
+        far.append(float(((shrunk.hull - curve.hull) / curve.variance[0]).mean()))
     assert far == sorted(far, reverse=True)
     assert far[0] > 4 * far[2]
 
@@ -104,12 +104,12 @@ def test_looking_only_where_budget_goes_finds_what_looking_everywhere_finds(
     curves = stage_curves(profile)
     prices = {name: float(rng.uniform(0.1, 1)) for name in curves}
     bounds = curve_bounds(profile, curves)
-    everywhere = sumvar({name: bounds[name].timid(curves[name].hull) for name in curves}, prices, budget)
-    caution = Caution(profile, curves)
+    everywhere = sumvar({name: bounds[name].shrunk(curves[name].hull) for name in curves}, prices, budget)
+    caution = Shrinkage(profile, curves)
     found = sumvar(caution.hulls(prices, budget), prices, budget)
     gained = sum(
-        bounds[name].timid(curves[name].hull).hull[0]
-        - np.interp(share, curves[name].fraction, bounds[name].timid(curves[name].hull).hull)
+        bounds[name].shrunk(curves[name].hull).hull[0]
+        - np.interp(share, curves[name].fraction, bounds[name].shrunk(curves[name].hull).hull)
         for name, share in found.fractions.items()
     )
     assert gained == pytest.approx(sum(everywhere.gains.values()), rel=1e-6, abs=1e-12)
