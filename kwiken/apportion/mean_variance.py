@@ -75,7 +75,7 @@ class MeanVarianceApportioner:
         return allocation_of(self._curves, prices, found.fractions)
 
     def _spread_ms(self, found: Allocation) -> float:
-        """Standard deviation of request latency, ms, under an allocation, for independent stages on a path."""
+        """Standard deviation of request latency, ms, under an allocation, for independent stages."""
         left = sum(
             self._share[name] * curve.hull_at(found.fractions[name]) for name, curve in self._curves.items()
         )

@@ -1,4 +1,4 @@
-"""Trace-driven simulation of requests under a plan, with common random numbers."""
+"""Trace-driven simulation of requests under a plan, and comparison of plans by common random numbers."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def test_large_stages_are_raced_in_blocks_with_the_same_accounts(
 ) -> None:
     plan = plan_for(diamond, b=Reissue(after_ms=1.0))
     whole = simulate(diamond, plan, requests=5000, seed=3)
-    monkeypatch.setattr("kwiken.simulation.stage_replay.MOST_CELLS", 999)
+    monkeypatch.setattr("kwiken.simulation.stage_replay.MAX_CELLS", 999)
     blocks = simulate(diamond, plan, requests=5000, seed=3)
     assert blocks.reissue == whole.reissue
     assert blocks.after_ms.mean() == pytest.approx(whole.after_ms.mean(), rel=0.02)
@@ -232,7 +232,7 @@ def test_many_requests_are_replayed_in_blocks_with_the_same_accounts(
 ) -> None:
     plan = plan_for(diamond, b=Reissue(after_ms=1.0), d=Reissue(after_ms=0.0))
     whole = simulate(diamond, plan, requests=10_000, seed=3)
-    monkeypatch.setattr("kwiken.simulation.trace_driven.BLOCK", 777)
+    monkeypatch.setattr("kwiken.simulation.trace_driven.REQUESTS_PER_BLOCK", 777)
     blocks = simulate(diamond, plan, requests=10_000, seed=3)
     assert len(blocks.before_ms) == len(blocks.after_ms) == len(blocks.spent) == 10_000
     assert blocks.stage_fraction["d"] == 1.0

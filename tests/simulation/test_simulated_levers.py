@@ -234,8 +234,8 @@ def test_blocks_keep_the_accounts_of_all_levers(
         c=StagePlan(reissue=Reissue(after_ms=4), catch_up=catch_up),
     )
     whole = simulate(profile, plan, requests=6000, seed=3)
-    monkeypatch.setattr("kwiken.simulation.trace_driven.BLOCK", 701)
-    monkeypatch.setattr("kwiken.simulation.stage_replay.MOST_CELLS", 999)
+    monkeypatch.setattr("kwiken.simulation.trace_driven.REQUESTS_PER_BLOCK", 701)
+    monkeypatch.setattr("kwiken.simulation.stage_replay.MAX_CELLS", 999)
     blocks = simulate(profile, plan, requests=6000, seed=3)
     assert len(blocks.lost) == len(blocks.late_spent) == 6000
     assert blocks.utility_loss == pytest.approx(whole.utility_loss, rel=0.05)
