@@ -1,4 +1,4 @@
-"""Profiles: what traces say of a service, how sure that is, and what a call costs."""
+"""Profiles of services learned from traces: latencies of stages, their distributions, costs, consistency."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Totals of a stage in a block: calls, expected copies, catch-up work (calls), late calls, utility lost."""
+    """Totals of a stage in a block: calls, expected copies, catch-up work, late calls, utility lost."""
 
     calls: int
     copies: float
