@@ -69,6 +69,7 @@ def told_contradiction(profile: Profile, at_least: float = NOTED_SHARE) -> str |
         profile.stages, {stage.name: stage.latency_ms[row : row + 1] for stage in profile.stages}
     )
     return (
-        f"latency_ms of {off.mean():.0%} of the requests is more than {MAX_RELATIVE_GAP:.0%} off from what their "
-        f"stages come to: request {row} has {profile.latency_ms[row]:.6g} ms, and its stages {float(path[0]):.6g} ms"
+        f"latency_ms of {off.mean():.0%} of the requests is more than {MAX_RELATIVE_GAP:.0%} off from what "
+        f"their stages come to: request {row} has {profile.latency_ms[row]:.6g} ms, and its stages "
+        f"{float(path[0]):.6g} ms"
     )
