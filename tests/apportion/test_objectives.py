@@ -1,4 +1,4 @@
-"""Objectives beyond the sum of variances: p99 and CVaR by descent, and the choice between them."""
+"""Objectives p99 and CVaR by local search, and the choice between objectives by cross-validation."""
 
 from __future__ import annotations
 

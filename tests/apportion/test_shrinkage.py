@@ -1,4 +1,4 @@
-"""Budget goes to gains that the requests seen prove."""
+"""Shrinkage of uncertain gains: budget goes first to gains that the requests prove."""
 
 from __future__ import annotations
 

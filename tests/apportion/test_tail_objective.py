@@ -1,4 +1,4 @@
-"""Mean and spread together: what the sum of variances does not see."""
+"""Apportionment by mean and variance together, against the sum of variances."""
 
 from __future__ import annotations
 

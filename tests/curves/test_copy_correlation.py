@@ -1,4 +1,4 @@
-"""Copies that are slow with their calls: what pairs tell, what curves make of it, and what plans then buy."""
+"""Correlated copies: estimates from pairs, curves under correlation, and the plans that result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reissue curve of single calls: anchors, ties, atoms, censored distributions."""
+"""Variance-response curve of single calls: anchors, ties, truncated and censored distributions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals around curves: they cover, they shrink with requests, and bursts widen them."""
+"""Confidence intervals of curves: coverage, shrinking with requests, and widening by bursts."""
 
 from __future__ import annotations
 

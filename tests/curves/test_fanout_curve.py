@@ -1,4 +1,4 @@
-"""The curve of a fan-out's slowest shard, against enumeration and sampling."""
+"""Moments of a fan-out's slowest call, against enumeration and sampling."""
 
 from __future__ import annotations
 

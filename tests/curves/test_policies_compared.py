@@ -1,4 +1,4 @@
-"""Policies at equal cost: the published anchors, and what must hold of any."""
+"""Reissue policies at equal cost: published anchors, and invariants of every policy."""
 
 from __future__ import annotations
 

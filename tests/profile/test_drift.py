@@ -1,4 +1,4 @@
-"""Stages that change while they are traced are named, those that do not are not; old requests fade."""
+"""Drift test and decay: changed stages are named, steady ones are not, and old requests are thinned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools of calls: quantiles, draws, and the Kaplan-Meier estimate of cancelled ones."""
+"""Empirical distributions of calls: quantiles, draws, and the Kaplan-Meier estimate of cancelled calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services survive JSON, YAML, plain values and networkx; whatever else comes is refused and named."""
+"""Codecs of service definitions: round trips through all formats, and refusals that name the stage."""
 
 from __future__ import annotations
 

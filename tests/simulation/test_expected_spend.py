@@ -1,4 +1,4 @@
-"""What a plan says that its copies cost is an expectation over coins, not one draw of them."""
+"""Expected spend of a plan: the mean over coins rather than one draw."""
 
 from __future__ import annotations
 

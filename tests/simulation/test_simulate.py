@@ -1,4 +1,4 @@
-"""The simulator against closed forms, exact curves and its own accounts."""
+"""Simulator against closed forms, exact curves and its own accounts."""
 
 from __future__ import annotations
 

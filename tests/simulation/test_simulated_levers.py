@@ -1,4 +1,4 @@
-"""Partial answers and catch-up in the simulator: what is lost, what is spent, and that nobody gets slower."""
+"""Partial answers and catch-up in the simulator: utility lost, spend, and no request slower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gains that a plan tells are those of its own policies, age and coin; judged by every pair of call and copy."""
+"""Gains of chosen policies: exact for their own age and coin, against all pairs of call and copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks by a table: the same as by bisection, and curves that rest on them the same as by the slow formula."""
+"""Rank table: equal to bisection, and curves computed with it equal to the direct formula."""
 
 from __future__ import annotations
 

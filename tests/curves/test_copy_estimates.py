@@ -1,4 +1,4 @@
-"""What copies would have taken, guessed from the calls' work, against queues where real copies are known."""
+"""Estimated copies from measured work, against simulated queues where the real copies are known."""
 
 from __future__ import annotations
 
