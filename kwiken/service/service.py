@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from kwiken.errors import DefinitionError
-from kwiken.service.handler import Signature, check_handler, signature_of
+from kwiken.service.answer_types import can_become
+from kwiken.service.handler import Signature, check_handler, item_type, signature_of, type_name
 from kwiken.service.stage import NAME, Handler, Partial, Reissue, Stage
 
 __all__ = ["Partial", "Reissue", "Service", "Stage"]
@@ -207,16 +208,35 @@ class Service:
         return sinks[0]
 
     def check(self) -> None:
-        """Check the complete service: exactly one sink, which is no fan-out and not optional.
+        """Check the complete service: one sink (no fan-out, not optional), and types that fit between stages.
 
         Raises:
-            DefinitionError: when it is not so; names the stage.
+            DefinitionError: for the first check that fails; names the stage.
         """
         sink = self._stages[self.sink]
         if sink.fanout > 1:
             raise DefinitionError("is a fan-out without merge: no stage follows it", stage=sink.name)
         if sink.optional:
             raise DefinitionError("is the last stage, so it cannot be optional", stage=sink.name)
+        for stage in self._stages.values():
+            self._check_types(stage)
+
+    def _check_types(self, stage: Stage) -> None:
+        """Check that the type of each parent's answer can be decoded as the stage's parameter."""
+        if stage.handler is None:
+            return
+        inputs = signature_of(stage).inputs
+        for name, wanted in zip(stage.after, inputs, strict=False):
+            parent = self._stages[name]
+            if parent.handler is None:
+                continue
+            answer = signature_of(parent).output
+            taken = item_type(wanted) if parent.fanout > 1 else wanted
+            if not can_become(answer, taken):
+                raise DefinitionError(
+                    f"takes {type_name(taken)} from {name!r}, which answers {type_name(answer)}",
+                    stage=stage.name,
+                )
 
     def signature(self, name: str) -> Signature:
         """Types of a stage's handler.
