@@ -43,7 +43,7 @@ class Apportioner:
         seed: seed of the copies, the coins and the draws that replace cancelled calls.
 
     Attributes:
-        caution: shrunk curves that the budget is apportioned by, and their confidence.
+        shrinkage: shrunk curves that the budget is apportioned by, and their confidence.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Apportioner:
         self._profile, self._curves, self._prices = profile, curves, prices
         self._objective, self._spread, self._seed = objective, spread, seed
         self._shape: tuple[float, Allocation] | None = None
-        self.caution = Shrinkage(profile, curves, seed=seed)
+        self.shrinkage = Shrinkage(profile, curves, seed=seed)
 
     def __call__(self, budget: float) -> Allocation:
         """Apportion a budget over the stages.
@@ -89,7 +89,7 @@ class Apportioner:
 
     def _start(self, budget: float) -> Allocation:
         """Allocation by SumVar on shrunk hulls: of variance alone, or of mean and variance together."""
-        hulls = self.caution.hulls(self._prices, budget)
+        hulls = self.shrinkage.hulls(self._prices, budget)
         if self._objective == "variance":
             shares = sumvar(hulls, self._prices, budget).fractions
             found = allocation_of(self._curves, self._prices, shares)

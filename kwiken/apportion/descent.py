@@ -110,19 +110,19 @@ def choices_of(curves: Mapping[str, Curve], start: Allocation) -> dict[str, Choi
 
 
 def _descent_steps(
-    seeker: _Search, first: Mapping[str, Choice], start: Allocation
+    search: _Search, first: Mapping[str, Choice], start: Allocation
 ) -> Iterator[Mapping[str, Choice]]:
     """Choices after each step that lowers the risk on the search's requests."""
     choices = dict(first)
-    least = seeker.risk(seeker.arena.settle(choices), seeker.arena.requests)
+    least = search.risk(search.arena.settle(choices), search.arena.requests)
     names = _worth_trying(start)
     for size in CHUNK_SHARES:
         for _ in range(MAX_STEPS_PER_CHUNK):
-            found, change = _step(seeker, choices, names, size * start.spent)
+            found, change = _step(search, choices, names, size * start.spent)
             if not found < (1 - MIN_RISK_FALL) * least:
                 break
             choices = {**choices, **change}
-            least = seeker.risk(seeker.arena.settle(choices), seeker.arena.requests)
+            least = search.risk(search.arena.settle(choices), search.arena.requests)
             yield choices
 
 
@@ -136,16 +136,16 @@ def _worth_trying(start: Allocation) -> list[str]:
 
 
 def _step(
-    seeker: _Search, choices: Mapping[str, Choice], names: list[str], chunk: float
+    search: _Search, choices: Mapping[str, Choice], names: list[str], chunk: float
 ) -> tuple[float, dict[str, Choice]]:
     """Best single step, with its risk: a chunk moved between two stages, or another coin at one stage."""
     takers = sorted(
-        ((*seeker.best(seeker.moved(choices, name, chunk)), name) for name in names), key=lambda t: t[0]
+        ((*search.best(search.moved(choices, name, chunk)), name) for name in names), key=lambda t: t[0]
     )
     givers = sorted(
         (
-            (*seeker.best(seeker.moved(choices, name, -amount)), name, amount)
-            for name, amount in ((name, _held(seeker, choices, name, chunk)) for name in names)
+            (*search.best(search.moved(choices, name, -amount)), name, amount)
+            for name, amount in ((name, _held(search, choices, name, chunk)) for name in names)
             if amount > 0
         ),
         key=lambda g: g[0],
@@ -155,7 +155,7 @@ def _step(
         for _, given, giver, amount in givers[:MAX_GIVERS]
         for _, _, taker in takers[:MAX_TAKERS]
         if giver != taker
-        for taken in seeker.moved(choices, taker, amount)
+        for taken in search.moved(choices, taker, amount)
     ]
     trials += [
         {name: (choices[name][0], max(choices[name][0], coin))}
@@ -163,12 +163,12 @@ def _step(
         if name in choices
         for coin in (1.0, *COINS)
     ]
-    return seeker.best(iter(trials))
+    return search.best(iter(trials))
 
 
-def _held(seeker: _Search, choices: Mapping[str, Choice], name: str, chunk: float) -> float:
+def _held(search: _Search, choices: Mapping[str, Choice], name: str, chunk: float) -> float:
     """Part of a chunk of budget that a stage holds and can give."""
-    return min(chunk, choices.get(name, (0.0, 1.0))[0] * seeker.costs[name])
+    return min(chunk, choices.get(name, (0.0, 1.0))[0] * search.costs[name])
 
 
 def _allocation(

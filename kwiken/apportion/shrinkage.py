@@ -66,12 +66,12 @@ def caution_notes(bounds: Mapping[str, CurveBounds]) -> tuple[str, ...]:
     notes = []
     if unsure:
         notes.append(
-            f"chance may explain all that copies seem to gain at {_listed(unsure)}: "
-            f"{UNCERTAIN_GAIN_SHARE:.0%} of it counts until more requests tell"
+            f"chance may explain the whole gain of copies at {_listed(unsure)}: "
+            f"{UNCERTAIN_GAIN_SHARE:.0%} of it counts until more requests are seen"
         )
     if doubtful:
         notes.append(
-            "the fewer slow requests were seen, the less their gain counts; sure of it is: "
+            "few slow requests were seen, so gains count in part; certain share of the gain: "
             + _listed(doubtful)
         )
     return tuple(notes)

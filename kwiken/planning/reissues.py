@@ -82,7 +82,7 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         spending.margin,
         verdict,
         found.policies,
-        bounds=aim.caution.bounds,
+        bounds=aim.shrinkage.bounds,
         between=found.between,
-        notes=tuple(caution_notes(aim.caution.bounds)),
+        notes=tuple(caution_notes(aim.shrinkage.bounds)),
     )

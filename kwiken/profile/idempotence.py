@@ -46,7 +46,9 @@ def once_notes(profile: Profile, copied: Collection[str]) -> list[str]:
         copied: names of the stages whose calls a plan copies.
     """
     unknown = [s.name for s in profile.stages if s.name in copied and not _tells_idempotence(profile, s)]
-    safe = "traces do not say what may safely run twice; `kwiken fit --once STAGE` keeps a write from it"
+    safe = (
+        "traces do not record which calls may run twice; exclude stages that write: `kwiken fit --once STAGE`"
+    )
     return [f"{safe}. Copies go to: {', '.join(unknown)}"] if unknown else []
 
 

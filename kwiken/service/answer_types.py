@@ -65,7 +65,7 @@ def _fits(given: msgspec.inspect.Type, taken: msgspec.inspect.Type, depth: int) 
     # 3. Containers of items, objects with fields, and scalars.
     one, other = _item(given), _item(taken)
     if one is not None and other is not None and _kind(given) == _kind(taken):
-        # An empty list can be read as a list of anything, but a stage that only ever sends empty lists makes no sense.
+        # An empty list decodes as a list of anything, but a stage that sends only empty lists makes no sense.
         return _fits(one, other, depth + 1)
     if isinstance(given, _OBJECTS) and isinstance(taken, _OBJECTS):
         return _objects_fit(given, taken, depth)

@@ -121,13 +121,13 @@ class Arena:
         without copies. So a request below that bound without copies is never among the k slowest.
         """
         count = min(self.requests, int(np.ceil(tail * self.requests)) + 1)
-        least = self._played({name: races.fastest for name, races in self._races.items()})
-        slow = self._played({}) >= np.partition(least, self.requests - count)[self.requests - count]
-        for races in self._races.values():
-            races.keep(slow)
+        least = self._end_to_end({name: stage.fastest for name, stage in self._races.items()})
+        slow = self._end_to_end({}) >= np.partition(least, self.requests - count)[self.requests - count]
+        for stage in self._races.values():
+            stage.keep(slow)
         self._alone = {name: latency[slow] for name, latency in self._alone.items()}
 
-    def _played(self, latency: Mapping[str, Floats]) -> Floats:
+    def _end_to_end(self, latency: Mapping[str, Floats]) -> Floats:
         """(n,): latencies of the requests, ms, with given latencies of some stages; others without copies."""
         whole = {
             stage.name: latency.get(stage.name, self._latency(stage.name, (0.0, 1.0)))

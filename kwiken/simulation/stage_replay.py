@@ -95,7 +95,7 @@ class StageReplay:
         self._weights = utility_shares(stage.calls_ms, stage.worth)
         self._work = _work_share(stage)
         shape = self.calls_ms.shape
-        self._deal = (rng.standard_normal(shape), rng.random(shape)) if dealt and self._races else None
+        self._predrawn = (rng.standard_normal(shape), rng.random(shape)) if dealt and self._races else None
         self.cost = share / stage.calls_per_request if stage.calls_per_request else 0.0
 
     def alone(self, rows: Rows) -> Floats:
@@ -124,7 +124,7 @@ class StageReplay:
         block = max(1, MAX_CELLS // ends.shape[1])
         for at in range(0, len(ends), block):
             rows = np.arange(at, min(at + block, len(ends)))
-            race = _Race(ends[rows], self._deck(rows, ends[rows]))
+            race = _Race(ends[rows], self._draws(rows, ends[rows]))
             if self._races:
                 race.run(policy)
             ends[rows] = race.ends
@@ -138,24 +138,24 @@ class StageReplay:
             plan: policies of the stage.
             start_ms: (k,) age of the requests when the stage starts, milliseconds; None for 0.
         """
-        played = StageOutcome.of_rows(len(rows))
+        outcome = StageOutcome.of_rows(len(rows))
         block = max(1, MAX_CELLS // self.calls_ms.shape[1])
         for at in range(0, len(rows), block):
             part = slice(at, at + block)
-            self._play_block(rows[part], plan, None if start_ms is None else start_ms[part], played, part)
-        return played
+            self._play_block(rows[part], plan, None if start_ms is None else start_ms[part], outcome, part)
+        return outcome
 
     def _play_block(
-        self, rows: Rows, plan: StagePlan, start_ms: Floats | None, played: StageOutcome, part: slice
+        self, rows: Rows, plan: StagePlan, start_ms: Floats | None, outcome: StageOutcome, part: slice
     ) -> None:
         calls = self.calls_ms[rows]
-        race = _Race(calls, self._deck(rows, calls))
+        race = _Race(calls, self._draws(rows, calls))
         if plan.catch_up is not None:
             start = np.zeros(len(rows)) if start_ms is None else start_ms
             if plan.catch_up.threads > 1:
-                played.late_work[part] = self._hurry(race, plan.catch_up, start, self._count[rows])
+                outcome.late_work[part] = self._speed_up(race, plan.catch_up, start, self._count[rows])
             late = start >= plan.catch_up.after_ms
-            played.late[part] = late * self._count[rows]
+            outcome.late[part] = late * self._count[rows]
             if plan.catch_up.reissue and self._races:
                 race.late_at(np.maximum(0.0, plan.catch_up.after_ms - start))
         if self._races:
@@ -163,25 +163,27 @@ class StageReplay:
         latency = np.fmax.reduce(race.ends, axis=1, initial=0.0)
         if plan.partial is not None:
             latency = stop_times(race.ends, self._count[rows], plan.partial)
-            played.lost[part] = lost_utility(race.ends, latency, self._weights, rows)
-        played.latency_ms[part] = latency
+            outcome.lost[part] = lost_utility(race.ends, latency, self._weights, rows)
+        outcome.latency_ms[part] = latency
         stop = latency if plan.partial is not None else None
-        played.copies[part], played.late_copies[part] = race.sent_before(stop)
-        played.expected[part] = race.expected_before(stop)
+        outcome.copies[part], outcome.late_copies[part] = race.sent_before(stop)
+        outcome.expected[part] = race.expected_before(stop)
 
-    def _hurry(self, race: _Race, policy: CatchUpPolicy, start_ms: Floats, count: Ints) -> Floats:
+    def _speed_up(self, race: _Race, policy: CatchUpPolicy, start_ms: Floats, count: Ints) -> Floats:
         """Speed up the calls that start late, in place; (k,) extra work, in units of one call's work."""
         late = start_ms >= policy.after_ms
         race.ends[late] *= 1.0 - self._work * (1.0 - 1.0 / policy.speedup)
         return np.asarray(late * count * policy.extra_work, dtype=float)
 
-    def _deck(self, rows: Rows, calls: Floats) -> Deck:
-        dealt = None if self._deal is None else (self._deal[0][rows], self._deal[1][rows])
-        return Deck(self._distribution, self._rng, self._rho, calls.copy() if self._rho > 0 else None, dealt)
+    def _draws(self, rows: Rows, calls: Floats) -> CopyDraws:
+        dealt = None if self._predrawn is None else (self._predrawn[0][rows], self._predrawn[1][rows])
+        return CopyDraws(
+            self._distribution, self._rng, self._rho, calls.copy() if self._rho > 0 else None, dealt
+        )
 
 
 @dataclass(frozen=True)
-class Deck:
+class CopyDraws:
     """Source of the copies and coins of a block of requests.
 
     Attributes:
@@ -220,10 +222,10 @@ class Deck:
 class _Race:
     """Race of a block's calls with their copies; `ends` holds the latency of each call, updated in place."""
 
-    def __init__(self, calls: Floats, deck: Deck) -> None:
+    def __init__(self, calls: Floats, draws: CopyDraws) -> None:
         self.ends = calls
         self._flat = calls.reshape(-1)
-        self._deck = deck
+        self._draws = draws
         self._late_at: Floats | None = None
         self._left: NDArray[np.int16] | None = None  # copies that each call may still have
         self._sent: list[tuple[Ints, Floats | float, bool]] = []
@@ -259,7 +261,7 @@ class _Race:
         late = np.flatnonzero(open_)
         self._chances.append((late, age, policy.probability))
         if policy.probability < 1:
-            late = late[self._deck.coins(late) < policy.probability]
+            late = late[self._draws.coins(late) < policy.probability]
         self._send(late, age, by_request=False)
 
     def _send_late(self, *, before: float) -> None:
@@ -272,7 +274,7 @@ class _Race:
     def _send(self, which: Ints, age: Floats | float, *, by_request: bool) -> None:
         if not len(which):
             return
-        self._flat[which] = np.minimum(self._flat[which], age + self._deck.copies(which))
+        self._flat[which] = np.minimum(self._flat[which], age + self._draws.copies(which))
         if self._left is not None:
             self._left[which] -= 1
         self._sent.append((which, age, by_request))

@@ -234,20 +234,20 @@ class Replayer:
             plan = self._plans.get(replayed.name)
             if plan is not None:
                 start = start_times(replayed, after)
-                played = replayed.play(chosen, plan, start)
-                after[replayed.name] = played.latency_ms if start is None else played.latency_ms + start
-                late_work = played.late_copies + played.late_work
-                spent += replayed.cost * played.copies
-                expected += replayed.cost * played.expected
+                outcome = replayed.play(chosen, plan, start)
+                after[replayed.name] = outcome.latency_ms if start is None else outcome.latency_ms + start
+                late_work = outcome.late_copies + outcome.late_work
+                spent += replayed.cost * outcome.copies
+                expected += replayed.cost * outcome.expected
                 late_spent += replayed.cost * late_work
                 if plan.partial is not None:
-                    lost += plan.partial.weight * played.lost
+                    lost += plan.partial.weight * outcome.lost
                 sums[replayed.name] = _Sums(
                     replayed.calls(chosen),
-                    float(played.expected.sum()),
+                    float(outcome.expected.sum()),
                     float(late_work.sum()),
-                    int(played.late.sum()),
-                    float(played.lost.sum()),
+                    int(outcome.late.sum()),
+                    float(outcome.lost.sum()),
                 )
             elif all(after[parent] is before[parent] for parent in replayed.after):
                 after[replayed.name] = before[replayed.name]

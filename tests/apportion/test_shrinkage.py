@@ -73,9 +73,7 @@ def test_the_plan_is_as_timid(stage_of: StageOf, profile_of: ProfileOf) -> None:
             profile, budgets=Budgets(reissue=0.01), created=CREATED, objective=objective, cost="calls"
         )
         assert study.bounds["lucky"].certainty == 0 < study.bounds["late"].certainty
-        assert any(
-            "chance may explain all that copies seem to gain at lucky:" in note for note in study.notes
-        )
+        assert any("chance may explain the whole gain of copies at lucky:" in note for note in study.notes)
 
 
 def test_more_requests_bring_the_timid_curve_closer(stage_of: StageOf, profile_of: ProfileOf) -> None:
