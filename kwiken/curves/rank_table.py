@@ -18,9 +18,7 @@ Ints = NDArray[np.int64]
 MAX_BUCKETS = 1 << 15
 MIN_VALUES_FOR_TABLE = 1 << 11  # below this bisection is as fast
 MAX_VALUES_PER_BUCKET = 15  # where ties put more in one bucket, bisection is as fast
-LINEAR_PART = (
-    8  # the lowest eighth of the values is in buckets of equal width, the rest in ones of equal ratio
-)
+LINEAR_PART = 8  # the lowest eighth of the values has buckets of equal width, the rest of equal ratio
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,7 @@ from kwiken.profile.profile import Profile
 MAX_RELATIVE_GAP = 0.1  # between a request's latency and its longest path, as a share of the latency
 MAX_ABSOLUTE_GAP_MS = 0.1  # allowed in any case
 NOTED_SHARE = 0.1  # of contradicted requests: more are noted
-REFUSED_SHARE = (
-    0.5  # of contradicted requests: with more, results for the stages do not hold for the requests
-)
+REFUSED_SHARE = 0.5  # of contradicted requests: with more, results for stages do not hold for requests
 
 
 def contradicted(profile: Profile) -> Bools:

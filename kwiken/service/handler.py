@@ -67,7 +67,7 @@ def item_type(hint: Any) -> Any:
 
 
 def type_name(hint: Any) -> str:
-    """A type as its author wrote it, for messages."""
+    """Name of a type for messages, as written in the source."""
     return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
 
 

@@ -22,7 +22,7 @@ CREATED = "2026-01-01T00:00:00Z"
 
 
 def lucky(requests: int, *, seed: int = 1) -> np.ndarray:
-    """A stage that is hardly ever slow, but was once, very much."""
+    """Stage that was very slow once, in one block of time."""
     rng = np.random.default_rng(seed)
     calls = rng.gamma(100, 1 / 100, requests)
     calls[requests // 3] = 60.0
@@ -30,7 +30,7 @@ def lucky(requests: int, *, seed: int = 1) -> np.ndarray:
 
 
 def late(requests: int, *, seed: int = 2) -> np.ndarray:
-    """A stage that is slow time and again."""
+    """Stage that is slow repeatedly."""
     rng = np.random.default_rng(seed)
     return rng.gamma(100, 1 / 100, requests) + rng.exponential(8, requests) * (rng.random(requests) < 0.05)
 
@@ -59,7 +59,7 @@ def test_one_slow_call_counts_for_less(stage_of: StageOf, profile_of: ProfileOf)
 def test_what_may_be_chance_still_gets_what_nobody_else_needs(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
-    """A tail that was seen once may be seen again, and budget that is left over costs nothing."""
+    """A tail that was seen once may come again, and spare budget has no other use."""
     profile = profile_of(stage_of("lucky", lucky(1000)), stage_of("late", late(1000), after=("lucky",)))
     prices = {"lucky": 0.5, "late": 0.5}
     found = sumvar(Shrinkage(profile, stage_curves(profile)).hulls(prices, 0.2), prices, 0.2)
@@ -116,7 +116,7 @@ def test_looking_only_where_budget_goes_finds_what_looking_everywhere_finds(
 
 
 def test_gains_are_covered_about_as_often_as_they_say(stage_of: StageOf, profile_of: ProfileOf) -> None:
-    """Of Exp(1) the variance at each share is known: V(r) = 2 - r (3/2 - ln r) - (1 - r/2)²."""
+    """For Exp(1) the variance at each share is known: V(r) = 2 - r (3/2 - ln r) - (1 - r/2)²."""
     known = {0.05: 1 - 0.8246, 0.2: 1 - 0.5681, 1.0: 0.75}
     covered = []
     for seed in range(30):

@@ -25,7 +25,7 @@ CREATED = "2026-01-01T00:00:00Z"
 
 @pytest.fixture
 def branches(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
-    """A long branch that every request waits for, and a short one that varies more but that none waits for."""
+    """Long branch on every critical path, and a short branch with more variance on none."""
     rng = np.random.default_rng(1)
     return profile_of(
         stage_of("long", 100 + rng.exponential(10, 4000)),

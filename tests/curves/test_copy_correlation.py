@@ -27,7 +27,7 @@ CREATED = "2026-01-01T00:00:00Z"
 
 
 def raced_pairs(rho: float, pairs: int, *, after_ms: float, seed: int = 0) -> tuple[Floats, Floats, Bools]:
-    """Log-normal calls, and what a race that cancels its loser shows of the late ones and their copies."""
+    """Log-normal calls, with the pairs that are observed when a race cancels its loser."""
     rng = np.random.default_rng(seed)
     z = rng.standard_normal((200 * pairs, 2))
     z[:, 1] = rho * z[:, 0] + np.sqrt(1 - rho**2) * z[:, 1]
@@ -108,7 +108,7 @@ def test_moments_of_correlated_copies_match_sampling(shards: int, coin: float) -
 @pytest.mark.parametrize("shards", [100, 400])
 @pytest.mark.parametrize("share", [0.01, 0.1, 1.0])
 def test_wide_fan_outs_wait_for_their_slowest_copies(shards: int, share: float) -> None:
-    """Of hundreds of copies some are slower than any middle of a few equal parts of their distribution."""
+    """Some of hundreds of copies are slower than the middle of the last of a few equal parts."""
     rng = np.random.default_rng(7)
     calls = rng.lognormal(0, 1, (40_000 // shards, shards))
     curve = reissue_curve(calls, correlation=0.3)

@@ -32,7 +32,7 @@ REPLICAS = 3
 
 @dataclass
 class Seen:
-    """Calls of a stage, and what a copy sent to another replica at the same time would have taken."""
+    """Calls of a stage, and latencies of copies sent to another replica at the same time."""
 
     started: Floats
     latency: Floats
@@ -42,7 +42,7 @@ class Seen:
 
 
 def queued(kind: str, *, calls: int = 12_000, load: float = 0.2, seed: int = 0) -> Seen:
-    """Replicas with queues. By `kind` calls are late because of their size, of replicas' pauses, or of both."""
+    """Simulated replicas with queues; `kind` sets why calls are late: size, pauses of replicas, or both."""
     rng = np.random.default_rng(seed)
     sized, paused = kind in {"size", "both"}, kind in {"replica", "both"}
     work = rng.lognormal(0, 1, calls) if sized else rng.gamma(50, 1 / 50, calls)
@@ -60,7 +60,7 @@ def queued(kind: str, *, calls: int = 12_000, load: float = 0.2, seed: int = 0) 
 
 @dataclass
 class Pauses:
-    """When a replica stands still."""
+    """Pauses of a replica."""
 
     starts: Floats
     ends: Floats
@@ -71,7 +71,7 @@ class Pauses:
         return cls(starts, starts + rng.exponential(8, len(starts)))
 
     def end(self, at: float, work: float) -> float:
-        """When work begun at a time is done."""
+        """End of work that begins at a time, with the pauses between."""
         k = int(np.searchsorted(self.starts, at))
         if k and self.ends[k - 1] > at:
             at = float(self.ends[k - 1])
@@ -198,7 +198,7 @@ def test_a_guess_is_the_work_and_a_wait(seed: int, calls: int, replicas: int) ->
 def test_kinds_tell_what_comes_with_the_request(
     between: float, within: float, low: float, high: float, stage_of: StageOf
 ) -> None:
-    """Of log-normal sizes, the share of variance between kinds is the correlation of a request and its like."""
+    """With log-normal sizes, the share of variance between kinds is the correlation of requests of one kind."""
     rng = np.random.default_rng(1)
     kinds = rng.integers(-1, 400, 8000)
     calls = np.exp(between * rng.normal(size=401)[kinds] + within * rng.normal(size=8000))
@@ -213,7 +213,7 @@ def test_kinds_tell_what_comes_with_the_request(
 def test_copies_of_the_large_are_large_though_the_large_differ_at_random(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
-    """A tenth of the requests is large; among themselves they are alike, and a copy never makes one small."""
+    """A tenth of the requests is large; large ones are similar to each other, and their copies are large too."""
     rng = np.random.default_rng(1)
     large = rng.random(4000) < 0.1
     calls = np.where(large, 200.0, 10.0) * rng.lognormal(0, 0.2, 4000)

@@ -22,7 +22,7 @@ ProfileOf = Callable[..., Profile]
 
 
 def bursty(rng: np.random.Generator, requests: int) -> Floats:
-    """Latencies of which neighbours in time share their fate."""
+    """Latencies that are correlated with those close in time."""
     found: Floats = np.exp(lfilter([np.sqrt(1 - 0.9**2)], [1, -0.9], rng.normal(size=requests)))
     return found
 

@@ -49,7 +49,7 @@ def test_without_cuts_it_is_the_sample(stage_of: StageOf) -> None:
 
 
 def test_cancelled_calls_do_not_pull_the_tail_down(stage_of: StageOf) -> None:
-    # Copies sent at p90 cut the slow calls short: winners alone would say that nothing is slower than ~p95.
+    # Copies sent at p90 cancel the slow calls: the winners alone would suggest a maximum near p95.
     rng = np.random.default_rng(1)
     true = rng.lognormal(0, 1, 200_000)
     age = np.quantile(true, 0.9)

@@ -20,7 +20,7 @@ ROUNDS = 300
 
 
 def test_what_is_reissued_and_what_is_spent_are_one(stage_of: StageOf, profile_of: ProfileOf) -> None:
-    """One stage is all of the work: its share of calls and of cost are the same number."""
+    """Profile of one stage, whose share of calls and share of cost are equal."""
     x = 20 * np.random.default_rng(1).lognormal(0, 1, 20_000)
     study = study_plan(
         profile_of(stage_of("a", x)), budgets=Budgets(reissue=0.01), objective="p99", created=CREATED
