@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.arrays import Bools, Floats
 from kwiken.errors import InputError
-from kwiken.latency import Node, critical_path
+from kwiken.latency import DagNode, critical_path
 
 SLOW_SHARE = 0.05
 BLAME_SIGMAS = 2.0
@@ -112,7 +112,7 @@ class Characterisation:
 
 
 def characterise(
-    stages: Sequence[Node], latency_ms: Mapping[str, Floats], total_ms: Floats
+    stages: Sequence[DagNode], latency_ms: Mapping[str, Floats], total_ms: Floats
 ) -> Characterisation:
     """Critical paths and effective stages of recorded requests.
 
@@ -141,7 +141,7 @@ def characterise(
 
 
 def _frequent_paths(
-    stages: Sequence[Node], latency_ms: Mapping[str, Floats], on_path: Bools
+    stages: Sequence[DagNode], latency_ms: Mapping[str, Floats], on_path: Bools
 ) -> tuple[CriticalPath, ...]:
     packed = np.packbits(on_path, axis=0).T.copy()
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()  # a path is one value: rows sort at once

@@ -28,7 +28,7 @@ FINE: Final = 0.04  # share of the servers' time to within which it is found: ch
 CALLS: Final = 60_000  # of one stage, in one look: p99 rests on 600 of them
 ALL_CALLS: Final = 600_000  # of all stages that are looked at in turn at the load planned for ...
 SEARCH_CALLS: Final = 240_000  # ... and while thresholds are searched: more calls make these no surer, ...
-FEWEST_CALLS: Final = 15_000  # ... and fewer would find some too high
+MIN_CALLS_FOR_CURVE: Final = 15_000  # ... and fewer would find some too high
 SCOUT: Final = 5000  # calls of a first look,
 PLAIN: Final = 0.05  # which suffices where p99 and the mean beyond it both change by more, relatively
 QUIET: Final = 0.1  # share of the replicas' time below which queues do not matter to a copy
@@ -189,7 +189,7 @@ def _hurts(model: StageModel, policy: Reissue, factor: float, seed: int, calls: 
 
     Overloaded queues are slow to simulate, since every loser that is taken out moves all behind it.
     """
-    if calls > FEWEST_CALLS:
+    if calls > MIN_CALLS_FOR_CURVE:
         few = look(model, policy, factor=factor, seed=seed, calls=SCOUT)
         if few.plain:
             return few.hurts
@@ -243,7 +243,7 @@ def guards(
 
 def calls_each(stages: int, of_all: int = ALL_CALLS) -> int:
     """How many calls a look has where so many stages are looked at."""
-    return min(CALLS, max(FEWEST_CALLS, of_all // max(1, stages)))
+    return min(CALLS, max(MIN_CALLS_FOR_CURVE, of_all // max(1, stages)))
 
 
 def highest_load(model: LoadModel) -> float:

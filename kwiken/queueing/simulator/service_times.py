@@ -10,7 +10,7 @@ import numpy as np
 
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
-from kwiken.profile import Pool
+from kwiken.profile import EmpiricalDistribution
 
 
 class Law(Protocol):
@@ -88,7 +88,7 @@ class Empirical:
         InputError: for a pool that is empty, or holds what is no time.
     """
 
-    pool: Pool
+    pool: EmpiricalDistribution
 
     def __post_init__(self) -> None:
         """Refuse an empty pool."""
