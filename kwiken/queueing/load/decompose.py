@@ -38,8 +38,8 @@ from kwiken.queueing.simulator import (
     Constant,
     Dispatch,
     Empirical,
-    Law,
     LogNormal,
+    ServiceTimes,
     Station,
 )
 
@@ -205,7 +205,7 @@ def _station(
     return station
 
 
-def _work(stage: StageProfile, law: Pool, mean_ms: float) -> Law:
+def _work(stage: StageProfile, law: Pool, mean_ms: float) -> ServiceTimes:
     """The law of work: as varied as busy times were; else as latencies without their slowest."""
     if stage.busy_variation is not None:
         return LogNormal(mean_ms, stage.busy_variation)
@@ -218,7 +218,7 @@ def _work(stage: StageProfile, law: Pool, mean_ms: float) -> Law:
 
 def _unloaded(stage: StageProfile, calls: Floats, rate: float, alike: float) -> StageModel:
     there = calls[~np.isnan(calls)]
-    rest: Law = Empirical(Pool.of(there)) if len(there) else Constant(0.0)
+    rest: ServiceTimes = Empirical(Pool.of(there)) if len(there) else Constant(0.0)
     station = Station(
         name=stage.name,
         after=stage.after,

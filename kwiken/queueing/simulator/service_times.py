@@ -13,7 +13,7 @@ from kwiken.errors import InputError
 from kwiken.profile import Pool
 
 
-class Law(Protocol):
+class ServiceTimes(Protocol):
     """A law of times, milliseconds."""
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from kwiken.errors import InputError
-from kwiken.queueing.simulator.service_times import Constant, Empirical, Law
+from kwiken.queueing.simulator.service_times import Constant, Empirical, ServiceTimes
 from kwiken.service import MAX_FANOUT, MAX_REPLICAS, Reissue
 
 Dispatch = Literal["random", "two", "aged", "least"]
@@ -29,7 +29,7 @@ class Background:
     """
 
     utilisation: float
-    work: Law
+    work: ServiceTimes
 
     def __post_init__(self) -> None:
         """Refuse a share that leaves nothing."""
@@ -104,8 +104,8 @@ class Station:
 
     name: str
     after: tuple[str, ...] = ()
-    work: Law
-    rest: Law = NOTHING
+    work: ServiceTimes
+    rest: ServiceTimes = NOTHING
     replicas: int | None = 1
     dispatch: Dispatch = "two"
     fanout: int = 1
