@@ -24,8 +24,8 @@ from kwiken.queueing.simulator import (
     Station,
     serve,
 )
-from kwiken.queueing.simulator.race import MAY, Copies, QueueRace, Served, turns
-from kwiken.queueing.simulator.replica_scores import CLIP, FRESH_MS, GAIN, HALF_LIFE_MS
+from kwiken.queueing.simulator.race import MAY_COPY, Copies, QueueRace, Served, turns
+from kwiken.queueing.simulator.replica_scores import FRESH_MS, HALF_LIFE_MS, MAX_SAMPLE_RATIO, SMOOTHING
 from kwiken.queueing.simulator.stage import copies_of
 from kwiken.service import Reissue
 from tests.support.laws import Exponential
@@ -61,7 +61,9 @@ class Beliefs:
 
     @staticmethod
     def moved(known: float | None, took: float) -> float:
-        return took if not known else (1 - GAIN) * known + GAIN * min(took, CLIP * known)
+        return (
+            took if not known else (1 - SMOOTHING) * known + SMOOTHING * min(took, MAX_SAMPLE_RATIO * known)
+        )
 
     def dropped(self, replica: int, took: float, now: float) -> None:
         if took > (self.latency[replica] or 0.0):
@@ -107,7 +109,7 @@ class Slow:
         after_ms = self.station.reissue.after_ms if self.station.reissue is not None else inf
         # (moment, call, whether it may have a copy, whether it is the call's first)
         timers: list[tuple[float, int, bool, bool]] = sorted(
-            (moment + after_ms, call, role == MAY, True)
+            (moment + after_ms, call, role == MAY_COPY, True)
             for call, (moment, role) in enumerate(zip(calls.arrival.tolist(), self.race._roles, strict=True))
             if role
         )
