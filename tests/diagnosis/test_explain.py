@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kwiken.click.testing import CliRunner
+from click.testing import CliRunner
 
 from kwiken.cli.report.charts import draw_heat
 from kwiken.cli.study.explain import _heat_lines, command

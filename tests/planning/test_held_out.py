@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kwiken.click.testing import CliRunner
+from click.testing import CliRunner
 
 from kwiken.cli.study.explain import command
 from kwiken.errors import InputError

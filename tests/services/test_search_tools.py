@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from kwiken.click.testing import CliRunner
+from click.testing import CliRunner
 
 from kwiken.errors import InputError, KwikenError
 from kwiken.services.hello import Visitor, hello

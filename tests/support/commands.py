@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kwiken.click.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from kwiken.cli.verbs import kwiken
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from kwiken.cli.shared.output import MIB, note, read_text
-from kwiken.click.core import ParameterSource
 from kwiken.errors import InputError
 from kwiken.service import Service
 

@@ -19,7 +19,7 @@ import numpy as np
 from kwiken.arrays import Floats
 from kwiken.latency import end_to_end
 from kwiken.plan import Expected, Intervals, Ladder, Plan, tidied
-from kwiken.planning import IN_VAIN, PlanStudy, in_vain
+from kwiken.planning import NO_GAIN, PlanStudy, no_gain_notes
 from kwiken.profile import Profile, StageProfile
 from kwiken.queueing.load.guard import (
     CALLS_PER_LOOK,
@@ -115,8 +115,8 @@ def plan_under_load(
         plan = msgspec.structs.replace(plan, expected=tidied(_expected(plan.expected, simulation)))
     # The planner's own note on a useless budget does not account for queues: judge the simulated result
     # instead.
-    planned = [note for note in study.notes if not note.startswith(IN_VAIN)]
-    told = [] if plan.expected is None else in_vain(plan.budgets.reissue, plan.expected)
+    planned = [note for note in study.notes if not note.startswith(NO_GAIN)]
+    told = [] if plan.expected is None else no_gain_notes(plan.budgets.reissue, plan.expected)
     notes = (*planned, *told, *_notes(search, known, unsearched, simulation))
     return PlanUnderLoad(
         study=replace(study, plan=plan, notes=notes),
