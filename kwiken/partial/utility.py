@@ -17,7 +17,8 @@ def sequential_costs(stages: Mapping[str, float]) -> dict[str, float]:
     The sum of losses bounds the loss of the whole answer from above, so a budget for the sum is safe.
 
     Args:
-        stages: mapping with the stages' names as keys; its values are ignored.
+        stages: mapping with the stages' names as keys; its values, for example losses or weights, are
+            ignored.
     """
     return dict.fromkeys(stages, 1.0)
 

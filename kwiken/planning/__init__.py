@@ -8,7 +8,6 @@ from kwiken.planning.useless_budget import NO_GAIN, no_gain_notes
 
 __all__ = [
     "NO_GAIN",
-    "USELESS_BUDGET",
     "HeldOut",
     "PlanStudy",
     "held_out",
@@ -16,5 +15,4 @@ __all__ = [
     "no_gain_notes",
     "replayed",
     "study_plan",
-    "useless_budget",
 ]

@@ -1,4 +1,4 @@
-"""What a span's name or a line of a map says of a call, and what is refused."""
+"""Calls denoted by span names and map entries, and invalid ones."""
 
 from __future__ import annotations
 

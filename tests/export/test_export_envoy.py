@@ -1,4 +1,4 @@
-"""Envoy's bootstrap: what stands in it, and that Envoy itself takes it."""
+"""Envoy exporter: content of the bootstrap, and its validation by Envoy itself."""
 
 from __future__ import annotations
 

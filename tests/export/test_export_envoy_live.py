@@ -1,4 +1,4 @@
-"""An exported bootstrap in a running Envoy: copies go when they should, and never make a call worse."""
+"""Exported bootstrap in a running Envoy: copies are sent when due, and never make a call worse."""
 
 from __future__ import annotations
 

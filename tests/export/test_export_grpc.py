@@ -1,4 +1,4 @@
-"""gRPC service configs: read by the schema that gRPC publishes, and by gRPC's own client."""
+"""gRPC exporter: service configs read by gRPC's published schema and by its own client."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def checked(exported: Exported) -> ServiceConfig:
 
 
 def client_says(config: str) -> str:
-    """What gRPC's own client (C-core) says of a service config: it parses it when a channel is made."""
+    """Objection of gRPC's own client (C-core) to a service config, which it parses as a channel is made."""
     import grpc
 
     options = [("grpc.service_config", config), ("grpc.service_config_disable_resolution", 1)]

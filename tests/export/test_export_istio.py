@@ -1,4 +1,4 @@
-"""Istio's resources: read by the fields that Istio publishes, and the patch by Envoy itself."""
+"""Istio exporter: resources read by Istio's published fields, and the patch validated by Envoy itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits that queries learn from their own first answers, and the comparison of all stop rules."""
+"""Learned wait: fitted to each query's first answers, and compared with all other stop rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queueing simulator against textbook queues: means and tails within 2%."""
+"""Queueing simulator against textbook queues: means and tails within 2%."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kwiken.queueing.simulator import (
     serve,
 )
 from kwiken.queueing.simulator.race import QueueRace, Served
-from tests.support.laws import Exponential
+from tests.support.distributions import Exponential
 from tests.support.queue_formulas import erlang_c, mg1_mean_wait_ms, mm1_latency_beyond, mmk_mean_wait_ms
 
 WORK = Exponential(10.0)

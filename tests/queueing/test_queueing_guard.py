@@ -1,4 +1,4 @@
-"""From where on copies hurt: the known threshold, and that it lies higher where copies are late and few."""
+"""Load guard: the known threshold, and higher ones for late and few copies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kwiken.queueing.load.guard import (
 from kwiken.queueing.load.stage_model import StageModel
 from kwiken.queueing.simulator import Constant, Station
 from kwiken.service import Reissue
-from tests.support.laws import Exponential
+from tests.support.distributions import Exponential
 from tests.support.queue_profiles import queue_profile, rate_of
 
 

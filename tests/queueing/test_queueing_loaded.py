@@ -1,4 +1,4 @@
-"""A profile's requests at another load with a plan: budgets, accounts, and what both arms share."""
+"""Simulation of a plan at another load: budgets, accounts, and draws shared by both runs."""
 
 from __future__ import annotations
 

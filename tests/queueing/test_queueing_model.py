@@ -1,4 +1,4 @@
-"""Taking a profile apart: what it was made of comes back, and other loads are told from one."""
+"""Decomposition of a profile: its ingredients are recovered, and other loads predicted from one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan that fits the load which it adds to."""
+"""Fixed point of plan and load."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TestUnderLoad:
         np.testing.assert_allclose(same.latency_ms, model.profile.latency_ms)
 
     def test_copies_beyond_the_replicas_leave_a_profile(self, model: LoadModel) -> None:
-        """What copies add is cut to what the replicas can do: the guard refuses them afterwards."""
+        """Work of copies is cut to what the replicas can do: the guard refuses the copies afterwards."""
         loaded = profile_under_load(model, 1.5, dict.fromkeys(model.stages, 5.0), (), 0)
         assert np.isfinite(loaded.latency_ms).all()
 

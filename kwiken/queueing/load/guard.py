@@ -255,7 +255,7 @@ def highest_load(model: LoadModel) -> float:
 
 
 def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | None:
-    """Load, as a multiple of the profile's, from which a plan makes the tail of whole requests worse.
+    """Load, as a factor of the profile's, from which a plan makes the tail of whole requests worse.
 
     Args:
         model: load model of the profile.

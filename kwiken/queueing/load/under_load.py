@@ -85,7 +85,7 @@ def plan_under_load(
     Args:
         model: load model of the profile.
         study_of: function that plans for a profile, such as `study_plan` with its settings bound.
-        load: load to plan for, as a multiple of the profile's; above 0.
+        load: load to plan for, as a factor of the profile's; above 0.
         requests: number of requests behind the final expectation; by default four times the profile's, from
             5,000 to 20,000. Fewer where a fan-out is so wide that they do not fit in memory.
         seed: seed of all draws.

@@ -23,7 +23,7 @@ BACKGROUND_OVERRUN: Final = 0.02  # share of the time by which background work o
 def serve(station: Station, calls: Calls, rng: np.random.Generator) -> Served:
     """Simulate the calls of one stage in its queues.
 
-    There are three cases: 1. no replicas: nobody waits, copies race; 2. random replicas and no copies: each
+    There are three cases: 1. no replicas: no call waits, copies race; 2. random replicas and no copies: each
     replica by itself, in one vectorised pass; 3. all else: event by event.
 
     Args:
