@@ -22,7 +22,7 @@ COSTS = (0.01, 0.05, 0.2)  # extra calls, as a share
 STAGE_COSTS = (0.01, 0.05)
 STAGE_CALLS, STAGES = 4_000, 4  # calls of a stage, and number of stages of a DAG
 DAGS = range(0, 45, 5)  # DAGs of population C of which the first varying stages are taken
-WORTH = 0.02  # relative fall of the variance for which a second copy is worth its cost
+MIN_VARIANCE_FALL = 0.02  # relative fall of the variance for which a second copy is worth its cost
 
 
 def correlated(seed: int, dealt: int) -> list[dict[float, float]]:
@@ -77,13 +77,13 @@ def policies(law: str, seed: int) -> dict[str, list[float]]:
     return {name: values.tolist() for name, values in found.items()}
 
 
-LAWS = ("log-normal, sigma 1", "2% of calls 20 times as slow", "exponential")
+DISTRIBUTIONS = ("log-normal, sigma 1", "2% of calls 20 times as slow", "exponential")
 
 
 def _calls(law: str, rng: np.random.Generator) -> Floats:
-    if law == LAWS[0]:
+    if law == DISTRIBUTIONS[0]:
         return rng.lognormal(0, 1, CALLS)
-    if law == LAWS[1]:
+    if law == DISTRIBUTIONS[1]:
         return rng.lognormal(0, 0.3, CALLS) * np.where(rng.random(CALLS) < 0.02, 20.0, 1.0)  # noqa: PLR2004
     return rng.exponential(1, CALLS)
 
@@ -91,7 +91,7 @@ def _calls(law: str, rng: np.random.Generator) -> Floats:
 def conclude_policies(results: list[dict[str, list[float]]]) -> Findings:
     """Rows for every policy at every cost."""
     rows: list[Row] = []
-    for law, result in zip(LAWS, results, strict=True):
+    for law, result in zip(DISTRIBUTIONS, results, strict=True):
         for place, cost in enumerate(COSTS):
             for name, values in result.items():
                 metric = f"variance left at {cost:.0%}, {name}, {law}"
@@ -120,7 +120,7 @@ def conclude_two_copies(results: list[list[dict[str, list[float]]]]) -> Findings
         )
         least = np.min(two / one)
         note = f"population C; the better of double and DoubleR over SingleR: least ratio {least:.3f}"
-        rows.append(row("Section 5.2.1", metric, int((two < (1 - WORTH) * one).sum()), note=note))
+        rows.append(row("Section 5.2.1", metric, int((two < (1 - MIN_VARIANCE_FALL) * one).sum()), note=note))
     return Findings(tuple(rows))
 
 
@@ -128,6 +128,6 @@ def parts(seed: int) -> tuple[Part, ...]:
     """Correlated copies over population C, and policies of one and two copies."""
     return (
         Part("correlated copies", tuple((correlated, (seed, i)) for i in range(PARTS)), conclude_correlated),
-        Part("policies", tuple((policies, (law, seed)) for law in LAWS), conclude_policies),
+        Part("policies", tuple((policies, (law, seed)) for law in DISTRIBUTIONS), conclude_policies),
         Part("two copies", tuple((two_copies, (place, seed)) for place in DAGS), conclude_two_copies),
     )

@@ -20,7 +20,7 @@ from kwiken.partial import (
     tune_stop_rule,
     tune_wait_for_fraction,
 )
-from kwiken.reproduction.population import POPULATIONS, StageLaw, fan_out_queries, population
+from kwiken.reproduction.population import POPULATIONS, StageDistribution, fan_out_queries, population
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
 from kwiken.reproduction.trial import Sample, Trial
 
@@ -33,8 +33,8 @@ COST_SHARE = 0.32  # share of each fan-out in the DAG's whole cost
 LOSS = 0.001  # utility that may be lost, a share
 LOSSES = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01)
 REISSUES = (0.01, 0.03, 0.1, 1.0)  # reissue budgets, as shares of all work
-MOST_VARYING = 10  # stages that panel (c) shows
-WORTH_COUNTING = 0.001  # share of the budget from which a stage counts as given budget
+SHOWN_STAGES = 10  # stages that panel (c) shows
+MIN_BUDGET_SHARE = 0.001  # share of the budget from which a stage counts as given budget
 PANEL_C = ("variance", "budget")
 
 
@@ -90,7 +90,7 @@ def _large(rng: np.random.Generator) -> Large:
     return Large(trial, train, test)
 
 
-def _spine(stages: tuple[StageLaw, ...], latency: Sample) -> list[str]:
+def _spine(stages: tuple[StageDistribution, ...], latency: Sample) -> list[str]:
     """Three stages of the mean request's longest chain, spread evenly over it."""
     means = {name: float(values.mean()) for name, values in latency.items()}
     ends: dict[str, float] = {}
@@ -165,7 +165,7 @@ def _panel_c(trial: Trial) -> dict[str, list[float]]:
     fractions = sumvar(trial.curves, trial.costs, 0.03).fractions
     variance = {name: float(curve.variance[0]) for name, curve in trial.curves.items()}
     total = sum(variance.values())
-    most = sorted(variance, key=lambda name: -variance[name])[:MOST_VARYING]
+    most = sorted(variance, key=lambda name: -variance[name])[:SHOWN_STAGES]
     return {
         "variance": [variance[name] / total for name in most],
         "budget": [trial.costs[name] * fractions[name] / 0.03 for name in most],
@@ -190,7 +190,7 @@ def conclude_combined(results: list[dict[str, list[float]]]) -> Findings:
 
 
 def _panel_c_rows(results: list[dict[str, list[float]]]) -> tuple[Row, ...]:
-    given = float(np.mean([np.mean(np.array(result["budget"]) > WORTH_COUNTING) for result in results]))
+    given = float(np.mean([np.mean(np.array(result["budget"]) > MIN_BUDGET_SHARE) for result in results]))
     told = "of the ten stages that vary most, at 0.1% loss and 3% reissues"
     order = [float(spearmanr(result["variance"], result["budget"]).statistic) for result in results]
     return (
@@ -221,7 +221,7 @@ def _panels(found: dict[str, list[float]]) -> tuple[Plot, ...]:
     left = tuple(Series(key, budgets, [percent(cut) for cut in found[key]]) for key in ARMS)
     losses = [100 * loss for loss in LOSSES[1:]]
     right = Series("3% reissues", losses, [percent(cut) for cut in found["by loss"]])
-    ranks = list(range(1, MOST_VARYING + 1))
+    ranks = list(range(1, SHOWN_STAGES + 1))
     stages = tuple(Series(f"share of {key}", ranks, [percent(v) for v in found[key]]) for key in PANEL_C)
     title = "p99 cut by reissue budget at a loss of 0.1%"
     return (

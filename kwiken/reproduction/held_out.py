@@ -13,7 +13,7 @@ import numpy as np
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import replayed, study_plan
 from kwiken.profile import Profile
-from kwiken.reproduction.population import POPULATIONS, StageLaw, population, population_profile
+from kwiken.reproduction.population import POPULATIONS, StageDistribution, population, population_profile
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, percent, row
 
 EARLIER, LATER = 6_000, 12_000
@@ -50,7 +50,7 @@ def judge(case: tuple[str, float, int], seed: int, dealt: int) -> list[Judged]:
     return found
 
 
-def _judged(dag: tuple[StageLaw, ...], budget: float, rng: np.random.Generator) -> Judged:
+def _judged(dag: tuple[StageDistribution, ...], budget: float, rng: np.random.Generator) -> Judged:
     early, later = (population_profile(dag, requests, rng) for requests in (EARLIER, LATER))
     cut, spent = {}, {}
     for way, plan in _plans(early, budget).items():

@@ -27,7 +27,7 @@ LOSS = 0.001  # utility that may be lost, a share
 PERCENTILES = (50, 75, 90, 95, 99)
 LOSSES = (0.0005, 0.001, 0.002, 0.005, 0.01)
 SEEDS = 3
-FEW = 300  # responders of a service whose loss budget is less than one of them
+FEW_RESPONDERS = 300  # responders of a service whose loss budget is less than one of them
 SHOWN, STEP = 2000, 20  # queries to choose from, and every k-th responder to draw
 
 
@@ -140,8 +140,8 @@ def conclude_rules(results: list[dict[str, dict[str, list[float]]]]) -> Findings
 
 
 def _few_responders() -> Row:
-    gained = wait_for_fraction_gain(_log_normal, FEW, LOSS, 0.99)
-    metric = f"cut of p99 by waiting for all but {LOSS:.1%}, any law, n={FEW}, %"
+    gained = wait_for_fraction_gain(_log_normal, FEW_RESPONDERS, LOSS, 0.99)
+    metric = f"cut of p99 by waiting for all but {LOSS:.1%}, any law, n={FEW_RESPONDERS}, %"
     note = "of so few responders none may be missing: a matter of rounding, for every law"
     return row("Table 5.2", metric, percent(gained), source="0 (image and video search)", note=note)
 

@@ -19,11 +19,11 @@ from kwiken.plan import SpanMatch
 from kwiken.profile import Profile, StageProfile
 
 DAGS = 45  # number of DAGs, as in the source
-MOST_STAGES = 150  # stages of the largest DAG, as in the source
+MAX_STAGES = 150  # stages of the largest DAG, as in the source
 
 
 @dataclass(frozen=True)
-class StageLaw:
+class StageDistribution:
     """A stage of a synthetic DAG: log-normal latency cut by a system time-out.
 
     Attributes:
@@ -98,7 +98,7 @@ POPULATIONS = {
 
 def population(
     calibration: Calibration, rng: np.random.Generator, *, dags: int = DAGS
-) -> list[tuple[StageLaw, ...]]:
+) -> list[tuple[StageDistribution, ...]]:
     """Synthetic DAGs, smallest first; each a tuple of stages, parents before children.
 
     The number of stages follows the published quantiles (median 14, p90 81); layers, in-degrees and
@@ -114,10 +114,10 @@ def population(
 
 
 def _size(share: float) -> int:
-    return int(np.clip(round(math.exp(math.log(14) + 1.37 * float(ndtri(share)))), 1, MOST_STAGES))
+    return int(np.clip(round(math.exp(math.log(14) + 1.37 * float(ndtri(share)))), 1, MAX_STAGES))
 
 
-def _dag(size: int, calibration: Calibration, rng: np.random.Generator) -> tuple[StageLaw, ...]:
+def _dag(size: int, calibration: Calibration, rng: np.random.Generator) -> tuple[StageDistribution, ...]:
     parents = _parents(size, rng)
     shared = rng.normal(0, calibration.shared_log_sd) if calibration.shared_log_sd else 0.0
     return tuple(
@@ -128,13 +128,13 @@ def _dag(size: int, calibration: Calibration, rng: np.random.Generator) -> tuple
 
 def _law(
     name: str, after: tuple[str, ...], calibration: Calibration, shared: float, rng: np.random.Generator
-) -> StageLaw:
+) -> StageDistribution:
     mean = float(np.clip(rng.lognormal(math.log(10), calibration.mean_log_sd), *calibration.means_ms))
     middle = math.log(calibration.sigma_median) + shared
     sigma = rng.lognormal(middle, calibration.sigma_log_sd) * (mean / 10) ** calibration.slow_power
     sigma = float(np.clip(sigma, 0.05, 2))
     log_median = math.log(mean) - sigma * sigma / 2
-    return StageLaw(name, after, log_median, sigma, calibration.cap * math.exp(log_median))
+    return StageDistribution(name, after, log_median, sigma, calibration.cap * math.exp(log_median))
 
 
 def _parents(size: int, rng: np.random.Generator) -> list[set[int]]:
@@ -190,7 +190,7 @@ def _attach_childless(parents: list[set[int]], rng: np.random.Generator) -> None
             parents[later].add(i)
 
 
-def population_profile(dag: Sequence[StageLaw], requests: int, rng: np.random.Generator) -> Profile:
+def population_profile(dag: Sequence[StageDistribution], requests: int, rng: np.random.Generator) -> Profile:
     """Profile of a service with such a DAG: independent stages, requests at even intervals.
 
     Args:

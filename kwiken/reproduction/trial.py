@@ -13,7 +13,7 @@ from kwiken.arrays import Floats
 from kwiken.curves import Curve, reissue_curve
 from kwiken.latency import end_to_end
 from kwiken.reproduction.global_reissue import GlobalReissue, run_global_reissue
-from kwiken.reproduction.population import StageLaw
+from kwiken.reproduction.population import StageDistribution
 
 Sample = dict[str, Floats]
 
@@ -31,7 +31,7 @@ class Trial:
         costs: share of each stage's mean latency in the sum, which the source charges as its cost.
     """
 
-    stages: tuple[StageLaw, ...]
+    stages: tuple[StageDistribution, ...]
     train: Sample
     test: Sample
     copies: Sample
@@ -39,7 +39,7 @@ class Trial:
     costs: Mapping[str, float]
 
     @classmethod
-    def of(cls, stages: tuple[StageLaw, ...], requests: int, rng: np.random.Generator) -> Trial:
+    def of(cls, stages: tuple[StageDistribution, ...], requests: int, rng: np.random.Generator) -> Trial:
         """Draw a trial with a number of requests in each period."""
         train, test, copies = ({stage.name: stage.draw(rng, requests) for stage in stages} for _ in range(3))
         means = {name: float(values.mean()) for name, values in train.items()}

@@ -13,7 +13,7 @@ from kwiken.plan import Budgets, CatchUpPolicy, Plan, SpanMatch
 from kwiken.planning import study_plan
 from kwiken.planning.catch_up import Actuators, LateRequestReplay, study_catch_up
 from kwiken.profile import Profile, StageProfile, costs
-from kwiken.reproduction.population import POPULATIONS, StageLaw, population
+from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
 from kwiken.simulation import simulate
 
 StageOf = Callable[..., StageProfile]
@@ -22,7 +22,7 @@ ProfileOf = Callable[..., Profile]
 CREATED = "2026-01-01T00:00:00Z"
 
 
-def drawn(laws: tuple[StageLaw, ...], requests: int, seed: int, *, threads: int = 1) -> Profile:
+def drawn(laws: tuple[StageDistribution, ...], requests: int, seed: int, *, threads: int = 1) -> Profile:
     rng = np.random.default_rng(seed)
     stages = tuple(
         StageProfile(

@@ -263,6 +263,6 @@ def test_a_wide_fan_out_is_planned_on_as_many_requests_as_fit(
     rng = np.random.default_rng(3)
     wide = replace(stage_of("wide", rng.lognormal(2, 0.5, (300, 40))), busy_ms=1.0, replicas=10)
     model = load_model(replace(profile_of(wide), started_s=np.linspace(0.0, 6.0, 300)))
-    monkeypatch.setattr(under_load_module, "MOST_CALLS", 2 * 40 * 1200)
+    monkeypatch.setattr(under_load_module, "MAX_STAGE_CALLS", 2 * 40 * 1200)
     found = plan_under_load(model, STUDY, requests=5000)
     assert len(found.simulation.before_ms) == 1200

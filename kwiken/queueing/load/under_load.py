@@ -34,7 +34,7 @@ from kwiken.queueing.load.guard import (
 )
 from kwiken.queueing.load.simulate import LoadSimulation, policies_of, simulate_load
 from kwiken.queueing.load.stage_model import LoadModel, StageModel
-from kwiken.queueing.simulator import MOST_CALLS
+from kwiken.queueing.simulator import MAX_STAGE_CALLS
 from kwiken.service import Reissue
 
 MAX_ROUNDS: Final = 8  # plans made before the search gives up
@@ -132,7 +132,7 @@ def plan_under_load(
 def _requests(model: LoadModel, given: int | None) -> tuple[int, ...]:
     """Numbers of requests to simulate, ascending: the larger one only if the smaller shows harm."""
     widest = max(stage.station.fanout for stage in model.stages.values())
-    fitting = max(1000, MOST_CALLS // (2 * widest))  # half, for the warm-up and other work
+    fitting = max(1000, MAX_STAGE_CALLS // (2 * widest))  # half, for the warm-up and other work
     if given is not None:
         return (min(given, fitting),)
     enough = max(MIN_REQUESTS, REQUESTS_PER_PROFILE_REQUEST * model.profile.requests)

@@ -15,7 +15,7 @@ from kwiken.queueing.simulator.race import Calls, Copies, QueueRace, Served
 from kwiken.queueing.simulator.service_times import Empirical
 from kwiken.queueing.simulator.station import Station
 
-MOST_CALLS: Final = 1 << 22  # calls of one stage in one run: some 150 bytes each while it is simulated
+MAX_STAGE_CALLS: Final = 1 << 22  # calls of one stage in one run: some 150 bytes each while it is simulated
 DRAWS_PER_BATCH: Final = 512  # copies drawn at once
 BACKGROUND_OVERRUN: Final = 0.02  # share of the time by which background work outlasts the last arrival
 
@@ -43,9 +43,10 @@ def serve(station: Station, calls: Calls, rng: np.random.Generator) -> Served:
         return Served(none, no_replica, no_replica, np.zeros(station.replicas), 0.0)
     own = calls.count
     every = calls if station.background is None else with_background(station, calls, others)
-    if every.count > MOST_CALLS:
+    if every.count > MAX_STAGE_CALLS:
         raise InputError(
-            f"stage {station.name!r} would get {every.count} calls, and {MOST_CALLS} fit; take fewer requests"
+            f"stage {station.name!r} would get {every.count} calls, and {MAX_STAGE_CALLS} fit; "
+            "take fewer requests"
         )
     if _nothing_interferes(station):
         served = _each_alone(station.replicas, every, dispatch)
