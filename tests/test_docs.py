@@ -14,7 +14,7 @@ from kwiken.cli.verbs import kwiken
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-ROOMS = "kwiken|otel|runtime|services|loadtest|cli|tests|benchmarks|docs"
+ROOMS = "kwiken|tests|benchmarks|docs"
 WORDS = re.compile(r"\[[^\]]*\]\((?P<to>[^)\s]+)\)")
 NAMED = re.compile(rf"`((?:{ROOMS})/[\w./-]+\.\w+)`")
 BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
