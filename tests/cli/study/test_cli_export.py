@@ -168,7 +168,7 @@ def test_the_map_that_a_refusal_shows_can_be_used_as_it_is(program: str, name: s
     path = written(tmp_path, plan_with({name: stage("rank", LATE, service="no host")}))
     result = run("export", path, "--to", program)
     refused(result, "name its call in --map: {")
-    told = result.stderr.rpartition(" holding ")[2].strip()
+    told = result.stderr.rpartition(" in --map: ")[2].strip()
     assert list(json.loads(told)) == [name]
     targets = tmp_path / "map.json"
     targets.write_text(told)
