@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.arrays import Bools, Floats
 from kwiken.errors import InputError
-from kwiken.latency import Node, critical_path
+from kwiken.latency import DagNode, critical_path
 
 SLOW_SHARE = 0.05  # share of the requests that count as slow
 BLAME_SIGMAS = 2.0  # standard deviations above its mean from which a contribution is an outlier
@@ -112,7 +112,7 @@ class Characterisation:
 
 
 def characterise(
-    stages: Sequence[Node], latency_ms: Mapping[str, Floats], total_ms: Floats
+    stages: Sequence[DagNode], latency_ms: Mapping[str, Floats], total_ms: Floats
 ) -> Characterisation:
     """Critical paths and effective stages of recorded requests.
 
@@ -141,7 +141,7 @@ def characterise(
 
 
 def _frequent_paths(
-    stages: Sequence[Node], latency_ms: Mapping[str, Floats], on_path: Bools
+    stages: Sequence[DagNode], latency_ms: Mapping[str, Floats], on_path: Bools
 ) -> tuple[CriticalPath, ...]:
     packed = np.packbits(on_path, axis=0).T.copy()
     # one value per path, to sort rows at once

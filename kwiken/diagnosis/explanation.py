@@ -18,12 +18,12 @@ from kwiken.plan import Costs, Plan
 from kwiken.profile import (
     Profile,
     StageProfile,
+    call_distribution,
     check_agrees,
     complete_calls,
     contradicted,
     cost_of_one_call,
     costs,
-    pool,
 )
 from kwiken.simulation import ROWS, Arena
 
@@ -173,7 +173,7 @@ def _latency(profile: Profile, seed: int) -> dict[str, Floats]:
     found = {}
     for i, stage in enumerate(profile.stages):
         if stage.censored.any():
-            calls = complete_calls(stage, pool(stage), np.random.default_rng([seed, i]))
+            calls = complete_calls(stage, call_distribution(stage), np.random.default_rng([seed, i]))
             found[stage.name] = np.asarray(np.fmax.reduce(calls, axis=1, initial=0.0))
         else:
             found[stage.name] = stage.latency_ms

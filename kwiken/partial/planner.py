@@ -24,7 +24,7 @@ from kwiken.partial.loss_curve import FanOut, LossCurve, loss_curve
 from kwiken.partial.stop_rules import StopRule
 from kwiken.partial.utility import independent_costs, sequential_costs
 from kwiken.plan import PartialPolicy
-from kwiken.profile import Profile, StageProfile, complete_calls, pool
+from kwiken.profile import Profile, StageProfile, call_distribution, complete_calls
 from kwiken.simulation import cut_at_stop
 
 MIN_VISITS = 50  # visits below which a share of lost answers is not meaningful
@@ -189,7 +189,7 @@ def _calls(stage: StageProfile, calls_ms: Mapping[str, Floats] | None, seed: lis
     """Calls of a stage as in a plan's replay, with estimates for cancelled ones."""
     if calls_ms is not None and stage.name in calls_ms:
         return calls_ms[stage.name]
-    return complete_calls(stage, pool(stage), np.random.default_rng(seed))
+    return complete_calls(stage, call_distribution(stage), np.random.default_rng(seed))
 
 
 class _Lever:

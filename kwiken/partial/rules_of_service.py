@@ -11,7 +11,7 @@ from kwiken.arrays import Ints
 from kwiken.errors import InputError
 from kwiken.partial.comparison import RuleVerdict, compare_stop_rules
 from kwiken.partial.loss_curve import FanOut
-from kwiken.profile import Profile, StageProfile, complete_calls, pool
+from kwiken.profile import Profile, StageProfile, call_distribution, complete_calls
 
 MIN_VISITS = 100  # visits of a fan-out needed; half of them are tuned on
 
@@ -65,7 +65,7 @@ def _rules(profile: Profile, loss: float, seed: int) -> Iterator[FanOutRules]:
 
 
 def _of_stage(stage: StageProfile, order: Ints, loss: float, rng: np.random.Generator) -> FanOutRules:
-    fan_out = FanOut.of(stage, complete_calls(stage, pool(stage), rng))
+    fan_out = FanOut.of(stage, complete_calls(stage, call_distribution(stage), rng))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     in_time = fan_out.responders.rows(np.argsort(place[fan_out.rows], kind="stable"))

@@ -22,7 +22,7 @@ from kwiken.curves import dealer
 from kwiken.latency import start_times
 from kwiken.plan import CatchUpPolicy, Plan, StagePlan
 from kwiken.profile import Profile, part_of
-from kwiken.simulation import ROWS, Player, smooth_p99
+from kwiken.simulation import ROWS, StageReplay, smooth_p99
 
 MAX_CALLS_HELD = 1 << 22  # calls that are held in memory with their copies
 BISECTIONS = 14  # steps of the search for the share of requests that count as late
@@ -200,7 +200,7 @@ class LateRequestReplay:
         self._profile = part_of(profile, order[:: -(-len(order) // rows)])
         self._draft = draft.stages
         self._players = [
-            Player(
+            StageReplay(
                 stage,
                 draft.cost.stages.get(stage.name, 0.0),
                 dealer(seed, i),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kwiken.apportion import LEAST_REQUESTS, SPLITS
+from kwiken.apportion import MIN_REQUESTS_TO_COMPARE, SPLITS
 from kwiken.partial import PartialSettings, PartialStudy, fan_outs, shortened, study_partial
 from kwiken.plan import VERSION, Budgets, Costs, Plan, StagePlan
 from kwiken.planning.joint import JointPlanner, tuned_with_copies
@@ -130,7 +130,7 @@ class LeverPlanner:
 
     def _judged(self, profile: Profile) -> LeverVerdict:
         """Choose a way by plans made on earlier requests and judged on later ones."""
-        if profile.requests < LEAST_REQUESTS:
+        if profile.requests < MIN_REQUESTS_TO_COMPARE:
             return LeverVerdict()
         objective = "tail" if self.reissue.objective == "auto" else self.reissue.objective
         quick = replace(self, reissue=replace(self.reissue, objective=objective))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kwiken.apportion import Verdict
-from kwiken.curves import FEWEST_CALLS, Curve
+from kwiken.curves import MIN_CALLS_FOR_CURVE, Curve
 from kwiken.profile import Profile, told_contradiction
 
 MIN_REQUESTS_FOR_P99 = 1000  # number of requests below which p99 rests on ten of them or fewer
@@ -58,7 +58,7 @@ def reissue_notes(profile: Profile, curves: Mapping[str, Curve], margin: float, 
     if linked:
         notes.append(f"copies are slow together with their calls; correlations used: {', '.join(linked)}")
     left = [s for s in profile.stages if s.reissuable and s.name not in curves]
-    rare = [s.name for s in left if (~np.isnan(s.calls_ms)).sum() < FEWEST_CALLS]
+    rare = [s.name for s in left if (~np.isnan(s.calls_ms)).sum() < MIN_CALLS_FOR_CURVE]
     hopeless = [s.name for s in left if s.name not in rare]
     if hopeless:
         notes.append(f"a copy would be as slow as its call, so none are sent: {', '.join(hopeless)}")

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from kwiken.apportion import Aim, Allocation, Verdict, caution_notes, chosen, cross_validated, within_budget
+from kwiken.apportion import (
+    Allocation,
+    Apportioner,
+    Verdict,
+    caution_notes,
+    chosen,
+    cross_validated,
+    within_budget,
+)
 from kwiken.curves import Curve, CurveBounds, stage_curves
 from kwiken.plan import Costs
 from kwiken.profile import Profile
@@ -65,7 +73,7 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         verdict = cross_validated(
             profile, prices, budget, curves_of=curves_of, curves=curves, seed=settings.seed
         )
-    aim = Aim(profile, curves, prices, verdict.objective, settings.spread, settings.seed)
+    aim = Apportioner(profile, curves, prices, verdict.objective, settings.spread, settings.seed)
     spending = within_budget(profile, prices, budget, aim)
     found = chosen(profile, curves, prices, spending.allocation, seed=settings.seed)
     return ReissueStudy(
@@ -74,7 +82,7 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         spending.margin,
         verdict,
         found.policies,
-        bounds=aim.caution.bounds,
+        bounds=aim.shrinkage.bounds,
         between=found.between,
-        notes=tuple(caution_notes(aim.caution.bounds)),
+        notes=tuple(caution_notes(aim.shrinkage.bounds)),
     )

@@ -17,7 +17,7 @@ from kwiken.curves import Curve, dealer
 from kwiken.partial import FanOut
 from kwiken.profile import Profile, StageProfile, rows_of
 from kwiken.service import Reissue
-from kwiken.simulation import Player
+from kwiken.simulation import StageReplay
 
 # grid, as shares of the most that each lever may take
 GRID_SHARES = (0.0, 0.03, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
@@ -67,7 +67,7 @@ def surface(
     """
     some = _some(stage)
     rho = 0.0 if curve is None else curve.correlation
-    player = Player(some, 0.0, dealer(seed), copy_correlation=rho, dealt=True)
+    player = StageReplay(some, 0.0, dealer(seed), copy_correlation=rho, dealt=True)
     shares = np.unique([min(1.0, part * most_reissue) if curve is not None else 0.0 for part in GRID_SHARES])
     losses = np.unique([min(1.0, part * most_loss) for part in GRID_SHARES])
     variance = np.empty((len(shares), len(losses)))
@@ -110,6 +110,6 @@ def raced_calls(
     found = {}
     for i, stage in enumerate(profile.stages):
         if stage.name in names:
-            player = Player(stage, 0.0, dealer(seed, i), copy_correlation=copy_correlation, dealt=True)
+            player = StageReplay(stage, 0.0, dealer(seed, i), copy_correlation=copy_correlation, dealt=True)
             found[stage.name] = player.raced(policies.get(stage.name))
     return found

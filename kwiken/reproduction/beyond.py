@@ -46,7 +46,7 @@ def _cuts(trial: Trial, rng: np.random.Generator) -> dict[float, float]:
         for name, calls in trial.test.items():
             late = calls > after[name]  # only these have a copy
             copies[name] = np.zeros(len(calls))
-            copies[name][late] = linked(trial.curves[name].pool, calls[late], scores[name][late], rho)
+            copies[name][late] = linked(trial.curves[name].distribution, calls[late], scores[name][late], rho)
         latency, _ = replace(trial, copies=copies).play(allocation)
         found[rho] = gain(p99, float(np.percentile(latency, 99)))
     return found

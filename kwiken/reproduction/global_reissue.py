@@ -16,7 +16,7 @@ import numpy as np
 from kwiken.apportion import HulledCurve, sumvar
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
-from kwiken.latency import Node, start_times
+from kwiken.latency import DagNode, start_times
 
 BISECTIONS = 30  # steps of the search for the age
 Sample = Mapping[str, Floats]
@@ -53,7 +53,7 @@ class Outcome:
 
 
 def run_global_reissue(
-    stages: Sequence[Node],
+    stages: Sequence[DagNode],
     primary_ms: Sample,
     copy_ms: Sample,
     policy: GlobalReissue,
@@ -86,7 +86,7 @@ def run_global_reissue(
 
 
 def tune_global_reissue(
-    stages: Sequence[Node],
+    stages: Sequence[DagNode],
     curves: Mapping[str, HulledCurve],
     costs: Mapping[str, float],
     samples: tuple[Sample, Sample],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kwiken.arrays import Floats
-from kwiken.profile import Pool
+from kwiken.profile import EmpiricalDistribution
 from kwiken.queueing.simulator import (
     Background,
     Calls,
@@ -69,7 +69,7 @@ class TestInOrderOfArrival:
             (Constant(10.0), 100.0, 0.8),
             (LogNormal(10.0, 0.5), 100.0 * (1 + 0.5**2), 0.7),
             (LogNormal(10.0, 1.5), 100.0 * (1 + 1.5**2), 0.5),
-            (Empirical(Pool.of(MEASURED)), float((MEASURED**2).mean()), 0.6),
+            (Empirical(EmpiricalDistribution.of(MEASURED)), float((MEASURED**2).mean()), 0.6),
         ],
     )
     def test_mg1(self, law: ServiceTimes, square_ms2: float, utilisation: float) -> None:

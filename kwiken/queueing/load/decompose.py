@@ -20,7 +20,7 @@ import numpy as np
 from kwiken.arrays import Floats
 from kwiken.curves import known_correlation
 from kwiken.errors import InputError
-from kwiken.profile import Pool, Profile, StageProfile, complete_calls, pool
+from kwiken.profile import EmpiricalDistribution, Profile, StageProfile, call_distribution, complete_calls
 from kwiken.queueing.load.stage_model import (
     MIN_MISFIT_NOTED,
     LoadModel,
@@ -103,7 +103,7 @@ def load_model(
     stages: dict[str, StageModel] = {}
     for i, stage in enumerate(profile.stages):
         rng = np.random.default_rng([seed, i])
-        law = pool(stage)
+        law = call_distribution(stage)
         calls = complete_calls(stage, law, rng)
         count = given.get(stage.name, stage.replicas)
         alike = known_correlation(stage, law, copy_correlation) if stage.reissuable and len(law) else 0.0
@@ -169,7 +169,11 @@ def _rate(profile: Profile) -> float:
 
 
 def _station(
-    stage: StageProfile, law: Pool, rate: float, replicas: int | None, utilisation: float | None
+    stage: StageProfile,
+    law: EmpiricalDistribution,
+    rate: float,
+    replicas: int | None,
+    utilisation: float | None,
 ) -> Station | None:
     """The stage's replicas and work; None where load does not act on the stage."""
     calls_per_s = rate * stage.calls_per_request
@@ -204,7 +208,7 @@ def _station(
     return station
 
 
-def _work(stage: StageProfile, law: Pool, mean_ms: float) -> ServiceTimes:
+def _work(stage: StageProfile, law: EmpiricalDistribution, mean_ms: float) -> ServiceTimes:
     """Distribution of work: the variation of busy times if measured, else that of latencies up to p95."""
     if stage.busy_variation is not None:
         return LogNormal(mean_ms, stage.busy_variation)
@@ -212,12 +216,12 @@ def _work(stage: StageProfile, law: Pool, mean_ms: float) -> ServiceTimes:
     mean = float(law.mass @ body)
     if not mean > 0:
         return Constant(mean_ms)
-    return Empirical(Pool(body * (mean_ms / mean), law.weights))
+    return Empirical(EmpiricalDistribution(body * (mean_ms / mean), law.weights))
 
 
 def _unloaded(stage: StageProfile, calls: Floats, rate: float, alike: float) -> StageModel:
     there = calls[~np.isnan(calls)]
-    rest: ServiceTimes = Empirical(Pool.of(there)) if len(there) else Constant(0.0)
+    rest: ServiceTimes = Empirical(EmpiricalDistribution.of(there)) if len(there) else Constant(0.0)
     station = Station(
         name=stage.name,
         after=stage.after,
@@ -232,7 +236,7 @@ def _unloaded(stage: StageProfile, calls: Floats, rate: float, alike: float) -> 
 
 def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, seed: int) -> StageModel:
     """Decompose the calls of a stage into work, wait and rest."""
-    law = Pool.of(calls)
+    law = EmpiricalDistribution.of(calls)
     there = ~np.isnan(calls)
     visits = float(rate * there.any(axis=1).mean())
     assert station.replicas is not None
@@ -245,7 +249,7 @@ def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, 
     background = station.background.utilisation if station.background is not None else 0.0
     return replace(
         model,
-        station=replace(station, rest=Empirical(Pool.of(rests)), alike=alike),
+        station=replace(station, rest=Empirical(EmpiricalDistribution.of(rests)), alike=alike),
         utilisation=used + background,
         rest_ms=rests,
         misfit=float(np.abs(excess(got, wanted)).max()),
@@ -253,7 +257,7 @@ def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, 
     )
 
 
-def _rests(model: StageModel, law: Pool, seed: int) -> tuple[Floats, Floats]:
+def _rests(model: StageModel, law: EmpiricalDistribution, seed: int) -> tuple[Floats, Floats]:
     """Distribution of rests, corrected until work, wait and rest add up to the measured latencies.
 
     Args:

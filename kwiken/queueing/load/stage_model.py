@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
-from kwiken.profile import Pool, Profile
+from kwiken.profile import EmpiricalDistribution, Profile
 from kwiken.queueing.load.stalls import Stalls
 from kwiken.queueing.simulator import Calls, Constant, Primaries, Station, serve
 
@@ -96,7 +96,7 @@ class StageModel:
         if self.station.replicas is None or factor == 1.0:
             return latency_ms
         then, now = self._latencies_at(1.0, seed), self._latencies_at(factor, seed)
-        law, at = Pool.of(self.calls_ms), levels(len(now))
+        law, at = EmpiricalDistribution.of(self.calls_ms), levels(len(now))
         measured = law.quantile(at)
         # The running order of quantiles is kept: no call overtakes another by a change of load.
         longer = np.sort(np.maximum(0.0, measured + now - then)) - measured
@@ -108,7 +108,7 @@ class StageModel:
         if known is not None:
             return known
         size = self.pilot_calls
-        rest = Pool.of(self.rest_ms[~np.isnan(self.rest_ms)]).quantile(levels(size))
+        rest = EmpiricalDistribution.of(self.rest_ms[~np.isnan(self.rest_ms)]).quantile(levels(size))
         found = np.sort(pilot(self, rest[shuffle(size, seed)], factor=factor, seed=seed))
         others = [key for key in self._distributions if key[0] != 1.0]
         for key in others[: len(others) + 1 - MAX_CACHED]:
@@ -256,7 +256,7 @@ def shuffle(size: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.random.default_rng([seed, MAX_PILOT_CALLS, 1]).permutation(size)
 
 
-def ranks(law: Pool, values: Floats) -> Floats:
+def ranks(law: EmpiricalDistribution, values: Floats) -> Floats:
     """Cumulative probabilities of values under a distribution: the middle for ties, undefined for NaN."""
     cdf = np.concatenate(([0.0], law.cdf))
     below = cdf[np.searchsorted(law.values, values, side="left")]
@@ -274,7 +274,9 @@ def unexplained(calls_ms: Floats, wanted: Floats, rests: Floats) -> Floats:
         wanted: (k,) ascending quantiles of these latencies, milliseconds.
         rests: (k,) ascending quantiles of their rests, milliseconds.
     """
-    explained = np.interp(ranks(Pool.of(calls_ms), calls_ms), levels(len(rests)), wanted - rests)
+    explained = np.interp(
+        ranks(EmpiricalDistribution.of(calls_ms), calls_ms), levels(len(rests)), wanted - rests
+    )
     return np.where(np.isnan(calls_ms), np.nan, np.maximum(0.0, calls_ms - explained))
 
 

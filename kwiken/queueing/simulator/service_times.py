@@ -10,7 +10,7 @@ import numpy as np
 
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
-from kwiken.profile import Pool
+from kwiken.profile import EmpiricalDistribution
 
 
 class ServiceTimes(Protocol):
@@ -88,7 +88,7 @@ class Empirical:
         InputError: for an empty pool, or times that are negative or not finite.
     """
 
-    pool: Pool
+    pool: EmpiricalDistribution
 
     def __post_init__(self) -> None:
         """Refuse an empty pool, or times that are negative or not finite."""

@@ -101,7 +101,10 @@ class TestSimulate:
     def test_what_the_profile_lacks_is_given(self, files: Path) -> None:
         blind = str(files / "blind.json")
         refused(run("simulate", blind, "--load", "1"), "no stage has a measured busy time")
-        refused(run("simulate", blind, "--load", "1", "--utilisation", "spell=0.2"), "the number of stage .* is not known")
+        refused(
+            run("simulate", blind, "--load", "1", "--utilisation", "spell=0.2"),
+            "the number of stage .* is not known",
+        )
         data = data_of(
             "simulate", blind, "--load", "2", "--utilisation", "spell=0.2", "--replicas", "spell=2"
         )
