@@ -1,4 +1,4 @@
-"""The reissue lever of a plan: curves, an objective, and a budget apportioned for later requests to keep."""
+"""Reissue planning: curves, an objective, and a budget apportioned so that later requests keep it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kwiken.service import Reissue
 
 @dataclass(frozen=True, kw_only=True)
 class ReissueSettings:
-    """How a reissue budget is apportioned; see `study_plan`."""
+    """Settings of a reissue plan; see `study_plan` for their meaning."""
 
     objective: str = "tail"
     spread: str = "sumvar"
@@ -33,17 +33,17 @@ class ReissueSettings:
 
 @dataclass(frozen=True)
 class ReissueStudy:
-    """Reissue policies, and what led to them.
+    """Reissue policies with the findings behind them.
 
     Attributes:
-        curves: by stage that may be reissued: its variance-response curve.
-        allocation: who got how much, with the gains of the policies chosen.
+        curves: variance-response curve of each stage that may be reissued.
+        allocation: budget of each stage, with the gains of the policies chosen.
         margin: share of the budget that was apportioned.
-        verdict: which objective was taken.
-        policies: by stage that gets any.
-        bounds: by stage that budget was meant for: how sure its curve is.
-        between: by stage that gets any: low and high of what its policy gains, ms².
-        notes: what a reader should know, in words.
+        verdict: objective that was taken.
+        policies: reissue policy by stage that has one.
+        bounds: confidence bounds of the curve of each stage considered for budget.
+        between: low and high gain of each policy, ms² (90% interval).
+        notes: remarks for the reader of the plan, in words.
     """
 
     curves: Mapping[str, Curve]
@@ -60,9 +60,9 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
     """Apportion a reissue budget.
 
     Args:
-        profile: what was learned; of partial answers, with the calls as their stop rules leave them.
-        shares: what stages cost.
-        budget: the most that may be spent.
+        profile: recorded requests; calls of partial answers as their stop rules leave them.
+        shares: cost of each stage.
+        budget: upper bound of the spend, as a share of all work.
         settings: objective, spread, seed and correlation of copies.
     """
     curves_of = partial(stage_curves, seed=settings.seed, copy_correlation=settings.copy_correlation)

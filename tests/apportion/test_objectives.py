@@ -17,7 +17,7 @@ from kwiken.errors import InputError
 from kwiken.plan import Budgets
 from kwiken.planning import study_plan
 from kwiken.profile import Profile, StageProfile, costs, part_of
-from kwiken.reproduction.population import POPULATIONS, StageLaw, population
+from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
 from kwiken.simulation import RISKS, TAIL, Arena, smooth_p99
 from kwiken.simulation.common_random_numbers import cvar
 
@@ -30,7 +30,7 @@ CREATED = "2026-01-01T00:00:00Z"
 def drawn(stage_of: StageOf, profile_of: ProfileOf) -> Callable[..., Profile]:
     """Requests of a synthetic DAG."""
 
-    def draw(dag: tuple[StageLaw, ...], requests: int, seed: int) -> Profile:
+    def draw(dag: tuple[StageDistribution, ...], requests: int, seed: int) -> Profile:
         rng = np.random.default_rng(seed)
         return profile_of(
             *(
@@ -42,7 +42,7 @@ def drawn(stage_of: StageOf, profile_of: ProfileOf) -> Callable[..., Profile]:
     return draw
 
 
-def dag_of(place: int) -> tuple[StageLaw, ...]:
+def dag_of(place: int) -> tuple[StageDistribution, ...]:
     return population(POPULATIONS["C"], np.random.default_rng(1))[place]
 
 

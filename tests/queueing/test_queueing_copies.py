@@ -1,4 +1,4 @@
-"""Copies that hang together with their calls: as much as told, and by the law of rests."""
+"""Correlated copies in the queueing simulator: the given correlation, and the distribution of rests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queueing simulator against textbook queues: means and tails within 2%."""
+"""Queueing simulator against textbook queues: means and tails within 2%."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ import pytest
 
 from kwiken.arrays import Floats
 from kwiken.profile import EmpiricalDistribution
-from kwiken.queueing.simulator import Background, Calls, Constant, Empirical, Law, LogNormal, Station, serve
+from kwiken.queueing.simulator import (
+    Background,
+    Calls,
+    Constant,
+    Empirical,
+    LogNormal,
+    ServiceTimes,
+    Station,
+    serve,
+)
 from kwiken.queueing.simulator.race import QueueRace, Served
-from tests.support.laws import Exponential
+from tests.support.distributions import Exponential
 from tests.support.queue_formulas import erlang_c, mg1_mean_wait_ms, mm1_latency_beyond, mmk_mean_wait_ms
 
 WORK = Exponential(10.0)
@@ -63,7 +72,7 @@ class TestInOrderOfArrival:
             (Empirical(EmpiricalDistribution.of(MEASURED)), float((MEASURED**2).mean()), 0.6),
         ],
     )
-    def test_mg1(self, law: Law, square_ms2: float, utilisation: float) -> None:
+    def test_mg1(self, law: ServiceTimes, square_ms2: float, utilisation: float) -> None:
         waited = waits(Station(name="a", work=law), utilisation, count=2_000_000)
         assert waited.mean() == pytest.approx(
             mg1_mean_wait_ms(utilisation, law.mean_ms, square_ms2), rel=0.02

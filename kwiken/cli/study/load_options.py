@@ -13,7 +13,7 @@ from kwiken.errors import InputError
 if TYPE_CHECKING:
     from kwiken.planning import PlanStudy
     from kwiken.profile import Profile
-    from kwiken.queueing.load import LoadModel, Settlement
+    from kwiken.queueing.load import LoadModel, PlanUnderLoad
 
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", int, float)
@@ -134,7 +134,7 @@ def settled(
     guarded: bool,
     seed: int,
     **queues: Any,
-) -> tuple[PlanStudy, Settlement | None]:
+) -> tuple[PlanStudy, PlanUnderLoad | None]:
     """A plan that counts with the load that it makes, where load matters.
 
     Args:
@@ -152,7 +152,7 @@ def settled(
     Raises:
         InputError: for options that contradict one another, a stage that the profile lacks, or as `model_of`.
     """
-    from kwiken.queueing.load import QUIET, measured_utilisation, settle
+    from kwiken.queueing.load import QUIET, measured_utilisation, plan_under_load
 
     _check_options(profile, load, queues, guarded=guarded)
     if load is None:
@@ -170,7 +170,7 @@ def settled(
         if load is not None or error.where is not None:
             raise
         raise InputError(f"{error}; or leave load out by --no-guard") from error
-    found = settle(model, study_of, load=load or 1.0, seed=seed)
+    found = plan_under_load(model, study_of, load=load or 1.0, seed=seed)
     return found.study, found
 
 
@@ -190,7 +190,7 @@ def _check_options(profile: Profile, load: float | None, queues: Mapping[str, An
                 )
 
 
-def load_summary(settlement: Settlement | None) -> dict[str, Any]:
+def load_summary(settlement: PlanUnderLoad | None) -> dict[str, Any]:
     """What a plan's JSON summary says of load; nothing where load was not looked at."""
     if settlement is None:
         return {}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from kwiken.cli.shared import note, print_table
 
 if TYPE_CHECKING:
-    from kwiken.queueing.load import Settlement
+    from kwiken.queueing.load import PlanUnderLoad
 
 
-def show_thresholds(settlement: Settlement | None) -> None:
+def show_thresholds(settlement: PlanUnderLoad | None) -> None:
     """A row a stage, those without a search of their own too; nothing where load was not looked at."""
     if settlement is None:
         return
@@ -26,7 +26,7 @@ def hurt_from(above: float | None) -> str:
     return "never seen" if above is None else f"{above:.0%} busy"
 
 
-def _row(name: str, settlement: Settlement) -> tuple[str, str, str, str]:
+def _row(name: str, settlement: PlanUnderLoad) -> tuple[str, str, str, str]:
     simulation, found = settlement.simulation, settlement.guards.get(name)
     busy = simulation.model.stages[name].busy_at(simulation.factor)
     above = "not searched" if found is None else hurt_from(found.above)  # a note says why

@@ -31,8 +31,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard_module, "CALLS", 10_000)
-    monkeypatch.setattr(guard_module, "REQUESTS", 2000)
+    monkeypatch.setattr(guard_module, "CALLS_PER_LOOK", 10_000)
+    monkeypatch.setattr(guard_module, "REQUESTS_PER_LOOK", 2000)
 
 
 def data_of(*args: str) -> Any:
@@ -101,13 +101,16 @@ class TestSimulate:
     def test_what_the_profile_lacks_is_given(self, files: Path) -> None:
         blind = str(files / "blind.json")
         refused(run("simulate", blind, "--load", "1"), "no stage has a measured busy time")
-        refused(run("simulate", blind, "--load", "1", "--utilisation", "spell=0.2"), "nobody knows how many")
+        refused(
+            run("simulate", blind, "--load", "1", "--utilisation", "spell=0.2"),
+            "the number of stage .* is not known",
+        )
         data = data_of(
             "simulate", blind, "--load", "2", "--utilisation", "spell=0.2", "--replicas", "spell=2"
         )
         assert data["stages"]["spell"]["utilisation"] == pytest.approx(0.4, rel=0.1)
         assert data["stages"]["lookup"]["replicas"] is None
-        assert any("load does not act on these" in note for note in data["notes"])
+        assert any("load has no effect on stages" in note for note in data["notes"])
 
     def test_more_replicas_are_less_busy(self, files: Path) -> None:
         data = data_of(
