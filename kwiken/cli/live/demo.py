@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import signal
 from collections.abc import Coroutine
@@ -69,6 +68,8 @@ def command(
 
 def _run(main: Coroutine[Any, Any, DemoResult]) -> DemoResult:
     """Run it to its end; SIGTERM ends it as Ctrl-C does, in good order."""
+    import asyncio
+
     terminated = False
 
     async def guarded() -> DemoResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +17,9 @@ from kwiken.cli.shared import (
     note,
 )
 from kwiken.errors import InputError
-from kwiken.service import Service
+
+if TYPE_CHECKING:
+    from kwiken.service import Service
 
 MAX_PORT = 65_535
 

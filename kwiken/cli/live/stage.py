@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import click
 
 from kwiken.cli.shared import NOT_NEGATIVE, bodies_option, bytes_of, host_option, load_service, note
@@ -56,6 +54,8 @@ def command(
     """
     service = load_service(target)
     name = service[stage].name
+    import socket
+
     from kwiken.runtime.process import ReplicaSpec, run_server
 
     where = node or socket.gethostname()

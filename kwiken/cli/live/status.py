@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.cli.live.gateway_status import figures_of
 from kwiken.cli.shared import json_option, note, print_json, print_table, say
 from kwiken.errors import InputError
 
@@ -112,6 +111,8 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
     A state folder may have come from anywhere, with a repository say. So the token goes only to a process
     that runs and whose start time the state knows, and only this folder's own token is read.
     """
+    from kwiken.cli.live.gateway_status import figures_of
+
     if state.gateway is None or not state.gateway.identity.alive or files.token.is_symlink():
         return None
     try:

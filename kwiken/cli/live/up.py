@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from pathlib import Path
@@ -20,10 +19,10 @@ from kwiken.cli.shared import (
     say,
 )
 from kwiken.errors import DefinitionError, InputError
-from kwiken.service import Service
 
 if TYPE_CHECKING:
     from kwiken.runtime.cluster import StateFiles
+    from kwiken.service import Service
 
 MAX_PORT: Final = 65_535
 
@@ -77,6 +76,8 @@ def command(*, target: str, state: str, plan: str | None, detach: bool, **settin
 
         say(start_detached(files, [target, "--state", state, *_arguments(plan, settings)]))
     else:
+        import asyncio
+
         try:
             asyncio.run(_run(target, files, plan, settings))
         except asyncio.CancelledError:  # told to stop before it was up
@@ -95,6 +96,8 @@ def _check_plan(path: str, service: Service) -> None:
 
 
 async def _run(target: str, files: StateFiles, plan: str | None, settings: dict[str, Any]) -> None:
+    import asyncio
+
     from kwiken.runtime.cluster import Cluster
 
     stop = asyncio.Event()

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import click
 
+from kwiken.cli.shared.output import reason_of
 from kwiken.errors import InputError
 
 FILE: Final = "FILE"  # how the metavar of an option ends that may take a file
 OUTPUTS: Final = frozenset(("out", "output", "records"))  # parameters that name a file to write
+JAEGER: Final = "jaeger:"  # start of an address of Jaeger, where a file could stand
 READ: Final = (".json", ".jsonl", ".ndjson", ".gz", ".part")  # files that verbs read of a folder
 
 
@@ -61,6 +63,23 @@ def check_apart(out: str, inputs: list[str]) -> None:
                 f"is one of the files of {path}, which are read; give another file, or remove this one first",
                 where=out,
             )
+
+
+def check_exist(sources: Iterable[str]) -> None:
+    """Refuse a source that does not exist, before the libraries that would read it are loaded.
+
+    Args:
+        sources: files, folders, and addresses of Jaeger, which are not looked up.
+
+    Raises:
+        InputError: names the first file or folder that is missing or cannot be looked up.
+    """
+    for source in sources:
+        if not source.startswith(JAEGER):
+            try:
+                Path(source).stat()
+            except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+                raise InputError(reason_of(error), where=source) from error
 
 
 def _inputs(ctx: click.Context) -> Iterator[str]:

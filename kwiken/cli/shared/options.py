@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import math
 import os
 import re
@@ -16,11 +15,11 @@ from click.core import ParameterSource
 
 from kwiken.cli.shared.output import MIB, note, read_text
 from kwiken.errors import InputError
-from kwiken.service import Service
 
 if TYPE_CHECKING:
     from kwiken.plan import Plan
     from kwiken.profile import Profile
+    from kwiken.service import Service
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_PROFILE: Final = 1024 * MIB
@@ -158,9 +157,10 @@ def load_profile(path: str) -> Profile:
     Raises:
         InputError: names the file, and what in it is wrong.
     """
+    text = read_text(path, MAX_PROFILE)  # before NumPy is loaded: a wrong name is answered at once
     from kwiken.profile import profile_from_json
 
-    return profile_from_json(read_text(path, MAX_PROFILE), where=path)
+    return profile_from_json(text, where=path)
 
 
 def load_plan(path: str) -> Plan:
@@ -169,9 +169,10 @@ def load_plan(path: str) -> Plan:
     Raises:
         InputError: names the file, and what in it is wrong.
     """
+    text = read_text(path, MAX_PLAN)
     from kwiken.plan import Plan
 
-    return Plan.from_json(read_text(path, MAX_PLAN), where=path)
+    return Plan.from_json(text, where=path)
 
 
 def load_service(target: str) -> Service:

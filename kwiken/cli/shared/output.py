@@ -7,19 +7,13 @@ anywhere, and none may steer the terminal or look like a line of ours.
 from __future__ import annotations
 
 import contextlib
-import io
-import json
 import math
 import os
-import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
 
 from kwiken.cli.shared.process import silence
 from kwiken.errors import InputError
@@ -112,6 +106,8 @@ def write_text(path: str, text: str) -> None:
 
 def _replace(target: Path, text: str) -> None:
     """Write beside the target, then move over it: a reader sees the old file or the new one."""
+    import tempfile
+
     if target.is_dir():
         raise IsADirectoryError
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
@@ -134,12 +130,18 @@ def _umask() -> int:
 
 def room_in(path: Path) -> int:
     """Bytes that can be written in a folder, be it there or still to be made."""
+    import shutil
+
     there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     return shutil.disk_usage(there).free
 
 
 def print_json(value: Any) -> None:
     """Print one JSON document on stdout; NaN and infinity become null, as JSON has neither."""
+    import json
+
+    import msgspec
+
     text = json.dumps(_finite(msgspec.to_builtins(value)), indent=1, ensure_ascii=False)
     sys.stdout.write(printable_json(text) + "\n")
 
@@ -165,6 +167,8 @@ def print_table(
         rows: cells.
         to_stdout: whether it is a result rather than a remark.
     """
+    import io
+
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -83,14 +83,13 @@ def command(
 ) -> None:
     """Say which stages make the slow requests of PROFILE slow, and what reissues would buy there."""
     _check_options(plan_file, objective, loss, proof=proof)
-    from kwiken.diagnosis import explain
-    from kwiken.planning import held_out
-
     learned = load_profile(profile)
     if loss is not None:
         _stop_rules(learned, loss, seed=seed, as_json=as_json)
         return
     if proof:
+        from kwiken.planning import held_out
+
         with progress("planning and judging"):
             judged = held_out(learned, budget=budget, objective=objective or OBJECTIVE, seed=seed)
         if as_json:
@@ -103,6 +102,8 @@ def command(
     plan = None if plan_file is None else load_plan(plan_file)
     if plan is not None:
         check_belongs(plan, learned, str(plan_file), profile)
+    from kwiken.diagnosis import explain
+
     with progress("explaining"):
         story = explain(learned, plan, budget=budget, seed=seed)
     if as_json:

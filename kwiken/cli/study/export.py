@@ -36,9 +36,9 @@ def command(*, plan: str, program: str, targets: str | None, out: str) -> None:
     it for the others. What the program cannot express is told on stderr, and in the file where it may hold
     comments.
     """
+    learned = load_plan(plan)
     from kwiken.export import PROGRAMS as EXPORTERS
 
-    learned = load_plan(plan)
     exported = EXPORTERS[program](learned, _targets(targets, learned), where=plan)
     write_text(out, exported.text)
     for remark in exported.notes:

@@ -14,6 +14,7 @@ import click
 
 from kwiken.cli.shared import (
     check_apart,
+    check_exist,
     json_option,
     note,
     note_written,
@@ -100,10 +101,10 @@ def command(
         raise click.UsageError("--kind-by is empty; give an attribute's name, or root")
     if every and out == "-":
         raise click.UsageError("--all writes several profiles, so -o must be a folder")
+    fits = _learn(traces, every=every, **settings)
     from kwiken.profile import drift, kept_single
     from kwiken.service import to_mermaid
 
-    fits = _learn(traces, every=every, **settings)
     fits = replace(fits, profiles=kept_single(fits.profiles, once))
     files = _write(fits, out, traces, every=every)
     if as_json:
@@ -122,6 +123,7 @@ def command(
 
 
 def _learn(traces: tuple[str, ...], **settings: Any) -> Fits:
+    check_exist(traces)
     from kwiken.otel.fit import fit_profiles
 
     try:

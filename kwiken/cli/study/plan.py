@@ -108,14 +108,14 @@ def command(
 
     Without -o the plan is shown and not kept.
     """
-    from kwiken.plan import Budgets
-    from kwiken.planning import study_plan
-    from kwiken.profile import spent_by_model
-
     if not utility_loss and (partial or utility_weights):
         option = "--partial" if partial else "--utility-weight"
         raise InputError("means nothing without a budget of utility: --utility-loss", where=option)
     learned = load_profile(profile)
+    from kwiken.plan import Budgets
+    from kwiken.planning import study_plan
+    from kwiken.profile import spent_by_model
+
     study_of = functools.partial(
         study_plan,
         budgets=Budgets(reissue=reissue, utility_loss=utility_loss, catch_up=catch_up),

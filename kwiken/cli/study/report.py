@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from kwiken.cli.shared import SHARE, note, out_option, progress, seed_option, write_text
+from kwiken.cli.shared import SHARE, check_exist, note, out_option, progress, seed_option, write_text
 
 
 @click.command()
@@ -31,12 +31,15 @@ def command(
 
     What is missing is made where it can be: a profile from traces, a plan from a profile.
     """
-    from kwiken.cli.report import Wishes, build_page, find, gather, made_line
-    from kwiken.cli.report.model import render
+    check_exist(sources)
+    from kwiken.cli.report import Wishes, find, gather
 
     wishes = Wishes(reissue=reissue, seed=seed, root=root, service=service)
     with progress("reading") as bar:
         material = gather(find(sources), wishes, tell=lambda done, total: bar.update(done, total=total))
+    from kwiken.cli.report import build_page, made_line
+    from kwiken.cli.report.model import render
+
     if material.result is not None:
         made = made_line(material.result)
     else:

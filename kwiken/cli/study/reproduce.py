@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import multiprocessing
 import os
 import signal
 import textwrap
@@ -77,6 +76,8 @@ def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:
 
 def _spread(jobs: Sequence[Any], processes: int | None, bar: Bar) -> Iterable[Any]:
     """Run jobs in processes of their own, results in order; none of them outlives this."""
+    import multiprocessing
+
     from joblib import Parallel, cpu_count, delayed
 
     parallel = Parallel(n_jobs=processes or cpu_count(), return_as="generator")

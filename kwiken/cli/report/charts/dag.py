@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import networkx as nx
 from markupsafe import Markup
 
 from kwiken.cli.report.charts.layers import Layout, lay_out
@@ -53,6 +52,8 @@ def fewer(boxes: Sequence[Box], most: int = MOST_BOXES) -> list[Box]:
         return list(boxes)
     ranked = sorted(boxes, key=lambda box: (-box.budget, -(box.cost or 0.0)))
     kept = {box.name for box in ranked[:most]}
+    import networkx as nx
+
     graph = nx.DiGraph([(parent, box.name) for box in boxes for parent in box.after])
     graph.add_nodes_from(box.name for box in boxes)
     reach = nx.transitive_closure_dag(graph).subgraph(kept)

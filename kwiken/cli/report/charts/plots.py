@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kwiken.cli.report.charts.scales import Scale, linear_scale, linear_ticks, log_scale, log_ticks
 from kwiken.cli.report.charts.svg import Drawing
 from kwiken.cli.report.model import Figure
-from kwiken.reproduction import Plot, Series
+
+if TYPE_CHECKING:
+    from kwiken.reproduction import Plot, Series
 
 WIDTH, HEIGHT = 520, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44

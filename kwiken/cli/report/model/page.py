@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from kwiken.printable import printable
@@ -93,6 +92,8 @@ def _shown(value: object) -> object:
 
 def render(page: Page) -> str:
     """The page as HTML; whatever came from outside is escaped."""
+    from jinja2 import Environment, StrictUndefined
+
     folder = resources.files("kwiken.cli.report")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
