@@ -29,10 +29,13 @@ VERBS = {
     "up": "Start a local cluster: a gateway and every stage's replicas.",
     "down": "Stop the local cluster.",
     "status": "Show the local cluster.",
+    "apply": "Put a plan in force at a running gateway.",
     "load": "Send open-loop load to a gateway.",
     "reproduce": "Compute a source's tables and figures anew, beside its own values.",
 }
-LIVE = frozenset({"demo", "serve", "stage", "up", "down", "status", "load"})  # verbs that run services
+LIVE = frozenset(
+    {"apply", "demo", "serve", "stage", "up", "down", "status", "load"}
+)  # verbs that run services
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130

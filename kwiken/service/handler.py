@@ -54,6 +54,20 @@ def signature_of(stage: Stage) -> Signature:
     )
 
 
+def item_type(hint: Any) -> Any:
+    """Type of one shard's answer in `Partial[...]`, optional or not; `Any` where it is not given."""
+    is_union = typing.get_origin(hint) in {typing.Union, types.UnionType}
+    for arm in typing.get_args(hint) if is_union else (hint,):
+        if typing.get_origin(arm) is Partial:
+            return typing.get_args(arm)[0]
+    return Any
+
+
+def type_name(hint: Any) -> str:
+    """A type as its author wrote it, for messages."""
+    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
+
+
 def _function(handler: Handler | None) -> Any:
     """The function that carries the annotations of a handler; a partial has none of its own."""
     while isinstance(handler, functools.partial):

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from kwiken.errors import DefinitionError
-from kwiken.service.handler import Signature, check_handler, signature_of
+from kwiken.service.answer_types import can_become
+from kwiken.service.handler import Signature, check_handler, item_type, signature_of, type_name
 from kwiken.service.stage import NAME, Handler, Partial, Reissue, Stage
 
 __all__ = ["Partial", "Reissue", "Service", "Stage"]
@@ -197,7 +198,7 @@ class Service:
         return sinks[0]
 
     def check(self) -> None:
-        """Check what only the whole can show: one sink, which is no fan-out and not optional.
+        """Check the whole: one sink, which is no fan-out and not optional, and types that fit between stages.
 
         Raises:
             DefinitionError: naming the stage.
@@ -207,6 +208,25 @@ class Service:
             raise DefinitionError("is a fan-out without merge: no stage follows it", stage=sink.name)
         if sink.optional:
             raise DefinitionError("is the last stage, so it cannot be optional", stage=sink.name)
+        for stage in self._stages.values():
+            self._check_types(stage)
+
+    def _check_types(self, stage: Stage) -> None:
+        """Check that each parent's answer can be what the stage takes from it."""
+        if stage.handler is None:
+            return
+        inputs = signature_of(stage).inputs
+        for name, wanted in zip(stage.after, inputs, strict=False):
+            parent = self._stages[name]
+            if parent.handler is None:
+                continue
+            answer = signature_of(parent).output
+            taken = item_type(wanted) if parent.fanout > 1 else wanted
+            if not can_become(answer, taken):
+                raise DefinitionError(
+                    f"takes {type_name(taken)} from {name!r}, which answers {type_name(answer)}",
+                    stage=stage.name,
+                )
 
     def signature(self, name: str) -> Signature:
         """Types of the stage's handler.

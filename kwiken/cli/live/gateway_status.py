@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
-import time
-import urllib.request
 from typing import Any, Final
 
 import msgspec
 
-ASK_S: Final = 5.0  # without a byte
-WHOLE_S: Final = 15.0  # for all of it
-MAX_ANSWER: Final = 64 << 20
-_CHUNK: Final = 1 << 16
-_NO_ANSWER: Final = (OSError, ValueError, http.client.HTTPException, msgspec.MsgspecError, RecursionError)
+from kwiken.cli.live.gateway_client import NO_ANSWER, request_control
+
+OK: Final = 200
 
 
 class _Seat(msgspec.Struct):
@@ -68,35 +63,11 @@ def figures_of(url: str, token: str) -> dict[str, Any] | None:
         token: of its control routes.
     """
     try:
-        # Handlers for http alone: no file, no proxy, no redirect.
-        opener = urllib.request.OpenerDirector()
-        opener.add_handler(urllib.request.HTTPHandler())
-        opener.add_handler(urllib.request.HTTPErrorProcessor())
-        opener.add_handler(urllib.request.HTTPDefaultErrorHandler())
-        request = urllib.request.Request(  # noqa: S310 - http alone is opened
-            f"{url}/v1/status", headers={"Authorization": f"Bearer {token}"}
-        )
-        answer = opener.open(request, timeout=ASK_S)
-        if answer is None:  # another scheme
+        answer = request_control(url, "/v1/status", token)
+        if answer.status != OK:
             return None
-        with answer:
-            found: dict[str, Any] = msgspec.json.decode(_body(answer))
+        found: dict[str, Any] = msgspec.json.decode(answer.body)
         msgspec.convert(found, _Figures)
-    except _NO_ANSWER:
+    except (*NO_ANSWER, msgspec.MsgspecError, RecursionError):
         return None
     return found
-
-
-def _body(answer: http.client.HTTPResponse) -> bytes:
-    """The whole body.
-
-    Raises:
-        ValueError: too large, or too slow.
-    """
-    until = time.monotonic() + WHOLE_S
-    body = bytearray()
-    while part := answer.read1(_CHUNK):
-        body += part
-        if len(body) > MAX_ANSWER or time.monotonic() > until:
-            raise ValueError("no gateway's status is so large, or takes so long")
-    return bytes(body)

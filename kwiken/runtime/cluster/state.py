@@ -102,9 +102,19 @@ class StateFiles:
 
     @classmethod
     def all(cls, folder: Path) -> Iterator[StateFiles]:
-        """The clusters that are noted in a folder."""
-        for path in sorted(folder.glob("*.json")):
-            if _NAME.match(path.stem):
+        """The clusters that are noted in a folder; none where there is no such folder.
+
+        Raises:
+            InputError: when it cannot be read: what runs must not pass for nothing.
+        """
+        try:
+            paths = sorted(folder.iterdir())  # a glob takes a folder that may not be read for an empty one
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", where=str(folder)) from error
+        for path in paths:
+            if path.suffix == ".json" and _NAME.match(path.stem):
                 yield cls(folder, path.stem)
 
     def lock(self) -> None:

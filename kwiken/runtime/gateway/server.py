@@ -191,7 +191,8 @@ class Gateway:
         if request.content_type != wire.JSON:
             # What a form of any page can send is of another type.
             return _failure(
-                415, f"a request's Content-Type is {wire.JSON}, not {request.content_type[:80]!r}"
+                415,
+                f"a request's Content-Type is {wire.JSON}, not {headers.get('Content-Type', '')[:80]!r}",
             )
         if "Content-Encoding" in headers:
             raise InputError("a request's body is not compressed", where="header Content-Encoding")

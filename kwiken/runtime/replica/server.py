@@ -73,6 +73,13 @@ def _read(headers: Mapping[str, str], stage: Stage) -> Told:
     """
     if "content-encoding" in headers:
         raise InputError("a call's body is not compressed", where="header Content-Encoding")
+    # Any page can have a browser send a form; one whose name was made to point here can send other types
+    # too, but only with its origin.
+    kind = headers.get("content-type", "")
+    if kind != wire.MSGPACK:
+        raise InputError(f"must be {wire.MSGPACK}, not {kind[:80]!r}", where="header Content-Type")
+    if "origin" in headers:
+        raise InputError("a page may not call a replica", where="header Origin")
     return Told(
         wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS),
         wire.read_whole(headers, wire.SHARD, low=0, high=stage.fanout - 1) or 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.server
 import json
 import os
@@ -132,6 +133,17 @@ class TestTrouble:
         refused(run("down", "--state", str(tmp_path)), r"broken\.json: is not a cluster's state")
         assert not (tmp_path / "gone.json").exists()
         refused(run("status", "--state", str(tmp_path)), r"broken\.json: is not a cluster's state")
+
+    @pytest.mark.parametrize("verb", ["status", "down"])
+    def test_a_folder_that_cannot_be_read_does_not_pass_for_an_empty_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+    ) -> None:
+        def denied(path: object) -> None:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+        monkeypatch.setattr(os, "listdir", denied)  # root may read any
+        monkeypatch.setattr(os, "scandir", denied)
+        refused(run(verb, "--state", str(tmp_path)), "cannot be read: Permission denied")
 
     def test_a_cluster_of_another_user(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write(tmp_path, cluster("theirs", "http://127.0.0.1:1", Identity(1, "x"), tmp_path))

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from kwiken.cli.live import gateway_status
-from kwiken.cli.live.gateway_status import _body
+from kwiken.cli.live import gateway_client
+from kwiken.cli.live.gateway_client import _whole_body
 from kwiken.cli.live.status import _show
 from tests.cli.live.test_status_levers import figures
 
@@ -23,14 +23,14 @@ class Endless:
 
 def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Endless()
-    with pytest.raises(ValueError, match="so large"):
-        _body(cast("Any", answer))
-    assert answer.read <= gateway_status.MAX_ANSWER + gateway_status._CHUNK
-    monkeypatch.setattr(gateway_status, "WHOLE_S", -1.0)
+    with pytest.raises(ValueError, match="too long"):
+        _whole_body(cast("Any", answer))
+    assert answer.read <= gateway_client.MAX_ANSWER + gateway_client.CHUNK
+    monkeypatch.setattr(gateway_client, "WHOLE_ANSWER_S", -1.0)
     slow = Endless()
-    with pytest.raises(ValueError, match="so long"):
-        _body(cast("Any", slow))
-    assert slow.read == gateway_status._CHUNK
+    with pytest.raises(ValueError, match="too long"):
+        _whole_body(cast("Any", slow))
+    assert slow.read == gateway_client.CHUNK
 
 
 @pytest.mark.parametrize("trouble", [None, "LostError: stage 'rank': not a replica's answer\x1b[2J"])

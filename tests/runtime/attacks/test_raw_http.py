@@ -215,3 +215,28 @@ def test_a_page_of_another_origin_cannot_ask_the_gateway(
 ) -> None:
     place = running.places["gateway"]
     assert place.status(place.good().replace(old, new)) == status
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"application/msgpack", b"text/plain"),
+        (b"application/msgpack", b"application/x-www-form-urlencoded"),
+        (b"Content-Type: application/msgpack\r\n", b""),
+        (b"localhost\r\n", b"localhost\r\nOrigin: http://localhost\r\n"),
+        (b"localhost\r\n", b"localhost\r\nOrigin: null\r\n"),
+    ],
+)
+def test_no_page_can_call_a_replica(running: Servers, old: bytes, new: bytes) -> None:
+    place = running.places["replica"]
+    assert place.status(place.good().replace(old, new)) == 400
+
+
+def test_a_type_that_nobody_sent_is_not_quoted(running: Servers) -> None:
+    place = running.places["gateway"]
+    with place.connect() as sock:
+        sock.sendall(place.good(b"Connection: close").replace(b"Content-Type: application/json\r\n", b""))
+        came = b""
+        while data := sock.recv(65_536):
+            came += data
+    assert came.endswith(b"""Content-Type is application/json, not ''"}""")

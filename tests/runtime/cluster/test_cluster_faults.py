@@ -168,7 +168,7 @@ async def test_a_full_replica_sends_calls_elsewhere(cluster: Cluster, client: Cl
     async with aiohttp.ClientSession() as session:
 
         async def fill() -> int:
-            headers = {"kw-stage": "middle", "kw-shard": "0"}
+            headers = {"Content-Type": "application/msgpack", "kw-stage": "middle", "kw-shard": "0"}
             async with session.post(address + "/call", data=hold, headers=headers) as response:
                 return response.status
 

@@ -1,0 +1,106 @@
+"""`kwiken apply`: put a plan in force at a running gateway, or remove the plan in force."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from kwiken.cli.live.gateway_client import NO_ANSWER, request_control
+from kwiken.cli.shared import load_plan, note
+from kwiken.errors import InputError
+
+TOKEN_VARIABLE: Final = "KWIKEN_TOKEN"  # noqa: S105 - the variable's name
+MAX_TOKEN: Final = 4096  # bytes of a token file
+OK: Final = 200
+
+
+@click.command(short_help="Put a plan in force at a running gateway.")
+@click.argument("plan", required=False)
+@click.option("--remove", metavar="SERVICE", help="Remove the plan of SERVICE instead.")
+@click.option(
+    "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of `kwiken up`'s state."
+)
+@click.option("--url", metavar="URL", help="Gateway's address, for one that `kwiken up` did not start here.")
+@click.option(
+    "--token-file", metavar="FILE", help=f"Token for --url.  [default: the variable {TOKEN_VARIABLE}]"
+)
+def command(
+    *, plan: str | None, remove: str | None, state: str, url: str | None, token_file: str | None
+) -> None:
+    """Put PLAN, a file that `kwiken plan` wrote, in force without a restart; '-' is stdin.
+
+    The gateway is the one that `kwiken up` started for the plan's service, or the one at --url. A plan that
+    does not fit the service is refused whole, and the former plan stays in force.
+    """
+    if (plan is None) == (remove is None):
+        raise click.UsageError("give a plan's file, or --remove SERVICE", click.get_current_context())
+    if token_file is not None and url is None:
+        raise click.UsageError("--token-file goes with --url", click.get_current_context())
+    if plan is not None:
+        document = load_plan(plan)
+        service, body = document.service, msgspec.json.encode(document)
+    else:
+        assert remove is not None
+        service, body = remove.rpartition(":")[2], b"null"
+    address, token = _remote(url, token_file) if url is not None else _local(Path(state), service)
+    _put(address, token, body, where=plan if plan is not None else service)
+    note(f"{service}: {'plan applied' if plan is not None else 'plan removed'} at {address}")
+
+
+def _local(state: Path, service: str) -> tuple[str, str]:
+    """Address and token of the gateway that `kwiken up` started for a service."""
+    from kwiken.runtime.cluster import StateFiles
+
+    files = StateFiles(state, service)
+    found = files.read()
+    if found is None or found.gateway is None or not found.gateway.identity.alive:
+        raise InputError(
+            f"service {service!r} is not up; start it with: kwiken up MODULE:SERVICE, or give --url",
+            where=str(state),
+        )
+    if files.token.is_symlink():  # a state folder may have come from anywhere
+        raise InputError("is a link, not a token that `kwiken up` wrote", where=str(files.token))
+    return found.gateway.url, _token_in(files.token)
+
+
+def _remote(url: str, token_file: str | None) -> tuple[str, str]:
+    """Address and token of a gateway that is named on the command line."""
+    if token_file is not None:
+        return url.rstrip("/"), _token_in(Path(token_file))
+    token = os.environ.get(TOKEN_VARIABLE)
+    if not token:
+        raise InputError(f"needs a token: give --token-file, or set {TOKEN_VARIABLE}", where=url)
+    return url.rstrip("/"), token
+
+
+def _token_in(file: Path) -> str:
+    from kwiken.runtime.files import read_file
+
+    try:
+        return read_file(file, MAX_TOKEN).decode("ascii").strip()
+    except (OSError, ValueError) as error:
+        raise InputError(f"holds no token: {error}", where=str(file)) from error
+
+
+def _put(url: str, token: str, body: bytes, *, where: str) -> None:
+    """Put a plan, or null, on the gateway's plan route.
+
+    Raises:
+        InputError: the gateway does not answer, or refuses the plan; says why.
+    """
+    try:
+        answer = request_control(url, "/v1/plan", token, method="PUT", body=body)
+    except NO_ANSWER as error:
+        raise InputError(f"the gateway does not answer: {error}", where=url) from error
+    if answer.status == OK:
+        return
+    try:
+        reason = msgspec.json.decode(answer.body, type=dict[str, str])["error"]
+    except (msgspec.MsgspecError, KeyError):
+        reason = f"answered {answer.status} in a form that no gateway has"
+        raise InputError(reason, where=url) from None
+    raise InputError(f"refused by the gateway at {url}: {reason}", where=where)
