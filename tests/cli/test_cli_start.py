@@ -24,6 +24,7 @@ UNKNOWN_FILE = {
     "explain": ("explain", "/nowhere.json"),
     "simulate": ("simulate", "/nowhere.json"),
     "simulate at a load": ("simulate", "/nowhere.json", "--load", "1.5"),
+    "apply": ("apply", "/nowhere.json"),
     "export": ("export", "/nowhere.json", "--to", "grpc"),
     "report": ("report", "/nowhere.json"),
     "report of several": ("report", str(ROOT / "README.md"), "/nowhere.json"),
