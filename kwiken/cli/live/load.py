@@ -1,4 +1,4 @@
-"""`kwiken load`: open-loop load on a gateway."""
+"""`kwiken load`: sends open-loop load to a gateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kwiken.errors import InputError
 if TYPE_CHECKING:
     from kwiken.loadtest import LoadResult, Progress
 
-_UNTRUSTED = 0.01
+_MAX_LATE_SHARE = 0.01  # of the requests, above which latencies are not to be trusted
 
 
 @click.command(short_help="Send open-loop load to a gateway.")
@@ -82,7 +82,7 @@ def command(*, as_json: bool, **options: Any) -> int:
 
 
 def _progress(settings: Any) -> Callable[[Progress], None]:
-    """One plain line, rewritten in place: drawing a bar would take milliseconds from the requests."""
+    """Build a progress line that is rewritten in place: drawing a bar would delay requests."""
     total = f" of {settings.duration_s:g} s" if settings.duration_s is not None else " s"
 
     def show(now: Progress) -> None:
@@ -118,7 +118,13 @@ def _cell(value: float | None) -> str:
 
 
 def _verdict(result: LoadResult) -> int:
-    """Failures are data; a run that shows nothing is none."""
+    """Exit code of a run.
+
+    Failed requests are data, not an error. A run without any answer is an error.
+
+    Raises:
+        InputError: when the run measured nothing, or its records are incomplete.
+    """
     requests = result.report.requests
     if result.records_failure is not None:
         raise InputError(f"is not whole: {result.records_failure}", where=result.ready.settings.records)
@@ -134,7 +140,7 @@ def _verdict(result: LoadResult) -> int:
     if requests["intended"] and not requests["ok"]:
         reasons = ", ".join(f"{error} ({count})" for error, count in result.report.errors.items())
         note(f"kwiken: not one of {requests['intended']} requests succeeded: {reasons}")
-    if requests["late"] > _UNTRUSTED * requests["intended"]:
+    if requests["late"] > _MAX_LATE_SHARE * requests["intended"]:
         note(
             f"kwiken: the generator was late for {requests['late']} of {requests['intended']} requests "
             "(see start lag): this machine is too busy for this rate"

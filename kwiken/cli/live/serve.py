@@ -1,4 +1,4 @@
-"""`kwiken serve`: a service's gateway."""
+"""`kwiken serve`: runs a service's gateway."""
 
 from __future__ import annotations
 
@@ -103,15 +103,15 @@ def command(
 
 
 def endpoints_of(service: Service, replicas: tuple[str, ...], *, later: bool) -> dict[str, list[str]]:
-    """By stage, `HOST:PORT` of its replicas.
+    """Addresses of each stage's replicas, as `HOST:PORT`.
 
     Args:
-        service: whose stages they serve.
-        replicas: as given, `STAGE=HOST:PORT`.
-        later: whether a stage without a replica may get one later, or needs none.
+        service: service that the replicas belong to.
+        replicas: texts of the option, `STAGE=HOST:PORT` each.
+        later: whether a stage may be without a replica, because it gets one later or needs none.
 
     Raises:
-        InputError: for text of another form, or a stage that nobody could ever serve.
+        InputError: for text of another form, or a stage that no replica could ever serve.
         DefinitionError: for an unknown stage.
     """
     from kwiken.runtime.gateway import parse_endpoint

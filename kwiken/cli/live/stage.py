@@ -1,4 +1,4 @@
-"""`kwiken stage`: one replica of one stage."""
+"""`kwiken stage`: runs one replica of one stage."""
 
 from __future__ import annotations
 

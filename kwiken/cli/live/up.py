@@ -1,4 +1,4 @@
-"""`kwiken up`: a local cluster."""
+"""`kwiken up`: starts and supervises a local cluster."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _path(text: str | None) -> Path | None:
 
 
 def _arguments(plan: str | None, settings: dict[str, Any]) -> list[str]:
-    """The options again, for the process that stays."""
+    """Options of this command line, for the detached process."""
     options = {
         "--plan": plan,
         "--traces": settings["traces"],

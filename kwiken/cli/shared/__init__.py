@@ -1,4 +1,4 @@
-"""What several verbs share: options, output, errors, signals."""
+"""Shared parts of the verbs: options, input and output, error messages, signals."""
 
 from __future__ import annotations
 

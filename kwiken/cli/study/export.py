@@ -47,7 +47,7 @@ def command(*, plan: str, program: str, targets: str | None, out: str) -> None:
 
 
 def _targets(path: str | None, plan: Plan) -> Mapping[str, Target]:
-    """The map in a file; empty without one."""
+    """Load the map of stages to calls; empty if no file is given."""
     from kwiken.export import check_known, read_targets
 
     if path is None:

@@ -1,4 +1,4 @@
-"""`kwiken report`: one page with pictures of what was learned, planned and got."""
+"""`kwiken report`: one HTML page with charts of the profile, the plan and the measured result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plots of a reproduction: lines and clouds on plain axes."""
+"""Line and scatter plots of a reproduction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TONES = ("after", "before", "expected", "even", "fifth")
 
 
 def draw_plot(plot: Plot) -> Figure:
-    """One figure, its legend by series."""
+    """Draw one figure, with a legend entry per series."""
     drawing = Drawing(WIDTH, HEIGHT, label=f"{plot.figure}: {plot.title}")
     across, up = _scales(plot)
     drawing.text((LEFT, 14), f"{plot.figure}: {plot.title}", "name")
