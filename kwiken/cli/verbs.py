@@ -23,7 +23,7 @@ VERBS = {
     "explain": "Say which stages make slow requests slow, and what a budget buys there.",
     "simulate": "Replay a profile, with a plan or without.",
     "export": "Write a plan as settings for gRPC, Envoy or Istio.",
-    "report": "Write one page with pictures of what was learned, planned and got.",
+    "report": "Write one page with charts of what was learned, planned and measured.",
     "serve": "Run a service's gateway.",
     "stage": "Run one replica of one stage.",
     "up": "Start a local cluster: a gateway and every stage's replicas.",
@@ -31,11 +31,10 @@ VERBS = {
     "status": "Show the local cluster.",
     "apply": "Put a plan in force at a running gateway.",
     "load": "Send open-loop load to a gateway.",
-    "reproduce": "Compute a source's tables and figures anew, beside its own values.",
+    "reproduce": "Recompute the tables and figures of a published source beside its values.",
 }
-LIVE = frozenset(
-    {"apply", "demo", "serve", "stage", "up", "down", "status", "load"}
-)  # verbs that run services
+# Verbs of running services; the others compute from files.
+LIVE = frozenset({"apply", "demo", "serve", "stage", "up", "down", "status", "load"})
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130

@@ -1,4 +1,4 @@
-"""Start of the command: help and refusals load no library that takes long to load."""
+"""Start of the command: help texts and refusals load no slow library."""
 
 from __future__ import annotations
 

@@ -35,14 +35,12 @@ DEFAULT_SECONDS, DEFAULT_RATE = 66.0, 50.0
     type=POSITIVE,
     default=DEFAULT_SECONDS,
     show_default=True,
-    help="Seconds of load; starting and judging come on top.",
+    help="Seconds of load; start and evaluation come on top.",
 )
 @click.option("--rate", type=POSITIVE, default=DEFAULT_RATE, show_default=True, help="Requests per second.")
 @click.option("--budget", type=SHARE, default=0.05, show_default=True, help="Extra work allowed, as a share.")
-@click.option(
-    "--out", default="demo-out", show_default=True, metavar="DIR", help="Folder for all that comes out."
-)
-@click.option("--calm", is_flag=True, help="Disturb nothing.")
+@click.option("--out", default="demo-out", show_default=True, metavar="DIR", help="Output folder.")
+@click.option("--calm", is_flag=True, help="Pause no replicas.")
 @seed_option
 @json_option
 def command(

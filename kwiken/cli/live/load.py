@@ -28,7 +28,7 @@ _MAX_LATE_SHARE = 0.01  # of the requests, above which latencies are not to be t
     default="poisson",
     show_default=True,
     metavar="poisson|constant|FILE",
-    help="Gaps; FILE: requests per second, one number a line (constant:FILE spaces them evenly).",
+    help="Process of arrivals; FILE: requests per second, one number a line (constant:FILE: even gaps).",
 )
 @click.option(
     "--queries", metavar="FILE", help="One query a line, the most popular first; .jsonl: JSON bodies."
@@ -39,7 +39,7 @@ _MAX_LATE_SHARE = 0.01  # of the requests, above which latencies are not to be t
     help='Body; with --queries {query} marks its place.  [default: {"query": "{query}"}, without queries {}]',
 )
 @click.option("--zipf", type=float, default=1.0, show_default=True, help="Line k is drawn like 1/k^ZIPF.")
-@click.option("--path", default="/v1/request", show_default=True, help="What is asked for.")
+@click.option("--path", default="/v1/request", show_default=True, help="Path of the requests.")
 @click.option("--method", type=click.Choice(["POST", "GET"]), default="POST", show_default=True)
 @click.option(
     "--warmup",
@@ -47,7 +47,7 @@ _MAX_LATE_SHARE = 0.01  # of the requests, above which latencies are not to be t
     type=float,
     default=0.0,
     show_default=True,
-    help="First seconds, sent but not counted.",
+    help="First seconds, whose requests are sent but not counted.",
 )
 @click.option(
     "--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds for one request."
@@ -57,7 +57,7 @@ _MAX_LATE_SHARE = 0.01  # of the requests, above which latencies are not to be t
     type=int,
     default=1_000,
     show_default=True,
-    help="A request that is due while so many are unanswered is dropped and counted.",
+    help="Limit of unanswered requests; a request that is due beyond it is dropped and counted.",
 )
 @click.option("--records", metavar="FILE", help="Write one JSON line per request.")
 @seed_option

@@ -28,23 +28,23 @@ MAX_PORT = 65_535
 @click.argument("target", metavar="MODULE:SERVICE")
 @host_option
 @click.option(
-    "--port", type=click.IntRange(0, MAX_PORT), default=8080, show_default=True, help="0: any that is free."
+    "--port", type=click.IntRange(0, MAX_PORT), default=8080, show_default=True, help="0: any free port."
 )
 @click.option(
     "--replica",
     "replicas",
     multiple=True,
     metavar="STAGE=HOST:PORT",
-    help="Where a stage is served; again for each. A host's every address counts, and is looked up anew.",
+    help="Address of a replica; repeatable. Every address of a host name is used, and looked up regularly.",
 )
 @click.option("--local", is_flag=True, help="Run every stage in this process instead.")
-@click.option("--plan", metavar="FILE", help="Plan to follow; read again whenever it changes.")
+@click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
 @click.option("--traces", metavar="DIR", help="Folder to write spans to.")
 @click.option("--otlp", metavar="URL", help="Collector to send spans to.")
 @click.option(
     "--token-file",
     metavar="FILE",
-    help="Token of the control routes; KWIKEN_TOKEN does too. Without either they are closed.",
+    help="File with the token of the control routes, or set KWIKEN_TOKEN. Without a token they are closed.",
 )
 @click.option(
     "--grace",
@@ -52,7 +52,7 @@ MAX_PORT = 65_535
     type=NOT_NEGATIVE,
     default=10.0,
     show_default=True,
-    help="Seconds for what is in flight when told to stop.",
+    help="Seconds for requests in flight to end at a stop.",
 )
 @bodies_option
 @allowed_hosts_option

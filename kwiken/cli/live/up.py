@@ -34,20 +34,20 @@ MAX_PORT: Final = 65_535
     type=click.IntRange(0, MAX_PORT),
     default=8080,
     show_default=True,
-    help="The gateway's; 0: any that is free.",
+    help="Port of the gateway; 0: any free port.",
 )
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @click.option("--traces", metavar="DIR", help="Folder to write spans to.")
 @click.option("--otlp", metavar="URL", help="Collector to send spans to.")
-@click.option("--plan", metavar="FILE", help="Plan to follow; read again whenever it changes.")
-@click.option("--detach", is_flag=True, help="Return once it is up; stop it with: kwiken down")
+@click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
+@click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
 @click.option(
     "--grace",
     "grace_s",
     type=NOT_NEGATIVE,
     default=10.0,
     show_default=True,
-    help="Seconds for what is in flight when told to stop.",
+    help="Seconds for requests in flight to end at a stop.",
 )
 @click.option(
     "--unresponsive-after",
@@ -55,7 +55,7 @@ MAX_PORT: Final = 65_535
     type=NOT_NEGATIVE,
     default=10.0,
     show_default=True,
-    help="Seconds without a sign of life until a process is killed and replaced; 0: never.",
+    help="Seconds without a sign of life after which a process is killed and replaced; 0: never.",
 )
 @bodies_option
 @allowed_hosts_option

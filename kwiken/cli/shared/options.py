@@ -111,7 +111,7 @@ bodies_option = click.option(
     "--bodies-mib",
     type=click.IntRange(1, 1 << 24),
     metavar="MIB",
-    help="Memory for all requests' bodies at once; more are turned away.  [default: a share of it all]",
+    help="Memory for all requests' bodies together; more are refused.  [default: a share of all]",
 )
 allowed_hosts_option = click.option(
     "--allowed-host",
@@ -119,7 +119,7 @@ allowed_hosts_option = click.option(
     type=Host(),
     multiple=True,
     metavar="NAME",
-    help="Name that the gateway may be called by, and whose pages may send requests; again for each.",
+    help="Host name under which the gateway accepts requests, from pages of that host too; repeatable.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
 

@@ -175,7 +175,7 @@ def _show_proof(judged: HeldOut) -> None:
         "of budget",
     )
     before = judged.before
-    rows = [("nobody", "-", *_ladder(before), "-", "-", "-")]
+    rows = [("no stage", "-", *_ladder(before), "-", "-", "-")]
     for arm in judged.arms:
         linked = f"correlated {arm.correlation:g}" if arm.correlation else "independent"
         told = (f"{arm.p99_cut:.1%}", f"{arm.spent:.2%}", f"{arm.of_budget:.0%}")

@@ -84,14 +84,14 @@ DISPATCH: Final = click.option(
     type=click.Choice(DISPATCHES),
     default=DISPATCHES[0],
     show_default=True,
-    help="How calls find replicas; aged: about as the runtime does.",
+    help="Choice of replicas for calls; aged: much like the runtime's.",
 )
 CANCEL: Final = click.option(
     "--cancel",
     type=click.Choice(CANCELS),
     default=CANCELS[0],
     show_default=True,
-    help="Which losers of a race are taken out: those not begun, running ones too, or none.",
+    help="Losing copies to cancel: those still queued, running ones too, or none.",
 )
 
 

@@ -49,7 +49,7 @@ UTILITY_LOSS: Final = click.option(
     type=SHARE,
     default=0.0,
     show_default=True,
-    help="Loss of answer quality: fan-outs may go on without their last shards.",
+    help="Budget of lost answer quality: fan-outs may continue without their last shards.",
 )
 CATCH_UP: Final = click.option(
     "--catch-up", type=SHARE, default=0.0, show_default=True, help="Extra work for late requests."
@@ -59,7 +59,7 @@ PARTIAL: Final = click.option(
     callback=_stages,
     multiple=True,
     metavar="STAGE",
-    help="A fan-out whose answer may be partial; as often as there are.  [default: every fan-out]",
+    help="A fan-out whose answer may be partial; repeatable.  [default: every fan-out]",
 )
 WEIGHT: Final = click.option(
     "--utility-weight",
@@ -67,7 +67,7 @@ WEIGHT: Final = click.option(
     callback=_weights,
     multiple=True,
     metavar="STAGE=WEIGHT",
-    help="Its part in the whole answer's utility, where parts count on their own.  "
+    help="Weight of a stage in the utility of the answer, if its parts count independently.  "
     "[default: an answer needs all of them]",
 )
 

@@ -13,7 +13,7 @@ from kwiken.cli.shared import SHARE, check_exist, note, out_option, progress, se
 @click.argument("sources", nargs=-1, required=True, metavar="DIR_OR_FILES...")
 @out_option("report.html", what="page")
 @click.option(
-    "--reissue", type=SHARE, default=0.05, show_default=True, help="Budget of the plan, where none is given."
+    "--reissue", type=SHARE, default=0.05, show_default=True, help="Budget of the plan, if none is given."
 )
 @click.option("--root", metavar="OP", help="Only requests whose root span has this operation.")
 @click.option("--service", metavar="NAME", help="Only requests whose root span is of this service.")
@@ -29,7 +29,7 @@ def command(
 ) -> None:
     """Draw a report of DIR_OR_FILES: a demo's folder, or any of profile, plan, load records and traces.
 
-    What is missing is made where it can be: a profile from traces, a plan from a profile.
+    Missing parts are made if possible: a profile from traces, a plan from a profile.
     """
     check_exist(sources)
     from kwiken.cli.report import Wishes, find, gather

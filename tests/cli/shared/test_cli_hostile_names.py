@@ -1,4 +1,4 @@
-"""Names from traces, files and the network are shown by every verb, and none steers a terminal or forges a line."""
+"""Hostile names from traces, files and the network: no verb lets one steer the terminal or forge a line."""
 
 from __future__ import annotations
 

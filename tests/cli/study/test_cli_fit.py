@@ -1,4 +1,4 @@
-"""`fit`: from files of traces to a profile that a reader can check, and that plan and simulate take."""
+"""`kwiken fit`: files of traces become a readable profile that `plan` and `simulate` accept."""
 
 from __future__ import annotations
 

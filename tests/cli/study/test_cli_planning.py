@@ -1,4 +1,4 @@
-"""`plan` and `simulate` on good input: what they print, what they write, and that both agree."""
+"""`kwiken plan` and `kwiken simulate` on good input: printed output, written files, and agreement of both."""
 
 from __future__ import annotations
 

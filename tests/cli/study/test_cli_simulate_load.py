@@ -1,4 +1,4 @@
-"""`simulate --load` and `plan --load`: queues on the command line."""
+"""`kwiken simulate --load` and `kwiken plan --load`: queues on the command line."""
 
 from __future__ import annotations
 
