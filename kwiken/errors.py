@@ -40,6 +40,18 @@ class InputError(KwikenError):
         return str(self) if self.where is None else str(self).removeprefix(f"{_line(self.where)}: ")
 
 
+class MissingExtraError(KwikenError, ModuleNotFoundError):
+    """A library that is installed with one of the package's extras, and is not there.
+
+    Args:
+        message: what needs the library, and how to install it.
+        name: import name of the library.
+    """
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message, name=name)
+
+
 def _line(message: str) -> str:
     """One line fit for a terminal or a log: messages quote names and fields that came from anywhere."""
     return printable(" ".join(message.expandtabs(1).splitlines()))

@@ -100,7 +100,7 @@ def test_no_token_is_written_down() -> None:
 def test_the_image_holds_what_is_locked_and_no_more() -> None:
     syncs = re.findall(r"^RUN uv sync (.*)$", DOCKERFILE, re.MULTILINE)
     assert len(syncs) == 2
-    assert all({"--frozen", "--no-dev"} <= set(options.split()) for options in syncs)
+    assert all("--frozen --no-dev --extra otel " in options for options in syncs)  # compose sends spans
     assert "://" not in DOCKERFILE  # no registry or mirror is named
 
 

@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from kwiken.extras import needs
+
 WIDTH: Final = 100
 # Anything else is quoted. YAML 1.1 and 1.2 differ on what "1e3", "0o7", "y" or "012" mean; quotes do not.
 _PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]+\Z")
@@ -38,7 +40,8 @@ def dump(documents: Sequence[tuple[Sequence[str], Any]], header: Sequence[str]) 
 
 
 def _yaml(value: Any) -> str:
-    import yaml
+    with needs("kwiken.export", "plan"):
+        import yaml
 
     class Dumper(yaml.SafeDumper):
         """As the safe one, but no string is left to be guessed at, and nothing is written by reference."""

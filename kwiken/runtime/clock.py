@@ -1,4 +1,4 @@
-"""Time as the runtime sees it; passed in, so that tests run on their own."""
+"""Clock interface of the runtime, injected so that tests can control the time."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the runtime reads the time. Timers are the event loop's own."""
+    """Source of the time. Timers belong to the event loop."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """Seconds since a fixed moment; never decreases."""
 
     def time_ns(self) -> int:
         """Nanoseconds since 1970."""
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """Clocks of the operating system."""
 
-    # Bound straight to the C functions: a Python frame per reading would cost more than the reading.
+    # Bound to the C functions: a Python frame per reading would cost more than the reading itself.
     monotonic = staticmethod(time.monotonic)
     time_ns = staticmethod(time.time_ns)

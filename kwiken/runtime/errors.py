@@ -1,4 +1,4 @@
-"""Every error of the runtime, in one place; transports map their libraries' errors to these."""
+"""Errors of the runtime; transports map the errors of their libraries to these."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kwiken.errors import KwikenError
 
 
 class RefusedError(KwikenError):
-    """The replica did not run the call (connection refused, queue full, stopping), so another may.
+    """The replica did not run the call (connection refused, queue full, stopping), so another one may.
 
     Args:
-        message: why.
-        full: whether it is because the replica holds as many calls as it may.
+        message: description of the reason.
+        full: whether the replica holds its largest number of calls.
     """
 
     def __init__(self, message: str, *, full: bool = False) -> None:
@@ -21,20 +21,20 @@ class RefusedError(KwikenError):
 
 
 class LostError(KwikenError):
-    """The call was sent and no answer came; whether it ran is unknown, so only idempotent calls go again."""
+    """The call was sent and no answer came; it may have run, so only idempotent calls are sent again."""
 
 
 class UnfitError(LostError):
-    """The replica's answer is not of its stage's type, by another version's code say; the call did run."""
+    """The replica's answer does not have the stage's type, for example from other code; the call did run."""
 
 
 class HandlerError(KwikenError):
-    """The stage's own handler raised. Final: another replica would raise it too.
+    """The stage's handler raised. Final: another replica would raise as well.
 
     Attributes:
-        stage: whose handler it was.
+        stage: name of the stage.
         kind: name of the exception's type.
-        message: the exception's text.
+        message: text of the exception.
     """
 
     def __init__(self, stage: str, kind: str, message: str) -> None:
@@ -48,16 +48,16 @@ class DeadlineError(KwikenError):
     """The request's deadline or a stage's timeout has passed."""
 
 
-class UnkeptError(KwikenError):
-    """A plan that cannot be noted for a gateway that takes over, so it was not put in force."""
+class PlanNotSavedError(KwikenError):
+    """The plan could not be saved for a gateway that takes over, so it was not put in force."""
 
 
 class OverloadError(KwikenError):
-    """Turned away before any work was done.
+    """The request was turned away before any work was done.
 
     Args:
-        message: why.
-        retry_after_s: seconds after which another try may fare better.
+        message: description of the reason.
+        retry_after_s: seconds after which a retry may succeed.
     """
 
     def __init__(self, message: str, *, retry_after_s: float) -> None:
@@ -69,8 +69,8 @@ class UnavailableError(KwikenError):
     """No replica is left that could take the call.
 
     Args:
-        message: why.
-        full: whether it is for want of room: replicas are there, but hold as many calls as they may.
+        message: description of the reason.
+        full: whether replicas are available, but hold their largest number of calls.
     """
 
     def __init__(self, message: str, *, full: bool = False) -> None:
@@ -79,10 +79,10 @@ class UnavailableError(KwikenError):
 
 
 class AllFailedError(ExceptionGroup[Exception], KwikenError):
-    """Every attempt of a call failed; holds the error of each, in the order in which they ended."""
+    """Every attempt of a call failed; holds the error of each, in the order in which the attempts ended."""
 
     def derive(self, excs: Sequence[Exception], /) -> AllFailedError:  # type: ignore[override]  # no bases
-        """Another group of the same kind, as `split` and `subgroup` need it."""
+        """Create another group of the same kind, as `split` and `subgroup` need it."""
         return AllFailedError(self.message, excs)
 
 
@@ -92,23 +92,23 @@ def failed_call(
     *,
     expired_s: float | None,
     asked: Sequence[str] = (),
-    fallen: int = 0,
-    spared: bool = False,
+    lost_replicas: int = 0,
+    withheld: bool = False,
 ) -> Exception:
-    """The error of a call that nobody answered.
+    """Build the error of a call that no attempt answered.
 
     Args:
-        stage: whose call it was.
-        errors: of its attempts, in the order in which they ended.
-        expired_s: how long it was allowed to take, where that is why it ended; None where not.
-        asked: ids of the replicas that it went to.
-        fallen: replicas that were lost, or hung, with this request.
-        spared: whether it was kept from the last one.
+        stage: name of the stage.
+        errors: errors of the attempts, in the order in which the attempts ended.
+        expired_s: time that the call was allowed to take, seconds, if it ended by that; else None.
+        asked: ids of the replicas that the call was sent to.
+        lost_replicas: number of replicas that were lost or hung while serving this request.
+        withheld: whether the call was withheld from the last healthy replica.
     """
     clue = ""
-    if fallen > 1:
-        clue = f"; this request may fell what it touches: {fallen} replicas were lost or hung with it" + (
-            ", and it was kept from the last one" if spared else ""
+    if lost_replicas > 1:
+        clue = f"; this request may crash replicas: {lost_replicas} were lost or hung while serving it" + (
+            ", so it was not sent to the last one" if withheld else ""
         )
     if expired_s is not None:
         who = f" from {', '.join(asked)}" if asked else ""

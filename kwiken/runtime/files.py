@@ -1,4 +1,4 @@
-"""Reading the small files that a user names: whatever stands behind a name, the read ends."""
+"""Bounded reads of small files that a user names: devices, pipes and long files are refused."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from kwiken.errors import InputError
 
 
 def read_file(path: Path, most: int) -> bytes:
-    """A whole regular file, or the one that a link leads to.
+    """Read a whole regular file, or the one that a link leads to.
 
     Args:
-        path: of it.
-        most: bytes; a longer one is refused.
+        path: path of the file.
+        most: longest file that is read, bytes.
 
     Raises:
-        OSError: it is not there, or cannot be read.
-        InputError: a folder, a device, a pipe, or too long; names it.
+        OSError: the file is missing or cannot be read.
+        InputError: a folder, a device, a pipe, or too long a file; names the path.
     """
     with open(path, "rb", opener=_open) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise InputError("is no regular file", where=str(path))
+            raise InputError("is not a regular file", where=str(path))
         data = file.read(
             most + 1
-        )  # what is said of its size may be wrong: it may grow, or be of no size at all
+        )  # the size that the system reports may be wrong: 0, or too low for a growing file
     if len(data) > most:
         raise InputError(f"is larger than {most} bytes", where=str(path))
     return data
 
 
 def _open(path: str, flags: int) -> int:
-    """A pipe without a writer must not keep us waiting."""
+    """Open without blocking: a pipe without a writer would block for ever."""
     return os.open(path, flags | os.O_NONBLOCK)

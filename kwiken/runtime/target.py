@@ -1,4 +1,4 @@
-"""Finding the service that `MODULE:SERVICE` names; what is wrong with the module is said in one line."""
+"""Loader of the service that `MODULE:SERVICE` names, with one-line messages about faulty modules."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from kwiken.service import Service
 
 
 def load_target(target: str) -> Service:
-    """The service that `MODULE:SERVICE` names.
+    """Load the service that `MODULE:SERVICE` names.
 
     Args:
         target: `MODULE:SERVICE`; the module is imported.
 
     Raises:
-        InputError: when the module or the name in it is missing, is no Service, or does not
-            import; says where.
-        DefinitionError: when the service cannot be run.
+        InputError: the module or the name in it is missing, is not a Service, or fails to import; names the
+            place.
+        DefinitionError: the service cannot be run.
     """
     module_name, colon, attribute = target.partition(":")
     if not (colon and module_name and attribute):
@@ -61,7 +61,7 @@ def _import(name: str) -> Any:
 
 
 def _failure(error: BaseException) -> str:
-    """Why somebody's module does not import, with the last place outside of the import machinery."""
+    """Reason why a module fails to import, with the last place outside the import machinery."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
     place = (
         f" at {frames[-1].filename}:{frames[-1].lineno}" if frames and frames[-1].filename != __file__ else ""

@@ -1,4 +1,4 @@
-"""Ending tasks that one owns."""
+"""Cancellation of owned tasks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 async def cancel_and_wait(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait until the last has ended, whatever happens meanwhile.
+    """Cancel tasks and wait until the last one has ended, even if the caller is cancelled meanwhile.
 
     Raises:
-        CancelledError: when the caller was cancelled while it waited; the tasks have ended all the same.
-        Exception: what a task raised other than by being cancelled: a defect in the task's own loop.
+        CancelledError: the caller was cancelled while it waited; the tasks have ended nevertheless.
+        Exception: the exception of a task that did not end by its cancellation.
     """
     cancelled = False
     pending = [task for task in tasks if task.cancel()]
@@ -25,7 +25,7 @@ async def cancel_and_wait(tasks: Collection[asyncio.Task[Any]]) -> None:
     if cancelled:
         raise asyncio.CancelledError
     errors = [task.exception() for task in tasks if not task.cancelled()]
-    del tasks  # each holds its error, whose traceback is about to hold this frame
+    del tasks  # each task holds its error, whose traceback will hold this frame
     while errors:
         if (error := errors.pop()) is not None:
             try:

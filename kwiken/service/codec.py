@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.errors import InputError
+from kwiken.extras import needs
 from kwiken.parsing import convert, parse_json, to_str
 from kwiken.service.service import Service
 from kwiken.service.stage import Reissue, Stage
@@ -132,7 +133,8 @@ def service_to_yaml(service: Service) -> str:
     Args:
         service: to write.
     """
-    import yaml
+    with needs("kwiken.service_to_yaml", "plan"):
+        import yaml
 
     return yaml.safe_dump(service_to_dict(service), sort_keys=False, allow_unicode=True)
 
@@ -144,7 +146,8 @@ def service_from_yaml(text: str | bytes, *, where: str = "service") -> Service:
         text: YAML.
         where: named in errors, a file's path say.
     """
-    from kwiken.parsing import parse_yaml
+    with needs("kwiken.service_from_yaml", "plan"):
+        from kwiken.parsing import parse_yaml
 
     return service_from_dict(parse_yaml(to_str(text, where=where), where=where), where=where)
 
@@ -158,7 +161,8 @@ def service_to_graph(service: Service) -> Any:
     Args:
         service: to write.
     """
-    import networkx as nx
+    with needs("kwiken.service.service_to_graph", "plan"):
+        import networkx as nx
 
     graph: Any = nx.DiGraph(version=VERSION, service=service.name)
     for stage in service.stages.values():
@@ -181,7 +185,8 @@ def service_from_graph(graph: Any, *, name: str | None = None) -> Service:
         InputError: not a simple directed graph, an unknown attribute, a wrong type.
         DefinitionError: a cycle, or settings that no stage can have.
     """
-    import networkx as nx
+    with needs("kwiken.service.service_from_graph", "plan"):
+        import networkx as nx
 
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
         raise InputError("must be a simple directed graph (networkx.DiGraph)", where="graph")

@@ -1,4 +1,4 @@
-"""What `kwiken load` says around its report, without sending anything."""
+"""Messages of `kwiken load` around its report, without sending requests."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_scores_are_those_of_the_picker(seed: int) -> None:
     """
     rng = random.Random(seed)
     picker = Picker([Replica(id=str(i), node="n", address="") for i in range(3)], rng)
-    seats = list(picker.seats)
+    targets = list(picker.targets)
     ours = Estimates(3)
     flights: list[list[tuple[float, int]]] = [[], [], []]  # (answer, call)
     lines: list[deque[int]] = [deque(), deque(), deque()]
@@ -35,7 +35,7 @@ def test_scores_are_those_of_the_picker(seed: int) -> None:
         now = now_ms / 1e3
         if not under_way or rng.random() < 0.5:
             i = rng.randrange(3)
-            under_way.append((i, seats[i].take(now), call))
+            under_way.append((i, targets[i].take(now), call))
             flights[i].append((inf, call))
             lines[i].append(call)
             waited_for[call], came[call] = True, now_ms
@@ -43,15 +43,15 @@ def test_scores_are_those_of_the_picker(seed: int) -> None:
             i, ticket, ended = under_way.pop(rng.randrange(len(under_way)))
             flights[i].remove((inf, ended))
             if rng.random() < 0.8:
-                picker.answered(seats[i], ticket, now, Reply(value=None))
+                picker.answered(targets[i], ticket, now, Reply(value=None))
                 flights[i].append((now_ms, ended))  # learned when the next score is asked for
             else:
-                if picker.dropped(seats[i], ticket, now, blame=False):
-                    picker.heard(seats[i], now, alive=True)
+                if picker.dropped(targets[i], ticket, now, blame=False):
+                    picker.probed(targets[i], now, alive=True)
                 ours.dropped(i, now_ms - came[ended], now_ms)
                 waited_for[ended] = False
             heapify(flights[i])
-        if any(seat.ejected for seat in seats):
+        if any(target.ejected for target in targets):
             break  # that part of the picker is not simulated
         for i in range(3):  # an answer counts for its stage too, once somebody looks at its replica
             score(i, now_ms)
@@ -59,7 +59,7 @@ def test_scores_are_those_of_the_picker(seed: int) -> None:
         # Where nothing is known at all both take 1, of their own units.
         if picker.typical:
             assert [each / 1e3 for each in scores] == pytest.approx(
-                [picker.score(seat, now) for seat in seats]
+                [picker.score(target, now) for target in targets]
             )
             compared += 1
     assert compared > 60

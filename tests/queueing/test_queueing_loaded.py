@@ -93,11 +93,11 @@ class TestAccounts:
         """The rule stands in two packages; here they are held together."""
         from kwiken.queueing.load import simulate
         from kwiken.runtime.decisions import Limits
-        from kwiken.runtime.decisions.program import MOSTLY, stage_fraction
+        from kwiken.runtime.decisions.program import MAX_LATE_SHARE, stage_fraction
 
         limits = Limits()
         assert (limits.slack, limits.burst_calls) == (SLACK, BURST)
-        assert (limits.fixed_share, MOSTLY) == (simulate.UNSTATED, simulate.MOSTLY)
+        assert (limits.fixed_share, MAX_LATE_SHARE) == (simulate.UNSTATED, simulate.MOSTLY)
         for policy in (
             Reissue(after_ms=9.0, fraction=0.03),
             Reissue(after_ms=9.0, fraction=0.03, probability=0.1),

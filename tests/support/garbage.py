@@ -1,4 +1,4 @@
-"""Counting what reference counts alone do not free: the objects that are left to the cyclic collector."""
+"""Counter of objects in reference cycles, which only the garbage collector frees."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ OWN = ("/runtime/", "/tests/")
 
 
 async def garbage_of(run: Callable[[], Awaitable[Any]], *, times: int = 2) -> Counter[str]:
-    """Frames, tasks, errors and objects of the runtime that lie in cycles once `run` has been called and is over.
+    """Count the frames, tasks, errors and objects of the runtime that are in cycles after calls of `run`.
 
     Args:
-        run: what to do; called once more before, so that what is made once is not counted.
-        times: how often to call it.
+        run: function to call; called once more before, so that objects made only once are not counted.
+        times: number of counted calls.
     """
     await run()
     await _settle()
     gc.disable()
-    gc.freeze()  # looked through again and again, all else that is there would take most of the time
+    gc.freeze()  # scanning all other objects again and again would take most of the time
     flags = gc.get_debug()
     try:
         for _ in range(times):
@@ -39,7 +39,7 @@ async def garbage_of(run: Callable[[], Awaitable[Any]], *, times: int = 2) -> Co
 
 
 async def _settle() -> None:
-    """Let callbacks that are due run: they hold what they are to be called with."""
+    """Run callbacks that are due: they hold their arguments."""
     for _ in range(20):
         await asyncio.sleep(0)
 

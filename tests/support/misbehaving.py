@@ -1,4 +1,4 @@
-"""Servers that do to a call whatever a test tells them."""
+"""HTTP servers with scripted misbehaviour towards a call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Reaction = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None
 
 @contextlib.asynccontextmanager
 async def misbehaving(react: Reaction) -> AsyncIterator[Replica]:
-    """A server that reads a call's head and then does as told."""
+    """Server that reads a call's head and then runs a script."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -40,7 +40,7 @@ def saying(text: bytes) -> Reaction:
 
 
 async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Never answers; ends when the caller hangs up."""
+    """Never answer; end when the client disconnects."""
     del writer
     with contextlib.suppress(ConnectionError):
         while await reader.read(65_536):

@@ -1,4 +1,4 @@
-"""Gateway and replica in a thread of their own, and bytes sent to either as they are."""
+"""Raw HTTP test bench: gateway and replica in a thread of their own, and sockets that send raw bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAIT_S = 20.0
 
 @dataclass(frozen=True)
 class Place:
-    """One server, and what makes a good request to it."""
+    """Server under test, and the parts of a valid request to it."""
 
     port: int
     target: bytes
@@ -36,7 +36,7 @@ class Place:
     body: bytes
 
     def good(self, *more: bytes, body: bytes | None = None, length: int | None = None) -> bytes:
-        """A request with some headers more; a length other than the body's where one is given."""
+        """Request with further headers; with another length than the body's if one is given."""
         body = self.body if body is None else body
         head = [
             b"POST %b HTTP/1.1" % self.target,
@@ -51,7 +51,7 @@ class Place:
         return socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S)
 
     def status(self, *pieces: bytes) -> int:
-        """The status of what comes back for these bytes, 0 where the connection is closed without an answer."""
+        """Status of the response to these bytes; 0 if the connection is closed without one."""
         with self.connect() as sock:
             return status_of(sock, *pieces)
 
@@ -81,7 +81,7 @@ def status_of(sock: socket.socket, *pieces: bytes) -> int:
 
 
 def until(condition: Callable[[], object], *, within_s: float = WAIT_S) -> None:
-    """Wait for a condition to hold; fails when it does not in time."""
+    """Wait until a condition holds; fails after a timeout."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
@@ -90,7 +90,7 @@ def until(condition: Callable[[], object], *, within_s: float = WAIT_S) -> None:
 
 @dataclass
 class Servers:
-    """What runs in the thread."""
+    """Servers that run in the thread."""
 
     gateway: Gateway
     replica: ReplicaServer
@@ -109,9 +109,9 @@ def servers(
     """A gateway and a replica of the small test service, both with these settings.
 
     Args:
-        loop: makes their event loop.
-        adapt: called in their thread before they listen.
-        settings: of both.
+        loop: creates their event loop.
+        adapt: called with the servers in their thread, before they listen.
+        settings: settings of both servers.
     """
     up = threading.Event()
     made: list[Servers] = []

@@ -1,4 +1,4 @@
-"""A transport whose replicas do what a test tells them, and builders of services, plans and executors."""
+"""Scripted transport, and builders of services, plans and executors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Behaviour = Callable[[Replica, Call], Awaitable[Any]]
 
 @dataclass
 class Sent:
-    """What became of one call."""
+    """Fate of one call."""
 
     replica: str
     call: Call
@@ -32,11 +32,11 @@ class Sent:
 
 @dataclass
 class Script:
-    """A transport; `behave` answers for every replica, and `alive` whether one gives a sign of life."""
+    """Transport with scripted replicas: `behave` answers calls, and `alive` answers probes."""
 
     behave: Behaviour
     sent: list[Sent] = field(default_factory=list)
-    alive: Callable[[Replica], bool | None] = lambda _: True  # None for neither, ever
+    alive: Callable[[Replica], bool | None] = lambda _: True  # None: the probe gets no result
     asked: list[str] = field(default_factory=list)
 
     async def call(self, replica: Replica, call: Call) -> Reply:
@@ -72,12 +72,12 @@ class Script:
 
 
 def after(seconds: float, value: Any = "ok") -> Awaitable[Any]:
-    """An answer after some time."""
+    """Answer after some seconds."""
     return asyncio.sleep(seconds, value)
 
 
 async def raising(error: Exception, seconds: float = 0.0) -> Any:
-    """A failure after some time."""
+    """Fail after some seconds."""
     await asyncio.sleep(seconds)
     raise error
 
@@ -112,7 +112,7 @@ def plan_of(
     catch_up: float = 0.1,
     costs: Mapping[str, float] | None = None,
 ) -> Plan:
-    """A plan; the budgets of utility and catch-up count only where there are such policies."""
+    """Plan; the budgets of utility and catch-up apply only if there are such policies."""
     names = list(service.stages)
     reissues, partial, late = reissues or {}, partial or {}, late or {}
     return Plan(
@@ -142,7 +142,7 @@ def executor_of(
     clock: Clock | None = None,
     **settings: Any,
 ) -> Executor:
-    """An executor under virtual time unless a clock is given; no control share unless asked for."""
+    """Executor in virtual time unless a clock is given; without a control share unless given."""
     return Executor(
         service,
         transport,
@@ -156,10 +156,10 @@ def executor_of(
 
 
 def endow(executor: Executor) -> None:
-    """Let every account have earned its burst within the last 10 s."""
+    """Fill every account's bucket and window with work of the last 10 s."""
     now = asyncio.get_running_loop().time()
     ledger = executor._shared.ledger
     for account in (ledger.service, ledger.catch_up, ledger.utility):
         account.earn(10_000 * REQUEST, now)
-    for lane in executor._lanes.values():
-        lane.account.earn(10_000 * CALL, now)
+    for state in executor._states.values():
+        state.account.earn(10_000 * CALL, now)

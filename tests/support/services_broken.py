@@ -1,4 +1,4 @@
-"""Services whose replicas cannot start."""
+"""Test services whose replicas cannot start."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from kwiken.service import Service, Stage
 
 
 async def work(request: str) -> str:
-    """Returns the request."""
+    """Return the request."""
     return request
 
 
 def fail() -> None:
-    """A setup that raises."""
+    """Setup that raises."""
     raise RuntimeError("no index here")
 
 
 def leave() -> None:
-    """A setup that ends its process."""
+    """Setup that exits its process."""
     os._exit(7)
 
 

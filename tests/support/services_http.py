@@ -1,4 +1,4 @@
-"""A small service for tests over real sockets and processes; what its stages do comes with the request."""
+"""Small test service for real sockets and processes; each request scripts the behaviour of the stages."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from kwiken.service import Partial, Reissue, Service
 
 
 class Ask(msgspec.Struct, forbid_unknown_fields=True):
-    """A request: `text` is echoed in capitals, once a shard, and joined.
+    """Request: `text` is echoed in capitals, once a shard, and joined.
 
     Attributes:
-        text: what to echo.
-        sleep_ms: how long every middle call waits.
+        text: text to echo.
+        sleep_ms: wait of every middle call, milliseconds.
         burn_ms: CPU time that every middle call takes.
-        fail: whether the middle raises.
+        fail: whether the middle stage raises.
         log: folder in which every middle call leaves a file when it starts, ends or is cancelled.
-        odd_exit: whether the process of a middle call ends at once.
+        odd_exit: whether the process of a middle call exits at once.
     """
 
     text: str
@@ -38,7 +38,7 @@ service = Service("echo", page="<!doctype html><title>echo</title>")
 
 @service.stage(idempotent=True)
 async def first(ask: Ask) -> Ask:
-    """Passes the request on."""
+    """Pass the request on."""
     return ask
 
 
@@ -68,19 +68,19 @@ async def _work(ask: Ask, name: str) -> None:
     after=[first], fanout=2, replicas=3, idempotent=True, timeout_ms=4000, reissue=Reissue(after_ms=60.0)
 )
 async def middle(ask: Ask, *, shard: int) -> str:
-    """The text in capitals, with the shard's number."""
+    """Return the text in capitals with the shard's number, or fail as the request says."""
     await _work(ask, f"middle-{shard}")
     return f"{ask.text.upper()}{shard}"
 
 
 @service.stage(after=[middle], replicas=2, idempotent=True)
 async def last(parts: Partial[str]) -> dict[str, str]:
-    """The shards' texts, joined."""
+    """Join the shards' texts."""
     return {"said": " ".join(parts.present)}
 
 
 def plan_for(target: Service = service, *, after_ms: float = 25.0) -> Plan:
-    """A plan that reissues the middle stage."""
+    """Plan that reissues the middle stage."""
     return Plan(
         version=1,
         service=target.name,

@@ -1,4 +1,4 @@
-"""A service with requests that take down what they touch."""
+"""Test service with requests that crash or hang the replica which serves them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ service = Service("poison")
 
 @service.stage(idempotent=True, replicas=3, timeout_ms=600)
 async def only(request: str) -> str:
-    """Ends, stops or wedges its process when it is told so; else returns the request."""
+    """Exit, stop or block the process if the request says so; else return the request."""
     match request:
         case "exit":
             os._exit(9)

@@ -1,4 +1,4 @@
-"""A service that tells how its process' garbage is collected."""
+"""Test service that reports on the garbage collection of its process."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ service = Service("steady")
 
 @service.stage()
 async def only(request: str) -> list[int]:
-    """Objects that no full collection looks through, and those that it does."""
+    """Numbers of objects that full collections skip, and that they scan."""
     del request
     return [gc.get_freeze_count(), len(gc.get_objects())]

@@ -1,4 +1,4 @@
-"""Servers at a replica's address that are none, or bad ones: a table of what each says to a call."""
+"""Foreign and malicious servers at a replica's address: a table of their responses to a call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLOOD: Final = 64 << 10
 
 
 class Said(msgspec.Struct):
-    """What the stage of the tests answers."""
+    """Answer of the stage in the tests."""
 
     text: str
 
@@ -29,7 +29,7 @@ FIT: Final = msgspec.msgpack.encode(Said("fit"))
 
 
 class Peer:
-    """One connection at the stranger's end."""
+    """Server side of one connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -40,25 +40,25 @@ class Peer:
         await self.writer.drain()
 
     async def flood(self, text: bytes) -> None:
-        """Say the same for ever, as fast as it is taken."""
+        """Send the same bytes for ever, as fast as the client reads."""
         text *= max(1, FLOOD // len(text))
         while True:
             await self.say(text)
-            await asyncio.sleep(0)  # the caller is in the same loop
+            await asyncio.sleep(0)  # the client is in the same loop
 
     async def drip(self, text: bytes) -> None:
-        """Say it byte by byte, slowly."""
+        """Send bytes one by one, slowly."""
         for byte in text:
             await self.say(bytes([byte]))
             await asyncio.sleep(PACE_S)
 
     async def linger(self) -> None:
-        """Wait until the caller hangs up."""
+        """Wait until the client disconnects."""
         while await self.reader.read(FLOOD):
             pass
 
     def reset(self) -> None:
-        """Break the connection off."""
+        """Reset the connection."""
         whose: socket.socket = self.writer.get_extra_info("socket")
         whose.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
@@ -68,7 +68,7 @@ Reaction = Callable[[Peer], Awaitable[None]]
 
 
 class Stranger(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of bad replica.
+    """One kind of bad server.
 
     Attributes:
         react: to a call that was read.
@@ -95,7 +95,7 @@ def http(
 
 
 def says(text: bytes) -> Reaction:
-    """Says it, and leaves the connection open."""
+    """Send bytes and leave the connection open."""
 
     async def react(peer: Peer) -> None:
         await peer.say(text)
@@ -104,7 +104,7 @@ def says(text: bytes) -> Reaction:
 
 
 def ends(text: bytes) -> Reaction:
-    """Says it, and closes the connection."""
+    """Send bytes and close the connection."""
 
     async def react(peer: Peer) -> None:
         await peer.say(text)
@@ -214,7 +214,7 @@ STRANGERS: Final[dict[str, Stranger]] = {
     "another field": answering(http(body=PACK({"word": "x"}))),
     "more fields": answering(http(body=PACK({"text": "fit", "more": 1})), sound=True),
     "JSON": answering(http(body=b'{"text":"fit"}')),
-    # What a replica says of itself.
+    # Figures that a replica reports of itself.
     "no replica's headers": answering(http(headers=b"")),
     "busy for nan ms": answering(http(headers=KNOWN.replace(b"busy-ms: 1", b"busy-ms: nan"))),
     "busy for inf ms": answering(http(headers=KNOWN.replace(b"busy-ms: 1", b"busy-ms: inf"))),
@@ -256,7 +256,7 @@ STRANGERS: Final[dict[str, Stranger]] = {
 
 
 class Place:
-    """Where a stranger listens.
+    """Address of a bad server.
 
     Attributes:
         replica: its address, as a replica's.
@@ -274,7 +274,7 @@ class Place:
 
     @property
     def hits(self) -> int:
-        """How often it was tried."""
+        """Number of connections to it."""
         return max(self.connections, self.calls.total())
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -305,7 +305,7 @@ class Place:
 
 @contextlib.asynccontextmanager
 async def at_home(stranger: Stranger) -> AsyncIterator[Place]:
-    """Let a stranger listen."""
+    """Run a bad server."""
     place = Place(stranger)
     server = await asyncio.start_server(place.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

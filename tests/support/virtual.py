@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer: hours of races in milliseconds, the same every time."""
+"""Virtual-time event loop: the clock jumps to the next timer, so hours take milliseconds, reproducibly."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ START_NS = 1_700_000_000_000_000_000
 
 
 class DeadlockError(AssertionError):
-    """Every task waits, and no timer is set that could wake one."""
+    """Deadlock: every task waits, and no timer could wake one."""
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """Passes the time instead of waiting for it; no file is ever ready."""
+    """Selector that advances the clock instead of waiting; no file is ever ready."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -42,7 +42,7 @@ class _JumpingSelector(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """See the module."""
+    """Event loop in virtual time; see the module."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -55,13 +55,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jumping.now
 
     def timers(self) -> list[asyncio.TimerHandle]:
-        """Those that will ring."""
+        """Timers that are set."""
         scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         return [timer for timer in scheduled if not timer.cancelled()]
 
 
 class VirtualClock:
-    """The clock of the running virtual loop."""
+    """Clock of the running virtual loop."""
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
@@ -71,7 +71,7 @@ class VirtualClock:
 
 
 def simulate(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run `main` under virtual time; fails where a task or a timer outlives it or an error went unseen."""
+    """Run `main` under virtual time; fails if a task or a timer outlives it, or an error was never retrieved."""
     loop = VirtualLoop()
     try:
         result = loop.run_until_complete(main())

@@ -1,4 +1,4 @@
-"""Waiting in tests for what happens elsewhere, with a bound."""
+"""Bounded waits for conditions in tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 async def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
-    """Wait for a condition to hold; fails when it does not in time."""
+    """Wait until a condition holds; fails after a timeout."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
@@ -17,5 +17,5 @@ async def until(condition: Callable[[], object], *, within_s: float = 30.0) -> N
 
 
 def found(folder: Path, kind: str) -> list[str]:
-    """The marks that handlers of the small test service left."""
+    """Marks left by handlers of the small test service."""
     return [path.name for path in folder.glob(f"*.{kind}")]

@@ -15,6 +15,7 @@ from kwiken.cli.shared import (
     SHARE,
     Terminated,
     json_option,
+    needs_extra,
     note,
     print_json,
     print_table,
@@ -43,6 +44,7 @@ DEFAULT_SECONDS, DEFAULT_RATE = 66.0, 50.0
 @click.option("--calm", is_flag=True, help="Pause no replicas.")
 @seed_option
 @json_option
+@needs_extra("load", "report")
 def command(
     *, seconds: float, rate: float, budget: float, out: str, calm: bool, seed: int, as_json: bool
 ) -> None:

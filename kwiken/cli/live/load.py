@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kwiken.cli.shared import json_option, note, print_json, print_table, say, seed_option
+from kwiken.cli.shared import json_option, needs_extra, note, print_json, print_table, say, seed_option
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ _MAX_LATE_SHARE = 0.01  # of the requests, above which latencies are not to be t
 @click.option("--records", metavar="FILE", help="Write one JSON line per request.")
 @seed_option
 @json_option
+@needs_extra("load")
 def command(*, as_json: bool, **options: Any) -> int:
     """Send open-loop load to URL and report latency from each request's intended start.
 

@@ -15,6 +15,7 @@ from kwiken.cli.shared import (
     host_option,
     load_service,
     note,
+    otlp_option,
 )
 from kwiken.errors import InputError
 
@@ -40,7 +41,7 @@ MAX_PORT = 65_535
 @click.option("--local", is_flag=True, help="Run every stage in this process instead.")
 @click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
 @click.option("--traces", metavar="DIR", help="Folder to write spans to.")
-@click.option("--otlp", metavar="URL", help="Collector to send spans to.")
+@otlp_option
 @click.option(
     "--token-file",
     metavar="FILE",

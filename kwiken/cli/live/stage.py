@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from kwiken.cli.shared import NOT_NEGATIVE, bodies_option, bytes_of, host_option, load_service, note
+from kwiken.cli.shared import (
+    NOT_NEGATIVE,
+    bodies_option,
+    bytes_of,
+    host_option,
+    load_service,
+    note,
+    otlp_option,
+)
 
 MAX_PORT = 65_535
 
@@ -18,7 +26,7 @@ MAX_PORT = 65_535
 )
 @click.option("--node", metavar="NAME", help="Name of this machine in traces.  [default: its host name]")
 @click.option("--traces", metavar="DIR", help="Folder to write spans to.")
-@click.option("--otlp", metavar="URL", help="Collector to send spans to.")
+@otlp_option
 @click.option(
     "--max-inflight",
     type=click.IntRange(1, 1_000_000),

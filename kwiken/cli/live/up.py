@@ -16,6 +16,7 @@ from kwiken.cli.shared import (
     bytes_of,
     load_service,
     note,
+    otlp_option,
     say,
 )
 from kwiken.errors import DefinitionError, InputError
@@ -38,7 +39,7 @@ MAX_PORT: Final = 65_535
 )
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @click.option("--traces", metavar="DIR", help="Folder to write spans to.")
-@click.option("--otlp", metavar="URL", help="Collector to send spans to.")
+@otlp_option
 @click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
 @click.option(

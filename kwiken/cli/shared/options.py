@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import os
 import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -121,7 +122,39 @@ allowed_hosts_option = click.option(
     metavar="NAME",
     help="Host name under which the gateway accepts requests, from pages of that host too; repeatable.",
 )
+
+
+def _check_otlp(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    del ctx
+    if value is not None:
+        from kwiken.extras import require
+
+        require(param.opts[0], "otel")
+    return value
+
+
+otlp_option = click.option("--otlp", metavar="URL", callback=_check_otlp, help="Collector to send spans to.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
+
+
+def needs_extra(*extras: str) -> Callable[[F], F]:
+    """Decorate a verb's function, below its options, to check that the libraries of extras are installed.
+
+    Args:
+        extras: names of extras, as in `pyproject.toml`.
+    """
+
+    def decorate(callback: F) -> F:
+        @functools.wraps(callback)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            from kwiken.extras import require
+
+            require(str(click.get_current_context().info_name), *extras)
+            return callback(*args, **kwargs)
+
+        return cast("F", checked)
+
+    return decorate
 
 
 def bytes_of(mib: int | None) -> int | None:

@@ -18,6 +18,7 @@ from kwiken.cli.shared import (
     json_option,
     load_plan,
     load_profile,
+    needs_extra,
     note,
     print_json,
     print_table,
@@ -70,6 +71,7 @@ BUT_HEAT = "by replica and time they count with as long as they ran"
 )
 @seed_option
 @json_option
+@needs_extra("plan")
 def command(
     *,
     profile: str,

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.cli.shared import MIB, load_plan, note, note_written, out_option, read_text, write_text
+from kwiken.cli.shared import (
+    MIB,
+    load_plan,
+    needs_extra,
+    note,
+    note_written,
+    out_option,
+    read_text,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +38,7 @@ MAX_MAP: Final = 4 * MIB
     "or an object with call or prefix, host, port.",
 )
 @out_option(default="-", what="settings")
+@needs_extra("plan")
 def command(*, plan: str, program: str, targets: str | None, out: str) -> None:
     """Write the reissues of PLAN as settings for a program that you run already.
 

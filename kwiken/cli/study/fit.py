@@ -16,6 +16,7 @@ from kwiken.cli.shared import (
     check_apart,
     check_exist,
     json_option,
+    needs_extra,
     note,
     note_written,
     out_option,
@@ -79,6 +80,7 @@ _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 )
 @click.option("--mermaid", is_flag=True, help="Print the DAG as a Mermaid drawing on stdout.")
 @json_option
+@needs_extra("plan")
 def command(
     *,
     traces: tuple[str, ...],

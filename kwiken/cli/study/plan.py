@@ -16,6 +16,7 @@ from kwiken.cli.shared import (
     SHARE,
     json_option,
     load_profile,
+    needs_extra,
     note,
     note_written,
     out_option,
@@ -87,6 +88,7 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
 @queue_options
 @seed_option
 @json_option
+@needs_extra("plan")
 def command(
     *,
     profile: str,

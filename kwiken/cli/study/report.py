@@ -6,7 +6,16 @@ from datetime import UTC, datetime
 
 import click
 
-from kwiken.cli.shared import SHARE, check_exist, note, out_option, progress, seed_option, write_text
+from kwiken.cli.shared import (
+    SHARE,
+    check_exist,
+    needs_extra,
+    note,
+    out_option,
+    progress,
+    seed_option,
+    write_text,
+)
 
 
 @click.command()
@@ -18,6 +27,7 @@ from kwiken.cli.shared import SHARE, check_exist, note, out_option, progress, se
 @click.option("--root", metavar="OP", help="Only requests whose root span has this operation.")
 @click.option("--service", metavar="NAME", help="Only requests whose root span is of this service.")
 @seed_option
+@needs_extra("report")
 def command(
     *,
     sources: tuple[str, ...],

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kwiken.cli.shared import Bar, json_option, note, print_json, print_table, progress, say, write_text
+from kwiken.cli.shared import (
+    Bar,
+    json_option,
+    needs_extra,
+    note,
+    print_json,
+    print_table,
+    progress,
+    say,
+    write_text,
+)
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,6 +40,7 @@ MAX_JOBS = 64
 @click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Processes at once; one a core by default.")
 @click.option("-o", "--output", metavar="FILE", help="Write a page of plots there too.")
 @json_option
+@needs_extra("report")
 def command(
     *, name: str | None, list_names: bool, seeds: int, jobs: int | None, output: str | None, as_json: bool
 ) -> None:

@@ -13,6 +13,7 @@ from kwiken.cli.shared import (
     json_option,
     load_plan,
     load_profile,
+    needs_extra,
     print_json,
     print_table,
     progress,
@@ -51,6 +52,7 @@ MAX_REQUESTS = 10_000_000
 @click.option("--independent", is_flag=True, help="Draw every stage on its own, not whole requests.")
 @seed_option
 @json_option
+@needs_extra("plan")
 def command(
     *,
     profile: str,

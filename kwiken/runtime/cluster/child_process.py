@@ -1,4 +1,4 @@
-"""A supervisor's end of a child process."""
+"""Child process of a supervisor: started, observed until its end, and stopped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kwiken.errors import KwikenError
 from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.process import GatewaySpec, ReplicaSpec, Report
 
-START_S: Final = 180.0
+START_S: Final = 180.0  # for a process to become ready
 
 
 class ChildError(KwikenError):
@@ -25,11 +25,11 @@ class ChildError(KwikenError):
 
 
 class Child:
-    """A server process that is ready, as its supervisor sees it.
+    """Server process that is ready, as seen by its supervisor.
 
     Attributes:
-        identity: pid and start.
-        url: where it listens.
+        identity: pid and start time.
+        url: URL that the process listens at.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, identity: Identity, url: str) -> None:
@@ -47,17 +47,17 @@ class Child:
         files: Sequence[int] = (),
         start_s: float = START_S,
     ) -> Child:
-        """Start a process and wait until it is ready. When this is cancelled, the process is ended.
+        """Start a process and wait until it is ready. Cancelling this ends the process.
 
         Args:
-            spec: what it serves.
-            name: of the process, for errors.
-            env: variables that it gets besides this process' own.
-            files: numbers of open files that it gets.
-            start_s: seconds that it may take.
+            spec: specification of the server.
+            name: name of the process in errors.
+            env: environment variables in addition to those of this process.
+            files: file descriptors that the process inherits.
+            start_s: time that the start may take, seconds.
 
         Raises:
-            ChildError: with the reason that it gave, if any.
+            ChildError: the process did not start; with the reason that it reported, if any.
         """
         try:
             process = await asyncio.create_subprocess_exec(
@@ -69,9 +69,9 @@ class Child:
                 stdout=asyncio.subprocess.PIPE,
                 pass_fds=files,
                 env={**os.environ, **(env or {}), "PYTHONPATH": _import_path()},
-                start_new_session=True,  # the terminal's Ctrl-C is for the supervisor alone, which stops all
+                start_new_session=True,  # Ctrl-C must reach the supervisor alone, which stops all
             )
-        except OSError as error:  # no memory, no handles, no interpreter: it may pass
+        except OSError as error:  # no memory, no file descriptors, no interpreter: may be temporary
             raise ChildError(f"{name}: cannot be started: {error.strerror or error}") from error
         try:
             url = await _report_of(process, name, start_s)
@@ -84,11 +84,11 @@ class Child:
         return cls(process, identity, url)
 
     async def wait(self) -> int:
-        """Wait for its end; its exit code, the negative number of the signal that killed it."""
+        """Wait for the end of the process; returns its exit code, or the negative number of a signal."""
         return await self._process.wait()
 
     async def stop(self, grace_s: float) -> None:
-        """Stop it in good order; by force when it takes longer."""
+        """Stop the process gracefully; by SIGKILL after the grace period, in seconds."""
         self._signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace_s):
@@ -98,7 +98,7 @@ class Child:
             await self._process.wait()
 
     def kill(self) -> None:
-        """End it by force."""
+        """End the process by SIGKILL."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
@@ -125,12 +125,12 @@ async def _report_of(process: asyncio.subprocess.Process, name: str, start_s: fl
     except TimeoutError:
         raise ChildError(f"{name}: was not ready within {start_s:g} s") from None
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ChildError(f"{name}: said {line[:80]!r} instead of where it listens") from error
+        raise ChildError(f"{name}: said {line[:80]!r} instead of its URL") from error
     if report.url is None:
         raise ChildError(f"{name}: {report.error}")
     return report.url
 
 
 def _import_path() -> str:
-    """What this process can import, its children can; in `sys.path` an empty string is the current folder."""
+    """Import path for children, as in this process; an empty entry of `sys.path` is the current folder."""
     return os.pathsep.join(path or str(Path.cwd()) for path in sys.path)

@@ -1,4 +1,4 @@
-"""A local cluster: a gateway and every stage's replicas as processes of this machine, kept alive."""
+"""Local cluster: runs a gateway and every stage's replicas as child processes, and restarts them."""
 
 from __future__ import annotations
 
@@ -23,54 +23,54 @@ import msgspec
 from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Plan
 from kwiken.runtime.cluster.child_process import Child, ChildError
-from kwiken.runtime.cluster.liveness import sign_of, until_silent
+from kwiken.runtime.cluster.liveness import check_liveness, until_unresponsive
 from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.state import VERSION, ClusterState, StateFiles
 from kwiken.runtime.http_server import listen
-from kwiken.runtime.process import GatewaySpec, Keepers, LogFile, ReplicaSpec
+from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile, ReplicaSpec
 from kwiken.runtime.target import load_target
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import Replica, wire
 from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.cluster")
-LOOK_S: Final = 2.0
-RETELL_S: Final = 0.1
-READY_S: Final = 30.0
-ASK_S: Final = 5.0
-KILL_AFTER_S: Final = 3.0
+CHECK_S: Final = 2.0  # interval of checks of the state files and the log
+RETRY_S: Final = 0.1  # pause before the gateway is updated again
+READY_S: Final = 30.0  # for the gateway to become ready
+REQUEST_TIMEOUT_S: Final = 5.0  # timeout of a request to the gateway
+KILL_AFTER_S: Final = 3.0  # after the grace period
 STDERR: Final = 2
-MOST_KNOWN: Final = 500  # replicas that a process' arguments have room for
+MOST_KNOWN: Final = 500  # replicas that fit into a process's arguments
 
 
 class Cluster:
-    """A gateway and replicas as local processes; an asynchronous context manager, ready once entered.
+    """Gateway and replicas as local processes; an asynchronous context manager, ready once entered.
 
-    A process that dies is replaced, with growing pauses where it dies again and again; one that has not
-    answered for too long is killed first. The gateway hears at once who is there. When this process ends in
-    any way, the kernel ends the others. Should what keeps the processes alive itself fail, the body of the
-    context is cancelled, everything is stopped, and the failure is raised.
+    A process that dies is restarted, with growing pauses if it dies repeatedly; a process that has not
+    answered for too long is killed first. The gateway is told of every change at once. When this process ends
+    in any way, the kernel ends the others. If the supervision itself fails, the body of the context is
+    cancelled, everything is stopped, and the failure is raised.
 
     Args:
-        target: `MODULE:SERVICE`, importable from here.
+        target: service, as `MODULE:SERVICE`, importable from here.
         host: address to listen on.
-        port: of the gateway; 0 for any that is free.
+        port: port of the gateway; 0 for any free port.
         state: folder for the state files that `down` and `status` read; None for none.
         traces: folder for spans; None for none.
         otlp: endpoint for spans; None for none.
         plan: file with the plan, followed when it changes; None for none.
-        replicas: number by stage, where it is not to be the service's own.
-        max_inflight: calls that a replica holds at once.
-        grace_s: seconds that work in flight gets at the end.
-        unresponsive_s: a process that has not answered `/livez` for so long is ended and replaced, a replica
-            not before its stage's timeout has passed too; 0 for never.
-        max_bodies: bytes of all requests that the gateway holds at once; None for a share of the memory.
-        allowed_hosts: names by which the gateway may be called besides its own, and whose pages may ask it.
+        replicas: number of replicas by stage, where it differs from the service's own.
+        max_inflight: largest number of calls that a replica holds at once, 1 or more.
+        grace_s: seconds that requests and calls in flight get at the end.
+        unresponsive_s: seconds without an answer to `/livez` after which a process is killed and restarted, a
+            replica not before its stage's timeout has passed too; 0 for never.
+        max_bodies: bytes that all requests at the gateway together may hold; None for a share of the memory.
+        allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
 
     Raises:
-        InputError: for a target that is no service, or one that is up already.
-        KwikenError: on entering, when a process does not start; says which and why.
+        InputError: the target is not a service, or the service is up already.
+        KwikenError: on entering, a process does not start; names the process and the reason.
     """
 
     def __init__(
@@ -121,23 +121,23 @@ class Cluster:
 
     @property
     def gateway_url(self) -> str:
-        """Where requests go."""
+        """URL for requests."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
     @property
     def token(self) -> str:
-        """Opens the gateway's control routes."""
+        """Token of the gateway's control routes."""
         return self._token
 
     @property
     def gateway_pid(self) -> int | None:
-        """The gateway's pid; None while it is being replaced."""
+        """Pid of the gateway; None while it is being restarted."""
         return self._gateway.child.identity.pid if self._gateway.child is not None else None
 
     @property
     def replicas(self) -> dict[str, list[tuple[int, str]]]:
-        """By stage, pid and address of the replicas that run now."""
+        """Pid and address of the running replicas, by stage."""
         found: dict[str, list[tuple[int, str]]] = {name: [] for name in self.service.stages}
         for slot in self._slots:
             if slot.child is not None and slot.stage is not None:
@@ -145,49 +145,49 @@ class Cluster:
         return found
 
     async def __aenter__(self) -> Self:
-        """Start every process and wait until requests can be served."""
+        """Start every process and wait until the gateway is ready."""
         files = StateFiles(self._folder or Path(tempfile.mkdtemp(prefix="kwiken-")), self.service.name)
         files.lock()
         self._files = files
         self._supervisor = _this_process()
-        self._keepers = Keepers()
+        self._critical_tasks = CriticalTasks()
         try:
             self._listen()
-            files.remove()  # what a killed supervisor left
+            files.remove()  # left by a killed supervisor
             files.write_token(self._token)
             files.write(self._state())
             self._session = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=ASK_S),
+                timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S),
                 connector=aiohttp.TCPConnector(
                     limit=0
-                ),  # many that hang must not keep others from being asked
+                ),  # processes that hang must not delay the checks of others
             )
             await self._start_all()
             for slot in (self._gateway, *self._slots):
-                self._keepers.add(self._keep(slot))
-            self._keepers.add(self._tell())
-            self._keepers.add(self._shorten_log())
+                self._critical_tasks.add(self._keep(slot))
+            self._critical_tasks.add(self._tell())
+            self._critical_tasks.add(self._shorten_log())
             self._changed.set()
             await self._until_ready()
         except BaseException:
             await self._stop_all(0.0)
-            self._keepers.check()
+            self._critical_tasks.check()
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop every process in good order.
+        """Stop every process gracefully.
 
         Raises:
-            BaseException: what made a keeper fail, if that is why it ends.
+            BaseException: the failure of the supervision, if there was one.
         """
         await self._stop_all(self._grace_s)
-        self._keepers.check()
+        self._critical_tasks.check()
 
     def _listen(self) -> None:
-        """Open the gateways' sockets, which outlive each: who calls between two waits and is not refused."""
+        """Open the gateway's sockets here: during a restart clients wait and are not refused."""
         try:
             self._sockets = listen(self._host, self._port)
         except InputError as error:
@@ -207,8 +207,10 @@ class Cluster:
             await asyncio.gather(*starts, return_exceptions=True)
 
     async def _start(self, slot: Slot) -> None:
-        """Fill a slot with a fresh process."""
-        env = {"KWIKEN_TOKEN": self._token} if slot.stage is None else {}  # no file: it may be gone by then
+        """Start the process of a slot."""
+        env = (
+            {"KWIKEN_TOKEN": self._token} if slot.stage is None else {}
+        )  # not by a file, which may have been removed
         spec = self._spec(slot)
         files = spec.sockets if isinstance(spec, GatewaySpec) else []
         slot.fill(await Child.start(spec, name=slot.name, env=env, files=files))
@@ -243,7 +245,7 @@ class Cluster:
         )
 
     async def _keep(self, slot: Slot) -> None:
-        """Replace a slot's process whenever it ends."""
+        """Restart a slot's process whenever it ends."""
         while True:
             if slot.child is None:
                 await self._refill(slot)
@@ -251,11 +253,11 @@ class Cluster:
             code = await self._end_of(slot)
             wait_s = slot.emptied()
             self._changed.set()
-            LOG.warning("%s ended with exit code %s; another follows in %g s", slot.name, code, wait_s)
+            LOG.warning("%s ended with exit code %s; restart in %g s", slot.name, code, wait_s)
             await asyncio.sleep(wait_s)
 
     async def _end_of(self, slot: Slot) -> int:
-        """Wait for the end of a slot's process, and end it when it hangs; its exit code."""
+        """Wait for the end of a slot's process, kill it if it hangs; returns its exit code."""
         child = slot.child
         assert child is not None
         assert self._session is not None
@@ -264,8 +266,8 @@ class Cluster:
         timeout_s = self.service[slot.stage].timeout_ms / 1000 if slot.stage is not None else 0.0
         end = asyncio.create_task(child.wait())
         silence = asyncio.create_task(
-            until_silent(
-                functools.partial(sign_of, self._session, child.url),
+            until_unresponsive(
+                functools.partial(check_liveness, self._session, child.url),
                 silent_s=max(self._unresponsive_s, timeout_s),
                 closed_s=self._grace_s + KILL_AFTER_S,
             )
@@ -273,7 +275,7 @@ class Cluster:
         try:
             await asyncio.wait({end, silence}, return_when=asyncio.FIRST_COMPLETED)
             if not end.done():
-                LOG.error("%s has hung for too long and is killed: %s", slot.name, silence.result().value)
+                LOG.error("%s is unresponsive and is killed: %s", slot.name, silence.result().value)
                 child.kill()
             return await end
         finally:
@@ -285,14 +287,14 @@ class Cluster:
                 await self._start(slot)
             except ChildError as error:
                 wait_s = slot.emptied()
-                LOG.error("%s; tried again in %g s", error, wait_s)  # noqa: TRY400 - the reason is in the words
+                LOG.error("%s; next try in %g s", error, wait_s)  # noqa: TRY400 - the message has the reason
                 await asyncio.sleep(wait_s)
             else:
                 slot.restarts += 1
                 return
 
     async def _tell(self) -> None:
-        """Tell the gateway and the state file who is there, whenever that changes."""
+        """Update the gateway and the state file whenever the running processes change."""
         told: Child | None = None
         while True:
             if not await self._has_changed():
@@ -307,28 +309,28 @@ class Cluster:
                 await self._ask("PUT", "/v1/replicas", msgspec.json.encode(self._addresses()))
                 told = gateway
             except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
-                LOG.warning("the gateway could not be told of the replicas: %s", error)
-                await asyncio.sleep(RETELL_S)
+                LOG.warning("the gateway could not be updated with the replicas: %s", error)
+                await asyncio.sleep(RETRY_S)
                 self._changed.set()
 
     async def _shorten_log(self) -> None:
-        """Keep the log short that this process and its children write to; no other file is touched."""
+        """Limit the size of the log that this process and its children write to."""
         assert self._files is not None
         log = LogFile(self._files.log)
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             if log.written_by(STDERR):
                 await asyncio.to_thread(log.shorten)
 
     def _kept(self) -> bool:
-        """Whether a gateway that takes over has found the plan in force by itself."""
+        """Whether the plan in force is saved, so that a new gateway has found it by itself."""
         assert self._files is not None
         return self._files.plan.is_file()
 
     async def _has_changed(self) -> bool:
-        """Wait for a change, or until it is time to see whether what is noted is still there."""
+        """Wait for a change of the processes; after a timeout, restore removed state files instead."""
         try:
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(CHECK_S):
                 await self._changed.wait()
         except TimeoutError:
             if self._files is not None and not self._files.intact:
@@ -354,23 +356,26 @@ class Cluster:
                         self._ready = True
                         self._save()
                         return
-            await asyncio.sleep(RETELL_S / 5)
+            await asyncio.sleep(RETRY_S / 5)
         raise ChildError(f"gateway: was not ready within {READY_S:g} s")
 
     async def put_plan(self, plan: Plan | None) -> None:
-        """Put a plan in force at the gateway, or none; it is put again should the gateway be replaced.
+        """Put a plan in force at the gateway, or none; the plan survives a restart of the gateway.
+
+        Args:
+            plan: plan to put in force; None for none.
 
         Raises:
-            InputError: when the gateway refuses it; says why.
+            InputError: the gateway refuses the plan; with its reason.
         """
         await self._ask("PUT", "/v1/plan", msgspec.json.encode(plan))
         self._plan = plan
 
     async def status(self) -> dict[str, Any]:
-        """The state file's content and, as `runtime`, the gateway's own figures.
+        """Content of the state file and, as `runtime`, the gateway's own figures.
 
         Raises:
-            InputError: when the gateway refuses to tell.
+            InputError: the gateway refuses to answer.
         """
         figures = msgspec.json.decode(await self._ask("GET", "/v1/status", None))
         return {**msgspec.to_builtins(self._state()), "runtime": figures}
@@ -405,21 +410,21 @@ class Cluster:
         )
 
     def _save(self) -> None:
-        """Note the state as well as can be: a full disk or a folder gone must not end what is served."""
+        """Write the state file if possible: a full disk or a removed folder must not end the service."""
         assert self._files is not None
         try:
             self._files.restore(self._token)
             self._files.write(self._state())
         except (OSError, InputError) as error:
             if not self._unsaved:
-                LOG.warning("the state cannot be noted, so `down` and `status` do not see it: %s", error)
+                LOG.warning("the state cannot be saved, so `down` and `status` do not see it: %s", error)
             self._unsaved = True
         else:
             self._unsaved = False
 
     async def _stop_all(self, grace_s: float) -> None:
-        """End the keepers, then the gateway, whose requests need the replicas, then those."""
-        await self._keepers.stop()
+        """Stop the supervision, then the gateway, whose requests need the replicas, then the replicas."""
+        await self._critical_tasks.stop()
         for sock in self._sockets:
             sock.close()
         self._sockets = []
@@ -440,7 +445,7 @@ class Cluster:
         if self._files is None:
             return
         with contextlib.suppress(OSError):
-            if self._files.claimed:  # else the folder may be another cluster's by now
+            if self._files.claimed:  # else the folder may belong to another cluster by now
                 self._files.remove()
         self._files.unlock()
         if self._folder is None:
@@ -449,7 +454,7 @@ class Cluster:
 
 
 def _this_process() -> Identity:
-    """Who supervises; looked up once, since it cannot be where handles or memory have run out."""
+    """Identity of this process; looked up once, since a lookup fails without file descriptors or memory."""
     identity = Identity.of(os.getpid())
     assert identity is not None
     return identity

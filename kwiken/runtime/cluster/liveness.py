@@ -1,4 +1,4 @@
-"""Whether a process still answers: a hang that lasts, told from a pause and from an orderly end."""
+"""Liveness check: tells a lasting hang of a process from a short pause or a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -9,57 +9,60 @@ from typing import Final
 
 import aiohttp
 
-EVERY_S: Final = 2.0
-LEAST_ASKS: Final = 5
+EVERY_S: Final = 2.0  # longest interval of checks
+MIN_CHECKS: Final = 5  # failed checks before a process counts as unresponsive
 
 
-class Sign(enum.Enum):
-    """What came of asking a process whether it lives."""
+class Liveness(enum.Enum):
+    """Result of a liveness check."""
 
     ALIVE = "it answered"
     CLOSED = "it takes no connections: it may be about to end"
     SILENT = "no answer in time"
 
 
-async def until_silent(ask: Callable[[float], Awaitable[Sign]], *, silent_s: float, closed_s: float) -> Sign:
-    """Ask again and again; return once no answer has come for too long in a row.
+async def until_unresponsive(
+    ask: Callable[[float], Awaitable[Liveness]], *, silent_s: float, closed_s: float
+) -> Liveness:
+    """Check a process at intervals; return once it has not answered for too long.
 
-    What counts are questions without an answer, not what the clock says: when this very process was paused,
-    or its machine asleep, every other one seems to have been silent for as long.
+    The criterion is the number of failed checks, not elapsed time: after a pause of this process, or of the
+        whole
+    machine, every other process seems to have been unresponsive for as long.
 
     Args:
-        ask: whether it lives; it has so many seconds to say so.
-        silent_s: seconds of silence that are too long; above 0.
-        closed_s: the same for a process that takes no connections.
+        ask: checks the process, with the given timeout in seconds.
+        silent_s: time without an answer that is too long, seconds; above 0.
+        closed_s: the same for a process that accepts no connections, seconds.
 
     Returns:
-        The last sign: SILENT or CLOSED.
+        The last result: SILENT or CLOSED.
     """
     loop = asyncio.get_running_loop()
-    every_s = min(EVERY_S, silent_s / LEAST_ASKS)
+    every_s = min(EVERY_S, silent_s / MIN_CHECKS)
     missed = 0
     while True:
         began = loop.time()
         sign = await ask(every_s)
-        missed = 0 if sign is Sign.ALIVE else missed + 1
-        if missed * every_s >= (silent_s if sign is not Sign.CLOSED else max(silent_s, closed_s)):
+        missed = 0 if sign is Liveness.ALIVE else missed + 1
+        if missed * every_s >= (silent_s if sign is not Liveness.CLOSED else max(silent_s, closed_s)):
             return sign
         await asyncio.sleep(max(0.0, began + every_s - loop.time()))
 
 
-async def sign_of(session: aiohttp.ClientSession, url: str, within_s: float) -> Sign:
-    """Ask a server whether it lives; any answer will do.
+async def check_liveness(session: aiohttp.ClientSession, url: str, within_s: float) -> Liveness:
+    """Check whether a server is alive; any response counts.
 
     Args:
-        session: to ask by.
-        url: of the server.
-        within_s: seconds for the answer.
+        session: HTTP client.
+        url: URL of the server.
+        within_s: timeout of the response, seconds.
     """
     try:
         async with session.get(url + "/livez", timeout=aiohttp.ClientTimeout(total=within_s)):
-            pass  # what it says does not matter, and may have no end
+            pass  # the body is irrelevant and may be endless
     except TimeoutError:
-        return Sign.SILENT
+        return Liveness.SILENT
     except aiohttp.ClientError:
-        return Sign.CLOSED
-    return Sign.ALIVE
+        return Liveness.CLOSED
+    return Liveness.ALIVE

@@ -1,4 +1,4 @@
-"""Processes that are told from strangers: a pid alone may have gone to somebody else."""
+"""Process identity by pid and start time: a pid alone may have been reused by another process."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Final
 
 import msgspec
 
-POLL_S: Final = 0.02
+POLL_S: Final = 0.02  # interval of checks for the end of a process
 STATE_FIELD: Final = 0
 START_FIELD: Final = 19
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A process.
+    """Identity of a process.
 
     Attributes:
-        pid: its number.
-        started: when it was started, in the system's own form: numbers are given anew, moments are not.
+        pid: process id.
+        started: start time in the system's own form: pids are reused, start times are not.
     """
 
     pid: int
@@ -30,17 +30,17 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, pid: int) -> Identity | None:
-        """The process that has this pid now; None where there is none."""
+        """Identity of the process that has this pid now; None if there is none."""
         started = _started(pid)
         return cls(pid, started) if started is not None else None
 
     @property
     def alive(self) -> bool:
-        """Whether that very process still runs."""
+        """Whether this process is still running."""
         return _started(self.pid) == self.started
 
     def signal(self, number: int) -> bool:
-        """Send a signal to that very process; whether it was there to get it."""
+        """Send a signal to this process and no other; returns whether it was still running."""
         if not self.alive:
             return False
         try:
@@ -49,7 +49,7 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return False
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end, at most so many seconds; whether it came in time."""
+        """Wait for the end of the process for at most some seconds; returns whether it ended."""
         deadline = time.monotonic() + seconds
         while self.alive:
             if time.monotonic() >= deadline:
@@ -62,7 +62,7 @@ if sys.platform == "linux":
 
     def _send(identity: Identity, number: int) -> bool:
         handle = os.pidfd_open(identity.pid)
-        try:  # the handle holds the process, so what is checked is what is signalled
+        try:  # the handle refers to one process, so the checked process is the signalled one
             if identity.alive:
                 signal.pidfd_send_signal(handle, number)
                 return True
@@ -78,7 +78,7 @@ else:
 
 
 def _started(pid: int) -> str | None:
-    """When a process was started; None where it is gone or dead and only not yet buried."""
+    """Start time of a process; None if it is gone or a zombie."""
     if pid <= 0:
         return None
     return _started_linux(pid) if sys.platform == "linux" else _started_posix(pid)
@@ -90,12 +90,12 @@ def _started_linux(pid: int) -> str | None:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return None
-    fields = text[text.rindex(")") + 2 :].split()  # the name before it may hold anything
+    fields = text[text.rindex(")") + 2 :].split()  # the name before it may contain anything
     return None if fields[STATE_FIELD] in {"Z", "X"} else f"{boot}:{fields[START_FIELD]}"
 
 
 def _started_posix(pid: int) -> str | None:
-    found = subprocess.run(  # noqa: S603 - a whole number is all that is passed
+    found = subprocess.run(  # noqa: S603 - the only variable argument is an int
         ["/bin/ps", "-o", "lstart=,stat=", "-p", str(pid)], capture_output=True, text=True, check=False
     )
     text = " ".join(found.stdout.split()[:-1])

@@ -1,4 +1,4 @@
-"""A place for one process of a cluster, whichever process fills it at the time."""
+"""Slot of a cluster: the place of one process across restarts, with a growing pause between them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 from kwiken.runtime.cluster.child_process import Child
 from kwiken.runtime.cluster.state import ProcessState
 
-FIRST_WAIT_S: Final = 0.1
-LONGEST_WAIT_S: Final = 10.0
-SETTLED_S: Final = 10.0
+FIRST_WAIT_S: Final = 0.1  # pause before the first restart
+LONGEST_WAIT_S: Final = 10.0  # pause before further restarts
+SETTLED_S: Final = 10.0  # running time after which the pause starts again from the first
 
 
 class Slot:
-    """A place for one process: the gateway's, or one replica's.
+    """Place of one process: the gateway's, or one replica's.
 
     Attributes:
-        name: of the process.
-        stage: of a replica; None for the gateway.
-        child: the process that fills it now.
-        restarts: how often it was filled again.
+        name: name of the process.
+        stage: stage of a replica; None for the gateway.
+        child: present process; None while there is none.
+        restarts: number of restarts, 0 or more.
     """
 
     def __init__(self, name: str, stage: str | None) -> None:
@@ -32,19 +32,19 @@ class Slot:
         self._since = 0.0
 
     def fill(self, child: Child) -> None:
-        """A process is ready."""
+        """Record the process that is now ready."""
         self.child = child
         self._since = time.monotonic()
 
     def emptied(self) -> float:
-        """The process has ended; seconds to wait before the next, more each time that it ends soon."""
+        """Record the end of the process; returns the pause before the next one, seconds."""
         self.child = None
         lasted = time.monotonic() - self._since
         self._quick_ends = 0 if lasted >= SETTLED_S else self._quick_ends + 1
         return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._quick_ends, 20))
 
     def state(self) -> ProcessState | None:
-        """What is noted of the process; None while there is none."""
+        """State of the process for the state file; None while there is none."""
         if self.child is None:
             return None
         return ProcessState(

@@ -1,4 +1,4 @@
-"""What a running cluster notes of itself: `STATE/SERVICE.json`, `.token`, `.plan`, `.lock`, `.log`."""
+"""State files of a running cluster: `STATE/SERVICE.json`, `.token`, `.plan`, `.lock`, `.log`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.files import read_file
 
 VERSION: Final = 1
-MAX_STATE: Final = 64 << 20
-STOP_S: Final = 30.0
-KILL_S: Final = 5.0
+MAX_STATE: Final = 64 << 20  # bytes
+STOP_S: Final = 30.0  # for a supervisor to stop its cluster
+KILL_S: Final = 5.0  # for a killed process to end
 PRIVATE: Final = 0o600
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
 
 
 class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One server process of the cluster.
+    """State of one server process of the cluster.
 
     Attributes:
-        identity: pid and start.
-        url: where it listens.
-        restarts: how often it was replaced.
-        stage: the stage of a replica; None for the gateway.
-        replica: the replica's name.
+        identity: pid and start time.
+        url: URL that the process listens at.
+        restarts: number of restarts, 0 or more.
+        stage: stage of a replica; None for the gateway.
+        replica: name of a replica; None for the gateway.
     """
 
     identity: Identity
@@ -44,17 +44,17 @@ class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that `down` and `status` need to know.
+    """State of a cluster, as `down` and `status` need it.
 
     Attributes:
-        version: of this form.
-        service: its name.
-        target: what was started, `MODULE:SERVICE`.
-        supervisor: the process that holds the cluster.
+        version: version of the format.
+        service: name of the service.
+        target: service as it was given, `MODULE:SERVICE`.
+        supervisor: process that supervises the cluster.
         ready: whether the gateway has been ready.
-        token_file: path of the token for the control routes.
-        gateway: its process; None before it is there.
-        replicas: theirs.
+        token_file: path of the token of the control routes.
+        gateway: process of the gateway; None while there is none.
+        replicas: processes of the replicas.
     """
 
     version: int
@@ -67,25 +67,25 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replicas: list[ProcessState]
 
     def __post_init__(self) -> None:
-        """Refuse other versions."""
+        """Refuse other versions of the format."""
         if self.version != VERSION:
             raise ValueError(f"version must be {VERSION}, not {self.version}")
 
     @property
     def children(self) -> list[ProcessState]:
-        """The gateway, where there is one, and the replicas."""
+        """Gateway, if there is one, and replicas."""
         return [*([self.gateway] if self.gateway is not None else []), *self.replicas]
 
 
 class StateFiles:
-    """The files of one service's cluster.
+    """State files of one service's cluster.
 
     Args:
-        folder: where they are; made when something is written.
+        folder: folder of the files; created when something is written.
         service: name of the service.
 
     Raises:
-        InputError: for what cannot be a service's name.
+        InputError: the text cannot be a service's name.
     """
 
     def __init__(self, folder: Path, service: str) -> None:
@@ -102,13 +102,13 @@ class StateFiles:
 
     @classmethod
     def all(cls, folder: Path) -> Iterator[StateFiles]:
-        """The clusters that are noted in a folder; none where there is no such folder.
+        """State files of all clusters in a folder; none if the folder does not exist.
 
         Raises:
-            InputError: when it cannot be read: what runs must not pass for nothing.
+            InputError: the folder cannot be read; its clusters may be running.
         """
         try:
-            paths = sorted(folder.iterdir())  # a glob takes a folder that may not be read for an empty one
+            paths = sorted(folder.iterdir())  # `glob` would treat an unreadable folder as empty
         except FileNotFoundError:
             return
         except OSError as error:
@@ -118,10 +118,10 @@ class StateFiles:
                 yield cls(folder, path.stem)
 
     def lock(self) -> None:
-        """Claim the service's cluster for this process; the kernel gives it back at the process' end.
+        """Lock the service for this process; the kernel releases the lock when the process ends.
 
         Raises:
-            InputError: when another process has it, or the folder cannot be written.
+            InputError: another process holds the lock, or the folder cannot be written.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -139,14 +139,14 @@ class StateFiles:
             ) from None
 
     def unlock(self) -> None:
-        """Give the claim back."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     @property
     def claimed(self) -> bool:
-        """Whether this process has the claim, and the lock still stands in the folder for others to see."""
+        """Whether this process holds the lock, and the lock file is still in the folder."""
         if self._lock is None:
             return False
         try:
@@ -157,17 +157,20 @@ class StateFiles:
 
     @property
     def intact(self) -> bool:
-        """Whether all that is noted is still there to be seen."""
+        """Whether the lock, state and token are still in the folder."""
         try:
             return self.claimed and self.state.exists() and self.token.exists()
         except OSError:
             return False
 
     def restore(self, token: str) -> None:
-        """Make folder, claim and token again where somebody has removed them.
+        """Create folder, lock and token again if they were removed.
+
+        Args:
+            token: token of the control routes.
 
         Raises:
-            InputError: the folder cannot be used, or another process has claimed the service meanwhile.
+            InputError: the folder cannot be used, or another process has locked the service meanwhile.
             OSError: the token cannot be written.
         """
         if not self.claimed:
@@ -177,7 +180,7 @@ class StateFiles:
             self.write_token(token)
 
     def write_token(self, token: str) -> None:
-        """Write the token so that only this user can read it."""
+        """Write the token, readable by this user only."""
         self.token.unlink(missing_ok=True)
         handle = os.open(self.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
         try:
@@ -188,16 +191,16 @@ class StateFiles:
             raise
 
     def write(self, state: ClusterState) -> None:
-        """Replace the state as a whole."""
+        """Replace the state atomically."""
         fresh = self.state.with_suffix(".json.new")
         fresh.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
         fresh.replace(self.state)
 
     def read(self) -> ClusterState | None:
-        """The state; None where there is none.
+        """Read the state; None if there is none.
 
         Raises:
-            InputError: names the file when it is not a cluster's state.
+            InputError: the file is not a cluster's state; names the file.
         """
         try:
             return msgspec.json.decode(read_file(self.state, MAX_STATE), type=ClusterState)
@@ -207,31 +210,31 @@ class StateFiles:
             raise InputError(str(error.strerror), where=str(self.state)) from error
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(
-                f"is not a cluster's state: {error}; end by hand what still runs of {self.service}, "
+                f"is not a cluster's state: {error}; end the processes of {self.service} that still run, "
                 "then remove this file",
                 where=str(self.state),
             ) from error
 
     def remove(self) -> None:
-        """Remove state, token and plan; the lock and the log stay."""
+        """Remove state, token and plan; lock and log stay."""
         for path in (self.state, self.token, self.plan):
             path.unlink(missing_ok=True)
 
 
 def stop_cluster(files: StateFiles, *, stop_s: float = STOP_S) -> bool:
-    """Stop a cluster from outside: its supervisor in good order, and whatever is left by force.
+    """Stop a cluster from outside: its supervisor gracefully, and remaining processes by SIGKILL.
 
-    Only processes whose start time is as noted are signalled.
+    Only processes whose start time matches the state are signalled.
 
     Args:
-        files: of the cluster.
-        stop_s: how long its supervisor may take.
+        files: state files of the cluster.
+        stop_s: time that its supervisor may take, seconds.
 
     Returns:
-        Whether anything ran.
+        Whether any process was running.
 
     Raises:
-        InputError: when the state cannot be read.
+        InputError: the state cannot be read.
     """
     state = files.read()
     if state is None:

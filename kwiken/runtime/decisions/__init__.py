@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from kwiken.runtime.decisions.admission import Admission
-from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Hold, Ledger, Purse
-from kwiken.runtime.decisions.program import Lane, Limits, Node, Program, compile_program, retune
+from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Hold, Ledger, RequestBudget
+from kwiken.runtime.decisions.program import (
+    CompiledStage,
+    Limits,
+    Program,
+    StageState,
+    compile_program,
+    retune,
+)
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
-from kwiken.runtime.decisions.replica_choice import Seat
-from kwiken.runtime.decisions.stop_rule import STOP, WAIT, Gather
+from kwiken.runtime.decisions.replica_choice import ReplicaState
+from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
 
 __all__ = [
     "CALL",
@@ -24,16 +31,16 @@ __all__ = [
     "WAIT",
     "Account",
     "Admission",
-    "Gather",
+    "CompiledStage",
+    "FanOut",
     "Hold",
-    "Lane",
     "Ledger",
     "Limits",
-    "Node",
     "Program",
-    "Purse",
     "Race",
-    "Seat",
+    "ReplicaState",
+    "RequestBudget",
+    "StageState",
     "compile_program",
     "retune",
 ]

@@ -1,15 +1,21 @@
-"""Which requests are let in. Pure: arrivals and departures with their times in, yes or no out.
+"""Admission control: decides which requests run, and whether there is capacity for extra copies.
 
-Three signals of overload (DAGOR, SoCC 2018, and Breakwater, OSDI 2020, watch delay too; throughput alone
-cannot tell idle from stuck): how many requests are inside, against how many there is room for; how long the
-recent ones took against how long they had; and how long they stand in line for the event loop, which is late
-then. Under rising load reissues stop first, then requests are turned away, lowest priority first.
+Pure: arrivals and departures with their times in, decisions out.
 
-How many the replicas have room for is learned. A replica that holds all that it may refuses whatever comes,
-urgent or not, and at once, so that neither delay nor the number inside tells of it. Therefore a request that
-found every replica full ends the room for its priority at those who are inside then, and each request that is
-served makes a little more, as TCP finds a path's capacity. What the lower priorities may not use of that room
-is kept free for the higher: trunk reservation, as telephone networks have it.
+Three signals of overload are combined (DAGOR, SoCC 2018, and Breakwater, OSDI 2020, watch delay as well;
+throughput alone cannot tell idle from stuck):
+
+1. the number of requests inside, against the capacity;
+2. the time that recent requests took, against the time they were allowed;
+3. the time that requests wait for a busy event loop.
+
+Under rising load copies stop first, then requests are turned away, lowest priority first.
+
+The capacity of the replicas is learned. A full replica refuses every call at once, whatever its priority, so
+that neither delay nor the number of requests inside reveals it. Therefore a request that found every replica
+full limits the capacity for its priority to the number of requests inside at that moment, and each request
+that is served raises it a little, as TCP probes the capacity of a path. Capacity that the lower priorities
+may not use is reserved for the higher ones (trunk reservation in telephone networks).
 """
 
 from __future__ import annotations
@@ -18,33 +24,33 @@ from math import exp
 
 from kwiken.runtime.decisions.program import Limits
 
-# Requests for which one that is served makes room: so few that only some in a hundred find the replicas full
-# again. The longer none does the more: room that came back, with a replica say, is found within a dozen times
-# what a request takes.
+# Requests by which one served request raises the capacity: so little that only a few in a hundred find the
+# replicas full again. The step grows with the time since the last full replica, so that capacity that
+# returns, for example with a restarted replica, is found within about ten request durations.
 GROWTH = 0.02
-ROUNDING = 1e-9  # so that a share of the room, rounded down, is not below the threshold that it was made from
+ROUNDING = 1e-9  # so that a share of the capacity, rounded down, is not below the threshold it was made from
 
 
 class Admission:
-    """Counts requests and judges the load.
+    """Counts requests and measures the load.
 
     Args:
-        limits: how many may be inside, and at which load what is given up.
+        limits: largest number of requests, and loads at which copies and requests are given up.
 
     Attributes:
-        inside: requests that were let in and are not done.
-        room: the most requests at once that there is room for.
-        shed: requests turned away so far.
+        inside: number of requests that were admitted and are not done.
+        room: present capacity, as a number of concurrent requests.
+        shed: number of requests turned away so far.
     """
 
     __slots__ = (
-        "_crowd",
+        "_inside_when_measured",
         "_limits",
-        "_line_s",
-        "_news_at",
+        "_mean_took_s",
+        "_mean_use",
         "_served",
-        "_took",
-        "_use",
+        "_updated_at",
+        "_wait_s",
         "inside",
         "room",
         "shed",
@@ -54,21 +60,21 @@ class Admission:
         self._limits = limits
         self.inside = 0
         self.room = float(limits.requests)
-        self._served = 0  # requests since one found the replicas full
-        self._line_s = 0.0
-        self._crowd = 0
+        self._served = 0  # requests since the last one that found every replica full
+        self._wait_s = 0.0
+        self._inside_when_measured = 0
         self.shed = 0
-        self._took = 0.0
-        self._use = 0.0
-        self._news_at = 0.0
+        self._mean_took_s = 0.0
+        self._mean_use = 0.0
+        self._updated_at = 0.0
 
     def enter(self, now: float, priority: int, allowed: float | None = None) -> float | None:
-        """A request arrives: None lets it in, a number is after how many seconds to come again.
+        """Admit a request and return None, or turn it away and return the delay before a retry, seconds.
 
         Args:
-            now: seconds.
-            priority: of the request; 0 is normal, higher is more important.
-            allowed: how long it may take, seconds; None for the limits' own.
+            now: present time, seconds.
+            priority: priority of the request; 0 is normal, higher is more important.
+            allowed: time that the request may take, seconds; None for the default of the limits.
         """
         again = self.refusal(now, priority, allowed)
         if again is None:
@@ -76,82 +82,84 @@ class Admission:
         return again
 
     def refusal(self, now: float, priority: int, allowed: float | None = None) -> float | None:
-        """As `enter`, for a request that has not come in yet: what is turned away need not be read."""
+        """Judge a request like `enter` before its body is read; does not count the request as inside."""
         limits = self._limits
-        if self._judged(now, allowed) < limits.shed_threshold(priority):
+        if self._effective_load(now, allowed) < limits.shed_threshold(priority):
             return None
         self.shed += 1
-        return min(max(2 * self._took, limits.least_retry_after_s), limits.most_retry_after_s)
+        return min(max(2 * self._mean_took_s, limits.least_retry_after_s), limits.most_retry_after_s)
 
     def leave(self, now: float, *, took: float, allowed: float) -> None:
-        """A request that was let in is done.
+        """Record the end of a request that was admitted.
 
         Args:
-            now: seconds.
-            took: how long it took, seconds.
-            allowed: how long it might have taken, seconds.
+            now: present time, seconds.
+            took: duration of the request, seconds.
+            allowed: time that the request was allowed to take, seconds.
         """
         self.inside -= 1
         use = took / allowed if allowed > 0 else 1.0
         gain = self._limits.gain
-        self._use += gain * (min(1.0, use) - self._use)
-        self._took += gain * (took - self._took)
-        self._news_at = now
+        self._mean_use += gain * (min(1.0, use) - self._mean_use)
+        self._mean_took_s += gain * (took - self._mean_took_s)
+        self._updated_at = now
         self._served += 1
         self.room = min(self._limits.requests, self.room + GROWTH * (1.0 + self._served / self.room))
 
     def leave_full(self, priority: int) -> None:
-        """A request that was let in is done: it found every replica full.
+        """Record the end of a request that was admitted and found every replica full.
 
-        Its time says nothing: it is refused at once, and most so where load is highest.
+        Its duration is not used: such requests end at once, and most quickly where the load is highest.
 
         Args:
-            priority: of the request.
+            priority: priority of the request.
         """
         self.inside -= 1
         self._served = 0
-        # So many that its own priority is turned away from now on as soon as there are as many inside.
+        # The capacity at which this priority is turned away from the present number of requests on.
         held = self.inside / (self._limits.shed_threshold(priority) + ROUNDING)
         self.room = min(self.room, max(1.0, held))
 
     def note_line(self, line_s: float) -> None:
-        """It was measured how long a request stands in line for the event loop now, seconds."""
-        self._line_s = line_s
-        self._crowd = self.inside
+        """Record the present wait of a request for the event loop, in seconds, as measured."""
+        self._wait_s = line_s
+        self._inside_when_measured = self.inside
 
     @property
     def line_s(self) -> float:
-        """How long a request that comes now will have stood in line, seconds; more with each that came since.
+        """Expected wait of a new request for the event loop, seconds; grows with the arrivals since measured.
 
-        Each step of the loop serves all who are inside; a few may come and go without its being slower.
+        Each step of the loop serves all requests inside; a few more or fewer of them make no difference.
         """
         always = max(1, self._limits.always)
-        return self._line_s * max(1.0, (self.inside + always) / (self._crowd + always))
+        return self._wait_s * max(1.0, (self.inside + always) / (self._inside_when_measured + always))
 
     def load(self, now: float, allowed: float | None = None) -> float:
-        """From 0 (idle) to 1 (full), for requests that may take so many seconds; None for the limits' own."""
-        use = self._use
-        silent = now - self._news_at
-        if silent > 1.0 and use:  # without news the last word counts less and less, so that nothing locks
-            use *= exp(-(silent - 1.0))
-        return max(use, self.inside / self.room, self._line(allowed))
+        """Load from 0 (idle) to 1 (full), for requests allowed that many seconds; None for the default."""
+        use = self._mean_use
+        age_s = now - self._updated_at
+        if (
+            age_s > 1.0 and use
+        ):  # old measurements decay: else a high one could shut out the requests that would correct it
+            use *= exp(-(age_s - 1.0))
+        return max(use, self.inside / self.room, self._wait_load(allowed))
 
-    def _line(self, allowed: float | None) -> float:
-        """The time in line, against how long it may be."""
+    def _wait_load(self, allowed: float | None) -> float:
+        """Wait for the event loop as a share of the longest acceptable wait, 0 to 1."""
         limits = self._limits
         share = limits.wait_share * (limits.deadline_ms / 1000 if allowed is None else allowed)
         return min(1.0, self.line_s / max(share, limits.least_wait_s))
 
-    def _judged(self, now: float, allowed: float | None = None) -> float:
-        """The load as far as it counts: a few requests that are slow are none.
+    def _effective_load(self, now: float, allowed: float | None = None) -> float:
+        """Load with which decisions are made: slowness of a few requests counts as none.
 
-        Unless they stand in line, or there is no room for more than a few.
+        The wait for the event loop always counts, and so does a capacity that was found to be lower.
         """
         if self.inside >= self._limits.always:
             return self.load(now, allowed)
-        crowd = self.inside / self.room if self.room < self._limits.requests else 0.0
-        return max(crowd, self._line(allowed))
+        occupancy = self.inside / self.room if self.room < self._limits.requests else 0.0
+        return max(occupancy, self._wait_load(allowed))
 
-    def calm(self, now: float) -> bool:
-        """Whether there is room for extra requests."""
-        return self._judged(now) < self._limits.calm_below
+    def has_capacity(self, now: float) -> bool:
+        """Whether there is capacity for extra copies."""
+        return self._effective_load(now) < self._limits.calm_below

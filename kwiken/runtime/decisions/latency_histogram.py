@@ -1,18 +1,18 @@
-"""A latency histogram on a fixed grid of log buckets: constant memory, one index per sample, no NumPy."""
+"""Latency histogram with logarithmic buckets on a fixed grid: constant memory, O(1) per sample, no NumPy."""
 
 from __future__ import annotations
 
 from math import frexp
 
-PER_OCTAVE = 16  # at most 1/16 = 6% wide, so quantiles are right to 3%
-LOW = -20  # the lowest octave ends at 2**-20 s, about 1 us
-HIGH = 12  # the highest ends at 2**12 s, more than an hour
+PER_OCTAVE = 16  # buckets per factor of 2; at most 1/16 = 6% wide, so quantiles are right to 3%
+LOW = -20  # exponent of the lowest octave, which ends at 2**-20 s, about 1 us
+HIGH = 12  # exponent of the highest octave, which ends at 2**12 s, more than an hour
 _CELLS = (HIGH - LOW + 1) * PER_OCTAVE
 _SHIFT = -LOW * PER_OCTAVE - PER_OCTAVE
 
 
-class Sketch:
-    """Counts of latencies, seconds; those beyond the grid count at its ends."""
+class LatencyHistogram:
+    """Histogram of latencies in seconds; latencies beyond the grid count in its first or last bucket."""
 
     __slots__ = ("cells", "count")
 
@@ -21,7 +21,7 @@ class Sketch:
         self.count = 0
 
     def add(self, seconds: float) -> None:
-        """Count one latency."""
+        """Count one latency, in seconds."""
         mantissa, exponent = frexp(seconds)  # seconds = mantissa * 2**exponent, mantissa from 0.5 to 1
         cell = exponent * PER_OCTAVE + int(mantissa * (2 * PER_OCTAVE)) + _SHIFT
         self.count += 1
@@ -31,7 +31,7 @@ class Sketch:
             self.cells[0 if cell < 0 or seconds <= 0 else -1] += 1
 
     def quantile(self, share: float) -> float | None:
-        """The latency that `share` of the samples do not exceed, seconds; None without samples."""
+        """Latency that a share of the samples, 0 to 1, do not exceed, in seconds; None without samples."""
         wanted = share * self.count
         seen = 0
         for cell, count in enumerate(self.cells):

@@ -1,40 +1,42 @@
-"""The budget ledger: who may still pay for an extra request. Pure: amounts and times in, yes or no out.
+"""Budget ledger: decides whether an extra copy, retry or partial answer can be paid for.
 
-Refilled by successes and never by the clock, so a backend that answers nothing earns nothing and gets no
-extra load (the same choice as the success-replenished buckets of the AWS S3 clients). Accounts nest: a copy
-is paid by its request, its stage and its service at once, or by none of them. Each lever has an account of
-its own: reissues, catch-up, and the utility that partial answers lose.
+Pure: amounts and times in, decisions out. Successes refill the accounts and the clock never does, so a
+backend that answers nothing earns nothing and gets no extra load (the same choice as the success-replenished
+token buckets of the AWS S3 clients). Accounts nest: a copy is charged to its request, its stage and its
+service at once, or to none of them. Each lever has an account of its own: reissues, catch-up, and the utility
+that partial answers lose.
 
-Amounts are whole numbers, so that no sum drifts however long the process lives.
+Amounts are whole micro-units, so that sums stay exact however long the process lives.
 """
 
 from __future__ import annotations
 
-REQUEST = 1_000_000_000  # grains that one whole request costs: the unit of the plan's normalised costs
-CALL = 1_000_000  # grains that one call costs in its own stage's account
+REQUEST = 1_000_000_000  # micro-units that one whole request costs: the unit of the plan's normalised costs
+CALL = 1_000_000  # micro-units that one call costs in its own stage's account
 MILLION = 1_000_000
 WINDOW_S = 10.0
-BUCKETS = 40
-_RATE = BUCKETS / WINDOW_S
+BUCKETS = 40  # of the sliding window
+_RATE = BUCKETS / WINDOW_S  # buckets per second
 
 
 class Account:
-    """A token bucket filled by successes, under a sliding window.
+    """Token bucket that successes fill, with a limit on the spend in a sliding window.
 
     Over any window of 10 s the spend is at most `fraction` of the work done in it plus one `burst`: the
-    bucket holds at most `burst` when the window opens and gains at most `fraction` of what is earned
-    within. Besides, a spend must fit `fraction` of the work of the 10 s before it, so under steady load the
+    bucket holds at most `burst` when the window opens and gains at most `fraction` of the work within.
+    In addition, a spend must fit `fraction` of the work of the 10 s before it, so under steady load the
     burst adds nothing.
 
-    The clock only expires the window. It may jump: forwards, and what was known is forgotten; backwards, and
-    time goes on from there.
+    The clock is used only to expire the window, and may jump. After a jump forwards the window is empty;
+    after a jump backwards it continues from the new time.
 
     Args:
-        fraction: share of the work that may be spent, >= 0.
-        burst: the most that the bucket holds, grains. It starts full.
-        grace: whether a spend need only fit the work of the 10 s before it plus one burst. For what comes in
-            lumps larger than a quiet service's work of 10 s would ever pay: a whole answer's utility, or the
-            few copies of a stage whose stalls come together.
+        fraction: share of the work that may be spent, 0 or more.
+        burst: capacity of the bucket, in micro-units. The bucket starts full.
+        grace: if true, a spend must fit the work of the 10 s before it plus one burst. Meant for spends
+            larger than the work of 10 s of a quiet service could pay: the utility of a whole answer, or the
+                few
+            copies of a stage whose stalls come together.
     """
 
     __slots__ = (
@@ -65,12 +67,12 @@ class Account:
         self._ppm = 0
         self._full = 0
         self._level = 0
-        self._left: int | None = None  # level that the last plan left; None before the first
+        self._left: int | None = None  # level at the end of the last plan; None before the first
         self._grace = grace
         self._pledged = 0
-        # Bucket `_head` is the present one and lies at `_slot`. The work of the last BUCKETS buckets
-        # counts, and the spend of one more: work covers at most 10 s and spend at least 10 s, so rounding
-        # never favours spending.
+        # Bucket `_head` is the present one, at index `_slot`. The window counts the work of the last BUCKETS
+        # buckets and the spend of one bucket more: work covers at most 10 s and spend at least 10 s, so that
+        # rounding never favours spending.
         self._head = -1
         self._slot = 0
         self._work_in = [0] * (BUCKETS + 1)
@@ -81,11 +83,11 @@ class Account:
         self.retune(fraction, burst)
 
     def retune(self, fraction: float, burst: int) -> None:
-        """Take another fraction and burst; what was earned and spent stays: a plan buys no second burst.
+        """Set another fraction and burst; earnings and spends stay, so a plan change buys no second burst.
 
-        Nor does a plan that follows none: it finds what the last one left. Else whoever switches a plan off
-        and on again would spend a burst each time; and if it found nothing, a stage that seldom needs a copy
-        would have none while plans take turns.
+        The level survives a period without a plan as well. Otherwise switching a plan off and on again would
+        grant a burst each time; starting empty instead would leave a stage that seldom needs a copy without
+        any while plans alternate.
         """
         if self._full:
             self._left = self._level
@@ -101,23 +103,23 @@ class Account:
 
     @property
     def level(self) -> int:
-        """What the bucket holds, grains."""
+        """Level of the bucket, in micro-units."""
         return self._level // MILLION
 
     def share_10s(self, now: float) -> float:
-        """Spend of the last 10 s as a share of the work in them; 0 where there was none."""
+        """Spend of the last 10 s as a share of the work of the last 10 s; 0 without work."""
         head = int(now * _RATE)
         if head != self._head:
             self._advance(head)
         return self._spent_window / self._work_window if self._work_window else 0.0
 
     def earn(self, work: int, now: float, *, refill: bool = True) -> None:
-        """Note a success.
+        """Record a success.
 
         Args:
-            work: what it cost, grains.
-            now: seconds.
-            refill: whether it fills the bucket too, or only counts as work.
+            work: cost of the work, in micro-units.
+            now: present time, seconds.
+            refill: whether the work fills the bucket as well; if false it counts only in the window.
         """
         head = int(now * _RATE)
         if head != self._head:
@@ -130,7 +132,7 @@ class Account:
             self._level = min(self._full, level)
 
     def earn_prompt(self, work: int, now: float) -> None:
-        """Note a success that came in time: it fills the bucket, and redeems as much that was pledged."""
+        """Record a success in time: fills the bucket and redeems the same amount of pledges."""
         self.earn(work, now)
         if not self._pledged:
             return
@@ -140,23 +142,23 @@ class Account:
         self._pledged = min(self._pledged, self._full - self._level)
 
     def earn_late(self, work: int, now: float) -> None:
-        """Note a success that came late: what it earns is a pledge, until a prompt one redeems it.
+        """Record a late success: its earnings are a pledge until a prompt success redeems them.
 
-        So an account is filled in full while at least half of the work is prompt, and not at all where
-        everything is late. Pledges and bucket together hold at most one burst.
+        The account is thus filled in full while at least half of the work is prompt, and not at all while
+        all work is late. Pledges and bucket together hold at most one burst.
         """
         self.earn(work, now, refill=False)
         self._pledged = max(0, min(self._pledged + work * self._ppm, self._full - self._level))
 
     def allows(self, cost: int, now: float, *, denied: int | None = None) -> bool:
-        """Whether `cost` grains may be spent at `now`.
+        """Whether `cost` may be spent at `now`.
 
         Args:
-            cost: grains.
-            now: seconds.
-            denied: how often the call was denied before. Half of the burst must be left then for those who
-                need it more, a quarter after one denial, and so on; of the window a quarter as much. None:
-                nothing need be left.
+            cost: amount to spend, in micro-units.
+            now: present time, seconds.
+            denied: number of earlier denials of the same call, 0 or more. It decides how much must be left
+                for calls that need a copy more: half of the burst at 0, a quarter at 1, and so on, and a
+                quarter as much of the window. None: nothing need be left.
         """
         head = int(now * _RATE)
         if head != self._head:
@@ -169,31 +171,31 @@ class Account:
         if denied is None:
             return wanted <= min(self._level, left)
         kept = self._full >> (denied + 1)
-        # A full bucket is enough for whatever fits it. And where calls are few, a burst is more than all of
-        # the window's budget.
+        # A full bucket is enough for any cost that fits it. Where calls are few, the burst is larger than the
+        # window's whole budget.
         return max(wanted, min(wanted + kept, self._full)) <= self._level and (
             wanted + min(kept, most >> (denied + 3)) <= left
         )
 
     def spend(self, cost: int) -> None:
-        """Take what `allows` has just allowed."""
+        """Spend an amount that `allows` has just allowed."""
         self.spent += cost
         self._level -= cost * MILLION
         self._spent_in[self._slot] += cost
         self._spent_window += cost
 
     def force(self, cost: int, now: float) -> None:
-        """Note a spend that nobody could prevent; the bucket goes into debt for it, by at most one burst."""
-        self.earn(0, now)  # so that it counts in the present bucket of the window
+        """Record a spend that could not be prevented; the bucket goes into debt, by at most one burst."""
+        self.earn(0, now)  # advances the window to the present bucket
         self.spend(cost)
         self._level = max(self._level, -self._full)
 
     def refund(self, cost: int, head: int) -> None:
-        """Take back a part of a spend, as though it had never been spent.
+        """Undo a part of a spend.
 
         Args:
-            cost: grains, at most what was spent.
-            head: what `head` was when it was spent.
+            cost: amount to give back, in micro-units; at most the amount spent.
+            head: value of `head` at the time of the spend.
         """
         self.spent -= cost
         self._level = min(self._full, self._level + cost * MILLION)
@@ -201,7 +203,7 @@ class Account:
         back = self._head - head
         if 0 <= back <= BUCKETS:
             slot = (self._slot - back) % (BUCKETS + 1)
-            taken = min(cost, self._spent_in[slot])  # after a clock's jump the bucket may be another one
+            taken = min(cost, self._spent_in[slot])  # after a clock jump this may be another bucket
             self._spent_in[slot] -= taken
             self._spent_window -= taken
 
@@ -211,7 +213,7 @@ class Account:
         return self._head
 
     def _advance(self, head: int) -> None:
-        if head < self._head:  # the clock went back: go on from there
+        if head < self._head:  # the clock went back: continue from the new time
             self._head = head
             self._busy_since = -1
             return
@@ -229,7 +231,7 @@ class Account:
             self._busy_since = -1
 
     def _measure(self) -> None:
-        """Judge the window that ends with the present bucket, where the account has been busy for 10 s."""
+        """Update the worst ratio by the window that ends now, once the account has been busy for 10 s."""
         if self._work_in[self._slot] == 0:
             return
         if self._busy_since < 0:
@@ -242,8 +244,8 @@ class Account:
             self.worst = ratio
 
 
-class Purse:
-    """What one request may still spend on copies of its calls, grains. Never refilled."""
+class RequestBudget:
+    """Amount that one request may still spend on copies of its calls, in micro-units. Never refilled."""
 
     __slots__ = ("left",)
 
@@ -252,7 +254,7 @@ class Purse:
 
 
 class Hold:
-    """What is held back for a call with several threads until its answer tells what they cost."""
+    """Amount reserved for a call with several threads until its answer reports the actual cost."""
 
     __slots__ = ("amount", "head")
 
@@ -262,13 +264,14 @@ class Hold:
 
 
 class Ledger:
-    """Charges what is extra to those who pay for it. An account that is not given has no budget yet.
+    """Charges extra work to the accounts that pay for it. An account that is not given has no budget.
 
     Args:
-        service: the service's account for copies, in grains of a request's cost.
-        catch_up: its account for what late requests get, in the same; kept apart, so that late requests
-            never eat what was apportioned to the stages.
-        utility: its account for what partial answers lose, in grains of a whole answer's utility.
+        service: account of the service for copies, in micro-units of a request's cost.
+        catch_up: account of the service for late requests, in the same unit. Separate, so that late requests
+            never use up the budget that was apportioned to the stages.
+        utility: account of the service for the loss of partial answers, in micro-units of a whole answer's
+            utility.
     """
 
     __slots__ = ("catch_up", "service", "utility")
@@ -284,51 +287,53 @@ class Ledger:
         self.catch_up = catch_up or Account(0.0, 0)
         self.utility = utility or Account(0.0, 0, grace=True)
 
-    def charge(self, purse: Purse, stage: Account, cost: int, now: float, *, denied: int = 0) -> bool:
-        """Charge a copy of one call to request, stage and service: to all, or to none.
+    def charge(
+        self, budget: RequestBudget, stage: Account, cost: int, now: float, *, denied: int = 0
+    ) -> bool:
+        """Charge a copy of one call to its request, stage and service: to all, or to none.
 
-        Half of the bursts is kept for calls that asked before and were denied, a quarter for those that asked
-        twice, and so on. Where more calls are a little late than the plan foresaw, they would otherwise drain
-        the accounts as fast as they fill, and a call that is truly stuck, above all a dear one, would find
-        them empty.
+        A part of the bursts is kept for calls that were denied before: half for one denial, another quarter
+        for two, and so on. Where more calls are slightly late than the plan foresaw, they would otherwise
+        drain the accounts as fast as they fill, and a call that is truly stuck, above all an expensive one,
+        would find them empty.
 
         Args:
-            purse: the request's.
-            stage: the stage's account.
-            cost: of the call, grains of a request's cost.
-            now: seconds.
-            denied: how often the call was denied before.
+            budget: budget of the request.
+            stage: account of the stage.
+            cost: cost of the call, in micro-units of a request's cost.
+            now: present time, seconds.
+            denied: number of earlier denials of the call, 0 or more.
         """
         if (
-            purse.left < cost
+            budget.left < cost
             or not stage.allows(CALL, now, denied=denied)
             or not self.service.allows(cost, now, denied=denied)
         ):
             stage.denied += 1
             self.service.denied += 1
             return False
-        purse.left -= cost
+        budget.left -= cost
         stage.spend(CALL)
         self.service.spend(cost)
         return True
 
-    def charge_late(self, purse: Purse, cost: int, now: float) -> bool:
+    def charge_late(self, budget: RequestBudget, cost: int, now: float) -> bool:
         """Charge a late request's copy to the request and to the catch-up account: to both, or to none."""
-        if purse.left < cost or not self.catch_up.allows(cost, now):
+        if budget.left < cost or not self.catch_up.allows(cost, now):
             self.catch_up.denied += 1
             return False
-        purse.left -= cost
+        budget.left -= cost
         self.catch_up.spend(cost)
         return True
 
-    def hold(self, purse: Purse, cost: int, now: float) -> Hold | None:
-        """Hold back the most that a late call's threads may cost; None where there is not so much."""
-        return Hold(cost, self.catch_up.head) if self.charge_late(purse, cost, now) else None
+    def hold(self, budget: RequestBudget, cost: int, now: float) -> Hold | None:
+        """Reserve the highest cost that a late call's threads can have; None if the budget is too small."""
+        return Hold(cost, self.catch_up.head) if self.charge_late(budget, cost, now) else None
 
-    def settle(self, purse: Purse, hold: Hold, cost: int, now: float) -> None:
-        """Charge what the threads did cost, give back what was held beyond it, and owe what was not held."""
+    def settle(self, budget: RequestBudget, hold: Hold, cost: int, now: float) -> None:
+        """Charge the actual cost of the threads: refund the rest of the reservation, or charge the excess."""
         back = hold.amount - cost
-        purse.left += back
+        budget.left += back
         if back >= 0:
             self.catch_up.refund(back, hold.head)
         else:
@@ -338,13 +343,13 @@ class Ledger:
         """Charge the utility that a partial answer lacks.
 
         Args:
-            loss: grains of a whole answer's utility.
-            now: seconds.
-            forced: whether what is missing cannot be waited for. It is charged whatever the account holds,
-                and answers that could wait do so until it is earned back.
+            loss: missing utility, in micro-units of a whole answer's utility.
+            now: present time, seconds.
+            forced: whether waiting could not help (shards failed). The loss is charged whatever the account
+                holds, and answers that can wait do so until it is earned back.
 
         Returns:
-            Whether the answer may do without.
+            Whether the partial answer may be given.
         """
         if forced:
             self.utility.force(loss, now)
@@ -357,15 +362,15 @@ class Ledger:
 
 
 class RetryAccount:
-    """Pays for sending a lost call again: a bucket filled by successes, without a window.
+    """Token bucket for retries of lost calls: filled by successes, without a window.
 
     Over any stretch of time the retries are at most `share` of the successes in it plus one `burst` (the
-    form of Finagle's and gRPC's retry throttling). Kept apart from the reissue budget: faults must not eat
-    what was apportioned to the tail.
+    form of Finagle's and gRPC's retry throttling). Separate from the reissue budget, so that faults do not
+    use up the budget meant for the tail.
 
     Args:
-        share: retries that one success earns.
-        burst: retries that the full bucket holds. It starts full.
+        share: retries that one success earns, 0 or more.
+        burst: capacity of the bucket, in retries. The bucket starts full.
     """
 
     __slots__ = ("_full", "_level", "_ppm", "denied", "spent")
@@ -378,12 +383,12 @@ class RetryAccount:
         self.denied = 0
 
     def earn(self) -> None:
-        """Note a success."""
+        """Record a success."""
         level = self._level + self._ppm
         self._level = min(self._full, level)
 
     def charge(self) -> bool:
-        """Pay for one retry, if there is enough."""
+        """Pay for one retry, if the bucket holds one."""
         if self._level < MILLION:
             self.denied += 1
             return False

@@ -1,9 +1,9 @@
-"""Outlier detection on errors: which replica of a stage fails calls that the others answer. Pure.
+"""Outlier detection on errors: finds replicas that fail calls which other replicas of the stage answer.
 
-A replica that fails at once has no queue and would win every choice. Two measures hold against that, and both
-compare replicas with each other, so a handler's bug that all of them share changes nothing. A decaying share
-of failed calls makes a replica look worse than the others by a factor. A run of failures so long that the
-others' failures in the same time make it unlikely by chance names an outlier (Envoy counts consecutive 5xx
+Pure. A replica that fails at once has no queue and would win every choice. Two measures prevent that. Both
+compare replicas with each other, so a handler's bug that all of them share changes nothing. First, a decaying
+share of failed calls makes a replica look worse than the others by a factor. Second, a run of failures
+becomes evidence when the failure rate of the others makes it improbable (Envoy counts consecutive 5xx
 instead, whatever the other hosts do).
 """
 
@@ -11,37 +11,37 @@ from __future__ import annotations
 
 from math import exp2, inf, lgamma, log
 
-GAIN = 0.1  # weight of one outcome in a share
-LEAST = 1e-3  # smaller shares count as none
-PENALTY = 20.0  # factor less 1 for a replica that always fails among some that never do
-HALF_LIFE_S = 5.0  # without another failure the penalty fades this fast, so that every replica is tried again
-WITNESSES = 3  # answers of other replicas that a run must have seen: else all may be failing
-LEAST_RUN = 5
-CHANCE = log(1e-5)  # of a run by chance, below which it counts as evidence
+OUTCOME_GAIN = 0.1  # weight of one outcome in the decaying share of failures
+MIN_SHARE = 1e-3  # smaller shares of failures count as 0
+MAX_PENALTY = 20.0  # penalty factor minus 1 of a replica that always fails while the others never do
+PENALTY_HALF_LIFE_S = 5.0  # of the penalty after the last failure, so that every replica is tried again
+MIN_WITNESSES = 3  # answers of other replicas during a run that show that not all replicas fail
+MIN_RUN = 5  # failures in a row before a run is judged
+MAX_LOG_CHANCE = log(1e-5)  # logarithm of the probability below which a run is no coincidence
 
 
 def log_chance(run: int, *, errors: int, answers: int) -> float:
-    """Logarithm of the chance of a run of errors for a replica that is like the others.
+    """Log-probability of a run of errors for a replica that is like the others.
 
-    With every share of errors as likely beforehand, what the others did leaves a beta distribution of it;
-    this is the mean of its power `run`. So a share known from few outcomes counts for little.
+    With a uniform prior, the outcomes of the others leave a beta distribution of the error rate; this is the
+    logarithm of the mean of its power `run`. An error rate known from few outcomes thus counts for little.
 
     Args:
         run: number of errors in a row.
-        errors: number of errors of the others meanwhile.
-        answers: number of answers of the others meanwhile.
+        errors: number of errors of the others during the run.
+        answers: number of answers of the others during the run.
     """
     before, total = errors + 1, errors + answers + 2
     return lgamma(before + run) - lgamma(before) + lgamma(total) - lgamma(total + run)
 
 
-class Record:
-    """Outcomes of one replica's calls, as far as they matter.
+class FailureRecord:
+    """Outcome statistics of one replica.
 
     Attributes:
-        share: decaying share of the calls that failed.
+        share: decaying share of the calls that failed, 0 to 1.
         failed_at: moment of the last failure, seconds.
-        run: failures since the last answer.
+        run: number of failures since the last answer.
     """
 
     __slots__ = ("answers_before", "counted", "errors_before", "failed_at", "run", "share")
@@ -50,61 +50,63 @@ class Record:
         self.share = 0.0
         self.failed_at = -inf
         self.run = 0
-        self.answers_before = 0  # the stage's, when the run began
+        self.answers_before = 0  # number of answers of the stage when the run began
         self.errors_before = 0
         self.counted = False
 
 
 class Outliers:
-    """Failures of one stage's replicas; only those that take calls are compared."""
+    """Failure statistics of one stage; compares only the replicas that take calls."""
 
     __slots__ = ("_answers", "_count", "_errors", "_sum")
 
     def __init__(self) -> None:
         self._answers = 0
         self._errors = 0
-        self._sum = 0.0  # of the shares of those that take calls
+        self._sum = 0.0  # of `share` over the replicas that take calls
         self._count = 0
 
-    def join(self, record: Record) -> None:
-        """A replica takes calls from now on."""
+    def join(self, record: FailureRecord) -> None:
+        """Record that a replica takes calls from now on."""
         if not record.counted:
             record.counted = True
             self._sum += record.share
             self._count += 1
 
-    def leave(self, record: Record) -> None:
-        """A replica takes no calls for now."""
+    def leave(self, record: FailureRecord) -> None:
+        """Record that a replica takes no calls for now."""
         if record.counted:
             record.counted = False
             self._count -= 1
             self._sum = self._sum - record.share if self._count else 0.0
 
-    def answered(self, record: Record) -> None:
-        """A call was answered as it should be."""
+    def answered(self, record: FailureRecord) -> None:
+        """Record a successful call."""
         self._answers += 1
         if record.share:
             record.run = 0
-            share = (1.0 - GAIN) * record.share
-            self._note(record, share if share > LEAST else 0.0)
+            share = (1.0 - OUTCOME_GAIN) * record.share
+            self._note(record, share if share > MIN_SHARE else 0.0)
 
-    def failed(self, record: Record, now: float) -> bool:
-        """A call failed by an error that may be the replica's own; whether that makes it an outlier."""
+    def failed(self, record: FailureRecord, now: float) -> bool:
+        """Record a failure that may be the replica's fault; returns whether it is an outlier now."""
         if not record.run:
             record.answers_before = self._answers
             record.errors_before = self._errors
         self._errors += 1
         record.run += 1
         record.failed_at = now
-        self._note(record, record.share + GAIN * (1.0 - record.share))
-        answers = self._answers - record.answers_before  # all by others: an own one ends the run
+        self._note(record, record.share + OUTCOME_GAIN * (1.0 - record.share))
+        answers = (
+            self._answers - record.answers_before
+        )  # all by other replicas: an answer of its own ends the run
         errors = self._errors - record.errors_before - record.run
-        if record.run < LEAST_RUN or answers < WITNESSES:
+        if record.run < MIN_RUN or answers < MIN_WITNESSES:
             return False
-        return log_chance(record.run, errors=errors, answers=answers) < CHANCE
+        return log_chance(record.run, errors=errors, answers=answers) < MAX_LOG_CHANCE
 
-    def penalty(self, record: Record, now: float) -> float:
-        """Factor, 1 or more, by which a replica looks worse for failing more than the others do."""
+    def penalty(self, record: FailureRecord, now: float) -> float:
+        """Factor, 1 or more, on the score of a replica that fails more often than the others."""
         others, total = self._count, self._sum
         if record.counted:
             others -= 1
@@ -114,10 +116,10 @@ class Outliers:
         excess = record.share - total / others
         if excess <= 0.0:
             return 1.0
-        excess *= exp2((record.failed_at - now) / HALF_LIFE_S)
-        return 1.0 + PENALTY * excess * excess
+        excess *= exp2((record.failed_at - now) / PENALTY_HALF_LIFE_S)
+        return 1.0 + MAX_PENALTY * excess * excess
 
-    def _note(self, record: Record, share: float) -> None:
+    def _note(self, record: FailureRecord, share: float) -> None:
         if record.counted:
             self._sum += share - record.share
         record.share = share

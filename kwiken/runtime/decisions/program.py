@@ -1,4 +1,4 @@
-"""What is in force: the limits of the process, and a plan compiled for speed."""
+"""Limits of the process, per-stage state, and a plan compiled into fast per-stage settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from kwiken.errors import DefinitionError, InputError
 from kwiken.plan import CatchUpPolicy, PartialPolicy, Plan
-from kwiken.runtime.decisions.latency_histogram import Sketch
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
 from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Ledger, RetryAccount
 from kwiken.runtime.decisions.replica_choice import Picker
 from kwiken.runtime.transport import MAX_PRIORITY, Replica
@@ -18,34 +18,35 @@ from kwiken.service import Reissue, Service, Stage
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one executor may do, whatever the plan says.
+    """Hard limits of one executor, whatever the plan says.
 
     Attributes:
-        deadline_ms: of a request that names none.
-        requests: the most requests at once.
-        always: requests at once that are never turned away for being slow.
-        gain: weight of one request in the measure of slowness.
-        wait_share: share of the time that a request may take which, spent in line for the event loop, counts
-            as full load.
-        least_wait_s: time in line that is never held against anybody, however little a request may take.
-        calm_below: load, from 0 to 1, from which on nothing is reissued.
-        shed_low_at: load, from 0 to 1, from which on requests of priority -1 are turned away; those of each
-            level below by `shed_step` sooner.
-        shed_at: load, from 0 to 1, from which on those of priority 0 are.
-        shed_high_at: load, from 0 to 1, from which on those of the highest priority are; those of each level
-            below, down to 1, by `shed_step` sooner.
-        shed_step: load, from 0 to 1, between two levels of priority.
-        least_retry_after_s: the shortest wait that a request turned away is told.
-        most_retry_after_s: the longest.
-        burst_requests: the service's bursts: its budgets of so many requests.
-        burst_calls: a stage's burst, in copies.
+        deadline_ms: deadline of a request that names none, milliseconds.
+        requests: largest number of requests at once.
+        always: number of requests at once below which slowness alone turns none away.
+        gain: weight of one request in the moving averages of request times, 0 to 1.
+        wait_share: share of a request's deadline that, spent waiting for the event loop, counts as full load.
+        least_wait_s: wait for the event loop that never counts as full load, seconds, however short the
+            deadline is.
+        calm_below: load, from 0 to 1, from which on no copies are sent.
+        shed_low_at: load, from 0 to 1, from which on requests of priority -1 are turned away; each lower
+            priority is turned away sooner by `shed_step`.
+        shed_at: load, from 0 to 1, from which on requests of priority 0 are turned away.
+        shed_high_at: load, from 0 to 1, from which on requests of the highest priority are turned away; each
+            lower priority, down to 1, is turned away sooner by `shed_step`.
+        shed_step: difference in load, from 0 to 1, between two adjacent priorities.
+        least_retry_after_s: shortest retry delay given to a request that is turned away, seconds.
+        most_retry_after_s: longest retry delay given to a request that is turned away, seconds.
+        burst_requests: burst of the service's accounts, as a number of requests times the budget.
+        burst_calls: burst of a stage's account, as a number of copies.
         reserve: share of the service's budgets of extra work that is never spent. The ledger counts work when
-            it is done, a reader of traces when it was sent; the difference must not look like overspending.
-        slack: how far a stage may pass its planned fraction, so that its bursts fit; the service's budget
-            has none.
-        fixed_share: reissues allowed, as a share of the calls, to a policy that states no fraction.
-        retry_share: retries that one success earns.
-        retry_burst: retries in a row without success.
+            it is done and a reader of traces when it was sent; the difference must not look like
+            overspending.
+        slack: factor by which a stage may exceed its planned fraction, so that its bursts fit; the service's
+            budget has no slack.
+        fixed_share: reissues allowed, as a share of the calls, for a policy that states no fraction.
+        retry_share: retries that one success earns, as a share of a retry.
+        retry_burst: largest number of retries in a row without a success.
     """
 
     deadline_ms: float = 10_000.0
@@ -70,7 +71,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retry_burst: int = 32
 
     def shed_threshold(self, priority: int) -> float:
-        """Load, from 0 to 1, from which on requests of a priority are turned away."""
+        """Load, from 0 to 1, from which on requests of this priority are turned away."""
         if priority == 0:
             return self.shed_at
         if priority > 0:
@@ -78,12 +79,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.shed_low_at + self.shed_step * (max(priority, -MAX_PRIORITY) + 1)
 
 
-BUSY_GAIN = 0.05
-BUSY_CLIP = 3.0  # a call counts at most as this many times the usual: a replica may say what it likes
+BUSY_GAIN = 0.05  # weight of one call in the moving average of busy times
+BUSY_CLIP = 3.0  # one sample counts at most as this multiple of the average: replicas may report anything
 
 
-class Lane:
-    """The state of one stage that outlives plans."""
+class StageState:
+    """State of one stage that outlives plans: replicas, accounts and counters."""
 
     __slots__ = (
         "account",
@@ -94,55 +95,57 @@ class Lane:
         "late_copies",
         "late_extra",
         "late_threads",
+        "latencies",
         "picker",
         "resends",
         "retries",
-        "sketch",
         "stops",
         "waits",
     )
 
     def __init__(self, replicas: Iterable[Replica], limits: Limits, rng: random.Random) -> None:
         self.picker = Picker(replicas, rng)
-        # The window that is promised is the service's. A stage whose few stalls come together may pass its
-        # own by a burst, or most of them would find nothing where budgets are small.
+        # The promised window limit is the service's. A stage whose few stalls come together may exceed its
+        # own by a burst; otherwise most of them would get no copy where budgets are small.
         self.account = Account(0.0, 0, grace=True)
         self.retries = RetryAccount(limits.retry_share, limits.retry_burst)
-        self.sketch = Sketch()
-        self.busy_ms = 0.0  # usual busy time of a call with one thread; 0 where unknown
+        self.latencies = LatencyHistogram()
+        self.busy_ms = 0.0  # moving average for calls with one thread; 0 where unknown
         self.copies = 0
         self.resends = 0
         self.failed = 0
-        self.late_calls = 0  # that started late, and went with threads or priority
+        self.late_calls = 0  # calls that started late and got more threads or priority
         self.late_copies = 0
-        self.late_threads = 0  # calls that got more than one
-        self.late_extra = 0.0  # what such a call burns beyond its own work, as a share of it; 0 where unknown
-        self.stops = 0  # visits that answered in part because the plan's rule said so
-        self.waits = 0  # and those that waited on, as there was no utility left to lose
+        self.late_threads = 0  # calls that got more than one thread
+        self.late_extra = 0.0  # their extra work, as a share of a call's work; 0 where unknown
+        self.stops = 0  # fan-outs cut short by the plan's stop rule
+        self.waits = 0  # fan-outs that waited on, without budget for the lost utility
 
     def learn_busy(self, busy_ms: float) -> None:
-        """Note the busy time of a call with one thread."""
+        """Record the busy time of a call with one thread."""
         known = self.busy_ms
         self.busy_ms = known + BUSY_GAIN * (min(busy_ms, BUSY_CLIP * known) - known) if known else busy_ms
 
 
-class Node:
-    """One stage as one program runs it. Times in seconds.
+class CompiledStage:
+    """One stage with the settings of one program. Times in seconds.
 
     Attributes:
-        after: age of a call at which a copy may go; infinite for never.
-        cost: of one call, grains of a request's cost.
+        after: age of a call at which a copy may be sent; infinite for never.
+        cost: cost of one call, in micro-units of a request's cost.
         refill: age below which a success fills the stage's bucket.
         late: age of a request from which on this stage helps it to catch up; infinite for never.
-        late_copies: whether its calls get a copy then.
-        late_threads: threads that its calls get then.
-        late_levels: levels of priority that its calls gain then.
+        late_copies: whether calls of late requests get a copy.
+        late_threads: threads for calls of late requests, 1 or more.
+        late_levels: priority levels that calls of late requests gain, 0 or more.
+        blame_after: age at which a call without an answer counts against its replica.
         prompt: age of a request up to which a success of this stage fills the catch-up account; infinite
-            where nothing of the program catches up.
+            if no stage of the program catches up.
     """
 
     __slots__ = (
         "after",
+        "blame_after",
         "children",
         "copies",
         "cost",
@@ -150,7 +153,6 @@ class Node:
         "hang",
         "idempotent",
         "index",
-        "lane",
         "late",
         "late_copies",
         "late_levels",
@@ -160,10 +162,10 @@ class Node:
         "parent_names",
         "parents",
         "partial",
-        "patience",
         "probability",
         "prompt",
         "refill",
+        "state",
         "threads",
         "timeout",
         "utility",
@@ -171,10 +173,10 @@ class Node:
         "worth",
     )
 
-    def __init__(self, index: int, stage: Stage, lane: Lane) -> None:
+    def __init__(self, index: int, stage: Stage, state: StageState) -> None:
         self.index = index
         self.name = stage.name
-        self.lane = lane
+        self.state = state
         self.parent_names = stage.after
         self.parents: tuple[int, ...] = ()
         self.children: tuple[int, ...] = ()
@@ -182,9 +184,9 @@ class Node:
         self.optional = stage.optional
         self.idempotent = stage.idempotent
         self.timeout = stage.timeout_ms / 1000
-        # A paused replica never answers: half of the time is for it, the other half for another one.
-        self.patience = self.timeout / 2
-        self.hang = self.patience if stage.idempotent else inf
+        # A hung replica never answers: half of the timeout is for it, half for a retry on another one.
+        self.blame_after = self.timeout / 2
+        self.hang = self.blame_after if stage.idempotent else inf
         self.utility: Callable[..., float] | None = stage.utility
         self.worth: Callable[..., Sequence[float]] | None = stage.worth
         self.weight = stage.utility_weight
@@ -202,7 +204,7 @@ class Node:
         self.prompt = inf
 
     def catch_up_by(self, policy: CatchUpPolicy) -> None:
-        """Take a catch-up policy, after the reissue policy."""
+        """Apply a catch-up policy; call `reissue_by` first."""
         self.late = policy.after_ms / 1000
         self.late_copies = policy.reissue
         self.late_threads = policy.threads
@@ -211,49 +213,49 @@ class Node:
             self.copies = max(1, self.copies)
 
     def reissue_by(self, policy: Reissue) -> None:
-        """Take a reissue policy."""
+        """Apply a reissue policy."""
         self.after = policy.after_ms / 1000
         self.copies = policy.copies
         self.probability = policy.probability
-        # Only calls that beat the reissue moment earn reissues: where everything is slow, nothing is
-        # reissued. A policy that reissues most calls leaves too few of those to live on; there every
-        # success earns.
-        self.refill = self.after if _late_share(policy) <= MOSTLY else inf
+        # Only calls that end before the reissue moment earn reissues: where everything is slow, nothing is
+        # reissued. A policy that reissues most calls leaves too few such calls; there every success earns.
+        self.refill = self.after if _late_share(policy) <= MAX_LATE_SHARE else inf
 
 
-MOSTLY = 0.5
-LATE_LEVELS = 1
+MAX_LATE_SHARE = 0.5  # share of reissued calls above which every success earns
+LATE_LEVELS = 1  # priority levels that a call of a late request gains
 
 
 def _late_share(policy: Reissue) -> float:
-    """Share of the calls that the policy expects to reach its reissue moment."""
+    """Share of the calls, 0 to 1, that the policy expects to reach its reissue moment."""
     return min(1.0, policy.fraction / policy.probability)
 
 
 def stage_fraction(policy: Reissue | None, limits: Limits) -> float:
     """Share of a stage's calls that its own account lets it reissue.
 
-    The planned fraction, with slack; divided by the share of calls that earn, where only prompt ones do.
+    The planned fraction times the slack, divided by the share of calls that earn where only prompt calls do.
     """
     if policy is None:
         return 0.0
     planned = policy.fraction or limits.fixed_share
     late = _late_share(policy)
-    earning = 1.0 - late if late <= MOSTLY else 1.0
+    earning = 1.0 - late if late <= MAX_LATE_SHARE else 1.0
     return min(planned * limits.slack / earning, float(policy.copies))
 
 
 class Program:
-    """A service and a plan, ready to run; never changed, so a request keeps the one that it started with.
+    """Service and plan, compiled; immutable, so that a request keeps the program with which it started.
 
     Attributes:
-        nodes: parents before children.
-        serial: whether each stage waits for the one before it, and none is a fan-out.
-        digest: of the plan; None where there is none.
-        purse: what one request may spend on copies, grains: its own cost.
+        stages: compiled stages, parents before children.
+        serial: whether each stage waits for the one before it and none is a fan-out.
+        digest: digest of the plan; None without a plan.
+        request_budget: amount that one request may spend on copies, in micro-units: the cost of a request.
         reissues: whether any stage is reissued.
         catches_up: whether any stage helps late requests.
-        levers: whether the plan does anything at all, so that some requests must go without as a control.
+        levers: whether the plan changes anything, so that some requests must run without it as a control
+            group.
         weight: sum of the utility weights of the stages whose answers may be missing or partial.
     """
 
@@ -261,88 +263,93 @@ class Program:
         "catches_up",
         "digest",
         "levers",
-        "nodes",
         "plan",
-        "purse",
         "reissues",
+        "request_budget",
         "serial",
         "sink",
         "sources",
+        "stages",
         "weight",
     )
 
-    def __init__(self, nodes: tuple[Node, ...], plan: Plan | None, sink: int) -> None:
-        self.nodes = nodes
+    def __init__(self, stages: tuple[CompiledStage, ...], plan: Plan | None, sink: int) -> None:
+        self.stages = stages
         self.plan = plan
         self.sink = sink
         self.digest = plan.digest if plan is not None else None
-        self.purse = sum(node.cost * node.fanout for node in nodes)
-        self.reissues = any(node.after < inf for node in nodes)
-        self.catches_up = any(node.late < inf for node in nodes)
-        self.levers = self.reissues or self.catches_up or any(node.partial is not None for node in nodes)
-        self.weight = sum(node.weight for node in nodes if node.fanout > 1 or node.optional)
-        self.sources = tuple(node.index for node in nodes if not node.parents)
+        self.request_budget = sum(stage.cost * stage.fanout for stage in stages)
+        self.reissues = any(stage.after < inf for stage in stages)
+        self.catches_up = any(stage.late < inf for stage in stages)
+        self.levers = self.reissues or self.catches_up or any(stage.partial is not None for stage in stages)
+        self.weight = sum(stage.weight for stage in stages if stage.fanout > 1 or stage.optional)
+        self.sources = tuple(stage.index for stage in stages if not stage.parents)
         self.serial = all(
-            node.fanout == 1 and (node.index == 0 or node.index - 1 in node.parents) for node in nodes
+            stage.fanout == 1 and (stage.index == 0 or stage.index - 1 in stage.parents) for stage in stages
         )
 
     @property
     def dearest_copy(self) -> int:
-        """Cost of the dearest call that may be reissued, grains."""
-        return max((node.cost for node in self.nodes if node.after < inf), default=0)
+        """Highest cost of a call that may be reissued, in micro-units."""
+        return max((stage.cost for stage in self.stages if stage.after < inf), default=0)
 
     @property
     def dearest_catch_up(self) -> int:
-        """Cost of the dearest extra that one call of a late request may get, grains."""
+        """Highest extra cost that one call of a late request may cause, in micro-units."""
         return max(
-            (node.cost * max(node.late_copies, node.late_threads - 1) for node in self.nodes), default=0
+            (stage.cost * max(stage.late_copies, stage.late_threads - 1) for stage in self.stages), default=0
         )
 
 
-def compile_program(service: Service, plan: Plan | None, lanes: Mapping[str, Lane]) -> Program:
+def compile_program(service: Service, plan: Plan | None, states: Mapping[str, StageState]) -> Program:
     """Compile a plan for a service.
 
+    Args:
+        service: service to run.
+        plan: plan for it; None to run it without a plan.
+        states: state of each stage, by name.
+
     Raises:
-        InputError, DefinitionError: where the plan does not fit the service; nothing has changed then.
+        InputError, DefinitionError: the plan does not fit the service; nothing has changed then.
     """
     if plan is not None:
         plan.check(service)
         _refuse_unfit(service, plan)
     places = {name: index for index, name in enumerate(service.stages)}
-    nodes = tuple(Node(places[name], stage, lanes[name]) for name, stage in service.stages.items())
-    for node in nodes:
-        node.parents = tuple(places[parent] for parent in node.parent_names)
-        node.children = tuple(places[child] for child in service.children(node.name))
-        node.cost = _call_cost(service, plan, node)
-        policy = reissue_of(service, plan, node.name)
+    stages = tuple(CompiledStage(places[name], stage, states[name]) for name, stage in service.stages.items())
+    for stage in stages:
+        stage.parents = tuple(places[parent] for parent in stage.parent_names)
+        stage.children = tuple(places[child] for child in service.children(stage.name))
+        stage.cost = _call_cost(service, plan, stage)
+        policy = reissue_of(service, plan, stage.name)
         if policy is not None:
-            node.reissue_by(policy)
-        entry = plan.stages.get(node.name) if plan is not None else None
+            stage.reissue_by(policy)
+        entry = plan.stages.get(stage.name) if plan is not None else None
         if entry is not None:
-            node.partial = entry.partial
+            stage.partial = entry.partial
             if entry.catch_up is not None:
-                node.catch_up_by(entry.catch_up)
-    late = min(node.late for node in nodes)
-    for node in nodes:
-        node.prompt = late
-    return Program(nodes, plan, places[service.sink])
+                stage.catch_up_by(entry.catch_up)
+    late = min(stage.late for stage in stages)
+    for stage in stages:
+        stage.prompt = late
+    return Program(stages, plan, places[service.sink])
 
 
 def reissue_of(service: Service, plan: Plan | None, name: str) -> Reissue | None:
-    """The reissue policy in force for a stage: the plan's, or without any plan the stage's own."""
+    """Reissue policy in force for a stage: the plan's, or without any plan the stage's own."""
     if plan is None:
         return service[name].reissue
     entry = plan.stages.get(name)
     return entry.reissue if entry is not None else None
 
 
-def _call_cost(service: Service, plan: Plan | None, node: Node) -> int:
-    share = plan.cost.stages.get(node.name, 0.0) if plan is not None else 1 / len(service.stages)
-    return round(share * REQUEST / node.fanout)
+def _call_cost(service: Service, plan: Plan | None, stage: CompiledStage) -> int:
+    share = plan.cost.stages.get(stage.name, 0.0) if plan is not None else 1 / len(service.stages)
+    return round(share * REQUEST / stage.fanout)
 
 
 def _refuse_unfit(service: Service, plan: Plan) -> None:
-    """Refuse what the plan asks of a stage that cannot do it."""
+    """Refuse a plan that asks a stage for something it cannot do."""
     for name, entry in plan.stages.items():
         late = entry.catch_up
         if entry.partial is not None and service[name].fanout == 1:
@@ -362,9 +369,9 @@ def _refuse_unfit(service: Service, plan: Plan) -> None:
 
 
 def retune(
-    ledger: Ledger, lanes: Mapping[str, Lane], program: Program, *, service: Service, limits: Limits
+    ledger: Ledger, states: Mapping[str, StageState], program: Program, *, service: Service, limits: Limits
 ) -> None:
-    """Give the accounts the budgets of a program; what they earned and spent stays."""
+    """Set the budgets of the accounts by a program; earnings and spends stay."""
     plan = program.plan
     budget = plan.budgets.reissue * (1 - limits.reserve) if plan is not None else limits.fixed_share
     _retune(ledger.service, budget if program.reissues else 0.0, program.dearest_copy, limits)
@@ -373,9 +380,9 @@ def retune(
     # One answer may lose all of its utility at once, so the burst holds at least that.
     budget = plan.budgets.utility_loss if plan is not None else 0.0
     _retune(ledger.utility, budget, REQUEST, limits)
-    for name, lane in lanes.items():
+    for name, state in states.items():
         fraction = stage_fraction(reissue_of(service, plan, name), limits)
-        lane.account.retune(fraction, limits.burst_calls * CALL if fraction else 0)
+        state.account.retune(fraction, limits.burst_calls * CALL if fraction else 0)
 
 
 def _retune(account: Account, budget: float, least_burst: int, limits: Limits) -> None:

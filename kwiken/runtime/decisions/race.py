@@ -1,20 +1,20 @@
-"""The race of one call's attempts, as a pure state machine: events in, the next step out.
+"""Hedging state machine of one call: events in, the next step out.
 
-It decides; it sends nothing, sleeps nowhere and reads no clock. The shell (`_attempts.py`) tells it what
-happened and does what it says. Promises, each fuzzed in tests/runtime:
+Pure: it sends nothing, never sleeps and reads no clock. The engine (`kwiken.runtime.engine.call`) reports
+events and carries out the steps. Invariants, each fuzzed in tests/runtime:
 
-- A failed attempt never ends the race while another one runs; all failing raises all.
-- At most 1 primary, `copies` copies (late ones included), 1 paid retry and `RESENDS` free ones (a refused
+- A failed attempt never ends the race while another attempt runs; the call fails when all attempts failed.
+- At most 1 primary, `copies` copies (late ones included), 1 paid retry and `RESENDS` free resends (a refused
   attempt did not run).
-- Lack of budget or of a replica never touches the attempts that run.
-- It finishes exactly once, and nothing is asked for after that.
+- Lack of budget or of a replica never affects the attempts that run.
+- The race finishes exactly once, and asks for nothing afterwards.
 
 Reissue policy: SingleR (Kaler, He and Elnikety, SPAA 2017): at age `after` one copy with some probability;
-with several copies, each at the same distance after the one before. Besides, a call of a request that comes
-of age gets one of its copies at that moment, `late_at`, whatever its own age (Kwiken section 5.5's global
-reissue: the earlier of the two moments counts). A call that was denied for lack of budget or of a replica
-asks again at twice its age: the longer it has waited the more a copy is worth to it, and the ledger still
-holds the sum.
+with several copies, each at the same distance after the one before. In addition, a call of a request that
+becomes late gets one of its copies at that moment, `late_at`, whatever its own age (the global reissue of
+Kwiken section 5.5: the earlier of the two moments counts). A call that was denied for lack of budget or of a
+replica asks again at twice its age: the longer it has waited, the more a copy is worth to it, and the ledger
+still bounds the sum.
 """
 
 from __future__ import annotations
@@ -24,40 +24,41 @@ from typing import Final
 
 # Steps: plain integers, since they are compared on every call.
 WAIT: Final = 0  # nothing to do until the next event
-COPY: Final = 1  # send a copy if coin, ledger and picker allow
-RETRY: Final = 2  # send once more if the retry account and the picker allow
-RESEND: Final = 3  # send elsewhere at no charge if the picker allows
-FINISH: Final = 4  # over: `winner` is set, or every attempt failed, or time is up
-LATE: Final = 5  # send a copy because the request is late, if the catch-up account and the picker allow
+COPY: Final = 1  # send a copy, if the random draw, the ledger and the picker allow it
+RETRY: Final = 2  # send the call once more, if the retry account and the picker allow it
+RESEND: Final = 3  # send the call to another replica at no charge, if the picker allows it
+FINISH: Final = 4  # the race is over: `winner` is set, or every attempt failed, or time is up
+LATE: Final = 5  # send a copy because the request is late, if the catch-up account and the picker allow it
 
 # Why an attempt failed.
-REFUSED: Final = 0  # it did not run
-LOST: Final = 1  # it may have run
+REFUSED: Final = 0  # the attempt did not run
+LOST: Final = 1  # the attempt may have run
 FINAL: Final = 2  # another attempt would fail too
 
-RESENDS: Final = 16
+RESENDS: Final = 16  # free resends of one call
 
 
 class Race:
-    """One call's race. Moments are seconds of any one clock.
+    """Hedging state of one call. Moments are seconds of any one clock.
 
     Args:
-        start: when the primary was sent.
-        after: age at which a copy may go; infinite for never.
-        copies: the most copies, late ones included.
+        start: moment at which the primary was sent.
+        after: age at which a copy may be sent; infinite for never.
+        copies: largest number of copies, late ones included; 0 or more.
         hang_at: moment at which a call without any answer may be sent once more; infinite for never.
         limit: moment at which time is up.
         idempotent: whether a call that may have run can be sent again.
         late_at: moment at which the request is late, so that the call gets a copy; infinite for never. It may
-            lie before `start`.
+            be before `start`.
 
     Attributes:
-        due: the next moment at which `tick` is wanted.
-        running: attempts without an outcome.
-        sent: attempts so far: the number of the next one.
+        denials: number of times a copy was denied.
+        due: next moment at which `tick` must be called.
+        running: number of attempts without an outcome.
+        sent: number of attempts so far, which is the number of the next attempt.
         winner: number of the attempt that won; -1 for none.
         finished: whether the race is over.
-        expired: whether it ended because time was up.
+        expired: whether the race ended because time was up.
     """
 
     __slots__ = (
@@ -112,7 +113,7 @@ class Race:
         self.due = min(limit, due)
 
     def tick(self, now: float) -> int:
-        """The timer fired: what to do. Answer COPY, LATE and RETRY by `launched` or `denied`."""
+        """Next step when the timer fires. Reply to COPY, LATE and RETRY with `launched` or `denied`."""
         if self.finished:
             return WAIT
         if now >= self.limit:
@@ -128,7 +129,7 @@ class Race:
         return WAIT
 
     def launched(self, step: int) -> int:
-        """What `step` asked for was sent; returns its number."""
+        """Record that the attempt asked for by `step` was sent; returns its number."""
         number = self.sent
         self.sent += 1
         self.running += 1
@@ -149,12 +150,12 @@ class Race:
         return number
 
     def denied(self, step: int, now: float, *, for_good: bool = True) -> int:
-        """What `step` asked for was not granted: WAIT, or FINISH where nothing runs any more.
+        """Record that the attempt asked for by `step` was not sent: WAIT, or FINISH if none runs any more.
 
         Args:
             step: COPY, LATE, RETRY or RESEND.
-            now: the moment.
-            for_good: whether asking for this copy again is pointless.
+            now: present moment, seconds.
+            for_good: whether the race must not ask for this copy again.
         """
         if step in {COPY, LATE}:
             age = now - self._start
@@ -171,7 +172,7 @@ class Race:
         return self._end_if_idle()
 
     def won(self, number: int) -> int:
-        """An attempt succeeded: FINISH if it is the first, WAIT if the race was over."""
+        """Record a success: FINISH for the first, WAIT if the race was over."""
         self.running -= 1
         if self.finished:
             return WAIT
@@ -180,7 +181,7 @@ class Race:
         return FINISH
 
     def failed(self, how: int) -> int:
-        """An attempt failed (REFUSED, LOST or FINAL): WAIT while others run, else RESEND, RETRY or FINISH."""
+        """Record a failure (REFUSED, LOST or FINAL): WAIT while others run, else RESEND, RETRY or FINISH."""
         self.running -= 1
         if self.finished:
             return WAIT
@@ -198,7 +199,7 @@ class Race:
         return self._end_if_idle()
 
     def stop(self) -> None:
-        """The caller gave up: nothing is asked for any more."""
+        """End the race because the caller gave up."""
         self.finished = True
 
     def _plan(self) -> None:

@@ -1,13 +1,18 @@
-"""Which replica takes a call. Pure: moments and outcomes in, a seat out.
+"""Replica choice of one stage: power of two choices, and ejection of replicas that fail.
 
-Power of two choices (Mitzenmacher 2001) on expected latency times queue length, as C3 (NSDI 2015) and
-Prequal (NSDI 2024) combine the two. Age aware: the oldest call without an answer counts as latency, so a
-paused replica is avoided from its first slow call on, long before anything times out. A copy that wins ends
-that call, and the replica would look idle: from then on it counts as silent since, until it gives a sign of
-life. Without that, a plan sent several calls into each pause where no plan sent one. Replicas that fail are
-ejected for a while that doubles, then tried with one call (Envoy's outlier detection works alike). A call
-that failed teaches no latency, and a replica that fails calls which others answer looks worse
-(`_outliers.py`): failing fast must not pass for being fast.
+Pure: moments and outcomes in, a replica out. Power of two choices (Mitzenmacher 2001) on expected latency
+times queue length; C3 (NSDI 2015) and Prequal (NSDI 2024) combine the two likewise. Two additions for
+replicas that stall:
+
+1. The age of the oldest call without an answer counts as latency, so a paused replica is avoided from its
+   first slow call on, long before anything times out.
+2. When a copy wins, the slow call is cancelled and the paused replica would look idle. It therefore counts as
+   unresponsive since that call until it answers a call or a probe. Without this rule a plan sent several
+   calls into each pause where no plan sent one.
+
+Replicas that fail are ejected for a while that doubles each time, then tried with one call (Envoy's outlier
+detection works alike). A call that failed says nothing about latency, and a replica that fails calls which
+others answer gets a worse score (`outliers.py`): failing fast must not look like being fast.
 """
 
 from __future__ import annotations
@@ -16,55 +21,59 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 from math import inf
 
-from kwiken.runtime.decisions.outliers import Outliers, Record
+from kwiken.runtime.decisions.outliers import FailureRecord, Outliers
 from kwiken.runtime.transport import Replica, Reply
 
-GAIN = 0.1  # weight of a new latency in the estimate
-CLIP = 3.0  # one sample counts at most as this many times the estimate, so that one straggler moves it little
-ALIKE = 0.8  # with as many calls waiting, scores this close count as equal, else one of two equals gets all
-HALF_LIFE_S = 5.0  # an estimate without news drifts this fast towards its stage's
-FRESH_S = 1.0  # how long a replica's own word on its queue is believed, and an estimate counts as news
-MISSES = 5  # calls in a row given up without an answer that eject
-MISS_FACTOR = 3.0  # a call given up counts as missed from this many estimates on
+LATENCY_GAIN = 0.1  # weight of a new latency in the estimate
+# One sample counts at most as this multiple of the estimate, so that one straggler moves it little.
+MAX_SAMPLE_FACTOR = 3.0
+# Ratio of two scores from which on they count as equal if both replicas have as many calls waiting.
+EQUAL_SCORES = 0.8
+ESTIMATE_HALF_LIFE_S = 5.0  # of the distance between an estimate without news and its stage's average
+# Age up to which a replica's report of its queue, and its latency estimate, are used unchanged.
+MAX_REPORT_AGE_S = 1.0
+MISSES_TO_EJECT = 5  # calls in a row given up without an answer that eject a replica
+MISS_FACTOR = 3.0  # multiple of the usual latency from which on a call that is given up counts as a miss
 FIRST_BACKOFF_S = 0.2
 LAST_BACKOFF_S = 5.0
-MOST_OUTLIERS = 0.5  # share of a stage's replicas that errors alone may eject; one at least, the last never
-SAMPLE = 16  # untried replicas that are looked at for a further attempt
+# Share of a stage's replicas that errors alone may eject; at least one, never the last one.
+MAX_OUTLIER_SHARE = 0.5
+MAX_CANDIDATES = 16  # untried replicas among which a further attempt chooses
 
 
-class Seat:
-    """What is known of one replica. Times in seconds.
+class ReplicaState:
+    """State of one replica as seen by this process. Times in seconds.
 
     Attributes:
-        replica: whose.
+        replica: identity and address of the replica.
         waiting: start of each call without an answer, by ticket, oldest first.
-        latency: estimate of its latency; 0 where unknown.
-        silent: start of a call that was given up and not answered before; infinite once anything was heard.
-        asked: whether a sign of life was asked for and is not there yet.
-        ejected: whether it is left out for now.
+        latency: estimated latency; 0 where unknown.
+        unresponsive_since: start of the oldest call given up since the last answer; infinite for none.
+        probing: whether a probe was sent and has no result yet.
+        ejected: whether the replica gets no ordinary calls for now.
         outlier: whether it was ejected for errors that the others did not make.
         trial: whether the call just picked is the trial of an ejected replica.
-        record: its errors.
-        trouble: how its last call failed, or why it is ejected; None once another one was answered.
+        record: outcome statistics of the replica.
+        trouble: reason why its last call failed or why it is ejected; None after an answer.
     """
 
     __slots__ = (
-        "asked",
         "backoff",
         "ejected",
-        "elsewhere",
-        "gone",
+        "ejected_until",
         "latency",
         "misses",
-        "news_at",
+        "other_inflight",
         "outlier",
+        "probing",
         "record",
+        "removed",
         "replica",
-        "silent",
         "ticket",
         "trial",
         "trouble",
-        "until",
+        "unresponsive_since",
+        "updated_at",
         "waiting",
     )
 
@@ -72,23 +81,23 @@ class Seat:
         self.replica = replica
         self.waiting: dict[int, float] = {}
         self.latency = 0.0
-        self.news_at = -inf
-        self.elsewhere = 0
+        self.updated_at = -inf
+        self.other_inflight = 0
         self.misses = 0
         self.ticket = 0
-        self.silent = inf
-        self.asked = False
+        self.unresponsive_since = inf
+        self.probing = False
         self.ejected = False
         self.outlier = False
-        self.record = Record()
+        self.record = FailureRecord()
         self.trouble: str | None = None
         self.trial = False
-        self.gone = False
-        self.until = -inf
+        self.removed = False
+        self.ejected_until = -inf
         self.backoff = 0.0
 
     def take(self, now: float) -> int:
-        """A call is sent to it; returns the ticket that its end must name."""
+        """Record a call sent to the replica; returns the ticket that must be given at its end."""
         self.ticket = ticket = self.ticket + 1
         self.waiting[ticket] = now
         return ticket
@@ -98,47 +107,50 @@ class Picker:
     """Chooses among the replicas of one stage.
 
     Args:
-        replicas: to begin with.
-        rng: for the two choices.
+        replicas: replicas at the start.
+        rng: source of randomness for the two choices.
     """
 
-    __slots__ = ("_live", "_next_trial", "_out", "_outliers", "_rng", "typical")
+    __slots__ = ("_ejected", "_live", "_next_trial", "_outliers", "_rng", "typical")
 
     def __init__(self, replicas: Iterable[Replica], rng: random.Random) -> None:
         self._rng = rng
-        self._live = [Seat(replica) for replica in replicas]
-        self._out: list[Seat] = []
+        self._live = [ReplicaState(replica) for replica in replicas]
+        self._ejected: list[ReplicaState] = []
         self._outliers = Outliers()
-        for seat in self._live:
-            self._outliers.join(seat.record)
+        for target in self._live:
+            self._outliers.join(target.record)
         self._next_trial = inf
         self.typical = 0.0
 
     @property
-    def seats(self) -> Sequence[Seat]:
-        """Every replica's seat, ejected ones last."""
-        return [*self._live, *self._out]
+    def targets(self) -> Sequence[ReplicaState]:
+        """State of every replica, ejected ones last."""
+        return [*self._live, *self._ejected]
 
     def replace(self, replicas: Iterable[Replica]) -> None:
-        """Take another set of replicas; what is known of those that stay, stays."""
-        known = {seat.replica: seat for seat in self.seats}
-        kept = [known[replica] if replica in known else Seat(replica) for replica in dict.fromkeys(replicas)]
+        """Set the replicas; the state of those that remain is kept."""
+        known = {target.replica: target for target in self.targets}
+        kept = [
+            known[replica] if replica in known else ReplicaState(replica)
+            for replica in dict.fromkeys(replicas)
+        ]
         staying = set(kept)
-        for seat in known.values():
-            seat.gone = seat not in staying
-            self._outliers.leave(seat.record)
-        self._live = [seat for seat in kept if not seat.ejected]
-        self._out = [seat for seat in kept if seat.ejected]
-        for seat in self._live:
-            self._outliers.join(seat.record)
-        self._plan_trial()
+        for target in known.values():
+            target.removed = target not in staying
+            self._outliers.leave(target.record)
+        self._live = [target for target in kept if not target.ejected]
+        self._ejected = [target for target in kept if target.ejected]
+        for target in self._live:
+            self._outliers.join(target.record)
+        self._schedule_trial()
 
-    def pick(self, now: float) -> Seat | None:
-        """A seat for a first attempt; None where there is no replica at all."""
+    def pick(self, now: float) -> ReplicaState | None:
+        """Choose a replica for a first attempt; None if the stage has no replica."""
         if now >= self._next_trial:
-            seat = self._trial(now)
-            if seat is not None:
-                return seat
+            target = self._trial(now)
+            if target is not None:
+                return target
         live = self._live
         count = len(live)
         if count == 2:  # noqa: PLR2004 - two choices of two
@@ -151,217 +163,232 @@ class Picker:
         elif count == 1:
             return live[0]
         else:  # all are ejected: better to try than to give up
-            return self._rng.choice(self._out) if self._out else None
+            return self._rng.choice(self._ejected) if self._ejected else None
         left, right = self.score(one, now), self.score(other, now)
         low, high = (left, right) if left < right else (right, left)
-        if low == high or (low > ALIKE * high and len(one.waiting) == len(other.waiting)):
+        if low == high or (low > EQUAL_SCORES * high and len(one.waiting) == len(other.waiting)):
             return one if self._rng.random() < 0.5 else other  # noqa: PLR2004 - a fair coin
         return one if left < right else other
 
-    def pick_other(self, now: float, tried: Sequence[Seat], *, ejected: bool = False) -> Seat | None:
-        """A seat for a further attempt: none of the tried ones, if possible on another node; None for none.
+    def pick_other(
+        self, now: float, tried: Sequence[ReplicaState], *, ejected: bool = False
+    ) -> ReplicaState | None:
+        """Choose a replica for a further attempt, if possible on another node; None if none is left.
 
         Args:
-            now: the moment.
-            tried: seats of the earlier attempts.
-            ejected: whether any ejected replica will do where no other is left, or only one that is due
-                for its trial; where all are ejected any will.
+            now: present moment, seconds.
+            tried: replicas of the earlier attempts, which are not chosen again.
+            ejected: whether any ejected replica is acceptable if no other is left; if false, only one that is
+                due for its trial. If all replicas are ejected, any is acceptable.
         """
         left = self._untried(self._live, tried)
         if not left:
-            left = self._untried(self._out, tried)
-            if not ejected and self._live:  # a copy may be a trial: nobody waits for it alone
-                left = [seat for seat in left if seat.until <= now and not seat.waiting]
+            left = self._untried(self._ejected, tried)
+            if not ejected and self._live:  # a copy may serve as the trial: another attempt is running
+                left = [target for target in left if target.ejected_until <= now and not target.waiting]
         if not left:
             return None
-        nodes = {seat.replica.node for seat in tried}
-        apart = [seat for seat in left if seat.replica.node not in nodes]
-        return min(apart or left, key=lambda seat: self.score(seat, now))
+        nodes = {target.replica.node for target in tried}
+        apart = [target for target in left if target.replica.node not in nodes]
+        return min(apart or left, key=lambda target: self.score(target, now))
 
-    def _untried(self, seats: list[Seat], tried: Sequence[Seat]) -> list[Seat]:
-        enough = SAMPLE + len(tried)
-        few = seats if len(seats) <= enough else self._rng.sample(seats, enough)
-        return [seat for seat in few if seat not in tried]
+    def _untried(self, targets: list[ReplicaState], tried: Sequence[ReplicaState]) -> list[ReplicaState]:
+        enough = MAX_CANDIDATES + len(tried)
+        few = targets if len(targets) <= enough else self._rng.sample(targets, enough)
+        return [target for target in few if target not in tried]
 
-    def is_last(self, seat: Seat, besides: Collection[Seat], stuck: float) -> bool:
-        """Whether no other replica takes calls and answers them.
+    def is_last(self, target: ReplicaState, besides: Collection[ReplicaState], stuck: float) -> bool:
+        """Whether no other replica takes and answers calls.
 
         Args:
-            seat: which may be the last.
-            besides: seats known to be none that answer.
-            stuck: moment; one with a call from before it, still without an answer, answers none.
+            target: replica that may be the last one.
+            besides: replicas known not to answer.
+            stuck: moment, seconds; a replica with an unanswered call from before it counts as not answering.
         """
         return not any(
-            other is not seat and other not in besides and next(iter(other.waiting.values()), stuck) >= stuck
+            other is not target
+            and other not in besides
+            and next(iter(other.waiting.values()), stuck) >= stuck
             for other in self._live
         )
 
-    def hopeless(self, now: float, patience: float) -> bool:
-        """Whether every replica is ejected or silent: without a word since a call that is long overdue.
+    def all_unresponsive(self, now: float, overdue_s: float) -> bool:
+        """Whether every replica is ejected or has been unresponsive since a call that is long overdue.
 
         Args:
-            now: the moment.
-            patience: seconds that a call may take, at least, before it is overdue.
+            now: present moment, seconds.
+            overdue_s: smallest age, seconds, at which a call is overdue.
         """
-        overdue = max(patience, MISS_FACTOR * self.typical)
-        for seat in self._live:
-            oldest = next(iter(seat.waiting.values()), now)
-            if now - oldest < overdue or seat.news_at > oldest:
+        overdue = max(overdue_s, MISS_FACTOR * self.typical)
+        for target in self._live:
+            oldest = next(iter(target.waiting.values()), now)
+            if now - oldest < overdue or target.updated_at > oldest:
                 return False
         return True
 
-    def score(self, seat: Seat, now: float) -> float:
-        """Expected wait, as far as it can be compared: lower is better."""
-        latency = seat.latency
+    def score(self, target: ReplicaState, now: float) -> float:
+        """Score for comparison within the stage: expected latency times queue length, lower is better."""
+        latency = target.latency
         queue = 1
-        if now - seat.news_at < FRESH_S:
-            queue += seat.elsewhere
+        if now - target.updated_at < MAX_REPORT_AGE_S:
+            queue += target.other_inflight
         elif latency:
-            latency = self.typical + (latency - self.typical) * 0.5 ** ((now - seat.news_at) / HALF_LIFE_S)
+            latency = self.typical + (latency - self.typical) * 0.5 ** (
+                (now - target.updated_at) / ESTIMATE_HALF_LIFE_S
+            )
         latency = latency or self.typical or 1.0
-        waiting = seat.waiting
+        waiting = target.waiting
         if waiting:
             queue += len(waiting)
             for oldest in waiting.values():
                 latency = max(latency, now - oldest)
                 break
-        score = max(latency, now - seat.silent) * queue
-        return score * self._outliers.penalty(seat.record, now) if seat.record.share else score
+        score = max(latency, now - target.unresponsive_since) * queue
+        return score * self._outliers.penalty(target.record, now) if target.record.share else score
 
-    def answered(self, seat: Seat, ticket: int, now: float, reply: Reply) -> None:
-        """A call was answered."""
-        took = now - seat.waiting.pop(ticket)
+    def answered(self, target: ReplicaState, ticket: int, now: float, reply: Reply) -> None:
+        """Record an answer."""
+        took = now - target.waiting.pop(ticket)
         inflight = reply.inflight
-        seat.elsewhere = 0 if inflight is None else max(0, inflight - len(seat.waiting) - 1)
-        seat.misses = 0
-        seat.silent = inf
-        seat.trouble = None
-        self._outliers.answered(seat.record)
-        self._learn(seat, took, now)
-        if seat.ejected:
-            self._admit(seat)
+        target.other_inflight = 0 if inflight is None else max(0, inflight - len(target.waiting) - 1)
+        target.misses = 0
+        target.unresponsive_since = inf
+        target.trouble = None
+        self._outliers.answered(target.record)
+        self._learn(target, took, now)
+        if target.ejected:
+            self._readmit(target)
 
-    def failed(self, seat: Seat, ticket: int, now: float) -> None:
-        """A call was refused or lost: eject the replica, each time for longer."""
-        del seat.waiting[ticket]
-        self._eject(seat, now)
+    def failed(self, target: ReplicaState, ticket: int, now: float) -> None:
+        """Record a refused or lost call: eject the replica, each time for longer."""
+        del target.waiting[ticket]
+        self._eject(target, now)
 
-    def dropped(self, seat: Seat, ticket: int, now: float, *, blame: bool) -> bool:
-        """Nobody waits for a call any more: the replica would have taken at least until now.
+    def dropped(self, target: ReplicaState, ticket: int, now: float, *, blame: bool) -> bool:
+        """Record that a call was given up: the replica would have taken at least until now.
 
         Args:
-            seat: the replica's.
-            ticket: the call's.
-            now: the moment.
-            blame: whether it took so long that the replica is ejected at once.
+            target: replica of the call.
+            ticket: ticket of the call.
+            now: present moment, seconds.
+            blame: whether the call was so old that the replica is ejected at once.
 
         Returns:
-            Whether to ask the replica for a sign of life, and to tell it by `heard`.
+            Whether to probe the replica, and to report the result by `probed`.
         """
-        started = seat.waiting.pop(ticket)
+        started = target.waiting.pop(ticket)
         took = now - started
-        if took > seat.latency:
-            self._learn(seat, took, now)
+        if took > target.latency:
+            self._learn(target, took, now)
         if took > MISS_FACTOR * (self.typical or inf):
-            seat.misses += 1
-        failed_trial = seat.ejected and took > self.typical
-        if blame or failed_trial or seat.misses >= MISSES:
-            seat.trouble = f"no answer for {took:.3g} s"
-            self._eject(seat, now)
-        elif seat.ejected:
-            self._plan_trial()
-        return not seat.ejected and self._falls_silent(seat, started, took)
+            target.misses += 1
+        failed_trial = target.ejected and took > self.typical
+        if blame or failed_trial or target.misses >= MISSES_TO_EJECT:
+            target.trouble = f"no answer for {took:.3g} s"
+            self._eject(target, now)
+        elif target.ejected:
+            self._schedule_trial()
+        return not target.ejected and self._needs_probe(target, started, took)
 
-    def _falls_silent(self, seat: Seat, started: float, took: float) -> bool:
-        """Note a call given up after more than the usual time; whether nobody has asked yet."""
+    def _needs_probe(self, target: ReplicaState, started: float, took: float) -> bool:
+        """Record a call given up after more than the usual time; returns whether to send a probe."""
         if not took > (self.typical or inf):
             return False
-        seat.silent = min(seat.silent, started)
-        if seat.asked:
+        target.unresponsive_since = min(target.unresponsive_since, started)
+        if target.probing:
             return False
-        seat.asked = True
+        target.probing = True
         return True
 
-    def heard(self, seat: Seat, now: float, *, alive: bool) -> None:
-        """The sign of life that was asked for is there, or will not come."""
-        seat.asked = False
-        if not alive and seat.silent < inf:  # else a call was answered meanwhile
-            seat.trouble = "no sign of life"
-            self._eject(seat, now)
-        seat.silent = inf
+    def probed(self, target: ReplicaState, now: float, *, alive: bool) -> None:
+        """Record the result of a probe."""
+        target.probing = False
+        if not alive and target.unresponsive_since < inf:  # finite: no call was answered since
+            target.trouble = "no answer to a probe"
+            self._eject(target, now)
+        target.unresponsive_since = inf
 
-    def ended(self, seat: Seat, ticket: int) -> None:
-        """It is there, but this call says nothing: the deadline passed."""
-        del seat.waiting[ticket]
-        seat.misses = 0
-        if seat.ejected:
-            self._admit(seat)
+    def ended(self, target: ReplicaState, ticket: int) -> None:
+        """Record a call that ended by its deadline: the replica is alive, and nothing else is known."""
+        del target.waiting[ticket]
+        target.misses = 0
+        if target.ejected:
+            self._readmit(target)
 
-    def raised(self, seat: Seat, ticket: int, now: float) -> None:
-        """It answered with an error, the handler's or its own; eject it if the others do not."""
-        del seat.waiting[ticket]
-        seat.misses = 0
-        outlying = self._outliers.failed(seat.record, now)
-        if seat.outlier:
-            self._eject(seat, now)
-        elif seat.ejected:
-            self._admit(seat)
-        elif outlying and self._can_spare(seat):
-            seat.outlier = True
-            self._eject(seat, now)
+    def raised(self, target: ReplicaState, ticket: int, now: float) -> None:
+        """Record an answer that is an error; eject the replica if the others do not fail likewise."""
+        del target.waiting[ticket]
+        target.misses = 0
+        outlying = self._outliers.failed(target.record, now)
+        if target.outlier:
+            self._eject(target, now)
+        elif target.ejected:
+            self._readmit(target)
+        elif outlying and self._can_spare(target):
+            target.outlier = True
+            self._eject(target, now)
 
-    def _can_spare(self, seat: Seat) -> bool:
-        """Whether a replica may be ejected for errors."""
-        most = max(1, int(MOST_OUTLIERS * (len(self._live) + len(self._out))))
-        return not seat.gone and len(self._live) > 1 and sum(each.outlier for each in self._out) < most
+    def _can_spare(self, target: ReplicaState) -> bool:
+        """Whether a replica may be ejected for errors alone."""
+        most = max(1, int(MAX_OUTLIER_SHARE * (len(self._live) + len(self._ejected))))
+        return (
+            not target.removed and len(self._live) > 1 and sum(each.outlier for each in self._ejected) < most
+        )
 
-    def _learn(self, seat: Seat, took: float, now: float) -> None:
-        seat.news_at = now
-        known = seat.latency
+    def _learn(self, target: ReplicaState, took: float, now: float) -> None:
+        target.updated_at = now
+        known = target.latency
         if known:
-            top = CLIP * known
-            seat.latency = known + GAIN * (min(top, took) - known)
+            top = MAX_SAMPLE_FACTOR * known
+            target.latency = known + LATENCY_GAIN * (min(top, took) - known)
         else:
-            seat.latency = took
+            target.latency = took
         known = self.typical
         if known:
-            top = CLIP * known
-            self.typical = known + GAIN * (min(top, took) - known)
+            top = MAX_SAMPLE_FACTOR * known
+            self.typical = known + LATENCY_GAIN * (min(top, took) - known)
         else:
             self.typical = took
 
-    def _trial(self, now: float) -> Seat | None:
-        for seat in self._out:
-            if seat.until <= now and not seat.waiting:
-                seat.trial = True
-                self._plan_trial(besides=seat)
-                return seat
-        self._plan_trial()
+    def _trial(self, now: float) -> ReplicaState | None:
+        for target in self._ejected:
+            if target.ejected_until <= now and not target.waiting:
+                target.trial = True
+                self._schedule_trial(besides=target)
+                return target
+        self._schedule_trial()
         return None
 
-    def _eject(self, seat: Seat, now: float) -> None:
-        if not seat.ejected or now >= seat.until:  # calls sent before it was ejected say nothing new
-            seat.backoff = min(LAST_BACKOFF_S, seat.backoff * 2 or FIRST_BACKOFF_S)
-            seat.until = now + seat.backoff
-            seat.misses = 0
-        if not seat.ejected and not seat.gone:
-            self._live.remove(seat)
-            self._out.append(seat)
-            self._outliers.leave(seat.record)
-        seat.ejected = True
-        self._plan_trial()
+    def _eject(self, target: ReplicaState, now: float) -> None:
+        if (
+            not target.ejected or now >= target.ejected_until
+        ):  # failures of calls sent before the ejection do not prolong it
+            target.backoff = min(LAST_BACKOFF_S, target.backoff * 2 or FIRST_BACKOFF_S)
+            target.ejected_until = now + target.backoff
+            target.misses = 0
+        if not target.ejected and not target.removed:
+            self._live.remove(target)
+            self._ejected.append(target)
+            self._outliers.leave(target.record)
+        target.ejected = True
+        self._schedule_trial()
 
-    def _admit(self, seat: Seat) -> None:
-        seat.ejected = False
-        seat.outlier = False
-        seat.backoff = 0.0
-        if not seat.gone:
-            self._out.remove(seat)
-            self._live.append(seat)
-            self._outliers.join(seat.record)
-        self._plan_trial()
+    def _readmit(self, target: ReplicaState) -> None:
+        target.ejected = False
+        target.outlier = False
+        target.backoff = 0.0
+        if not target.removed:
+            self._ejected.remove(target)
+            self._live.append(target)
+            self._outliers.join(target.record)
+        self._schedule_trial()
 
-    def _plan_trial(self, *, besides: Seat | None = None) -> None:
+    def _schedule_trial(self, *, besides: ReplicaState | None = None) -> None:
         self._next_trial = min(
-            (seat.until for seat in self._out if seat is not besides and not seat.waiting), default=inf
+            (
+                target.ejected_until
+                for target in self._ejected
+                if target is not besides and not target.waiting
+            ),
+            default=inf,
         )

@@ -1,8 +1,9 @@
-"""When a fan-out has heard enough. Pure: answers and moments in, done or not out.
+"""Stop rule of one fan-out: decides when enough shards have answered.
 
-Without a policy every shard must answer. With one, Kwiken's dynamic rule (section 5.3): stop once the
-cut-off has passed, or once `wait` has passed since a share `progress` of the shards answered, whichever is
-first. The rule only asks: whoever holds the account of lost utility grants the stop or has it wait on.
+Pure: answers and moments in, steps out. Without a policy every shard must answer. With a policy, Kwiken's
+dynamic rule applies (section 5.3): stop once the cut-off has passed, or `wait` after a share `progress` of
+the shards answered, whichever is first. The rule only asks to stop: the owner of the account for lost utility
+grants the stop (`stop`) or denies it (`wait_on`).
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from kwiken.plan import PartialPolicy
 WAIT: Final = 0
 DONE: Final = 1
 FAIL: Final = 2
-STOP: Final = 3  # it may stop here: answer by `stop` or `wait_on`
+STOP: Final = 3  # the fan-out could stop here: reply with `stop` or `wait_on`
 
 
-class Gather:
-    """The answers of one visit.
+class FanOut:
+    """Answers of one fan-out so far, and its stop rule.
 
     Args:
-        shards: how many.
-        policy: the stop rule; None to insist on every shard.
-        start: moment of the visit's start, seconds.
-        patient: whether every shard is waited for all the same, though one that fails may be missing.
+        shards: number of shards, 1 or more.
+        policy: stop rule of the plan; None to insist on every shard.
+        start: start of the fan-out, seconds.
+        wait_for_all: if true, the rule never stops early, though a shard that fails may be missing.
 
     Attributes:
         values: answers in shard order, None where there is none.
-        due: the next moment at which `tick` is wanted; infinite for none, in the past once it could stop but
-            has nothing to show yet.
-        error: why the visit failed; None otherwise, and once it is taken.
+        due: next moment at which `tick` must be called; infinite for never, in the past once the rule could
+            stop but no shard has answered yet.
+        error: reason why the fan-out failed; None otherwise, and after `take_error`.
     """
 
     __slots__ = (
@@ -49,7 +50,7 @@ class Gather:
     )
 
     def __init__(
-        self, shards: int, policy: PartialPolicy | None, start: float, *, patient: bool = False
+        self, shards: int, policy: PartialPolicy | None, start: float, *, wait_for_all: bool = False
     ) -> None:
         self.values: list[Any] = [None] * shards
         self.error: Exception | None = None
@@ -59,10 +60,10 @@ class Gather:
         self._policy = policy
         self._enough = shards + 1
         self._wait = inf
-        self._stop_at = inf  # when the rule would stop
-        self._ask_at = shards  # the most shards that may be missing for it to ask
-        if policy is not None and not patient:
-            # Guarded against the rounding of products such as 0.07 * 100.
+        self._stop_at = inf  # moment at which the rule stops
+        self._ask_at = shards  # largest number of missing shards with which the rule asks to stop
+        if policy is not None and not wait_for_all:
+            # `round` corrects products such as 0.07 * 100, which are slightly above the whole number.
             self._enough = max(1, ceil(round(policy.progress * shards, 9)))
             if policy.cutoff_ms is not None:
                 self._stop_at = start + policy.cutoff_ms / 1000
@@ -76,7 +77,7 @@ class Gather:
         return self._heard == len(self.values)
 
     def answered(self, shard: int, value: Any, now: float) -> int:
-        """A shard answered: WAIT, STOP or DONE."""
+        """Record an answer: WAIT, STOP or DONE."""
         if self.finished:
             return WAIT
         self.values[shard] = value
@@ -90,7 +91,7 @@ class Gather:
         return self.tick(now)
 
     def failed(self, error: Exception) -> int:
-        """A shard failed for good: FAIL where it cannot be missed, else WAIT or DONE."""
+        """Record a final failure: FAIL if the shard is required, else WAIT or DONE."""
         if self.finished:
             return WAIT
         self._left -= 1
@@ -104,21 +105,21 @@ class Gather:
         return WAIT
 
     def tick(self, now: float) -> int:
-        """The timer fired: STOP if anything was heard; with nothing to show it waits for a first answer."""
+        """Next step when the timer fires: STOP if any shard has answered, else wait for a first answer."""
         if self.finished or now < self._stop_at or self._heard == 0 or self._left > self._ask_at:
             return WAIT
         return STOP
 
     def stop(self) -> None:
-        """The stop was granted."""
+        """Record that the stop was granted."""
         self.finished = True
 
     def take_error(self) -> Exception | None:
-        """Give the error away: kept here too, its traceback's frames would hold it in a cycle."""
+        """Return and forget the error: a reference here would form a cycle with its traceback's frames."""
         error, self.error = self.error, None
         return error
 
     def wait_on(self) -> None:
-        """It was not: ask again only once half as many are missing, as what they lose is less then."""
+        """Record that the stop was denied: ask again once half as many shards are missing."""
         self._ask_at = self._left // 2
         self.due = inf

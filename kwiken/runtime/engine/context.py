@@ -1,4 +1,4 @@
-"""What a request carries along while it runs, and what all requests share."""
+"""State of one request while it runs, and the objects that all requests of an executor share."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import random
 from collections.abc import Callable
 
 from kwiken.otel.write import AttemptRecord
-from kwiken.runtime.decisions import Admission, Ledger, Program, Purse, Seat
-from kwiken.runtime.engine.recorder import Notes
+from kwiken.runtime.decisions import Admission, Ledger, Program, ReplicaState, RequestBudget
+from kwiken.runtime.engine.recorder import Recorder
 from kwiken.runtime.transport import Transport
 
 
 class Shared:
-    """What all calls of an executor share."""
+    """Objects that all calls of an executor share."""
 
     __slots__ = ("admission", "ledger", "now", "rng", "transport")
 
@@ -34,23 +34,24 @@ class Shared:
 
 
 class Request:
-    """One request in flight.
+    """State of one request while it runs. Times in seconds.
 
     Attributes:
-        fallen: by stage, replicas in good standing until they were lost, or hung, with it; None for none.
+        lost: by stage, replicas that were lost or hung while serving this request and were not ejected
+            before; None for none.
     """
 
     __slots__ = (
+        "budget",
         "control",
         "deadline",
-        "fallen",
         "loop",
+        "lost",
         "lost_weight",
-        "notes",
         "partial",
         "priority",
         "program",
-        "purse",
+        "recorder",
         "span_id",
         "started",
         "trace_id",
@@ -66,7 +67,7 @@ class Request:
         priority: int,
         control: bool,
         trace: tuple[int, int],
-        notes: Notes | None,
+        recorder: Recorder | None,
     ) -> None:
         self.program = program
         self.loop = loop
@@ -75,31 +76,31 @@ class Request:
         self.priority = priority
         self.control = control
         self.trace_id, self.span_id = trace
-        self.notes = notes
-        self.purse = Purse(program.purse)
+        self.recorder = recorder
+        self.budget = RequestBudget(program.request_budget)
         self.partial = False
         self.lost_weight = 0.0
-        self.fallen: dict[str, set[Seat]] | None = None
+        self.lost: dict[str, set[ReplicaState]] | None = None
 
-    def fell(self, stage: str, attempt: Attempt) -> None:
-        """A replica was lost, or hung, with a call of this request; one that was out proves nothing."""
-        if attempt.sound:
-            if self.fallen is None:
-                self.fallen = {}
-            self.fallen.setdefault(stage, set()).add(attempt.seat)
+    def record_loss(self, stage: str, attempt: Attempt) -> None:
+        """Record that a replica failed while serving this request; ejected replicas do not count."""
+        if attempt.was_healthy:
+            if self.lost is None:
+                self.lost = {}
+            self.lost.setdefault(stage, set()).add(attempt.target)
 
 
 class Attempt:
-    """One attempt under way."""
+    """One attempt of a call: its replica, start and record."""
 
-    __slots__ = ("note", "number", "open", "seat", "sound", "started", "threads", "ticket")
+    __slots__ = ("note", "number", "open", "started", "target", "threads", "ticket", "was_healthy")
 
-    def __init__(self, number: int, seat: Seat, started: float, threads: int = 1) -> None:
+    def __init__(self, number: int, target: ReplicaState, started: float, threads: int = 1) -> None:
         self.number = number
         self.threads = threads
-        self.seat = seat
+        self.target = target
         self.started = started
-        self.ticket = seat.take(started)
-        self.sound = not seat.ejected
+        self.ticket = target.take(started)
+        self.was_healthy = not target.ejected
         self.note: AttemptRecord | None = None
         self.open = True

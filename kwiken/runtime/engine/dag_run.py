@@ -1,7 +1,7 @@
-"""One request's way through the DAG.
+"""Execution of one request through the stages of the DAG.
 
-A stage that is alone runs in the request's own task; stages side by side, and a fan-out's shards, have a
-task each, owned by the `Walk`, which ends them all before it returns.
+A stage that runs alone uses the request's own task. Parallel stages, and the shards of a fan-out, get a task
+each, owned by the `DagRun`, which ends all of them before it returns.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from kwiken.otel.write import Outcome, StageRecord
-from kwiken.runtime.decisions import REQUEST, STOP, WAIT, Gather, Node
+from kwiken.runtime.decisions import REQUEST, STOP, WAIT, CompiledStage, FanOut
 from kwiken.runtime.engine.call import call_stage
 from kwiken.runtime.engine.context import Request, Shared
 from kwiken.runtime.engine.pending_io import settle
@@ -21,144 +21,148 @@ from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.service import Partial
 
 
-async def walk(shared: Shared, request: Request, body: Any) -> Any:
-    """Run every stage; returns the last one's answer."""
+async def run_dag(shared: Shared, request: Request, body: Any) -> Any:
+    """Run every stage and return the last one's answer."""
     program = request.program
     if not program.serial:
-        return await Walk(shared, request, body).run()
+        return await DagRun(shared, request, body).run()
     answers: list[Any] = []
-    noting = request.notes is not None
-    for node in program.nodes:
-        parents = node.parents
+    recording = request.recorder is not None
+    for stage in program.stages:
+        parents = stage.parents
         args = tuple([answers[parent] for parent in parents]) if parents else (body,)
-        if noting or node.optional:
-            answers.append(await visit(shared, request, node, args))
+        if recording or stage.optional:
+            answers.append(await run_stage(shared, request, stage, args))
         else:
-            answers.append(await call_stage(shared, request, node, args, 0, None))
+            answers.append(await call_stage(shared, request, stage, args, 0, None))
     return answers[-1]
 
 
-async def visit(shared: Shared, request: Request, node: Node, args: tuple[Any, ...]) -> Any:
-    """Visit a stage that is no fan-out; None where it is optional and fails."""
-    note = begin_note(shared, request, node)
+async def run_stage(shared: Shared, request: Request, stage: CompiledStage, args: tuple[Any, ...]) -> Any:
+    """Run a stage that is no fan-out; returns None if it is optional and fails."""
+    note = begin_record(shared, request, stage)
     try:
-        value = await call_stage(shared, request, node, args, 0, note)
+        value = await call_stage(shared, request, stage, args, 0, note)
     except BaseException as error:
-        end_note(shared, request, note, error)
-        if node.optional and isinstance(error, Exception):
-            lose(shared, request, node, 0.0, forced=True)
-            miss(request, node, 0.0)
+        end_record(shared, request, note, error)
+        if stage.optional and isinstance(error, Exception):
+            lose(shared, request, stage, 0.0, forced=True)
+            miss(request, stage, 0.0)
             return None
         raise
-    end_note(shared, request, note, None)
+    end_record(shared, request, note, None)
     return value
 
 
-def begin_note(shared: Shared, request: Request, node: Node) -> StageRecord | None:
-    """Begin the note of a visit, if notes are taken."""
-    if request.notes is None:
+def begin_record(shared: Shared, request: Request, stage: CompiledStage) -> StageRecord | None:
+    """Begin the record of a stage run; None if nothing is recorded."""
+    if request.recorder is None:
         return None
-    return request.notes.stage(
-        node.name,
-        node.parent_names,
-        node.fanout,
+    return request.recorder.stage(
+        stage.name,
+        stage.parent_names,
+        stage.fanout,
         shared.now(),
-        idempotent=node.idempotent,
-        threads=node.threads,
+        idempotent=stage.idempotent,
+        threads=stage.threads,
     )
 
 
-def end_note(shared: Shared, request: Request, note: StageRecord | None, error: BaseException | None) -> None:
-    """Complete the note of a visit, if notes are taken."""
-    if note is not None and request.notes is not None:
-        request.notes.end_stage(note, shared.now(), error=error)
+def end_record(
+    shared: Shared, request: Request, note: StageRecord | None, error: BaseException | None
+) -> None:
+    """Complete the record of a stage run, if there is one."""
+    if note is not None and request.recorder is not None:
+        request.recorder.end_stage(note, shared.now(), error=error)
 
 
-def miss(request: Request, node: Node, utility: float) -> None:
-    """A stage's answer is worth less than it could be."""
-    request.lost_weight += node.weight * (1.0 - utility)
+def miss(request: Request, stage: CompiledStage, utility: float) -> None:
+    """Record on the request that a stage's answer is worth less than a whole one."""
+    request.lost_weight += stage.weight * (1.0 - utility)
     request.partial = True
 
 
-def lose(shared: Shared, request: Request, node: Node, utility: float, *, forced: bool) -> bool:
-    """Charge what a stage's answer lacks to the account of utility; whether the answer may do without.
+def lose(shared: Shared, request: Request, stage: CompiledStage, utility: float, *, forced: bool) -> bool:
+    """Charge the utility that a stage's answer lacks; returns whether the partial answer may be given.
 
-    The unit is a whole answer's utility. A plan says what a stage's part in it weighs: all of it where every
-    part is needed, a share where parts count on their own (Kwiken section 5.3). Without a plan it is a share.
+    The unit is a whole answer's utility. The plan states the weight of the stage's part in it: all of it
+    where every part is needed, a share where parts count independently (Kwiken section 5.3). Without a plan
+    the weight is the stage's share of the utility weights.
     """
-    weight = node.weight / request.program.weight if node.partial is None else node.partial.weight
+    weight = stage.weight / request.program.weight if stage.partial is None else stage.partial.weight
     lost = weight * (1.0 - utility)
     return shared.ledger.lose(round(lost * REQUEST), shared.now(), forced=forced)
 
 
-class Visit:
-    """A visit under way, of one call or of a fan-out's.
+class StageRun:
+    """One run of a stage: a single call or the calls of a fan-out.
 
     Attributes:
-        utility: of its answer, once it has stopped before all shards had answered; None before.
+        utility: utility of the answer if the stop rule ended the run before all shards had answered; else
+            None.
     """
 
-    __slots__ = ("gather", "node", "note", "tasks", "timer", "utility")
+    __slots__ = ("fan_out", "note", "stage", "tasks", "timer", "utility")
 
-    def __init__(self, node: Node, gather: Gather, note: StageRecord | None) -> None:
-        self.node = node
-        self.gather = gather
+    def __init__(self, stage: CompiledStage, fan_out: FanOut, note: StageRecord | None) -> None:
+        self.stage = stage
+        self.fan_out = fan_out
         self.note = note
         self.tasks: list[asyncio.Task[None]] = []
         self.timer: asyncio.TimerHandle | None = None
         self.utility: float | None = None
 
     def end(self) -> None:
-        """Let nothing that comes later count, and let go of what holds this visit."""
-        self.gather.stop()
-        self.gather.take_error()
+        """Ignore later answers, and release the objects that reference this run."""
+        self.fan_out.stop()
+        self.fan_out.take_error()
         self.tasks.clear()
         if self.timer is not None:
             self.timer.cancel()
 
 
-class Walk:
-    """One request's way through a DAG that is not a plain chain."""
+class DagRun:
+    """Run of one request through a DAG that is not a plain chain."""
 
     def __init__(self, shared: Shared, request: Request, body: Any) -> None:
-        nodes = request.program.nodes
+        stages = request.program.stages
         self._shared = shared
         self._request = request
         self._body = body
-        self._nodes = nodes
-        self._answers: list[Any] = [None] * len(nodes)
-        self._waiting = [len(node.parents) for node in nodes]
+        self._stages = stages
+        self._answers: list[Any] = [None] * len(stages)
+        self._waiting = [len(stage.parents) for stage in stages]
         self._ready = list(request.program.sources)
         self._open = 0
-        self._visits: list[Visit] = []
-        self._closed: list[Visit] = []
+        self._runs: list[StageRun] = []
+        self._closed: list[StageRun] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._waiter: asyncio.Future[None] | None = None
 
     async def run(self) -> Any:
-        """Run every stage; returns the last one's answer."""
+        """Run every stage and return the last one's answer."""
         try:
             while self._ready or self._open:
                 await self._advance()
         finally:
-            for each in self._visits:
-                each.end()  # what settles after the end of a failed request must not be paid for
+            for each in self._runs:
+                each.end()  # answers after the end of a failed request must not charge the ledger
             try:
                 if self._tasks:
                     await cancel_and_wait(self._tasks)
             finally:
-                self._tasks.clear()  # a cancelled task holds its error, whose traceback holds this walk
+                self._tasks.clear()  # a cancelled task holds its error, whose traceback holds this run
         return self._answers[self._request.program.sink]
 
     async def _advance(self) -> None:
-        """Start what is ready, and wait until something has ended."""
+        """Start the stages that are ready, and wait until a stage run has ended."""
         ready, self._ready = self._ready, []
-        if len(ready) == 1 and not self._open and self._nodes[ready[0]].fanout == 1:
-            node = self._nodes[ready[0]]
-            self._done(node, await visit(self._shared, self._request, node, self._args(node)))
+        if len(ready) == 1 and not self._open and self._stages[ready[0]].fanout == 1:
+            stage = self._stages[ready[0]]
+            self._done(stage, await run_stage(self._shared, self._request, stage, self._args(stage)))
             return
         for index in ready:
-            self._start(self._nodes[index])
+            self._start(self._stages[index])
         if not self._closed:
             self._waiter = self._request.loop.create_future()
             await self._waiter
@@ -167,138 +171,138 @@ class Walk:
         for each in closed:
             self._end(each)
 
-    def _args(self, node: Node) -> tuple[Any, ...]:
+    def _args(self, stage: CompiledStage) -> tuple[Any, ...]:
         answers = self._answers
-        return tuple([answers[parent] for parent in node.parents]) if node.parents else (self._body,)
+        return tuple([answers[parent] for parent in stage.parents]) if stage.parents else (self._body,)
 
-    def _done(self, node: Node, answer: Any) -> None:
-        self._answers[node.index] = answer
-        for child in node.children:
+    def _done(self, stage: CompiledStage, answer: Any) -> None:
+        self._answers[stage.index] = answer
+        for child in stage.children:
             self._waiting[child] -= 1
             if self._waiting[child] == 0:
                 self._ready.append(child)
 
-    def _start(self, node: Node) -> None:
+    def _start(self, stage: CompiledStage) -> None:
         now = self._shared.now()
-        gather = Gather(node.fanout, node.partial, now, patient=self._request.control)
-        started = Visit(node, gather, begin_note(self._shared, self._request, node))
+        fan_out = FanOut(stage.fanout, stage.partial, now, wait_for_all=self._request.control)
+        started = StageRun(stage, fan_out, begin_record(self._shared, self._request, stage))
         loop = self._request.loop
-        args = self._args(node)
-        started.tasks = [loop.create_task(self._call(started, args, shard)) for shard in range(node.fanout)]
+        args = self._args(stage)
+        started.tasks = [loop.create_task(self._call(started, args, shard)) for shard in range(stage.fanout)]
         self._tasks += started.tasks
         self._open += 1
-        self._visits.append(started)
-        if gather.due < inf:
-            started.timer = loop.call_later(gather.due - now, self._on_timer, started)
+        self._runs.append(started)
+        if fan_out.due < inf:
+            started.timer = loop.call_later(fan_out.due - now, self._on_timer, started)
 
-    async def _call(self, started: Visit, args: tuple[Any, ...], shard: int) -> None:
-        shared, gather = self._shared, started.gather
+    async def _call(self, started: StageRun, args: tuple[Any, ...], shard: int) -> None:
+        shared, fan_out = self._shared, started.fan_out
         try:
-            value = await call_stage(shared, self._request, started.node, args, shard, started.note)
-        except Exception as error:  # noqa: BLE001 - the visit decides what a failed shard means
-            step = gather.failed(error)
+            value = await call_stage(shared, self._request, started.stage, args, shard, started.note)
+        except Exception as error:  # noqa: BLE001 - the stop rule decides whether the shard is required
+            step = fan_out.failed(error)
         else:
-            due = gather.due
+            due = fan_out.due
             now = shared.now()
-            step = gather.answered(shard, value, now)
-            if step == STOP:  # more may have come with this one
+            step = fan_out.answered(shard, value, now)
+            if step == STOP:  # more answers may be pending in the event loop
                 self._on_timer(started)
                 return
-            if step == WAIT and gather.due < due:
+            if step == WAIT and fan_out.due < due:
                 self._rearm(started, now)
         self._follow(started, step)
 
-    def _follow(self, started: Visit, step: int) -> None:
-        """Do what the gathering asks for."""
+    def _follow(self, started: StageRun, step: int) -> None:
+        """Carry out a step of the stop rule."""
         if step == STOP and not self._may_stop(started):
-            started.gather.wait_on()
+            started.fan_out.wait_on()
         elif step != WAIT:
             self._close(started)
 
-    def _may_stop(self, started: Visit) -> bool:
-        """Whether the answer may do without what is missing; it is paid then."""
-        node, gather = started.node, started.gather
-        utility = utility_of(node, tuple(gather.values))
-        if not lose(self._shared, self._request, node, utility, forced=False):
-            node.lane.waits += 1
+    def _may_stop(self, started: StageRun) -> bool:
+        """Whether the answer may be given without the missing shards; charges the lost utility if so."""
+        stage, fan_out = started.stage, started.fan_out
+        utility = utility_of(stage, tuple(fan_out.values))
+        if not lose(self._shared, self._request, stage, utility, forced=False):
+            stage.state.waits += 1
             return False
         started.utility = utility
-        node.lane.stops += 1
-        gather.stop()
+        stage.state.stops += 1
+        fan_out.stop()
         return True
 
-    def _rearm(self, started: Visit, now: float) -> None:
+    def _rearm(self, started: StageRun, now: float) -> None:
         if started.timer is not None:
             started.timer.cancel()
-        delay = max(0.0, started.gather.due - now)
+        delay = max(0.0, started.fan_out.due - now)
         started.timer = self._request.loop.call_later(delay, self._on_timer, started)
 
-    def _on_timer(self, started: Visit) -> None:
-        # An answer that has come but was not read yet, as the loop was held, is not missing.
+    def _on_timer(self, started: StageRun) -> None:
+        # An answer that arrived while the loop was busy and is not read yet does not count as missing.
         settle(self._request.loop, partial(self._on_due, started))
 
-    def _on_due(self, started: Visit) -> None:
-        if started.gather.finished:
+    def _on_due(self, started: StageRun) -> None:
+        if started.fan_out.finished:
             return
         now = self._shared.now()
-        step = started.gather.tick(now)
-        if step == WAIT and now < started.gather.due < inf:
+        step = started.fan_out.tick(now)
+        if step == WAIT and now < started.fan_out.due < inf:
             self._rearm(started, now)
         self._follow(started, step)
 
-    def _close(self, ended: Visit) -> None:
-        """A visit is over: stop the rest of it and tell the walk."""
+    def _close(self, ended: StageRun) -> None:
+        """Record the end of a stage run, and wake the DAG run."""
         if ended.timer is not None:
             ended.timer.cancel()
         self._closed.append(ended)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _end(self, ended: Visit) -> None:
-        """Take a visit's answer, or raise its error."""
+    def _end(self, ended: StageRun) -> None:
+        """Use the answer of a stage run, or raise its error."""
         self._open -= 1
-        node, gather = ended.node, ended.gather
+        stage, fan_out = ended.stage, ended.fan_out
         for task in ended.tasks:
             if not task.done():
                 task.cancel()
         ended.tasks.clear()
-        error = gather.take_error()
-        end_note(self._shared, self._request, ended.note, error)
+        error = fan_out.take_error()
+        end_record(self._shared, self._request, ended.note, error)
         if error is not None:
-            if not node.optional:
+            if not stage.optional:
                 try:
                     raise error
                 finally:
                     del error  # its traceback holds this frame
-            lose(self._shared, self._request, node, 0.0, forced=True)
-            miss(self._request, node, 0.0)
-            self._done(node, None)
-        elif node.fanout == 1:
-            self._done(node, gather.values[0])
+            lose(self._shared, self._request, stage, 0.0, forced=True)
+            miss(self._request, stage, 0.0)
+            self._done(stage, None)
+        elif stage.fanout == 1:
+            self._done(stage, fan_out.values[0])
         else:
-            self._done(node, self._merge(ended))
+            self._done(stage, self._merge(ended))
 
-    def _merge(self, ended: Visit) -> Partial[Any]:
-        gather, node = ended.gather, ended.node
-        values = tuple(gather.values)
-        if gather.complete:
+    def _merge(self, ended: StageRun) -> Partial[Any]:
+        fan_out, stage = ended.fan_out, ended.stage
+        values = tuple(fan_out.values)
+        if fan_out.complete:
             if ended.note is not None:
-                note_worths(self._shared, node, ended.note, values)
+                record_worths(self._shared, stage, ended.note, values)
             return Partial(values)
         utility = ended.utility
-        if utility is None:  # shards failed, so nobody chose this
-            utility = utility_of(node, values)
-            lose(self._shared, self._request, node, utility, forced=True)
-        miss(self._request, node, utility)
+        if utility is None:  # shards failed: no stop rule decided this
+            utility = utility_of(stage, values)
+            lose(self._shared, self._request, stage, utility, forced=True)
+        miss(self._request, stage, utility)
         if ended.note is not None:
             ended.note.partial = True
             ended.note.utility = utility
         return Partial(values, utility)
 
 
-def note_worths(shared: Shared, node: Node, note: StageRecord, values: tuple[Any, ...]) -> None:
-    """Note on the winning attempts of a whole answer what each shard was worth."""
-    worths = worths_of(node, values, shared.rng)
+def record_worths(shared: Shared, stage: CompiledStage, note: StageRecord, values: tuple[Any, ...]) -> None:
+    """Record on the winning attempts of a whole answer the value of each shard."""
+    worths = worths_of(stage, values, shared.rng)
     if worths is None:
         return
     for attempt in note.attempts:

@@ -1,4 +1,4 @@
-"""Runs requests through a service's DAG, under a plan that can be changed while they run."""
+"""Executor: runs requests through a service's DAG, under a plan that can change while they run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from kwiken.runtime.clock import Clock
 from kwiken.runtime.decisions import (
     REQUEST,
     Admission,
-    Lane,
     Ledger,
     Limits,
     Program,
+    StageState,
     compile_program,
     retune,
 )
 from kwiken.runtime.engine.context import Request, Shared
-from kwiken.runtime.engine.dag_run import walk
-from kwiken.runtime.engine.recorder import Notes, new_id
+from kwiken.runtime.engine.dag_run import run_dag
+from kwiken.runtime.engine.recorder import Recorder, new_id
 from kwiken.runtime.engine.status import Counts, status
 from kwiken.runtime.errors import DeadlineError, OverloadError, UnavailableError
 from kwiken.runtime.transport import Replica, Transport
@@ -36,17 +36,17 @@ from kwiken.service import Service
 logger = logging.getLogger(__name__)
 
 NO_TRACE: Final = (0, 0)
-OVERLOADED: Final = "overloaded; come again later"
+OVERLOADED: Final = "overloaded; try again later"
 
 
 class Answer(msgspec.Struct):
-    """What became of a request.
+    """Answer to a request.
 
     Attributes:
-        value: the last stage's answer.
-        partial: whether something that could have been in it is missing.
-        utility: worth from 0 to 1: 1 less the weighted share of what is missing.
-        record: notes of the request, where they were taken.
+        value: answer of the last stage.
+        partial: whether a part that could have been in it is missing.
+        utility: worth from 0 to 1: 1 minus the weighted share of the missing parts.
+        record: record of the request, if one was asked for.
     """
 
     value: Any
@@ -58,22 +58,22 @@ class Answer(msgspec.Struct):
 class Executor:
     """Runs requests through a service's DAG.
 
-    Use it from one event loop at a time. `apply` and `set_replicas` are for that loop too.
+    Use it from one event loop at a time, including `apply` and `set_replicas`.
 
     Args:
-        service: the DAG; checked at once.
+        service: service to run; checked at once.
         transport: carries calls to replicas.
-        replicas: of each stage, by its name.
-        clock: where the time is read.
-        rng: for coins, choices and identifiers.
-        observer: takes the notes of every request; None takes none.
-        control_share: share of the requests for which a plan does nothing, so that latencies without it stay
-            known.
-        limits: what may be done whatever the plan says.
+        replicas: replicas of each stage, by the stage's name.
+        clock: source of the time.
+        rng: source of randomness for copies, replica choices and identifiers.
+        observer: receives the record of every request; None to record none.
+        control_share: share of the requests, 0 to 1, that run without the plan, so that latencies without it
+            stay known.
+        limits: hard limits, whatever the plan says.
 
     Raises:
         DefinitionError: the service cannot be run.
-        KwikenError: replicas are given for a stage that does not exist, or none for one that does.
+        KwikenError: replicas are given for a stage that does not exist, or none for a stage that does.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Executor:
     ) -> None:
         service.check()
         for name in replicas:
-            service[name]  # refuses what is no stage
+            service[name]  # raises for an unknown stage
         for name in service.stages:
             if name not in replicas:
                 raise KwikenError(
@@ -104,7 +104,7 @@ class Executor:
         self._control_share = control_share
         self._limits = limits
         self._counts = Counts()
-        self._lanes = {name: Lane(replicas[name], limits, rng) for name in service.stages}
+        self._states = {name: StageState(replicas[name], limits, rng) for name in service.stages}
         self._shared = Shared(
             transport=transport,
             now=self._now,
@@ -115,14 +115,17 @@ class Executor:
         self._program = self._compile(None)
 
     def _compile(self, plan: Plan | None) -> Program:
-        program = compile_program(self._service, plan, self._lanes)
-        retune(self._shared.ledger, self._lanes, program, service=self._service, limits=self._limits)
+        program = compile_program(self._service, plan, self._states)
+        retune(self._shared.ledger, self._states, program, service=self._service, limits=self._limits)
         return program
 
     def apply(self, plan: Plan | None) -> None:
-        """Put a plan in force, or none; at once for new requests, while those in flight keep theirs.
+        """Put a plan in force, or none, for new requests; requests in context keep theirs.
 
-        What was spent and earned so far counts on, so that changing plans buys no extra budget.
+        Spends and earnings so far still count, so that changing plans buys no extra budget.
+
+        Args:
+            plan: plan to put in force; None for none.
 
         Raises:
             InputError, DefinitionError: the plan does not fit the service; the old one stays in force.
@@ -131,45 +134,45 @@ class Executor:
 
     @property
     def plan(self) -> Plan | None:
-        """The plan in force."""
+        """Plan in force; None without a plan."""
         return self._program.plan
 
     def set_replicas(self, stage: str, replicas: Sequence[Replica]) -> None:
-        """Replace a stage's replicas; calls in flight go on.
+        """Replace a stage's replicas; calls in context go on.
 
         Args:
             stage: name of the stage.
-            replicas: all that serve it from now on.
+            replicas: complete set of its replicas from now on.
 
         Raises:
             DefinitionError: there is no such stage.
         """
         name = self._service[stage].name
-        self._lanes[name].picker.replace(replicas)
+        self._states[name].picker.replace(replicas)
 
     def note_line(self, line_s: float) -> None:
-        """Take note of how long requests stand in line for the event loop, where nobody counts them."""
+        """Report the measured wait of requests for the event loop, in seconds, to the admission control."""
         self._shared.admission.note_line(line_s)
 
     def turn_away(self, *, deadline_ms: float | None = None, priority: int = 0) -> None:
-        """Refuse a request that `run` would turn away, before more than this is known of it.
+        """Refuse a request that `run` would turn away, before its body is read.
 
         Args:
-            deadline_ms: as in `run`.
+            deadline_ms: as in `run`, milliseconds.
             priority: as in `run`.
 
         Raises:
-            OverloadError: it would be turned away now.
+            OverloadError: `run` would turn the request away now.
         """
         allowed = (self._limits.deadline_ms if deadline_ms is None else deadline_ms) / 1000
-        if allowed > 0:  # else `run` says what is wrong
+        if allowed > 0:  # else `run` raises the fitting error
             retry_after = self._shared.admission.refusal(self._now(), priority, allowed)
             if retry_after is not None:
                 raise OverloadError(OVERLOADED, retry_after_s=retry_after)
 
     def status(self) -> dict[str, Any]:
-        """Figures for people and programs, all of plain JSON types."""
-        return status(self._program, self._lanes, self._shared, self._counts, self._now())
+        """Counters, budgets and replica states for monitoring, as plain JSON types."""
+        return status(self._program, self._states, self._shared, self._counts, self._now())
 
     async def run(
         self,
@@ -183,16 +186,16 @@ class Executor:
         """Run one request.
 
         Args:
-            request: what the sources take.
-            deadline_ms: time allowed from now on; None for the limits' own.
-            priority: 0 is normal, higher is more important; below 0 is turned away first.
-            parent: trace id and span id of the caller's span.
-            note: whether to take notes even without an observer.
+            request: argument of the source stages.
+            deadline_ms: time allowed from now on, milliseconds; None for the default of the limits.
+            priority: 0 is normal, higher is more important; requests below 0 are turned away first.
+            parent: trace id and span id of the caller's span; None for a new trace.
+            note: whether to record the request even without an observer.
 
         Raises:
             OverloadError: turned away before any work was done.
             DeadlineError: time is up.
-            KwikenError: a stage that is not optional failed; which one is in the message.
+            KwikenError: a required stage failed; the message names it.
         """
         now = self._now()
         allowed = (self._limits.deadline_ms if deadline_ms is None else deadline_ms) / 1000
@@ -203,13 +206,13 @@ class Executor:
         retry_after = shared.admission.enter(now, priority, allowed)
         if retry_after is not None:
             raise OverloadError(OVERLOADED, retry_after_s=retry_after)
-        flight = self._board(
-            now + allowed, priority, parent, noting=note or self._observer is not None, now=now
+        context = self._begin(
+            now + allowed, priority, parent, recording=note or self._observer is not None, now=now
         )
         counts.requests += 1
         error: BaseException | None = None
         try:
-            value = await walk(shared, flight, request)
+            value = await run_dag(shared, context, request)
         except asyncio.CancelledError as cancelled:
             counts.cancelled += 1
             error = cancelled
@@ -224,26 +227,26 @@ class Executor:
                 shared.admission.leave_full(priority)
             else:
                 shared.admission.leave(end, took=end - now, allowed=allowed)
-            if flight.notes is not None:
-                self._report(flight.notes.end(end, error=error))
-            del error  # its traceback holds this frame: the two would wait for the cyclic collector
-        record = flight.notes.record if flight.notes is not None else None
-        if flight.program.weight:
+            if context.recorder is not None:
+                self._report(context.recorder.end(end, error=error))
+            del error  # its traceback holds this frame: a cycle that only the garbage collector would free
+        record = context.recorder.record if context.recorder is not None else None
+        if context.program.weight:
             shared.ledger.utility.earn(REQUEST, end)
-        if not flight.partial:
+        if not context.partial:
             return Answer(value, record=record)
         counts.partial += 1
-        return Answer(value, True, max(0.0, 1.0 - flight.lost_weight / flight.program.weight), record)
+        return Answer(value, True, max(0.0, 1.0 - context.lost_weight / context.program.weight), record)
 
-    def _board(
-        self, deadline: float, priority: int, parent: tuple[int, int] | None, *, noting: bool, now: float
+    def _begin(
+        self, deadline: float, priority: int, parent: tuple[int, int] | None, *, recording: bool, now: float
     ) -> Request:
         program = self._program
         control = program.levers and self._rng.random() < self._control_share
         self._counts.control += control
-        notes = None
+        recorder = None
         trace = parent or NO_TRACE
-        if noting:
+        if recording:
             record = RequestRecord(
                 trace_id=parent[0] if parent else new_id(self._rng, 128),
                 span_id=new_id(self._rng, 64),
@@ -253,7 +256,7 @@ class Executor:
                 plan=program.digest,
                 control=control,
             )
-            notes = Notes(record, now, self._rng)
+            recorder = Recorder(record, now, self._rng)
             trace = (record.trace_id, record.span_id)
         return Request(
             program,
@@ -263,7 +266,7 @@ class Executor:
             priority=priority,
             control=control,
             trace=trace,
-            notes=notes,
+            recorder=recorder,
         )
 
     def _report(self, record: RequestRecord) -> None:

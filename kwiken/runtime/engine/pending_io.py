@@ -1,4 +1,4 @@
-"""Acting only once an event loop has acted on all that came while it was held."""
+"""Run a callback after the event loop has handled I/O that is already pending."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-# Turns of the loop until what came while it was held has been acted on: one to read it, one for the task that
-# waits for it, and one for the order in which a loop does the two.
-SETTLE: Final = 3
+# Iterations of the loop until pending I/O is handled: one to read it, one for the task that
+# waits for it, and one because the order of the two within an iteration varies.
+PENDING_ITERATIONS: Final = 3
 
 
-def settle(loop: asyncio.AbstractEventLoop, then: Callable[[], object], turns: int = SETTLE) -> None:
-    """Call `then` when all that had come to the process by now is read and acted on.
+def settle(
+    loop: asyncio.AbstractEventLoop, then: Callable[[], object], turns: int = PENDING_ITERATIONS
+) -> None:
+    """Call `then` when all data that has reached the process by now is read and handled.
 
-    A loop that was held (by a long step, or by others on the processor) rings its timers before it reads:
-    what they ask for may have come long ago. One that was not comes here within some tens of microseconds.
+    A loop that was delayed (by a long step, or by other processes) runs its timers before it reads:
+    the awaited answer may have arrived long ago. Without a delay this takes some tens of microseconds.
 
     Args:
-        loop: the running one.
-        then: what to do; it must ask itself whether it is still wanted.
-        turns: of the loop.
+        loop: the running event loop.
+        then: callback; it must check itself whether it is still needed.
+        turns: iterations of the loop to wait, 0 or more.
     """
     if turns:
         loop.call_soon(settle, loop, then, turns - 1)

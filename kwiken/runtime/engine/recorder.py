@@ -1,4 +1,4 @@
-"""Notes of one request while it runs (`otel` makes spans of them afterwards)."""
+"""Recorder of one request: builds its record while it runs (`otel` turns records into spans)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ KINDS: Final = {
 }
 
 
-class Notes:
-    """The record of one request in the making.
+class Recorder:
+    """Record of one request under construction.
 
-    The wall clock is read once and the rest counted from there by the monotonic one, so no note ends before
-    it starts however the wall clock is set.
+    The wall clock is read once; all other times are counted from there by the monotonic clock, so that no
+    record ends before it starts, however the wall clock is set.
 
     Args:
-        record: the request's, already begun.
+        record: record of the request, already begun.
         now: the monotonic moment of `record.start_ns`, seconds.
-        rng: for span ids.
+        rng: source of randomness for span ids.
     """
 
     __slots__ = ("_rng", "_zero_ns", "record")
@@ -37,7 +37,7 @@ class Notes:
         self._zero_ns = record.start_ns - round(now * 1e9)
 
     def ns(self, now: float) -> int:
-        """A monotonic moment as nanoseconds since 1970."""
+        """Convert a monotonic moment, seconds, to nanoseconds since 1970."""
         return self._zero_ns + round(now * 1e9)
 
     def stage(
@@ -50,7 +50,7 @@ class Notes:
         idempotent: bool,
         threads: int = 1,
     ) -> StageRecord:
-        """Begin the note of a stage's visit."""
+        """Begin the record of a stage run."""
         span_id = new_id(self._rng, 64)
         record = StageRecord(
             span_id, name, after, fanout, self.ns(now), idempotent=idempotent, threads=threads
@@ -70,18 +70,18 @@ class Notes:
         threads: int = 1,
         catch_up: bool = False,
     ) -> AttemptRecord:
-        """Begin the note of an attempt.
+        """Begin the record of an attempt.
 
         Args:
-            stage: the note of its visit.
-            shard: of the call.
-            number: of the attempt.
-            step: what the race asked for; None for the primary.
+            stage: record of the stage run.
+            shard: shard of the call, from 0.
+            number: number of the attempt, from 0.
+            step: step of the race that asked for the attempt; None for the primary.
             where: id and node of the replica.
-            now: the moment.
-            threads: that it may use.
-            catch_up: whether it was sent, or went ahead, because the request is late; of copies, whether
-                catch-up pays.
+            now: present moment, seconds.
+            threads: threads that the attempt may use, 1 or more.
+            catch_up: whether the attempt was sent, or got priority or threads, because the request is late;
+                for a copy, whether the catch-up budget pays for it.
         """
         start = self.ns(now)
         record = AttemptRecord(
@@ -101,19 +101,19 @@ class Notes:
         busy_ms: float | None = None,
         error: str | None = None,
     ) -> None:
-        """Complete the note of an attempt."""
+        """Complete the record of an attempt."""
         record.end_ns = self.ns(now)
         record.outcome = outcome
         record.busy_ms = busy_ms
         record.error = error
 
     def end_stage(self, record: StageRecord, now: float, *, error: BaseException | None = None) -> None:
-        """Complete the note of a visit."""
+        """Complete the record of a stage run."""
         record.end_ns = self.ns(now)
         record.error = describe(error)
 
     def end(self, now: float, *, error: BaseException | None = None) -> RequestRecord:
-        """Complete the request's note, and those of visits that were cut short."""
+        """Complete the record of the request, and of stage runs that were cut short."""
         self.record.end_ns = self.ns(now)
         self.record.error = describe(error)
         for stage in self.record.stages:
@@ -123,10 +123,10 @@ class Notes:
 
 
 def new_id(rng: random.Random, bits: int) -> int:
-    """A random identifier that is not 0, as trace and span ids must be."""
+    """Random identifier other than 0, as required of trace and span ids."""
     return rng.getrandbits(bits) or 1
 
 
 def describe(error: BaseException | None) -> str | None:
-    """An error as one short line; None for none."""
+    """Describe an error in one short line; None for None."""
     return None if error is None else f"{type(error).__name__}: {error}"[:500]

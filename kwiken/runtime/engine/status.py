@@ -1,16 +1,16 @@
-"""An executor's figures as plain JSON types."""
+"""Status of an executor as plain JSON types."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from kwiken.runtime.decisions import CALL, REQUEST, Account, Lane, Program, Seat
+from kwiken.runtime.decisions import CALL, REQUEST, Account, Program, ReplicaState, StageState
 from kwiken.runtime.engine.context import Shared
 
 
 class Counts:
-    """Requests so far, by how they ended."""
+    """Numbers of requests so far, by outcome."""
 
     __slots__ = ("cancelled", "control", "failed", "partial", "requests")
 
@@ -23,9 +23,9 @@ class Counts:
 
 
 def status(
-    program: Program, lanes: Mapping[str, Lane], shared: Shared, counts: Counts, now: float
+    program: Program, states: Mapping[str, StageState], shared: Shared, counts: Counts, now: float
 ) -> dict[str, Any]:
-    """Everything worth watching."""
+    """Counters, budgets, load and replica states of an executor."""
     admission, ledger = shared.admission, shared.ledger
     return {
         "plan": program.digest,
@@ -39,18 +39,18 @@ def status(
         "room": round(admission.room),
         "load": round(admission.load(now), 4),
         "line_ms": _ms(admission.line_s),
-        "reissues": sum(lane.copies for lane in lanes.values()),
-        "late_reissues": sum(lane.late_copies for lane in lanes.values()),
-        "retries": sum(lane.retries.spent + lane.resends for lane in lanes.values()),
+        "reissues": sum(state.copies for state in states.values()),
+        "late_reissues": sum(state.late_copies for state in states.values()),
+        "retries": sum(state.retries.spent + state.resends for state in states.values()),
         "ledger": _account(ledger.service, REQUEST, now),
         "catch_up": _account(ledger.catch_up, REQUEST, now),
         "utility": _account(ledger.utility, REQUEST, now),
-        "stages": {name: _stage(lane, now) for name, lane in lanes.items()},
+        "stages": {name: _stage(state, now) for name, state in states.items()},
     }
 
 
 def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
-    """An account in units of its own: requests' costs or utilities for the service, calls for a stage."""
+    """Status of an account, in requests' costs or utilities for the service, in calls for a stage."""
     return {
         "fraction": account.fraction,
         "work": account.work / unit,
@@ -63,32 +63,32 @@ def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
     }
 
 
-def _stage(lane: Lane, now: float) -> dict[str, Any]:
+def _stage(state: StageState, now: float) -> dict[str, Any]:
     return {
-        "calls": lane.sketch.count,
-        "failed": lane.failed,
-        "reissues": lane.copies,
-        "retries": lane.retries.spent,
-        "resends": lane.resends,
-        "p50_ms": _ms(lane.sketch.quantile(0.5)),
-        "p99_ms": _ms(lane.sketch.quantile(0.99)),
-        "late": {"copies": lane.late_copies, "calls": lane.late_calls, "threads": lane.late_threads},
-        "partial": {"stops": lane.stops, "waits": lane.waits},
-        "ledger": _account(lane.account, CALL, now),
-        "replicas": [_replica(seat) for seat in lane.picker.seats],
+        "calls": state.latencies.count,
+        "failed": state.failed,
+        "reissues": state.copies,
+        "retries": state.retries.spent,
+        "resends": state.resends,
+        "p50_ms": _ms(state.latencies.quantile(0.5)),
+        "p99_ms": _ms(state.latencies.quantile(0.99)),
+        "late": {"copies": state.late_copies, "calls": state.late_calls, "threads": state.late_threads},
+        "partial": {"stops": state.stops, "waits": state.waits},
+        "ledger": _account(state.account, CALL, now),
+        "replicas": [_replica(target) for target in state.picker.targets],
     }
 
 
-def _replica(seat: Seat) -> dict[str, Any]:
+def _replica(target: ReplicaState) -> dict[str, Any]:
     return {
-        "id": seat.replica.id,
-        "node": seat.replica.node,
-        "address": seat.replica.address,
-        "inflight": len(seat.waiting),
-        "latency_ms": _ms(seat.latency or None),
-        "ejected": seat.ejected,
-        "failing": round(seat.record.share, 3),
-        "trouble": seat.trouble,
+        "id": target.replica.id,
+        "node": target.replica.node,
+        "address": target.replica.address,
+        "inflight": len(target.waiting),
+        "latency_ms": _ms(target.latency or None),
+        "ejected": target.ejected,
+        "failing": round(target.record.share, 3),
+        "trouble": target.trouble,
     }
 
 

@@ -1,4 +1,4 @@
-"""What an answer with shards missing is worth, and what each shard turned out to be worth in a whole one."""
+"""Utility of partial answers, and the value of each shard in a whole answer."""
 
 from __future__ import annotations
 
@@ -7,58 +7,60 @@ import math
 import random
 from typing import Any, Final
 
-from kwiken.runtime.decisions import Node
+from kwiken.runtime.decisions import CompiledStage
 from kwiken.service import Partial
 
 logger = logging.getLogger(__name__)
 
-LOOKS: Final = 256  # at answers that judging one visit may take in the mean
-WIDEST: Final = 64  # fan-out that is judged by leaving out one shard after another
+MEAN_EVALUATIONS: Final = 256  # mean number of evaluations that judging one fan-out may take
+# Shards of the widest fan-out that is judged by leaving out one shard after another.
+MAX_JUDGED_SHARDS: Final = 64
 
 
-def utility_of(node: Node, values: tuple[Any, ...]) -> float:
-    """Utility of an answer with shards missing: the stage's own measure, else the share of shards present."""
+def utility_of(stage: CompiledStage, values: tuple[Any, ...]) -> float:
+    """Utility of an answer with missing shards: the stage's own measure, else the share of shards present."""
     share = sum(value is not None for value in values) / len(values)
-    if node.utility is None:
+    if stage.utility is None:
         return share
     try:
-        return _unit(node.utility(Partial(values, share)))
+        return _unit(stage.utility(Partial(values, share)))
     except Exception:
         logger.exception(
-            "stage %r: its utility failed; the share of shards present counts instead", node.name
+            "stage %r: its utility failed; the share of shards present counts instead", stage.name
         )
         return share
 
 
-def worths_of(node: Node, values: tuple[Any, ...], rng: random.Random) -> list[float] | None:
-    """What each shard's answer is worth in a whole one: shares of 1, or all 0 where none was worth anything.
+def worths_of(stage: CompiledStage, values: tuple[Any, ...], rng: random.Random) -> list[float] | None:
+    """Value of each shard's answer in a whole answer: shares of 1, or all 0 if no shard had any value.
 
-    By the stage's `worth`, else by how far its `utility` falls without the shard (its marginal worth: for a
-    utility that asks for the top hit, 1 or 0). Wide fan-outs are judged for a share of the visits only, so
-    that judging takes at most `LOOKS` looks at an answer in the mean.
+    Measured by the stage's `worth`, else by how far its `utility` falls without the shard (its marginal
+    value: for a utility that asks for the top hit, 1 or 0). Only a sample of the wide fan-outs is judged, so
+        that judging takes
+    at most `MEAN_EVALUATIONS` evaluations on average.
 
     Returns:
-        None where it is not known: the stage has neither measure, this visit is not judged, or the measure
+        The values, or None: the stage has neither measure, this fan-out is not in the sample, or the measure
         failed.
     """
     width = len(values)
-    if node.worth is None and (node.utility is None or width > WIDEST):
+    if stage.worth is None and (stage.utility is None or width > MAX_JUDGED_SHARDS):
         return None
-    looks = width if node.worth is not None else width * width
-    if looks > LOOKS and rng.random() * looks > LOOKS:
+    looks = width if stage.worth is not None else width * width
+    if looks > MEAN_EVALUATIONS and rng.random() * looks > MEAN_EVALUATIONS:
         return None
     try:
-        return _shares(_judge(node, values), width)
+        return _shares(_judge(stage, values), width)
     except Exception:
-        logger.exception("stage %r: the worth of its shards' answers could not be judged", node.name)
+        logger.exception("stage %r: the worth of its shards' answers could not be judged", stage.name)
         return None
 
 
-def _judge(node: Node, values: tuple[Any, ...]) -> list[float]:
+def _judge(stage: CompiledStage, values: tuple[Any, ...]) -> list[float]:
     whole = Partial(values)
-    if node.worth is not None:
-        return [float(worth) for worth in node.worth(whole)]
-    utility = node.utility
+    if stage.worth is not None:
+        return [float(worth) for worth in stage.worth(whole)]
+    utility = stage.utility
     assert utility is not None
     most = _unit(utility(whole))
     share = 1 - 1 / len(values)
@@ -78,7 +80,7 @@ def _shares(worths: list[float], width: int) -> list[float]:
 
 
 def _unit(utility: Any) -> float:
-    """A utility, held between 0 and 1."""
+    """Clamp a utility to 0 to 1."""
     value = float(utility)
     if math.isnan(value):
         raise ValueError("a utility must be a number from 0 to 1, not NaN")

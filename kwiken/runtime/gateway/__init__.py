@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kwiken.runtime.gateway.control import Control
-from kwiken.runtime.gateway.plan_file import Names, PlanFile, parse_endpoint
-from kwiken.runtime.gateway.plan_store import KeptPlan
+from kwiken.runtime.gateway.plan_file import NameResolver, PlanFile, parse_endpoint
+from kwiken.runtime.gateway.plan_store import PlanStore
 from kwiken.runtime.gateway.server import Gateway
 
-__all__ = ["Control", "Gateway", "KeptPlan", "Names", "PlanFile", "parse_endpoint"]
+__all__ = ["Control", "Gateway", "NameResolver", "PlanFile", "PlanStore", "parse_endpoint"]

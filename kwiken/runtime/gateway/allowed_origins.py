@@ -1,7 +1,7 @@
-"""Names that a gateway is called by, and which pages may send requests to it.
+"""Host and origin checks of a gateway against requests that foreign web pages make a browser send.
 
-A browser sends what any page tells it to. A page of another origin is told by its headers; one whose name
-was made to point at this machine (DNS rebinding) by the name that it calls.
+A request from a page of another origin is recognised by its Origin and Sec-Fetch-Site headers. A page whose
+name was made to resolve to this machine (DNS rebinding) is recognised by the Host header.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]{0,19}://(?P<authority>.{1,270})")
 
 
 class Refusal(NamedTuple):
-    """Why a request is not taken."""
+    """Status and reason of a refused request."""
 
     status: int
     reason: str
 
 
-class Site:
-    """What a gateway is called, and by whose pages it may be asked.
+class AllowedOrigins:
+    """Host names that a gateway answers to, and origins whose pages may send requests to it.
 
     Args:
-        host: address that it listens on; bound to loopback, it is called by loopback's names alone.
-        allowed: names by which it may be called besides, and whose pages may ask it; with any, other names
-            are refused wherever it listens.
+        host: address that the gateway listens on; on loopback it answers to the names of loopback alone.
+        allowed: further names that it answers to, and whose pages may send requests; with any of them, other
+            names are refused on every address.
     """
 
     def __init__(self, host: str, allowed: Collection[str] = ()) -> None:
@@ -47,23 +47,25 @@ class Site:
         fetch_site: str | None,
         may_lack_host: bool,
     ) -> Refusal | None:
-        """Why a request is refused; None where it is not.
+        """Check the headers of a request; returns the reason to refuse it, or None.
 
         Args:
-            method: of the request.
-            hosts: its Host headers.
-            origin: its Origin header, which browsers send with what a page has them send.
-            fetch_site: its Sec-Fetch-Site header.
+            method: method of the request.
+            hosts: values of its Host headers.
+            origin: value of its Origin header, which browsers add to requests that a page makes.
+            fetch_site: value of its Sec-Fetch-Site header.
             may_lack_host: whether its version of HTTP needs no Host header.
         """
         if len(hosts) != 1 and not (may_lack_host and not hosts):
-            return Refusal(400, f"a request has one Host header, not {len(hosts)}")
+            return Refusal(400, f"a request must have one Host header, not {len(hosts)}")
         host = hosts[0] if hosts else ""
         name = name_of(host)
         if hosts and name is None:
-            return Refusal(400, f"no host: {host[:80]!r}")
+            return Refusal(400, f"not a host name: {host[:80]!r}")
         if self._names is not None and name is not None and name not in self._names:
-            return Refusal(421, f"this gateway is not called {name[:80]!r}; --allowed-host adds a name")
+            return Refusal(
+                421, f"this gateway does not answer to {name[:80]!r}; allow a name by --allowed-host"
+            )
         if method in SAFE_METHODS:
             return None
         if origin is not None:
@@ -71,27 +73,25 @@ class Site:
         else:
             own = fetch_site is None or fetch_site in {"same-origin", "none"}
         return (
-            None
-            if own
-            else Refusal(403, "a page of another origin may not ask; --allowed-host adds its name")
+            None if own else Refusal(403, "pages of other origins are refused; allow one by --allowed-host")
         )
 
     def _is_own(self, origin: str, host: str) -> bool:
         match = _ORIGIN.fullmatch(origin)
-        if match is None:  # "null": a page that hides where it comes from
+        if match is None:  # "null": a page with an opaque origin
             return False
         authority = match["authority"]
         return authority.lower() == host.lower() or name_of(authority) in self._allowed
 
 
 def name_of(authority: str) -> str | None:
-    """The name or address of `HOST` or `HOST:PORT`, in lower case, without brackets; None for other text."""
+    """Name or address in `HOST` or `HOST:PORT`, in lower case, without brackets; None for other text."""
     match = _AUTHORITY.fullmatch(authority)
     return match["name"].strip("[]").lower().rstrip(".") if match is not None else None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is this machine's own alone."""
+    """Whether an address to listen on is a loopback address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""The gateway's control routes: plan, replicas, status. Whoever knows the token may use them."""
+"""Control routes of the gateway: plan, replicas and status, protected by a token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiohttp import web
 from kwiken.errors import InputError
 from kwiken.plan import Plan
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.errors import UnkeptError
+from kwiken.runtime.errors import PlanNotSavedError
 from kwiken.runtime.transport import Replica, wire
 from kwiken.service import Service
 
@@ -21,10 +21,10 @@ MAX_REPLICAS: Final = 10_000
 
 
 class Denied(Exception):  # noqa: N818 - an answer, not a fault
-    """The caller may not do this.
+    """The client is not allowed to use the control routes.
 
     Attributes:
-        status: 401 for a missing or wrong token, 403 where no token would do.
+        status: 401 for a missing or wrong token, 403 if the routes are closed.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -32,21 +32,21 @@ class Denied(Exception):  # noqa: N818 - an answer, not a fault
         self.status = status
 
 
-class Keep(Protocol):
-    """Notes a plan for a gateway that takes over."""
+class SavePlan(Protocol):
+    """Function that saves a plan for a gateway that takes over."""
 
     def __call__(self, plan: bytes, *, must: bool) -> None:
-        """Note it; raises UnkeptError where that must be and cannot."""
+        """Save a plan; raises PlanNotSavedError if `must` is set and the plan cannot be saved."""
 
 
 class Control:
-    """Reads and changes what a running gateway does.
+    """Reads and changes the plan and the replicas of a running gateway.
 
     Args:
-        service: that is served.
-        executor: that serves it.
-        token: what the caller must know; None closes every route.
-        status: the gateway's own figures.
+        service: service of the gateway.
+        executor: executor of the service.
+        token: secret that a client must send; None closes every route.
+        status: function that returns the gateway's own figures.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class Control:
         self._token = token.encode() if token is not None else None
         self._status = status
         self._replicas: dict[str, list[Replica]] = {name: [] for name in service.stages}
-        self.keep: Keep | None = None  # takes every plan that was put in force
-        self.unkept: Callable[[], str | None] = lambda: None  # why the one in force is not noted
+        self.save_plan: SavePlan | None = None  # takes every plan that was put in force
+        self.unsaved_reason: Callable[[], str | None] = lambda: None  # why the one in force is not noted
         self._read_replicas = msgspec.json.Decoder(dict[str, list[Replica]])
 
     def authorise(self, headers: Any) -> None:
-        """Check the caller's token, in a time that does not depend on where it differs.
+        """Check the client's token in constant time.
 
         Raises:
-            Denied: where there is no token or not the right one.
+            Denied: the routes are closed, or the token is missing or wrong.
         """
         if self._token is None:
             raise Denied(403, "the control routes are closed; start the gateway with a token file")
@@ -80,10 +80,11 @@ class Control:
             raise Denied(401, "the Authorization header must be: Bearer TOKEN")
 
     async def plan(self, request: web.BaseRequest) -> Any:
-        """GET the plan in force, PUT another; null is no plan.
+        """GET the plan in force, or PUT another one; null is no plan.
 
-        Whoever puts a plan does not come again after a gateway's death, unless he says so: so it is noted,
-        or refused. None is taken in any case: to be rid of a plan must not wait for room on a disk.
+        A client that puts a plan will usually not put it again after the gateway crashed, so the plan is
+        saved or refused; the client can waive that by a header. null is always accepted: removing a plan must
+        not depend on free disk space.
         """
         if request.method == "PUT":
             self.apply(await request.read(), where="plan", must=request.headers.get(wire.KEEPS) != "1")
@@ -93,29 +94,29 @@ class Control:
         """Put a plan in force, whole or not at all.
 
         Args:
-            text: JSON; null for no plan.
-            where: named in errors.
-            must: refuse a plan that cannot be noted for a gateway that takes over.
+            text: plan as JSON; null for no plan.
+            where: name of the source in errors.
+            must: whether to refuse a plan that cannot be saved for a gateway that takes over.
 
         Raises:
-            InputError: when it is no plan, or one for another service.
-            DefinitionError: when it does not fit the service; names the stage.
-            UnkeptError: it must be noted and cannot be.
+            InputError: the text is not a plan, or a plan for another service.
+            DefinitionError: the plan does not fit the service; names the stage.
+            PlanNotSavedError: the plan must be saved and cannot be.
         """
         text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
         plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
         before = self._executor.plan
         self._executor.apply(plan)
-        if self.keep is None:
+        if self.save_plan is None:
             return
         try:
-            self.keep(msgspec.json.encode(plan), must=must and plan is not None)
-        except UnkeptError:
-            self._executor.apply(before)  # no request has come in between
+            self.save_plan(msgspec.json.encode(plan), must=must and plan is not None)
+        except PlanNotSavedError:
+            self._executor.apply(before)  # no request has run in between
             raise
 
     async def replicas(self, request: web.BaseRequest) -> Any:
-        """GET the replicas by stage, PUT those of the stages named."""
+        """GET the replicas by stage, or PUT those of the stages named."""
         if request.method == "PUT":
             self.set_replicas(self._decode(await request.read()))
         return self._replicas
@@ -127,11 +128,14 @@ class Control:
             raise InputError(str(error), where="replicas") from error
 
     def set_replicas(self, replicas: dict[str, list[Replica]]) -> None:
-        """Replace the replicas of the stages named; all of them or, where one is wrong, none.
+        """Replace the replicas of the stages named: of all of them, or of none if one is wrong.
+
+        Args:
+            replicas: replicas by stage.
 
         Raises:
-            InputError: for an address that is no URL, or two replicas of one name.
-            DefinitionError: for an unknown stage.
+            InputError: an address is not a URL, or two replicas have the same id.
+            DefinitionError: unknown stage.
         """
         for stage, those in replicas.items():
             _ = self._service[stage]
@@ -142,13 +146,13 @@ class Control:
 
     @property
     def lacking(self) -> list[str]:
-        """Stages that have no replica."""
+        """Names of the stages without a replica."""
         return [stage for stage, those in self._replicas.items() if not those]
 
     async def status(self, request: web.BaseRequest) -> Any:
-        """GET figures of the gateway and of its executor."""
+        """GET the figures of the gateway and of its executor."""
         del request
-        return {**self._status(), "plan_unkept": self.unkept(), **self._executor.status()}
+        return {**self._status(), "plan_unkept": self.unsaved_reason(), **self._executor.status()}
 
 
 def _check_replicas(stage: str, replicas: list[Replica]) -> None:

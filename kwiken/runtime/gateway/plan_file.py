@@ -1,4 +1,4 @@
-"""What a gateway watches: the plan's file, and the addresses behind its replicas' host names."""
+"""Watchers of a gateway: the plan's source file, and the addresses behind replicas' host names."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from typing import Final
 from kwiken.errors import InputError, KwikenError
 from kwiken.runtime.files import read_file
 from kwiken.runtime.gateway.control import Control
-from kwiken.runtime.gateway.plan_store import KeptPlan
+from kwiken.runtime.gateway.plan_store import PlanStore
 from kwiken.runtime.transport import Replica
 
 LOG = logging.getLogger("kwiken.gateway")
-POLL_S: Final = 0.5
-RESOLVE_S: Final = 5.0
-LOOKUP_S: Final = 3.0
-MAX_PLAN: Final = 16 << 20
+POLL_S: Final = 0.5  # interval of looks at the file
+RESOLVE_S: Final = 5.0  # interval of name lookups
+LOOKUP_S: Final = 3.0  # timeout of one lookup
+MAX_PLAN: Final = 16 << 20  # bytes
 MAX_PORT: Final = 65_535
 _PORT = re.compile(r"[0-9]{1,5}")
 
 
 class PlanFile:
-    """A file whose plan is in force; read again whenever it changes.
+    """File whose plan is in force; read again whenever it changes.
 
     Args:
-        path: the file.
+        path: path of the file.
         control: puts the plan in force.
 
     Attributes:
-        seen: when the file was last changed as it was read, and more that tells its versions apart.
-        error: what is wrong with the file since then; None for nothing.
+        seen: version of the file when it was last read: change time in nanoseconds, size, inode; None before.
+        error: message about the last content if it was invalid; None otherwise.
     """
 
     def __init__(self, path: Path, control: Control) -> None:
@@ -48,7 +48,7 @@ class PlanFile:
         """Read the file and put its plan in force.
 
         Raises:
-            InputError, DefinitionError: names the file; the plan in force stays.
+            InputError, DefinitionError: the plan is missing or invalid; names the file. The old plan stays.
         """
         self.seen = self._stamp()
         if self.seen is None:
@@ -59,13 +59,13 @@ class PlanFile:
             raise InputError(str(error.strerror), where=str(self._path)) from error
         self._control.apply(text, where=str(self._path))
 
-    def resume(self, kept: KeptPlan) -> None:
-        """Go on with the plan that another gateway had in force, or the file's if it was changed since.
+    def resume(self, kept: PlanStore) -> None:
+        """Continue with the plan of another gateway, or with the file's plan if the file has changed since.
 
-        A gateway that takes over has to serve: what is wrong with either is logged, and the other one counts.
+        A gateway that takes over has to serve: an error in either plan is logged, and the other one is used.
 
         Args:
-            kept: what the other gateway noted.
+            kept: store of the other gateway.
         """
         note = kept.read()
         if note is None or note.stamp != self._stamp():
@@ -77,25 +77,25 @@ class PlanFile:
             kept.restore(note, self._control.apply)
 
     def _load(self) -> bool:
-        """Read the file as far as it is good; a bad plan is logged, and the old one stays."""
+        """Read the file; returns whether it was valid. An invalid plan is logged, and the old one stays."""
         try:
             self.load()
         except KwikenError as error:
             self.error = str(error)
-            LOG.error("bad plan, the old one stays: %s", error)  # noqa: TRY400 - an input's fault has no trace
+            LOG.error("bad plan, the old one stays: %s", error)  # noqa: TRY400 - an input error needs no traceback
             return False
         self.error = None
         return True
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
-            found = os.stat(self._path)  # noqa: PTH116 - of a path read twice a second
+            found = os.stat(self._path)  # noqa: PTH116 - runs twice a second
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     async def watch(self) -> None:
-        """Follow the file for ever; a bad plan is logged, and the old one stays."""
+        """Follow the file until cancelled; an invalid plan is logged, and the old one stays."""
         while True:
             await asyncio.sleep(POLL_S)
             stamp = self._stamp()
@@ -106,13 +106,13 @@ class PlanFile:
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; an IPv6 host stands in brackets.
+    """Parse `HOST:PORT` into host and port; an IPv6 address stands in brackets.
 
     Args:
-        text: as it was given.
+        text: text as given by the user.
 
     Raises:
-        InputError: when it is anything else.
+        InputError: the text has another form.
     """
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -124,12 +124,12 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-class Names:
-    """Replicas behind host names; a name may stand for several addresses, which come and go.
+class NameResolver:
+    """Resolver of replicas' host names; a name may have several addresses, which may change.
 
     Args:
-        endpoints: by stage, host and port.
-        control: is told the replicas.
+        endpoints: host and port of each endpoint, by stage.
+        control: receives the replicas.
     """
 
     def __init__(self, endpoints: Mapping[str, Sequence[tuple[str, int]]], control: Control) -> None:
@@ -138,18 +138,18 @@ class Names:
         self._known: dict[tuple[str, int], list[str]] = {}
 
     async def resolve(self) -> None:
-        """Look every name up once; a name that cannot be found keeps the addresses that it had."""
+        """Look up every name once; a name that cannot be resolved keeps its known addresses."""
         wanted = {endpoint for those in self._endpoints.values() for endpoint in those}
         await asyncio.gather(*(self._look_up(*endpoint) for endpoint in wanted))
         current = {
-            # Two names may stand for the same address.
+            # Two names may have the same address.
             stage: list(dict.fromkeys(one for endpoint in those for one in self._replicas(*endpoint)))
             for stage, those in self._endpoints.items()
         }
         self._control.set_replicas(current)
 
     async def watch(self) -> None:
-        """Look the names up again and again."""
+        """Look up the names at intervals until cancelled."""
         while True:
             await asyncio.sleep(RESOLVE_S)
             await self.resolve()
@@ -159,7 +159,11 @@ class Names:
         try:
             async with asyncio.timeout(LOOKUP_S):
                 found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, TimeoutError, UnicodeError) as error:  # the last for what cannot be a host's name
+        except (
+            OSError,
+            TimeoutError,
+            UnicodeError,
+        ) as error:  # UnicodeError: text that cannot be a host name
             if (host, port) not in self._known:
                 LOG.warning("cannot look up %s: %s", host, error or type(error).__name__)
             return

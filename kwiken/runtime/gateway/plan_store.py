@@ -1,4 +1,4 @@
-"""The plan in force, noted so that a gateway that takes over from a dead one goes on with the very same."""
+"""Plan store: saves the plan in force, so that a gateway that takes over continues with the same plan."""
 
 from __future__ import annotations
 
@@ -12,70 +12,71 @@ from typing import Final
 import msgspec
 
 from kwiken.errors import InputError, KwikenError
-from kwiken.runtime.errors import UnkeptError
+from kwiken.runtime.errors import PlanNotSavedError
 from kwiken.runtime.files import read_file
 
 LOG = logging.getLogger("kwiken.gateway")
-MAX_NOTE: Final = 17 << 20
+MAX_FILE: Final = 17 << 20  # bytes; the longest plan with some room to spare
 PRIVATE: Final = 0o600
 
 
-class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is noted.
+class SavedPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Content of the file.
 
     Attributes:
-        stamp: of the plan's file when it was last read; None where none is followed.
-        plan: as JSON; null for none.
+        stamp: version of the plan's source file when it was last read; None without a source file.
+        plan: plan as JSON; null for none.
     """
 
     stamp: tuple[int, int, int] | None
     plan: msgspec.Raw
 
 
-class KeptPlan:
-    """A file that holds the plan in force, wherever it came from.
+class PlanStore:
+    """File that holds the plan in force, whatever its source.
 
     Args:
-        path: of it.
+        path: path of the file.
 
     Attributes:
-        trouble: why the plan in force is not noted; None where it is.
+        trouble: reason why the plan in force is not saved; None if it is.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.trouble: str | None = None
 
-    def keep(self, plan: bytes, stamp: tuple[int, int, int] | None, *, must: bool = False) -> None:
-        """Note a plan; where that cannot be done, a warning is logged.
+    def save(self, plan: bytes, stamp: tuple[int, int, int] | None, *, must: bool = False) -> None:
+        """Save a plan; logs a warning if that fails.
 
-        An older note does not stay then: a gateway that takes over had better start without a plan than with
-        one that was taken back.
+        After a failure no older plan stays in the file: a gateway that takes over should rather start without
+            a
+        plan than with one that was withdrawn.
 
         Args:
-            plan: as JSON.
-            stamp: of the plan's file.
-            must: raise where it cannot be noted, and let the older note stay.
+            plan: plan as JSON.
+            stamp: version of the plan's source file.
+            must: whether to raise on a failure, and to leave the older plan in the file.
 
         Raises:
-            UnkeptError: it must be noted and cannot be; names the file and why.
+            PlanNotSavedError: the plan must be saved and cannot be; names the file and the reason.
         """
-        text = msgspec.json.encode(Note(stamp, msgspec.Raw(plan)))
+        text = msgspec.json.encode(SavedPlan(stamp, msgspec.Raw(plan)))
         try:
             self._write(text)
         except OSError as error:
             reason = error.strerror or str(error)
             if must:
-                raise UnkeptError(
-                    f"{self.path}: the plan cannot be noted there ({reason}), so another gateway would start "
-                    "without it; it was not put in force, and the one before stays"
+                raise PlanNotSavedError(
+                    f"{self.path}: the plan cannot be saved there ({reason}), so another gateway would start "
+                    "without it; it was not put in force, and the previous one stays"
                 ) from error
             self.trouble = None if self._overwritten(text) else reason
         else:
             self.trouble = None
         if self.trouble is not None:
             LOG.warning(
-                "%s: the plan cannot be noted (%s), so another gateway would start without it",
+                "%s: the plan cannot be saved (%s), so another gateway would start without it",
                 self.path,
                 self.trouble,
             )
@@ -83,10 +84,10 @@ class KeptPlan:
                 self.path.unlink(missing_ok=True)
 
     def _write(self, text: bytes) -> None:
-        """Write beside the note, then move over it; nothing at all where it says that already."""
+        """Write to a second file and move it over the first; does nothing if the content is the same."""
         with contextlib.suppress(OSError, InputError):
-            if read_file(self.path, MAX_NOTE) == text:
-                return  # a gateway that took over need not find room for what it has just read
+            if read_file(self.path, MAX_FILE) == text:
+                return  # a gateway that took over needs no disk space for the plan that it has just read
         fresh = self.path.with_name(self.path.name + ".new")
         try:
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE)
@@ -99,7 +100,7 @@ class KeptPlan:
             raise
 
     def _overwritten(self, text: bytes) -> bool:
-        """Write over an older note that is no shorter: a full disk has its room still, for "none" say."""
+        """Overwrite an older file of at least the same length, which needs no space on a full disk."""
         try:
             with self.path.open("r+b") as file:
                 if os.fstat(file.fileno()).st_size < len(text):
@@ -110,24 +111,24 @@ class KeptPlan:
             return False
         return True
 
-    def read(self) -> Note | None:
-        """What was noted; None where nothing was, or nothing that can be read."""
+    def read(self) -> SavedPlan | None:
+        """Read the file; None if it is missing or invalid."""
         try:
-            return msgspec.json.decode(read_file(self.path, MAX_NOTE), type=Note)
+            return msgspec.json.decode(read_file(self.path, MAX_FILE), type=SavedPlan)
         except FileNotFoundError:
             return None
         except (OSError, InputError, msgspec.MsgspecError, RecursionError) as error:
-            LOG.warning("the plan that was in force cannot be read: %s: %s", self.path, error)
+            LOG.warning("the saved plan cannot be read: %s: %s", self.path, error)
             return None
 
-    def restore(self, note: Note, apply: Callable[..., None]) -> None:
-        """Put what was noted in force again; what does not fit any more is logged.
+    def restore(self, note: SavedPlan, apply: Callable[..., None]) -> None:
+        """Put a saved plan in force; logs an error if it does not fit any more.
 
         Args:
-            note: as it was read.
-            apply: puts a plan in force; takes its text and, as `where`, what to name in errors.
+            note: content of the file.
+            apply: puts a plan in force; takes its text and, as `where`, the name of the source in errors.
         """
         try:
             apply(bytes(note.plan), where=str(self.path))
         except KwikenError as error:
-            LOG.error("the plan that was in force does not fit: %s", error)  # noqa: TRY400 - an input's fault has no trace
+            LOG.error("the saved plan does not fit: %s", error)  # noqa: TRY400 - an input error needs no traceback

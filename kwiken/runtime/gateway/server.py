@@ -1,4 +1,4 @@
-"""The gateway: HTTP in, a request through the service's DAG, JSON out."""
+"""Gateway: HTTP server that runs each request through the service's DAG and answers in JSON."""
 
 from __future__ import annotations
 
@@ -17,40 +17,46 @@ from aiohttp import web
 
 from kwiken.errors import DefinitionError, InputError, KwikenError
 from kwiken.runtime.engine import Answer, Executor
-from kwiken.runtime.errors import DeadlineError, HandlerError, OverloadError, UnavailableError, UnkeptError
-from kwiken.runtime.gateway.allowed_origins import Site
+from kwiken.runtime.errors import (
+    DeadlineError,
+    HandlerError,
+    OverloadError,
+    PlanNotSavedError,
+    UnavailableError,
+)
+from kwiken.runtime.gateway.allowed_origins import AllowedOrigins
 from kwiken.runtime.gateway.control import Control, Denied
-from kwiken.runtime.gateway.loop_lag import TURNS_IN, LagWatch, turns_of
+from kwiken.runtime.gateway.loop_lag import ITERATIONS_TO_START, LagWatch, loop_iterations_of
 from kwiken.runtime.gateway.timing import timing_of
 from kwiken.runtime.http_server import ByteBudget, Listener
 from kwiken.runtime.transport import MAX_PRIORITY, wire
 from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.gateway")
-MAX_REQUEST: Final = 4 << 20
+MAX_REQUEST: Final = 4 << 20  # bytes
 RETRY_SOON_S: Final = 1.0
 
 Route = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
 class Gateway:
-    """A service's front door.
+    """HTTP gateway of a service.
 
     Args:
-        service: what is served.
-        executor: runs its requests.
+        service: service to serve.
+        executor: executor that runs its requests.
         host: address to listen on.
-        port: 0 for any that is free.
-        token: opens the control routes; None closes them.
-        remote: whether stages need replicas before the gateway is ready.
-        max_body: bytes of a request's body.
-        max_bodies: bytes of all requests together, besides the first 16 KiB of each; None for a
+        port: port to listen on; 0 for any free port.
+        token: secret for the control routes; None closes them.
+        remote: whether the gateway is ready only when every stage has replicas.
+        max_body: longest body of a request, bytes.
+        max_bodies: bytes that all requests together may hold, without the first 16 KiB of each; None for a
             share of the memory.
-        allowed_hosts: names by which it may be called besides its own, and whose pages may ask it.
-        sockets: that listen already, used instead of host and port; none for new ones.
+        allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
+        sockets: listening sockets, used instead of host and port; empty to create new ones.
 
     Raises:
-        DefinitionError: when the service cannot be served.
+        DefinitionError: the service cannot be served.
     """
 
     def __init__(
@@ -78,9 +84,9 @@ class Gateway:
             sockets=sockets,
             budget=ByteBudget(max_bodies) if max_bodies is not None else None,
         )
-        self._site = Site(host, allowed_hosts)
-        turns = turns_of(service) if remote else TURNS_IN
-        self._lag = LagWatch(lambda lag_s: executor.note_line(turns * lag_s))
+        self._origins = AllowedOrigins(host, allowed_hosts)
+        iterations = loop_iterations_of(service) if remote else ITERATIONS_TO_START
+        self._lag = LagWatch(lambda lag_s: executor.note_line(iterations * lag_s))
         self._remote = remote
         self._max_body = max_body
         self._started = time.monotonic()
@@ -103,24 +109,24 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """Where to reach it, once started."""
+        """URL of the gateway, once started."""
         return self._listener.url
 
     async def start(self) -> None:
-        """Listen.
+        """Listen for requests.
 
         Raises:
-            InputError: when the address cannot be bound to.
+            InputError: the address cannot be bound to.
         """
         await self._listener.start()
         self._lag.start()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
-        """Fail `/readyz` first, then take no more requests, finish those in flight, and close.
+        """Fail `/readyz`, then refuse new requests, finish those in flight, and close.
 
         Args:
-            grace_s: seconds that all of it may take; then requests in flight are cancelled.
-            linger_s: seconds for which requests are still served while whoever asks `/readyz` goes elsewhere.
+            grace_s: seconds for the whole shutdown; then requests in flight are cancelled.
+            linger_s: seconds for which requests are still served while load balancers notice `/readyz`.
         """
         self._stopping = True
         await asyncio.sleep(min(linger_s, grace_s))
@@ -135,7 +141,7 @@ class Gateway:
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         methods = self._routes.get(request.rel_url.raw_path)
-        refusal = self._site.refusal(
+        refusal = self._origins.refusal(
             request.method,
             request.headers.getall("Host", ()),
             origin=request.headers.get("Origin"),
@@ -145,11 +151,13 @@ class Gateway:
         if refusal is not None:
             response = _failure(refusal.status, refusal.reason)
         elif methods is None:
-            response = _failure(404, f"no such route; requests go to POST {wire.REQUEST_PATH}")
+            response = _failure(404, f"no such route; send requests by POST to {wire.REQUEST_PATH}")
         else:
             route = methods.get("GET" if request.method == "HEAD" else request.method)
             if route is None:
-                response = _failure(405, f"this route takes {', '.join(methods)}", Allow=", ".join(methods))
+                response = _failure(
+                    405, f"this route only allows {', '.join(methods)}", Allow=", ".join(methods)
+                )
             else:
                 response = await self._guard(route, request)
         if self._stopping:
@@ -157,13 +165,13 @@ class Gateway:
         return response
 
     async def _guard(self, route: Route, request: web.BaseRequest) -> web.Response:
-        """Run a route; whatever goes wrong is an answer with its reason."""
+        """Run a route; an error becomes an error response with its reason."""
         self._inflight += 1
         try:
             self._check_length(request.content_length or 0)
             if request.headers.get("Expect", "").lower() == "100-continue":
                 await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                request.writer.output_size = 0  # it is no part of the answer
+                request.writer.output_size = 0  # it is not part of the response
             response = await route(request)
         except web.HTTPRequestEntityTooLarge as error:
             response = _failure(413, str(error.text))
@@ -180,7 +188,7 @@ class Gateway:
         return response
 
     def _check_length(self, told: int) -> None:
-        """Refuse a body before it comes."""
+        """Refuse too long a body before it is read."""
         if told > self._max_body:
             raise web.HTTPRequestEntityTooLarge(self._max_body, told)
 
@@ -189,13 +197,13 @@ class Gateway:
             raise OverloadError("the gateway is stopping", retry_after_s=RETRY_SOON_S)
         headers = request.headers
         if request.content_type != wire.JSON:
-            # What a form of any page can send is of another type.
+            # An HTML form of a foreign page cannot send this type.
             return _failure(
                 415,
-                f"a request's Content-Type is {wire.JSON}, not {headers.get('Content-Type', '')[:80]!r}",
+                f"a request's Content-Type must be {wire.JSON}, not {headers.get('Content-Type', '')[:80]!r}",
             )
         if "Content-Encoding" in headers:
-            raise InputError("a request's body is not compressed", where="header Content-Encoding")
+            raise InputError("a request's body must not be compressed", where="header Content-Encoding")
         deadline_ms = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)
         priority = wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY)
         parent = wire.parse_traceparent(headers.get(wire.TRACEPARENT))
@@ -272,7 +280,7 @@ def _answer_of(answer: Answer, *, timing: bool) -> web.Response:
 
 
 def failure_of(error: BaseException) -> web.Response:
-    """The HTTP answer that tells of an error."""
+    """HTTP response for an error."""
     leaves = _leaves(error)
     worst = _worst(leaves)
     status = next((status for kind, status in _STATUS if isinstance(worst, kind)), 500)
@@ -286,13 +294,13 @@ def failure_of(error: BaseException) -> web.Response:
     return response
 
 
-# The first that fits counts; the last is the base of them all.
+# The first match counts; the last entry is the base class of all.
 _STATUS: Final = (
     (HandlerError, 500),
     (DeadlineError, 504),
     (OverloadError, 503),
     (UnavailableError, 503),
-    (UnkeptError, 507),
+    (PlanNotSavedError, 507),
     (InputError, 400),
     (DefinitionError, 400),
     (KwikenError, 502),
@@ -306,14 +314,14 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def _said(error: BaseException) -> str:
-    """All that an error says, what a group of errors says of them first."""
+    """Complete message of an error; the messages of a group's errors follow the group's own."""
     if isinstance(error, BaseExceptionGroup):
         return f"{error.message}: {'; '.join(_said(inner) for inner in error.exceptions)}"
     return str(error)
 
 
 def _worst(leaves: list[BaseException]) -> BaseException:
-    """Of several errors the one that says most: what the service's code raised, then a missed deadline."""
+    """Most informative of several errors: a handler's own, then a missed deadline, then the first."""
     for kind in (HandlerError, DeadlineError):
         for leaf in leaves:
             if isinstance(leaf, kind):

@@ -1,4 +1,4 @@
-"""Where a request's time went, as JSON for whoever asked for it."""
+"""Timing of a request: where its time went, as JSON."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ NS_PER_MS = 1e6
 
 
 def timing_of(record: RequestRecord) -> dict[str, Any]:
-    """The request's attempts in the order in which they were sent.
+    """Convert a record into its attempts, in the order in which they were sent.
 
     Returns:
         `trace_id` in hex, `total_ms`, and `spans`: for each attempt its name, stage, shard, number, kind,
-        outcome, replica, start and end in milliseconds since the request's start, and `catch_up` where
-        it was sent, or helped, because the request was late (a copy: where catch-up pays for it).
+        outcome, replica, start and end in milliseconds since the request's start, and `catch_up` if
+        it was sent, or sped up, because the request was late (a copy: if catch-up paid for it).
     """
     spans = [
         {

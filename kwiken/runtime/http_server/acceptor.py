@@ -1,7 +1,8 @@
-"""Listening: sockets of our own, and all who wait at the door let in at once.
+"""Acceptor: listening sockets, from which all pending connections are accepted at once.
 
-The fastest loop there is takes one new connection a turn. Under load a turn takes tens of milliseconds, so
-hundreds of callers would wait outside, seen by nobody, while those inside are served promptly.
+An event loop accepts as little as one connection per iteration (uvloop does). Under load an iteration takes
+tens of milliseconds, so hundreds of clients would wait in the backlog, invisible to admission control, while
+connected clients are served promptly.
 """
 
 from __future__ import annotations
@@ -16,24 +17,26 @@ from typing import Any, Final
 
 from kwiken.errors import InputError
 
-LOG = logging.getLogger("kwiken.door")
-BACKLOG: Final = 1024
-AT_ONCE: Final = 256  # then the others have their turn
-AGAIN_S: Final = 0.1
-SAY_EVERY_S: Final = 10.0
-NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})  # a name may have addresses of others
-LACKING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+LOG = logging.getLogger("kwiken.acceptor")
+BACKLOG: Final = 1024  # connections that the kernel holds per socket
+MAX_ACCEPTS_PER_CALLBACK: Final = 256  # connections accepted before other callbacks run
+PAUSE_S: Final = 0.1  # pause without files or memory
+LOG_EVERY_S: Final = 10.0  # shortest interval of log messages about a pause
+NOT_LOCAL: Final = frozenset(
+    {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+)  # a name may have addresses of other hosts
+OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen at every address of a host, all at the same port.
+    """Create sockets that listen at every address of a host, all on the same port.
 
     Args:
         host: name or address to bind to.
-        port: 0 for any that is free.
+        port: port to bind to; 0 for any free port.
 
     Raises:
-        InputError: when an address cannot be bound to.
+        InputError: an address cannot be bound to.
     """
     found: list[socket.socket] = []
     try:
@@ -42,7 +45,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             try:
                 found.append(_listen(family, kind, number, address, found))
             except OSError as error:
-                if error.errno not in NOT_HERE or (not found and len(told) == 1):
+                if error.errno not in NOT_LOCAL or (not found and len(told) == 1):
                     raise
                 last = error
         if not found:
@@ -72,7 +75,7 @@ def _listen(
 
 
 def why_not(error: OSError) -> str:
-    """Why an address could not be bound to."""
+    """Message for an address that could not be bound to."""
     if error.errno == errno.EADDRINUSE:
         return "the port is in use; choose another one"
     if error.errno == errno.EACCES:
@@ -80,70 +83,70 @@ def why_not(error: OSError) -> str:
     return f"cannot listen here: {error.strerror or error}"
 
 
-class Door:
-    """Lets connections in.
+class Acceptor:
+    """Accepts connections from listening sockets.
 
     Args:
-        sockets: that listen; closed in the end.
-        factory: makes the protocol of a new connection.
+        sockets: listening sockets; the acceptor closes them.
+        factory: creates the protocol of a new connection.
     """
 
     def __init__(self, sockets: Sequence[socket.socket], factory: Callable[[], asyncio.Protocol]) -> None:
         self._loop = asyncio.get_running_loop()
         self._sockets = sockets
         self._factory = factory
-        self._entering: set[asyncio.Task[object]] = set()
+        self._connecting: set[asyncio.Task[object]] = set()
         self._open = True
-        self._said_at = -inf
+        self._logged_at = -inf
         for sock in sockets:
             sock.setblocking(False)
-            self._loop.add_reader(sock.fileno(), self._let_in, sock)
+            self._loop.add_reader(sock.fileno(), self._accept, sock)
 
     @property
     def port(self) -> int:
-        """The port bound to."""
+        """Port that the sockets are bound to."""
         port: int = self._sockets[0].getsockname()[1]
         return port
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Stop accepting and close the sockets."""
         if self._open:
             self._open = False
             for sock in self._sockets:
                 self._loop.remove_reader(sock.fileno())
                 sock.close()
 
-    def _let_in(self, sock: socket.socket) -> None:
-        for _ in range(AT_ONCE):
+    def _accept(self, sock: socket.socket) -> None:
+        for _ in range(MAX_ACCEPTS_PER_CALLBACK):
             try:
                 caller, _ = sock.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                if error.errno in LACKING:
+                if error.errno in OUT_OF_RESOURCES:
                     self._pause(sock, error)
                     return
-                continue  # this one has hung up already
-            task = self._loop.create_task(self._enter(caller))
-            self._entering.add(task)
-            task.add_done_callback(self._entering.discard)
+                continue  # this client has disconnected already
+            task = self._loop.create_task(self._connect(caller))
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
 
-    async def _enter(self, caller: socket.socket) -> None:
+    async def _connect(self, caller: socket.socket) -> None:
         try:
             caller.setblocking(False)
             await self._loop.connect_accepted_socket(self._factory, caller)
         except OSError as error:
-            LOG.debug("a caller hung up as it came: %s", error)
+            LOG.debug("a client disconnected while it was accepted: %s", error)
             caller.close()
 
     def _pause(self, sock: socket.socket, error: OSError) -> None:
-        """Without files or memory nobody can be let in; asking again at once would only burn time."""
-        if self._loop.time() - self._said_at > SAY_EVERY_S:
-            self._said_at = self._loop.time()
+        """Pause without files or memory: an immediate retry would fail again and only cost time."""
+        if self._loop.time() - self._logged_at > LOG_EVERY_S:
+            self._logged_at = self._loop.time()
             LOG.error("no more connections for now: %s", error.strerror)
         self._loop.remove_reader(sock.fileno())
-        self._loop.call_later(AGAIN_S, self._resume, sock)
+        self._loop.call_later(PAUSE_S, self._resume, sock)
 
     def _resume(self, sock: socket.socket) -> None:
         if self._open:
-            self._loop.add_reader(sock.fileno(), self._let_in, sock)
+            self._loop.add_reader(sock.fileno(), self._accept, sock)

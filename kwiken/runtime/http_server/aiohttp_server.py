@@ -1,4 +1,4 @@
-"""Front door's connections: callers who keep it waiting are hung up on, and what they send is counted."""
+"""aiohttp server that closes slow or idle clients, and caps open connections and buffered bytes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from kwiken.runtime.errors import OverloadError
-from kwiken.runtime.http_server.byte_budget import FREE, ByteBudget
-from kwiken.runtime.http_server.connection_limit import Entrance, max_connections, max_lingering
-from kwiken.runtime.http_server.half_close import GoneCheck
-from kwiken.runtime.http_server.last_answers import Farewells
+from kwiken.runtime.http_server.byte_budget import UNCOUNTED_BYTES, ByteBudget
+from kwiken.runtime.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
+from kwiken.runtime.http_server.half_close import DisconnectCheck
+from kwiken.runtime.http_server.last_answers import LastAnswers
 
 LOG = logging.getLogger("kwiken.http")
-FULL: Final = msgspec.json.encode({"error": "too many connections; come again later"})
+FULL: Final = msgspec.json.encode({"error": "too many connections; try again later"})
 FULL_ANSWER: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
     b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(FULL), FULL)
@@ -30,14 +30,14 @@ RETRY_S: Final = 1.0
 MAX_REASON: Final = 200
 
 
-class Patience(NamedTuple):
-    """How long a caller may keep us waiting, seconds.
+class ClientTimeouts(NamedTuple):
+    """Timeouts for the clients of a server, seconds.
 
     Attributes:
-        head_s: for the rest of a request's head.
-        body_s: for its body.
-        idle_s: for the next request, or for taking the answer to the last one.
-        sweep_s: how often callers are looked at, so that each may last for so much longer.
+        head_s: longest time for the rest of a request's head.
+        body_s: longest time for a request's body.
+        idle_s: longest time until the next request, or for taking the answer to the last one.
+        sweep_s: interval of the checks, by which each timeout may be exceeded.
     """
 
     head_s: float = 10.0
@@ -46,19 +46,19 @@ class Patience(NamedTuple):
     sweep_s: float = 5.0
 
 
-class Waits(enum.Enum):
-    """What a connection waits for its caller to do."""
+class Awaited(enum.Enum):
+    """What a connection is waiting for its client to send."""
 
     IDLE = enum.auto()
     HEAD = enum.auto()
     BODY = enum.auto()
 
 
-class Caller(web.RequestHandler):
-    """One caller's connection: since when it waits for what, and how many bytes it holds.
+class ClientConnection(web.RequestHandler):
+    """Connection of one client: the state and start of its wait, and the number of bytes it holds.
 
     Attributes:
-        lacks_room: whether there is no room for the body of the request that comes.
+        lacks_room: whether the byte budget has no room for the body of the present request.
     """
 
     __slots__ = (
@@ -75,18 +75,18 @@ class Caller(web.RequestHandler):
         "lacks_room",
     )
 
-    def __init__(self, server: FrontServer, *, budget: ByteBudget, **settings: Any) -> None:
+    def __init__(self, server: GatewayWebServer, *, budget: ByteBudget, **settings: Any) -> None:
         super().__init__(server, **settings)
         self._budget = budget
         self._charged = 0
         self._held = 0
         self._ended = False
         self._interim = False
-        self._check: GoneCheck | None = None
+        self._check: DisconnectCheck | None = None
         self._body: Any = None
         self._dropped: Any = None
         self.lacks_room = False
-        self._wait_for(Waits.IDLE)
+        self._wait_for(Awaited.IDLE)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Called by the loop."""
@@ -97,20 +97,20 @@ class Caller(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        if self._waits is Waits.IDLE:
-            self._wait_for(Waits.HEAD)
+        if self._waits is Awaited.IDLE:
+            self._wait_for(Awaited.HEAD)
         if self._has_room(len(data)):
             super().data_received(data)
         elif self.transport is not None:
             self.transport.abort()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # of no use to the base class
-        """Called by the loop; whoever has sent whole requests is answered before the connection is closed."""
+        """Called by the loop; complete requests are answered before the connection is closed."""
         last = self._messages[-1][1] if self._messages else self._body
         if last is None and not self._request_in_progress:
-            return False  # it was idle
+            return False  # the connection was idle
         if last is not None and not last.is_eof():
-            return False  # the rest will never come
+            return False  # the request stays incomplete
         self._ended = True
         if self._body is not None:
             self._begin_check()
@@ -119,34 +119,34 @@ class Caller(web.RequestHandler):
         return True
 
     def begin(self, body: Any, *, interim: bool) -> None:
-        """A request's head is there and its body may be; it is being answered.
+        """Begin to answer a request whose head has arrived; its body may still be on its way.
 
         Args:
-            body: as it comes.
-            interim: whether the caller's HTTP has interim responses.
+            body: stream of the body.
+            interim: whether the client's version of HTTP has interim responses.
         """
         self._body = body
         self._interim = interim
-        self._wait_for(Waits.BODY)
+        self._wait_for(Awaited.BODY)
         if self._ended:
             self._begin_check()
             if not self._messages:
                 self.close()
 
     def rest(self) -> None:
-        """Nothing is being answered; what follows of a body that was not read is dropped."""
+        """End the answer of a request; the unread rest of its body is dropped."""
         self._settle_check()
         body, self._body = self._body, None
-        # A body holds its connection: one that was read to its end, or is lost, is let go.
+        # A body references its connection: a body that was read to its end, or is lost, is released.
         self._dropped = body if self.transport is not None and not body.is_eof() else None
         self.lacks_room = False
-        ahead = self._messages if self.transport is not None else ()  # those of a closed one are no more
+        ahead = self._messages if self.transport is not None else ()  # a closed connection has none
         self._hold(sum(payload.total_bytes for _, payload in ahead))
-        self._wait_for(Waits.IDLE)
+        self._wait_for(Awaited.IDLE)
 
     def _begin_check(self) -> None:
         if self._interim and self._check is None and self.transport is not None:
-            self._check = GoneCheck(self.transport, self._loop)
+            self._check = DisconnectCheck(self.transport, self._loop)
 
     def _settle_check(self) -> None:
         if self._check is not None:
@@ -154,23 +154,23 @@ class Caller(web.RequestHandler):
             self._check = None
 
     def _has_room(self, count: int) -> bool:
-        """Count what has come; whether the connection may go on."""
+        """Count received bytes; returns whether the connection may continue."""
         if self._dropped is not None:
             if not self._dropped.is_eof():
                 return True
             self._dropped = None
         if self._hold(self._held + count):
             return True
-        reading = self._waits is Waits.BODY and not self._body.is_eof()
-        if not reading and (self.lacks_room or self._waits is Waits.BODY):
-            return False  # no request is there to be told
+        reading = self._waits is Awaited.BODY and not self._body.is_eof()
+        if not reading and (self.lacks_room or self._waits is Awaited.BODY):
+            return False  # there is no request to answer with an error
         self.lacks_room = True
         return True
 
     def _hold(self, count: int) -> bool:
-        """Set how many bytes are held; whether there is room for them."""
+        """Set the number of bytes held; returns whether the budget has room for them."""
         self._held = count
-        charge = max(0, count - FREE)
+        charge = max(0, count - UNCOUNTED_BYTES)
         if charge > self._charged and not self._budget.take(charge - self._charged):
             return False
         if charge < self._charged:
@@ -179,45 +179,45 @@ class Caller(web.RequestHandler):
         return True
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Called by the base class, for a caller's faults as for our own."""
+        """Called by the base class, for a client's faults as well as for the server's own."""
         error = kw.get("exc_info")
         if isinstance(error, HttpProcessingError):
             LOG.warning("no HTTP request: %s", " ".join(str(error.message).split())[:MAX_REASON])
         else:
             LOG.error(*args, **kw)
 
-    def _wait_for(self, what: Waits) -> None:
+    def _wait_for(self, what: Awaited) -> None:
         self._waits = what
         self._since = time.monotonic()
 
-    def expire(self, now: float, patience: Patience) -> None:
-        """Hang up if the caller has taken too long; whatever runs for it is cancelled."""
-        if self._waits is Waits.BODY:
-            most = patience.body_s if not self._body.is_eof() else None
+    def expire(self, now: float, timeouts: ClientTimeouts) -> None:
+        """Close the connection if the client exceeded a timeout; a handler that runs for it is cancelled."""
+        if self._waits is Awaited.BODY:
+            most = timeouts.body_s if not self._body.is_eof() else None
         else:
-            most = patience.head_s if self._waits is Waits.HEAD else patience.idle_s
+            most = timeouts.head_s if self._waits is Awaited.HEAD else timeouts.idle_s
         if most is not None and now - self._since > most and self.transport is not None:
             self.transport.abort()
 
 
-class FrontRequest(web.BaseRequest):
-    """A request whose body is read while there is room for it."""
+class GatewayWebRequest(web.BaseRequest):
+    """Request whose body is read as long as the byte budget has room."""
 
     async def read(self) -> bytes:
-        """The whole body.
+        """Read the whole body.
 
         Raises:
-            HTTPRequestEntityTooLarge: it is longer than a body may be.
-            OverloadError: all bodies together are.
+            HTTPRequestEntityTooLarge: the body is longer than the limit for one body.
+            OverloadError: the bodies of all requests together exceed the byte budget.
         """
         caller = self.protocol
-        assert isinstance(caller, Caller)
+        assert isinstance(caller, ClientConnection)
         pieces: list[bytes] = []
         size = 0
         while True:
             if caller.lacks_room:
                 raise OverloadError(
-                    "too many bytes of requests are held; come again later", retry_after_s=RETRY_S
+                    "too many bytes of requests are held; try again later", retry_after_s=RETRY_S
                 )
             piece = await self.content.readany()
             if not piece:
@@ -228,15 +228,15 @@ class FrontRequest(web.BaseRequest):
             pieces.append(piece)
 
 
-class FrontServer(web.Server):
-    """A low-level server that looks after its callers.
+class GatewayWebServer(web.Server):
+    """Low-level aiohttp server with timeouts and limits for its clients.
 
     Args:
         handler: answers requests.
-        patience: with callers.
-        most: callers at once; None for as many as files may be open, up to a bound.
-        max_body: bytes; a longer body is refused.
-        budget: of the bytes that all callers' requests hold.
+        timeouts: timeouts for clients.
+        most: largest number of connections, 1 or more; None to derive it from the limit of open files.
+        max_body: longest request body, bytes.
+        budget: budget of the bytes that all requests together hold.
         keep_alive_s: seconds for which an idle connection stays open.
     """
 
@@ -244,7 +244,7 @@ class FrontServer(web.Server):
         self,
         handler: Any,
         *,
-        patience: Patience,
+        timeouts: ClientTimeouts,
         most: int | None,
         max_body: int,
         budget: ByteBudget,
@@ -261,32 +261,32 @@ class FrontServer(web.Server):
             "keepalive_timeout": keep_alive_s,
             "logger": LOG,
         }
-        self._patience = patience
+        self._timeouts = timeouts
         self._budget = budget
         self._most = most or max_connections()
-        self._farewells = Farewells(most=max_lingering())
-        self._sweeper = self._loop.call_later(patience.sweep_s, self._sweep)
+        self._last_answers = LastAnswers(most=max_lingering())
+        self._sweeper = self._loop.call_later(timeouts.sweep_s, self._sweep)
 
     def connect(self) -> asyncio.Protocol:
-        """The protocol of a new connection."""
-        return Entrance(self._room, self._farewells, FULL_ANSWER)
+        """Create the protocol of a new connection."""
+        return ConnectionLimit(self._room, self._last_answers, FULL_ANSWER)
 
-    def _room(self) -> Caller | None:
+    def _room(self) -> ClientConnection | None:
         if len(self._connections) >= self._most:
             return None
-        return Caller(self, loop=self._loop, budget=self._budget, **self._settings)
+        return ClientConnection(self, loop=self._loop, budget=self._budget, **self._settings)
 
     def _sweep(self) -> None:
         now = time.monotonic()
         for caller in self.connections:
-            if isinstance(caller, Caller):
-                caller.expire(now, self._patience)
-        self._sweeper = self._loop.call_later(self._patience.sweep_s, self._sweep)
+            if isinstance(caller, ClientConnection):
+                caller.expire(now, self._timeouts)
+        self._sweeper = self._loop.call_later(self._timeouts.sweep_s, self._sweep)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as in the base class
         """Close every connection."""
         self._sweeper.cancel()
-        self._farewells.close()
+        self._last_answers.close()
         await super().shutdown(timeout)
 
 
@@ -296,7 +296,7 @@ async def _answer(handler: Callable[[web.BaseRequest], Any], request: web.BaseRe
         return response
     finally:
         caller = request.protocol
-        if isinstance(caller, Caller):
+        if isinstance(caller, ClientConnection):
             caller.rest()
 
 
@@ -309,6 +309,6 @@ def _request(
     *,
     loop: asyncio.AbstractEventLoop,
     max_body: int,
-) -> FrontRequest:
+) -> GatewayWebRequest:
     protocol.begin(payload, interim=tuple(message.version) >= (1, 1))
-    return FrontRequest(message, payload, protocol, writer, task, loop, client_max_size=max_body)
+    return GatewayWebRequest(message, payload, protocol, writer, task, loop, client_max_size=max_body)

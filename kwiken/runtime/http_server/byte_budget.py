@@ -1,4 +1,4 @@
-"""Budget of bytes that all callers' requests together may hold, and the memory that it is a share of."""
+"""Budget of the bytes that all requests of a server hold, as a share of the memory limit."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-FREE: Final = 16 << 10  # bytes of each request that are not counted: who sends little is never crowded out
-GATEWAY_SHARE: Final = 1 / 16
-REPLICA_SHARE: Final = 1 / 32  # there are many of them on a machine
-MIN_BODIES: Final = 64 << 20
-MAX_BODIES: Final = 512 << 20
-UNKNOWN_MEMORY: Final = 1 << 30
+UNCOUNTED_BYTES: Final = (
+    16 << 10
+)  # bytes of each request that are not counted, so that small requests always fit
+GATEWAY_SHARE: Final = 1 / 16  # of the memory limit
+REPLICA_SHARE: Final = 1 / 32  # of the memory limit; a machine runs many replicas
+MIN_BODIES: Final = 64 << 20  # bytes
+MAX_BODIES: Final = 512 << 20  # bytes
+UNKNOWN_MEMORY: Final = 1 << 30  # bytes assumed where the system does not report its memory
 
 
 class ByteBudget:
-    """Budget of bytes held at once; a plain count.
+    """Counter of bytes held at once, with a limit.
 
     Args:
-        most: bytes.
+        most: largest number of bytes, 0 or more.
     """
 
     def __init__(self, most: int) -> None:
@@ -28,31 +30,31 @@ class ByteBudget:
 
     @property
     def left(self) -> int:
-        """Bytes that may still be taken."""
+        """Number of bytes that may still be taken."""
         return self.most - self.taken
 
     def take(self, count: int) -> bool:
-        """Take so many bytes if there is room for all of them."""
+        """Take a number of bytes if all of them fit; returns whether they did."""
         if count > self.left:
             return False
         self.taken += count
         return True
 
     def give(self, count: int) -> None:
-        """Give bytes back."""
+        """Give back a number of bytes."""
         self.taken -= count
 
 
 def share_of_memory(share: float) -> int:
-    """Bytes that all bodies together may take where nobody says otherwise."""
+    """Default byte budget: a share of the memory limit, within fixed bounds."""
     return max(MIN_BODIES, min(MAX_BODIES, int(share * memory_limit())))
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """Bytes of memory that this process can have: the machine's, or less where its control group says so.
+    """Memory limit of this process, bytes: physical memory, or the limit of its control group if lower.
 
     Args:
-        root: of the file system.
+        root: root of the file system.
     """
     try:
         physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -62,7 +64,7 @@ def memory_limit(root: Path = Path("/")) -> int:
 
 
 def _group_limits(root: Path) -> Iterator[int]:
-    """Limits of this process' control group and of those that it is in, versions 1 and 2."""
+    """Memory limits of this process's control group and of its parents, bytes, cgroup versions 1 and 2."""
     for path in _limit_files(root):
         try:
             text = path.read_text(encoding="ascii").strip()

@@ -1,4 +1,4 @@
-"""Limit of the connections that a server holds: those beyond are told so, whatever loop it runs on."""
+"""Connection limit of a server: connections beyond it get an error response, under any event loop."""
 
 from __future__ import annotations
 
@@ -7,50 +7,51 @@ import resource
 from collections.abc import Callable
 from typing import Final, cast
 
-from kwiken.runtime.http_server.last_answers import MAX_LINGERING, Farewells
+from kwiken.runtime.http_server.last_answers import MAX_LINGERING, LastAnswers
 
 MAX_CONNECTIONS: Final = 4096
-SHARE_OF_FILES: Final = 0.8  # the rest is for connections to replicas, and all else
-SHARE_LINGERING: Final = 0.05
+SHARE_OF_FILES: Final = 0.8  # the rest is for connections to replicas and other files
+SHARE_LINGERING: Final = 0.05  # of the files, for connections that are closing
 
 
-class Entrance(asyncio.Protocol):
-    """Protocol of a new connection until it is clear whether there is room for it.
+class ConnectionLimit(asyncio.Protocol):
+    """Protocol of a new connection until the limit is checked.
 
-    Only once a connection is made does it count, so only then can it be told whether there are too many: the
-    loop makes the protocols of all that wait at the door before it opens the first.
+    A connection counts only once it is made, so the check must come then: the loop creates the protocols of
+        all
+    pending connections before it makes the first of them.
 
     Args:
-        room: makes the protocol of one that has room; None where there is none.
-        farewells: takes those without.
-        full: their answer.
+        room: creates the protocol of a connection within the limit; returns None beyond it.
+        last_answers: sends the response to connections beyond the limit.
+        full: response to connections beyond the limit.
     """
 
     def __init__(
-        self, room: Callable[[], asyncio.Protocol | None], farewells: Farewells, full: bytes
+        self, room: Callable[[], asyncio.Protocol | None], last_answers: LastAnswers, full: bytes
     ) -> None:
         self._room = room
-        self._farewells = farewells
+        self._last_answers = last_answers
         self._full = full
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        connection = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+        connection = cast("asyncio.Transport", transport)  # uvloop's has its methods but not its base class
         protocol = self._room()
         if protocol is None:
-            self._farewells.say(connection, self._full)
+            self._last_answers.send(connection, self._full)
         else:
             connection.set_protocol(protocol)
             protocol.connection_made(connection)
 
 
 def max_connections() -> int:
-    """How many callers can be held at once without running out of files."""
+    """Largest number of connections that leaves enough files for everything else."""
     return _bounded(SHARE_OF_FILES, MAX_CONNECTIONS)
 
 
 def max_lingering() -> int:
-    """How many callers that are turned away may be waited for at once."""
+    """Largest number of refused connections that may linger at once."""
     return _bounded(SHARE_LINGERING, MAX_LINGERING)
 
 

@@ -1,10 +1,10 @@
-"""Interim responses that tell a caller who has only stopped sending from one who is gone.
+"""Interim responses that distinguish a half-closed client from one that has disconnected.
 
-To a server both look the same: the caller's half of the connection ends. HTTP lets a caller end its half
-after the request and read the answer (RFC 9112, section 9.6), yet work for one who is gone should be
-cancelled. So the caller is sent `100 Continue` again and again, which every client of HTTP/1.1 passes over
-(RFC 9110, section 15.2). The kernel of one who is gone answers with a reset, and the write after that ends
-the connection.
+To a server both look the same: the client's half of the connection ends. HTTP lets a client end its half
+after the request and still read the response (RFC 9112, section 9.6), yet work for a client that has
+disconnected should be cancelled. So the server sends `100 Continue` repeatedly, which every HTTP/1.1 client
+ignores (RFC 9110, section 15.2). The kernel of a client that has disconnected answers with a reset, and the
+next write ends the connection.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ FIRST_S: Final = 0.001
 LONGEST_S: Final = 1.0
 
 
-class GoneCheck:
-    """Interim responses on one connection whose caller has stopped sending, until it is answered.
+class DisconnectCheck:
+    """Repeated interim responses on one half-closed connection until the request is answered.
 
     Args:
-        transport: of the connection.
-        loop: that it belongs to.
+        transport: transport of the connection.
+        loop: event loop of the connection.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._wait_s = 0.0  # the kernel of this very machine answers at once
+        self._wait_s = 0.0  # a client on the same machine is detected at once
         self._timer: asyncio.TimerHandle | None = None
         self._ask()
 
@@ -40,6 +40,6 @@ class GoneCheck:
         self._wait_s = min(max(FIRST_S, 2 * self._wait_s), LONGEST_S)
 
     def stop(self) -> None:
-        """Ask no more: the answer follows, or the connection is closed."""
+        """Stop: the response follows, or the connection is closed."""
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
-"""A small, strict HTTP/1.1 server for replicas: requests with bodies of told length, one at a time.
+"""Small, strict HTTP/1.1 server for replicas: one request at a time per connection, with Content-Length.
 
-A replica needs no more, and starts in a third of the time that loading a general server takes; each call
-costs it half. What is out of its form is answered with a 4xx and the connection closed.
+A replica needs no more. The server starts in a third of the time that loading aiohttp takes, and halves the
+cost of a call. Other forms of HTTP are answered with a 4xx, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
-from kwiken.runtime.http_server.acceptor import Door, listen
-from kwiken.runtime.http_server.byte_budget import FREE, REPLICA_SHARE, ByteBudget, share_of_memory
-from kwiken.runtime.http_server.connection_limit import Entrance, max_connections, max_lingering
-from kwiken.runtime.http_server.half_close import CONTINUE, GoneCheck
-from kwiken.runtime.http_server.last_answers import Farewells
+from kwiken.runtime.http_server.acceptor import Acceptor, listen
+from kwiken.runtime.http_server.byte_budget import REPLICA_SHARE, UNCOUNTED_BYTES, ByteBudget, share_of_memory
+from kwiken.runtime.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
+from kwiken.runtime.http_server.half_close import CONTINUE, DisconnectCheck
+from kwiken.runtime.http_server.last_answers import LastAnswers
 from kwiken.runtime.transport import BadHeadError, read_length, split_head
 
 LOG = logging.getLogger("kwiken.replica")
-# Longer than any client of ours keeps an idle connection, so that the client is the one that closes it:
-# a server that closes first can cut a request that is on its way.
+# Longer than the HTTP transport keeps an idle connection, so that the client is the one that closes it: a
+# server that closes first can cut a request that is on its way.
 KEEP_ALIVE_S: Final = 75.0
-# A request, once begun, must be whole within this time.
-WHOLE_WITHIN_S: Final = 30.0
-SWEEP_S: Final = 10.0
-MAX_AHEAD: Final = 64 << 10
+# Longest time from the first byte of a request to its last.
+REQUEST_TIMEOUT_S: Final = 30.0
+SWEEP_S: Final = 10.0  # interval of the checks for timeouts
+MAX_READ_AHEAD: Final = 64 << 10  # bytes that are read ahead while a request runs
 
-# RFC 9112, section 3.2; empty where the target has no authority.
+# RFC 9112, section 3.2; empty if the target has no authority.
 _HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?\Z")
 _FIRST = re.compile(r"([A-Z]{1,20}) (/[\x21-\x7e]{0,4095}) HTTP/1\.([01])\Z")
 REASONS: Final = {
@@ -47,14 +47,14 @@ REASONS: Final = {
 
 
 class Request(NamedTuple):
-    """A whole request.
+    """Complete request.
 
     Attributes:
-        method: in capitals.
-        path: without the query.
-        headers: names in lower case.
-        body: as it came.
-        came: when all of it was there, seconds of `time.monotonic`.
+        method: method, in capitals.
+        path: path without the query.
+        headers: header values by name in lower case.
+        body: body as received.
+        came: arrival of the last byte, seconds of `time.monotonic`.
     """
 
     method: str
@@ -65,7 +65,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """An answer; `headers` is whole lines, each with its end. The length is added."""
+    """Response; `headers` holds complete lines with their line ends. Content-Length is added."""
 
     status: int
     body: bytes = b""
@@ -75,11 +75,11 @@ class Response(NamedTuple):
 Handler = Callable[[Request], Awaitable[Response]]
 
 TEXT: Final = "Content-Type: text/plain\r\n"
-FULL: Final = Response(503, b"too much at once; come again later", f"Retry-After: 1\r\n{TEXT}")
+FULL: Final = Response(503, b"too many requests at once; try again later", f"Retry-After: 1\r\n{TEXT}")
 
 
 class RefusedRequestError(Exception):
-    """A request that is answered without having been run, and ends its connection."""
+    """Request that is answered with an error without being run; its connection is closed."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.body)
@@ -91,17 +91,17 @@ def _refused(status: int, message: str) -> RefusedRequestError:
 
 
 class CallServer:
-    """Listens on one port.
+    """HTTP/1.1 server on one port.
 
     Args:
-        handler: answers requests; is cancelled when the caller hangs up.
+        handler: answers requests; cancelled when the client disconnects.
         host: address to bind to.
-        port: 0 for any that is free.
-        max_body: bytes; a longer request body is answered with 413.
-        max_bodies: bytes of all requests together, besides the first 16 KiB of each; None for a
+        port: port to bind to; 0 for any free port.
+        max_body: longest request body, bytes; a longer one is answered with 413.
+        max_bodies: bytes that all requests together may hold, without the first 16 KiB of each; None for a
             share of the memory.
-        most: connections at once; None for as many as files may be open, up to a bound.
-        full: the answer where there is no room for a connection or for a body.
+        most: largest number of connections, 1 or more; None to derive it from the limit of open files.
+        full: response if the limit of connections or of bytes is reached.
     """
 
     def __init__(
@@ -119,18 +119,18 @@ class CallServer:
         self.max_body = max_body
         self.budget = ByteBudget(max_bodies if max_bodies is not None else share_of_memory(REPLICA_SHARE))
         self.full = full
-        self.farewells = Farewells(most=max_lingering())
+        self.last_answers = LastAnswers(most=max_lingering())
         self._most = most
         self.closing = False
         self.connections: set[ServerConnection] = set()
         self._host = host
         self._port = port
-        self._door: Door | None = None
+        self._acceptor: Acceptor | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     @property
     def url(self) -> str:
-        """Where to reach it."""
+        """URL of the server."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
@@ -138,7 +138,7 @@ class CallServer:
         """Bind and listen.
 
         Raises:
-            InputError: when the address cannot be bound to.
+            InputError: the address cannot be bound to.
         """
         loop = asyncio.get_running_loop()
         full = encoded(self.full, close=True, bodiless=False)
@@ -147,32 +147,34 @@ class CallServer:
         def room() -> ServerConnection | None:
             return ServerConnection(self, loop) if len(self.connections) < most else None
 
-        self._door = Door(listen(self._host, self._port), lambda: Entrance(room, self.farewells, full))
-        self._port = self._door.port
+        self._acceptor = Acceptor(
+            listen(self._host, self._port), lambda: ConnectionLimit(room, self.last_answers, full)
+        )
+        self._port = self._acceptor.port
         self._sweeper = loop.call_later(SWEEP_S, self._sweep)
 
     def stop_accepting(self) -> None:
-        """Take no new connections; those that are open are answered, and closed after their next answer."""
+        """Accept no new connections; open ones are closed after their next response."""
         self.closing = True
-        if self._door is not None:
-            self._door.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
 
     async def stop(self) -> None:
-        """Close everything; whatever still runs is cancelled."""
+        """Close all connections and cancel their handlers."""
         self.stop_accepting()
         if self._sweeper is not None:
             self._sweeper.cancel()
         running = [one.task for one in self.connections if one.task is not None]
-        self.farewells.close()
+        self.last_answers.close()
         for connection in list(self.connections):
             connection.cut()
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await asyncio.sleep(0)  # the loop closes the sockets in its next turn
+        await asyncio.sleep(0)  # the loop closes the sockets in its next iteration
 
     def _sweep(self) -> None:
-        """Close connections that nobody uses, and those that never finish their request."""
+        """Close idle connections, and those whose request stays incomplete."""
         loop = asyncio.get_running_loop()
         for connection in list(self.connections):
             connection.expire(loop.time())
@@ -180,21 +182,21 @@ class CallServer:
 
 
 class ServerConnection(asyncio.Protocol):
-    """One caller's connection."""
+    """Connection of one client."""
 
     def __init__(self, server: CallServer, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
-        self._running = 0  # bytes of the body that is being worked on
+        self._running = 0  # bytes of the request that is being answered
         self._charged = 0
         self._since = loop.time()
         self._continued = False
         self._paused = False
         self._ended = False
         self._interim = False
-        self._check: GoneCheck | None = None
+        self._check: DisconnectCheck | None = None
         self.task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -203,7 +205,7 @@ class ServerConnection(asyncio.Protocol):
         self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop; whoever hangs up cancels what runs."""
+        """Called by the loop; cancels the running request."""
         del exc
         self._leave()
         if self.task is not None:
@@ -221,12 +223,12 @@ class ServerConnection(asyncio.Protocol):
                 self.cut()
         elif self.task is None:
             self._advance()
-        elif len(self._buffer) > MAX_AHEAD and self._transport is not None:
+        elif len(self._buffer) > MAX_READ_AHEAD and self._transport is not None:
             self._transport.pause_reading()
             self._paused = True
 
     def eof_received(self) -> bool:
-        """Called by the loop; whoever has sent whole requests is answered before the connection is closed."""
+        """Called by the loop; complete requests are answered before the connection is closed."""
         if self.task is None:
             return False
         self._ended = True
@@ -234,19 +236,19 @@ class ServerConnection(asyncio.Protocol):
         return True
 
     def expire(self, now: float) -> None:
-        """Close it if it has waited for too long."""
-        most = WHOLE_WITHIN_S if self._buffer else KEEP_ALIVE_S
+        """Close the connection if it exceeded a timeout."""
+        most = REQUEST_TIMEOUT_S if self._buffer else KEEP_ALIVE_S
         if self.task is None and now - self._since > most:
             self.cut()
 
     def cut(self) -> None:
-        """Close at once."""
+        """Close the connection immediately."""
         if self._transport is not None:
             self._transport.abort()
 
     def _has_room(self) -> bool:
-        """Count the bytes that are held; whether there is room for them."""
-        charge = max(0, len(self._buffer) + self._running - FREE)
+        """Update the number of bytes held; returns whether the budget has room for them."""
+        charge = max(0, len(self._buffer) + self._running - UNCOUNTED_BYTES)
         budget = self._server.budget
         if charge > self._charged and not budget.take(charge - self._charged):
             return False
@@ -256,7 +258,7 @@ class ServerConnection(asyncio.Protocol):
         return True
 
     def _leave(self) -> None:
-        """The connection is no longer this object's."""
+        """Detach from the connection and give back its bytes."""
         self._transport = None
         self._settle_check()
         self._buffer.clear()
@@ -266,7 +268,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _begin_check(self) -> None:
         if self._interim and self._check is None and self._transport is not None:
-            self._check = GoneCheck(self._transport, self._loop)
+            self._check = DisconnectCheck(self._transport, self._loop)
 
     def _settle_check(self) -> None:
         if self._check is not None:
@@ -274,7 +276,7 @@ class ServerConnection(asyncio.Protocol):
             self._check = None
 
     def _advance(self) -> None:
-        """Begin the next request, if it is whole."""
+        """Begin the next request, if it is complete."""
         try:
             request, keep = self._next()
         except RefusedRequestError as error:
@@ -285,10 +287,10 @@ class ServerConnection(asyncio.Protocol):
                 if self._ended:
                     self._begin_check()
             elif self._ended and self._transport is not None:
-                self._transport.close()  # what is there never becomes a request
+                self._transport.close()  # the request stays incomplete
 
     def _next(self) -> tuple[Request | None, bool]:
-        """The next request, and whether the connection stays open after it; None where more must come."""
+        """Next request and whether the connection stays open after it; None if it is incomplete."""
         try:
             split = split_head(self._buffer)
             if split is None:
@@ -299,14 +301,14 @@ class ServerConnection(asyncio.Protocol):
             raise _refused(400, str(error)) from None
         match = _FIRST.match(first)
         if match is None:
-            raise _refused(400, "no HTTP/1 request")
+            raise _refused(400, "not an HTTP/1 request")
         self._interim = match[3] == "1"
         if not _HOST.match(headers.get("host", "" if match[3] == "0" else "/")):
-            raise _refused(400, "a request has one Host header, a name or an address")
+            raise _refused(400, "a request must have one Host header with a name or an address")
         if "transfer-encoding" in headers:
-            raise _refused(501, "a body's length must be told")
+            raise _refused(501, "a body must have a Content-Length")
         if length > self._server.max_body:
-            raise _refused(413, f"a body has at most {self._server.max_body} bytes")
+            raise _refused(413, f"a body may have at most {self._server.max_body} bytes")
         if len(self._buffer) < start + length:
             self._encourage(headers)
             return None, True
@@ -322,20 +324,20 @@ class ServerConnection(asyncio.Protocol):
         return Request(match[1], path, headers, body, time.monotonic()), keep
 
     def _encourage(self, headers: Mapping[str, str]) -> None:
-        """Tell a caller who waits for leave to send the body that it may."""
+        """Send `100 Continue` to a client that waits for it before sending the body."""
         if headers.get("expect", "").lower() == "100-continue" and not self._continued:
             self._continued = True
             if self._transport is not None:
                 self._transport.write(CONTINUE)
 
-    async def _serve(self, request: Request, keep: bool) -> None:  # noqa: FBT001 - of one caller
+    async def _serve(self, request: Request, keep: bool) -> None:  # noqa: FBT001 - one call site
         try:
             response = await self._server.handler(request)
         except asyncio.CancelledError:
             if self._transport is None or self._transport.is_closing():
-                self.task = None  # holds its error, whose traceback holds this connection
+                self.task = None  # the task holds its error, whose traceback holds this connection
                 raise
-            LOG.error("a request cancelled its own task")  # noqa: TRY400 - there is nothing to trace
+            LOG.error("a request cancelled its own task")  # noqa: TRY400 - the traceback says nothing
             response, keep = Response(500), False
         except Exception:
             LOG.exception("a request failed")
@@ -362,20 +364,20 @@ class ServerConnection(asyncio.Protocol):
             self._transport.close()
 
     def _refuse(self, response: Response) -> None:
-        """Answer what is not run, and close; more of it may be on its way."""
+        """Send an error response and close with a linger: more of the request may be on its way."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             self._leave()
-            self._server.farewells.say(transport, encoded(response, close=True, bodiless=False))
+            self._server.last_answers.send(transport, encoded(response, close=True, bodiless=False))
 
 
 def encoded(response: Response, *, close: bool, bodiless: bool) -> bytes:
-    """An answer as it goes over the wire.
+    """Encode a response.
 
     Args:
-        response: the answer.
-        close: whether the connection ends with it.
-        bodiless: whether to leave the body out, as for HEAD.
+        response: response to encode.
+        close: whether the connection is closed after it.
+        bodiless: whether to leave out the body, as for HEAD.
     """
     status, body, headers = response
     head = (

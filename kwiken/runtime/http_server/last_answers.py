@@ -1,8 +1,8 @@
-"""Last answers on connections that are closed with the caller's bytes still unread.
+"""Lingering close: last responses on connections that are closed while the client's bytes are unread.
 
-A kernel that closes a socket with unread bytes resets the connection, and a reset takes the answer away
-that the caller has not read yet (RFC 9112, section 9.6). So the answer is written, the sending half is
-closed, and what the caller still sends is dropped for a short while.
+A kernel that closes a socket with unread bytes resets the connection, and the reset discards the response
+that the client has not read yet (RFC 9112, section 9.6). So the response is written, the sending half is
+closed, and what the client still sends is dropped for a short while.
 """
 
 from __future__ import annotations
@@ -12,48 +12,48 @@ import contextlib
 from typing import Final
 
 LINGER_S: Final = 1.0
-MAX_LINGERING: Final = 64
+MAX_LINGERING: Final = 64  # connections at once
 
 
-class Farewells:
-    """Connections that have got their last answer and are not closed yet.
+class LastAnswers:
+    """Connections that have got their last response and are not closed yet.
 
     Args:
-        most: of them at once; what comes beyond is closed right after its answer.
-        linger_s: seconds that a caller has to read its answer.
+        most: largest number of such connections; further ones are closed right after their response.
+        linger_s: time that a client has to read its response, seconds.
     """
 
     def __init__(self, *, most: int = MAX_LINGERING, linger_s: float = LINGER_S) -> None:
         self._most = most
         self._linger_s = linger_s
-        self._open: set[_Farewell] = set()
+        self._open: set[_LastAnswer] = set()
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Number of lingering connections."""
         return len(self._open)
 
-    def say(self, transport: asyncio.Transport, answer: bytes) -> None:
-        """Write a last answer and close, in good order; the connection's own protocol hears no more of it."""
+    def send(self, transport: asyncio.Transport, answer: bytes) -> None:
+        """Write a last response and close gracefully; the connection's own protocol gets no more events."""
         if len(self._open) >= self._most:
             transport.write(answer)
             transport.close()
             return
-        farewell = _Farewell(self._open, transport, self._linger_s)
-        transport.set_protocol(farewell)
+        last_answer = _LastAnswer(self._open, transport, self._linger_s)
+        transport.set_protocol(last_answer)
         transport.write(answer)
-        with contextlib.suppress(OSError):  # the caller has reset the connection
+        with contextlib.suppress(OSError):  # the client has reset the connection
             transport.write_eof()
 
     def close(self) -> None:
-        """Close them all at once."""
-        for farewell in list(self._open):
-            farewell.cut()
+        """Close all lingering connections immediately."""
+        for last_answer in list(self._open):
+            last_answer.cut()
 
 
-class _Farewell(asyncio.Protocol):
-    """Drops what comes until the caller closes, or the time is up."""
+class _LastAnswer(asyncio.Protocol):
+    """Drops received data until the client closes the connection or the time is up."""
 
-    def __init__(self, others: set[_Farewell], transport: asyncio.Transport, linger_s: float) -> None:
+    def __init__(self, others: set[_LastAnswer], transport: asyncio.Transport, linger_s: float) -> None:
         self._others = others
         self._transport = transport
         others.add(self)

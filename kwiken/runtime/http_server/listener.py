@@ -1,7 +1,7 @@
-"""A bare HTTP server: binds, counts, drains and stops; what it answers is its handler's business.
+"""HTTP server of the gateway: binds, serves, drains and stops.
 
 aiohttp's low-level server is used without its application layer: routing tables, middlewares and access log
-cost more than the whole of what a call needs here.
+would cost more than everything else that a call needs here.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from typing import Final
 
 from aiohttp import web
 
-from kwiken.runtime.http_server.acceptor import Door, listen
-from kwiken.runtime.http_server.aiohttp_server import FrontServer, Patience
+from kwiken.runtime.http_server.acceptor import Acceptor, listen
+from kwiken.runtime.http_server.aiohttp_server import ClientTimeouts, GatewayWebServer
 from kwiken.runtime.http_server.byte_budget import GATEWAY_SHARE, ByteBudget, share_of_memory
 from kwiken.runtime.http_server.http1_server import KEEP_ALIVE_S
 from kwiken.runtime.transport import MAX_BODY
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-CUT_S: Final = 0.02  # aiohttp takes 0 for no bound at all
+SHUTDOWN_TIMEOUT_S: Final = 0.02  # shutdown timeout for aiohttp, which takes 0 for no limit
 
 
 class Listener:
-    """An HTTP server on one port.
+    """HTTP server on one port.
 
     Args:
-        handler: answers requests; is cancelled when the caller hangs up.
+        handler: answers requests; cancelled when the client disconnects.
         host: address to bind to.
-        port: 0 for any that is free.
-        max_body: bytes; a longer request body is answered with 413.
-        patience: with callers who keep it waiting.
-        most: callers at once; None for as many as files may be open, up to a bound.
-        sockets: that listen already, used instead of host and port; none for new ones.
-        budget: of the bytes that all requests together hold; None for a share of the memory.
+        port: port to bind to; 0 for any free port.
+        max_body: longest request body, bytes; a longer one is answered with 413.
+        timeouts: timeouts for clients.
+        most: largest number of connections, 1 or more; None to derive it from the limit of open files.
+        sockets: listening sockets, used instead of host and port; empty to create new ones.
+        budget: budget of the bytes that all requests together hold; None for a share of the memory.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Listener:
         host: str,
         port: int,
         max_body: int = MAX_BODY,
-        patience: Patience = Patience(),  # noqa: B008 - a tuple
+        timeouts: ClientTimeouts = ClientTimeouts(),  # noqa: B008 - a tuple
         most: int | None = None,
         sockets: Sequence[socket.socket] = (),
         budget: ByteBudget | None = None,
@@ -53,21 +53,21 @@ class Listener:
         self._host = host
         self._port = port
         self._max_body = max_body
-        self._patience = patience
+        self._timeouts = timeouts
         self._most = most
         self._sockets = sockets
         self._budget = budget if budget is not None else ByteBudget(share_of_memory(GATEWAY_SHARE))
-        self._web: FrontServer | None = None
-        self._door: Door | None = None
+        self._web: GatewayWebServer | None = None
+        self._acceptor: Acceptor | None = None
 
     @property
     def port(self) -> int:
-        """The port bound to."""
+        """Port that the server is bound to."""
         return self._port
 
     @property
     def url(self) -> str:
-        """Where to reach it."""
+        """URL of the server."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
@@ -75,28 +75,28 @@ class Listener:
         """Bind and listen.
 
         Raises:
-            InputError: when the address cannot be bound to.
+            InputError: the address cannot be bound to.
         """
         sockets = self._sockets or listen(self._host, self._port)
-        self._web = FrontServer(
+        self._web = GatewayWebServer(
             self._handler,
-            patience=self._patience,
+            timeouts=self._timeouts,
             most=self._most,
             max_body=self._max_body,
             budget=self._budget,
             keep_alive_s=KEEP_ALIVE_S,
         )
-        self._door = Door(sockets, self._web.connect)
-        self._port = self._door.port
+        self._acceptor = Acceptor(sockets, self._web.connect)
+        self._port = self._acceptor.port
 
     def stop_accepting(self) -> None:
-        """Take no new connections; those that are open go on."""
-        if self._door is not None:
-            self._door.close()
+        """Accept no new connections; open ones continue."""
+        if self._acceptor is not None:
+            self._acceptor.close()
 
     async def stop(self) -> None:
-        """Close everything; whatever still runs is cancelled."""
+        """Close all connections and cancel their handlers."""
         self.stop_accepting()
         if self._web is not None:
-            await self._web.shutdown(CUT_S)
+            await self._web.shutdown(SHUTDOWN_TIMEOUT_S)
             self._web = None

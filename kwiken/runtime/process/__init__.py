@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING
 from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.runtime.process.critical_tasks import Keepers
+    from kwiken.runtime.process.critical_tasks import CriticalTasks
     from kwiken.runtime.process.log_file import LogFile
-    from kwiken.runtime.process.server_process import GatewaySpec, ReplicaSpec, Report, run_server
+    from kwiken.runtime.process.server_process import run_server
+    from kwiken.runtime.process.specs import GatewaySpec, ReplicaSpec, Report
 
-__all__ = ["GatewaySpec", "Keepers", "LogFile", "ReplicaSpec", "Report", "run_server"]
+__all__ = ["CriticalTasks", "GatewaySpec", "LogFile", "ReplicaSpec", "Report", "run_server"]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "kwiken.runtime.process.critical_tasks": ("Keepers",),
+        "kwiken.runtime.process.critical_tasks": ("CriticalTasks",),
         "kwiken.runtime.process.log_file": ("LogFile",),
-        "kwiken.runtime.process.server_process": (
-            "GatewaySpec",
-            "ReplicaSpec",
-            "Report",
-            "run_server",
-        ),
+        "kwiken.runtime.process.server_process": ("run_server",),
+        "kwiken.runtime.process.specs": ("GatewaySpec", "ReplicaSpec", "Report"),
     },
 )

@@ -1,4 +1,4 @@
-"""Tasks on which a program rests: when one fails, so does the program, at once and aloud."""
+"""Critical tasks of a program: when one of them fails, the program is cancelled with its error."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 LOG = logging.getLogger("kwiken.cluster")
 
 
-class Keepers:
-    """Tasks that run until they are stopped.
+class CriticalTasks:
+    """Background tasks that run until they are stopped.
 
-    When one fails, the task that made this object is cancelled; `check` then raises the failure in place of
-    that cancellation, as `asyncio.TaskGroup` does, but as it is: a caller knows its errors by type.
+    When one fails, the task that created this object is cancelled; `check` then raises the failure in place
+    of that cancellation, as `asyncio.TaskGroup` does, but without a group around it: callers handle errors by
+    type.
     """
 
     def __init__(self) -> None:
@@ -23,7 +24,7 @@ class Keepers:
         self._fault: BaseException | None = None
 
     def add(self, main: Coroutine[Any, Any, None]) -> None:
-        """Start one."""
+        """Start a task that must not fail."""
         task = asyncio.create_task(main)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
@@ -32,19 +33,19 @@ class Keepers:
         if task.cancelled() or self._fault is not None or (fault := task.exception()) is None:
             return
         self._fault = fault
-        LOG.critical("what keeps this alive has failed, so it ends: %r", fault)
+        LOG.critical("a critical task failed, so the program ends: %r", fault)
         if self._owner is not None:
             self._owner.cancel()
 
     async def stop(self) -> None:
-        """End them all."""
+        """Cancel all tasks and wait for their end."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
     def check(self) -> None:
-        """Raise what made one fail, if one did; the owner must be on its way out."""
+        """Raise the failure of a task, if there is one; the owner must be ending."""
         if self._fault is None:
             return
         if self._owner is not None:

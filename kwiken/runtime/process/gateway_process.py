@@ -1,4 +1,4 @@
-"""A gateway's process: what it needs is built, watched and taken down in order."""
+"""Gateway process: builds the gateway's parts, runs them, and shuts them down in order."""
 
 from __future__ import annotations
 
@@ -9,29 +9,33 @@ import random
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kwiken.errors import InputError
 from kwiken.runtime.clock import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.files import read_file
-from kwiken.runtime.gateway import Control, Gateway, KeptPlan, Names, PlanFile, parse_endpoint
-from kwiken.runtime.process.critical_tasks import Keepers
+from kwiken.runtime.gateway import Control, Gateway, NameResolver, PlanFile, PlanStore, parse_endpoint
+from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
+from kwiken.runtime.process.specs import Announce, GatewaySpec
 from kwiken.runtime.transport import HttpTransport, LocalTransport, Transport, local_replicas
 from kwiken.service import Service
 
-if TYPE_CHECKING:
-    from kwiken.runtime.process.server_process import Announce, GatewaySpec
-
-MAX_TOKEN: Final = 4096
+MAX_TOKEN: Final = 4096  # bytes
 
 
 async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event, announce: Announce) -> None:
     """Serve until told to stop, then stop gracefully.
 
+    Args:
+        spec: specification of the gateway.
+        service: the loaded target.
+        stop: set when the process is told to stop.
+        announce: called with the URL once the gateway is ready.
+
     Raises:
-        KwikenError: when it cannot be served as the specification says; names the option or file.
+        KwikenError: the gateway cannot be served as specified; names the option or file.
     """
     endpoints = {stage: [parse_endpoint(text) for text in those] for stage, those in spec.replicas.items()}
     clock = SystemClock()
@@ -42,7 +46,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 transport,
                 replicas=local_replicas(service) if spec.local else {name: [] for name in service.stages},
                 clock=clock,
-                rng=random.Random(),  # noqa: S311 - coins and names, no secrets
+                rng=random.Random(),  # noqa: S311 - no secrets
                 observer=observer,
             )
             gateway = Gateway(
@@ -73,32 +77,32 @@ async def _serve(
     if plan_file is not None:
         watches.append(plan_file.watch)
     if endpoints:
-        names = Names(endpoints, gateway.control)
+        names = NameResolver(endpoints, gateway.control)
         await names.resolve()
         watches.append(names.watch)
-    keepers = Keepers()
+    critical_tasks = CriticalTasks()
     for watch in watches:
-        keepers.add(watch())
+        critical_tasks.add(watch())
     try:
         await gateway.start()
         announce(gateway.url)
         await stop.wait()
     finally:
         await gateway.stop(grace_s=spec.grace_s)
-        await keepers.stop()
-        keepers.check()
+        await critical_tasks.stop()
+        critical_tasks.check()
 
 
 def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | None) -> None:
-    """Put a plan in force to begin with, and have each one noted for a gateway that takes over."""
-    kept = KeptPlan(Path(spec.kept)) if spec.kept is not None else None
+    """Put the first plan in force, and save each plan for a gateway that takes over."""
+    kept = PlanStore(Path(spec.kept)) if spec.kept is not None else None
     if kept is not None:
 
-        def keep(plan: bytes, *, must: bool) -> None:
-            kept.keep(plan, plan_file.seen if plan_file is not None else None, must=must)
+        def save(plan: bytes, *, must: bool) -> None:
+            kept.save(plan, plan_file.seen if plan_file is not None else None, must=must)
 
-        control.keep = keep
-        control.unkept = lambda: kept.trouble
+        control.save_plan = save
+        control.unsaved_reason = lambda: kept.trouble
     if kept is None or not spec.takes_over:
         if plan_file is not None:
             plan_file.load()
@@ -120,7 +124,7 @@ async def _transport(spec: GatewaySpec, service: Service) -> AsyncIterator[Trans
 
 
 def _token(path: str | None) -> str | None:
-    """The control routes' token: the file's, else the environment's, else none."""
+    """Token of the control routes: from the file, else from the environment, else None."""
     if path is None:
         return os.environ.get("KWIKEN_TOKEN", "").strip() or None
     try:

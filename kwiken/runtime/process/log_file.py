@@ -1,8 +1,8 @@
-"""Log file that a supervisor and its children append to, kept short by its supervisor.
+"""Log file with a size limit, which a supervisor and its children append to.
 
-All of them hold the same open file, so nobody can be told to open another one: what is in the file is
-copied aside and the file is cut to nothing. Since all append, the next line comes at its new end. That
-bounds all that ends up in the file, what handlers print and the interpreter's own words too.
+All of them hold the same open file, so they cannot switch to another one: the supervisor copies the content
+aside and truncates the file. Since all append, the next line is written at the new end. This limits
+everything that ends up in the file, including what handlers and the interpreter print.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import stat
 from pathlib import Path
 from typing import Final
 
-MAX_LOG: Final = 8 << 20
-CHUNK: Final = 1 << 20
+MAX_LOG: Final = 8 << 20  # bytes
+CHUNK: Final = 1 << 20  # bytes
 
 
 class LogFile:
-    """A log file that others write to.
+    """Log file that several processes write to.
 
     Args:
-        path: of it; what it held before is beside it, with `.1` after its name.
-        most: bytes from which it is cut.
+        path: path of the file; its previous content is kept beside it, with the suffix `.1`.
+        most: size from which the file is truncated, bytes.
     """
 
     def __init__(self, path: Path, *, most: int = MAX_LOG) -> None:
@@ -31,7 +31,7 @@ class LogFile:
         self._most = most
 
     def written_by(self, number: int) -> bool:
-        """Whether an open file of this process is this very one, and appends."""
+        """Whether a file descriptor of this process refers to this file, in append mode."""
         try:
             there, ours = self._path.stat(), os.fstat(number)
             appends = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND
@@ -40,9 +40,10 @@ class LogFile:
         return bool(appends) and stat.S_ISREG(ours.st_mode) and os.path.samestat(there, ours)
 
     def shorten(self) -> bool:
-        """Cut the file if it has become too long; whether it was cut.
+        """Truncate the file if it has become too long; returns whether it was truncated.
 
-        Where the old lines cannot be kept, on a full disk say, they are given up: the bound goes first.
+        If the old lines cannot be copied, for example on a full disk, they are discarded: the limit has
+            priority.
         """
         try:
             with self._path.open("r+b", buffering=0) as log:

@@ -1,7 +1,7 @@
-"""Rate and size limits of a server process' log: no caller may make it grow without bound.
+"""Rate-limited log filter: no client can make the log of a server process grow without limit.
 
-The limits sit in a filter on the handlers, so that every logger of the process passes them, the event
-loop's and the libraries' too. Lines are limited by kind: a logger, the template of its message and the type
+The filter is attached to the handlers, so that it applies to every logger of the process, including those of
+the event loop and of libraries. Lines are limited by kind: a logger, the template of its message and the type
 of the exception.
 """
 
@@ -15,15 +15,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-BURST: Final = 10
-EVERY_S: Final = 10.0
-TOTAL_BURST: Final = 100
-TOTAL_EVERY_S: Final = 1.0
+BURST: Final = 10  # lines of one kind at once
+EVERY_S: Final = 10.0  # interval of further lines of one kind
+TOTAL_BURST: Final = 100  # lines of all kinds at once
+TOTAL_EVERY_S: Final = 1.0  # interval of further lines of all kinds
 MAX_KINDS: Final = 256
-MAX_TEMPLATE: Final = 200
-MAX_MESSAGE: Final = 1000
-MAX_TRACE: Final = 3000
-# A service's own loggers are its author's business.
+MAX_TEMPLATE: Final = 200  # characters
+MAX_MESSAGE: Final = 1000  # characters
+MAX_TRACE: Final = 3000  # characters
+# A service's own loggers are not limited.
 OURS: Final = frozenset({"kwiken", "asyncio", "aiohttp", "concurrent", "opentelemetry", "urllib3"})
 
 LOOP_LOG = logging.getLogger("kwiken.loop")
@@ -34,9 +34,9 @@ class TokenBucket:
     """Token bucket of log lines.
 
     Args:
-        burst: lines that may come at once.
-        every_s: seconds after which there is room for one more.
-        now: seconds on any clock.
+        burst: number of lines at once, 1 or more.
+        every_s: time after which one more line is allowed, seconds.
+        now: present time, seconds of any clock.
     """
 
     __slots__ = ("_at", "_burst", "_every_s", "_left", "unsaid")
@@ -49,7 +49,7 @@ class TokenBucket:
         self.unsaid = 0
 
     def take(self, now: float) -> bool:
-        """Whether one more line has room now."""
+        """Take one line if the bucket allows it; returns whether it did."""
         self._left = min(self._burst, self._left + (now - self._at) / self._every_s)
         self._at = now
         if self._left < 1.0:
@@ -59,18 +59,18 @@ class TokenBucket:
 
 
 class LineLimits:
-    """Rate limits of log lines, for each kind and over all kinds. A state machine; the time is passed in."""
+    """Rate limits of log lines, per kind and in total. A state machine; the time is passed in."""
 
     def __init__(self) -> None:
         self._kinds: OrderedDict[tuple[str, ...], TokenBucket] = OrderedDict()
         self._total: TokenBucket | None = None
 
     def take(self, kind: tuple[str, ...], now: float) -> int | None:
-        """How many lines of this kind were left out before this one; None when this one is left out too.
+        """Judge a line: None to omit it, else the number of lines of its kind omitted since the last one.
 
         Args:
-            kind: what lines have in common.
-            now: seconds on any clock.
+            kind: logger, template and exception type of the line.
+            now: present time, seconds of any clock.
         """
         bucket = self._kinds.get(kind)
         if bucket is None:
@@ -88,10 +88,10 @@ class LineLimits:
 
 
 class LimitFilter(logging.Filter):
-    """Logging filter: warnings and worse of ours are limited in rate and size, tracebacks too.
+    """Logging filter that limits warnings and errors of this project and its libraries in rate and size.
 
     Args:
-        clock: seconds, monotonic.
+        clock: monotonic clock, seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -100,10 +100,10 @@ class LimitFilter(logging.Filter):
         self._limits = LineLimits()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is logged; one that is, is cut to size in place."""
+        """Whether to log a record; a record that is logged is shortened in place."""
         if record.levelno < logging.WARNING or record.name.partition(".")[0] not in OURS:
             return True
-        passed: bool | None = record.__dict__.get(_VERDICT)  # another handler's filter may have asked before
+        passed: bool | None = record.__dict__.get(_VERDICT)  # set by the filter of another handler
         if passed is None:
             passed = record.__dict__[_VERDICT] = self._judge(record)
         return passed
@@ -114,7 +114,7 @@ class LimitFilter(logging.Filter):
         unsaid = self._limits.take(kind, self._clock())
         if unsaid is None:
             return False
-        more = f" ({unsaid} more like this were left out)" if unsaid else ""
+        more = f" ({unsaid} more like this were omitted)" if unsaid else ""
         record.msg, record.args = one_line(record.getMessage(), MAX_MESSAGE) + more, ()
         if error is not None:
             record.exc_text = brief_trace(error)
@@ -124,7 +124,7 @@ class LimitFilter(logging.Filter):
 
 
 def one_line(text: str, most: int) -> str:
-    """A text on one line of printable characters, so that no caller can forge lines or steer a terminal."""
+    """Escape a text into one printable line, so that no client can forge lines or control a terminal."""
     plain = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:most]
     )
@@ -132,7 +132,7 @@ def one_line(text: str, most: int) -> str:
 
 
 def brief_trace(error: BaseException) -> str:
-    """An error's traceback; of a long one the end, where the cause is."""
+    """Traceback of an error, limited to its end, where the cause is."""
     lines = "".join(traceback.TracebackException.from_exception(error, limit=-12, compact=True).format())
     cut = lines.rstrip("\n")
     if len(cut) > MAX_TRACE:
@@ -141,7 +141,7 @@ def brief_trace(error: BaseException) -> str:
 
 
 def limit_logs() -> None:
-    """Limit what this process logs from now on; of handlers that are added later nothing is known."""
+    """Limit what this process logs, by its present handlers; handlers added later are not limited."""
     limits = LimitFilter()
     last_resort = [logging.lastResort] if logging.lastResort is not None else []
     for handler in (*logging.getLogger().handlers, *last_resort):
@@ -150,9 +150,9 @@ def limit_logs() -> None:
 
 
 def log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Exception handler of an event loop: one kind of line for each type of exception.
+    """Exception handler of an event loop: logs one kind of line for each type of exception.
 
-    asyncio's own puts addresses of objects into the template, so that no two lines are of one kind.
+    asyncio's own handler puts addresses of objects into the template, so that every line is of another kind.
     """
     del loop
     error = context.get("exception")

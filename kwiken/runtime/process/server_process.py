@@ -1,8 +1,8 @@
 """Server process: its event loop, its signals, and its ties to a supervisor.
 
-A supervisor starts `python -m kwiken.runtime.process.server_process SPEC`. The process writes one line of JSON to
-its standard output when it is ready, or when it cannot start, and ends when its standard input closes, so that a
-killed supervisor leaves no process behind.
+A supervisor starts `python -m kwiken.runtime.process.server_process SPEC`. The process writes one line of
+JSON to its standard output when it is ready, or when it cannot start, and ends when its standard input
+closes, so that a killed supervisor leaves no process behind.
 """
 
 from __future__ import annotations
@@ -23,108 +23,25 @@ import msgspec
 
 from kwiken.errors import KwikenError
 from kwiken.runtime.process.log_limits import limit_logs, log_loop_error
+from kwiken.runtime.process.specs import Announce, ReplicaSpec, Report, Spec
 from kwiken.runtime.replica import MeteredThreads
 from kwiken.runtime.target import load_target
-from kwiken.runtime.transport import Replica
 from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.process")
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_NAME: Final = 15
-BAD_INPUT: Final = 2
+BAD_INPUT: Final = 2  # exit code
 MAX_THREADS: Final = 8
-MAX_LINE: Final = 1500
+MAX_LINE: Final = 1500  # characters
 MOST_FILES: Final = 65_536
 
 
-class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="replica"):
-    """What a process needs to know to serve one stage.
-
-    Attributes:
-        target: `MODULE:SERVICE`.
-        stage: name of the stage.
-        host: address to listen on.
-        port: 0 for any that is free.
-        replica: its name in traces.
-        node: name of the machine.
-        traces: folder for spans; None for none.
-        otlp: endpoint for spans; None for none.
-        grace_s: seconds that calls in flight get when it is told to stop.
-        max_inflight: calls held at once; more are refused.
-        max_bodies: bytes of all calls together; None for a share of the memory.
-    """
-
-    target: str
-    stage: str
-    host: str = "127.0.0.1"
-    port: int = 0
-    replica: str = ""
-    node: str = "local"
-    traces: str | None = None
-    otlp: str | None = None
-    grace_s: float = 10.0
-    max_inflight: int = 64
-    max_bodies: int | None = None
-
-
-class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="gateway"):
-    """What a process needs to know to be a service's gateway.
-
-    Attributes:
-        target: `MODULE:SERVICE`.
-        host: address to listen on.
-        port: 0 for any that is free.
-        local: run every stage in this very process.
-        replicas: by stage, `HOST:PORT` of its replicas; hosts are looked up again and again.
-        plan: file with the plan; it is read again when it changes. None for none.
-        token_file: file with the control routes' token; None closes those routes.
-        traces: folder for spans; None for none.
-        otlp: endpoint for spans; None for none.
-        grace_s: seconds that requests in flight get when it is told to stop.
-        sockets: numbers of open files: sockets that listen at this host and port already; none to open some.
-        kept: file in which the plan in force is noted; None for none.
-        takes_over: whether another gateway was there before, so that its plan, noted there, goes on.
-        known: by stage, replicas to begin with.
-        max_bodies: bytes of all requests together; None for a share of the memory.
-        allowed_hosts: names by which it may be called besides its own, and whose pages may ask it.
-    """
-
-    target: str
-    host: str = "127.0.0.1"
-    port: int = 0
-    local: bool = False
-    replicas: dict[str, list[str]] = {}
-    plan: str | None = None
-    token_file: str | None = None
-    traces: str | None = None
-    otlp: str | None = None
-    grace_s: float = 10.0
-    sockets: list[int] = []
-    kept: str | None = None
-    takes_over: bool = False
-    known: dict[str, list[Replica]] = {}
-    max_bodies: int | None = None
-    allowed_hosts: list[str] = []
-
-
-Spec = ReplicaSpec | GatewaySpec
-
-
-class Report(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A child's one line: where it listens, or why it does not."""
-
-    url: str | None = None
-    error: str | None = None
-
-
-Announce = Callable[[str], None]
-
-
 def run(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    """Run a server to its end, on the fastest loop there is.
+    """Run a server to its end, under uvloop where it is installed.
 
     Args:
-        main: gets an event that is set when the process is told to stop (SIGTERM, SIGINT).
+        main: server; gets an event that is set when the process is told to stop (SIGTERM, SIGINT).
     """
     _open_more_files()
     limit_logs()
@@ -136,18 +53,18 @@ def run_server(spec: Spec, service: Service, announce: Announce) -> None:
     """Serve in this process until it is told to stop, then stop gracefully.
 
     Args:
-        spec: what to serve.
+        spec: specification of the server.
         service: the loaded target.
-        announce: told the address once the server is ready.
+        announce: called with the URL once the server is ready.
 
     Raises:
-        KwikenError: when it cannot be served as the specification says.
+        KwikenError: the server cannot be run as specified.
     """
     run(lambda stop: serve(spec, service, stop, announce))
 
 
 def _open_more_files() -> None:
-    """Raise the limit of open files, sockets that is: the usual 1,024 are few for a server."""
+    """Raise the limit of open files, which includes sockets: the usual 1,024 are few for a server."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -178,17 +95,17 @@ async def serve(spec: Spec, service: Service, stop: asyncio.Event, announce: Ann
     """Serve until told to stop, then stop gracefully.
 
     Args:
-        spec: what to serve.
+        spec: specification of the server.
         service: the loaded target.
-        stop: set when it is time to go.
-        announce: told the address once the server is ready.
+        stop: set when the process is told to stop.
+        announce: called with the URL once the server is ready.
 
     Raises:
-        KwikenError: when it cannot be served as the specification says.
+        KwikenError: the server cannot be run as specified.
     """
 
     def ready(url: str) -> None:
-        _keep_what_is_there()
+        _freeze_startup_objects()
         announce(url)
 
     if isinstance(spec, ReplicaSpec):
@@ -199,11 +116,11 @@ async def serve(spec: Spec, service: Service, stop: asyncio.Event, announce: Ann
         await serve_gateway(spec, service, stop, ready)
 
 
-def _keep_what_is_there() -> None:
-    """Leave all that was made until now out of full garbage collections.
+def _freeze_startup_objects() -> None:
+    """Exclude all present objects from full garbage collections.
 
-    Modules, plans and books stay for good. To look through all of them (45,000 objects in a gateway) held
-    the event loop for 25 to 40 ms every 1,500 requests or so, and with it each request then under way.
+    Modules, plans and accounts stay for good. Scanning all of them (45,000 objects in a gateway) blocked the
+    event loop for 25 to 40 ms every 1,500 requests or so, and with it each request in flight.
     """
     gc.collect()
     gc.freeze()
@@ -234,16 +151,16 @@ async def _serve_replica(
 
 
 def child(text: str) -> int:
-    """A child's whole life.
+    """Run a child process to its end.
 
     Args:
-        text: its specification as JSON.
+        text: specification as JSON.
 
     Returns:
-        The process' exit code.
+        Exit code of the process.
     """
     line = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what handlers print must not mix with what the supervisor reads
+    os.dup2(2, 1)  # output of handlers must not mix with what the supervisor reads
     parent = os.getppid()
     ready = False
 
@@ -267,7 +184,7 @@ def child(text: str) -> int:
         service = load_target(spec.target)
         run(main)
     except Exception as error:
-        if ready or os.environ.get("KWIKEN_TRACEBACK") == "1":  # else the supervisor says it, in one line
+        if ready or os.environ.get("KWIKEN_TRACEBACK") == "1":  # else the supervisor reports it in one line
             LOG.exception("failed")
         expected = isinstance(error, KwikenError | msgspec.MsgspecError)
         reason = str(error) if expected else f"{type(error).__name__}: {error}"
@@ -278,7 +195,7 @@ def child(text: str) -> int:
 
 @contextlib.asynccontextmanager
 async def _tied_to_stdin(stop: asyncio.Event) -> AsyncIterator[None]:
-    """Sets the event when standard input closes: the supervisor holds its other end."""
+    """Set the event when standard input closes, whose other end the supervisor holds."""
 
     class Tie(asyncio.Protocol):
         def connection_lost(self, exc: Exception | None) -> None:
@@ -293,20 +210,20 @@ async def _tied_to_stdin(stop: asyncio.Event) -> AsyncIterator[None]:
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel end this process with its parent, where it can.
+    """Have the kernel end this process with its parent, on Linux.
 
-    The closing of standard input is heard only by a loop that turns; a paused or stuck child would stay.
+    A closed standard input is only noticed by a running event loop; a paused or stuck child would stay.
     """
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the call
+    if os.getppid() != parent:  # the parent ended before the call
         os._exit(1)
 
 
 def _name(spec: Spec) -> None:
-    """Show in process lists what this process is."""
+    """Set the name of the process in process lists."""
     if sys.platform != "linux":
         return
     label = f"kw-{spec.stage}" if isinstance(spec, ReplicaSpec) else "kw-gateway"

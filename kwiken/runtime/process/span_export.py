@@ -1,4 +1,4 @@
-"""Where notes go: the observers that a process' specification asks for."""
+"""Span export of a process: creates the observers that its specification asks for, and reports losses."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kwiken.otel.write import Observer
+from kwiken.runtime.process.specs import GatewaySpec, ReplicaSpec
 from kwiken.service import Service
 
 if TYPE_CHECKING:
-    from kwiken.runtime.process.server_process import GatewaySpec, ReplicaSpec
     from kwiken.runtime.replica import CallObserver
 
 LOG = logging.getLogger("kwiken.spans")
-LOOK_S: Final = 5.0
-MORE: Final = 10
+CHECK_S: Final = 5.0  # interval of checks for lost spans
+REPORT_FACTOR: Final = 10  # factor between two reported numbers of lost spans
 
 
 class Counts(Protocol):
-    """What became of the notes (`otel.SpanCounts`)."""
+    """Numbers of records by outcome (`kwiken.otel.SpanCounts`)."""
 
     @property
     def dropped(self) -> int:
-        """Notes refused because too many were waiting."""
+        """Records refused because too many were waiting."""
 
     @property
     def lost_lines(self) -> int:
-        """Lines that could not be written."""
+        """Number of lines that could not be written."""
 
     @property
     def last_error(self) -> str | None:
-        """Why not."""
+        """Reason of the last failed write; None without one."""
 
 
-class Losses:
-    """Says that spans are lost, each time that they are ten times as many: a full disk must not go unnoticed.
+class LossReporter:
+    """Warns that spans are lost, each time their number has grown tenfold: a full disk must not go unnoticed.
 
     Args:
-        name: whose spans they are.
-        counts: what became of the notes until now.
+        name: name of the process in the message.
+        counts: function that returns the present numbers.
     """
 
     def __init__(self, name: str, counts: Callable[[], Counts]) -> None:
@@ -51,18 +51,18 @@ class Losses:
         self._said = 0
 
     def look(self) -> None:
-        """Say what is lost, if that is news."""
+        """Log the number of lost records if it has grown enough."""
         counts = self._counts()
         lost = counts.lost_lines + counts.dropped
-        if lost == 0 or lost < MORE * self._said:
+        if lost == 0 or lost < REPORT_FACTOR * self._said:
             return
         self._said = lost
         why = counts.last_error if counts.lost_lines else "more of them than can be written"
-        LOG.warning("%s: traces are incomplete, %d notes are lost: %s", self._name, lost, why)
+        LOG.warning("%s: traces are incomplete, %d records are lost: %s", self._name, lost, why)
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """Look again and again, and once more at the end."""
+        """Check at intervals, and once more at the end."""
         looking = asyncio.get_running_loop().create_task(self._look_on())
         try:
             yield
@@ -72,16 +72,16 @@ class Losses:
 
     async def _look_on(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             self.look()
 
 
 @contextlib.contextmanager
 def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer | None]:
-    """The gateway's observer, flushed at the end; None where no spans are wanted.
+    """Observer of a gateway, flushed at the end; None if no spans are wanted.
 
     Raises:
-        InputError: when the folder cannot be written, or the endpoint is none.
+        InputError: the folder cannot be written, or the endpoint is invalid.
     """
     if spec.traces is None and spec.otlp is None:
         yield None
@@ -90,16 +90,16 @@ def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer |
 
     traces = Path(spec.traces) if spec.traces is not None else None
     observer = make_observer(service.name, traces=traces, otlp=spec.otlp)
-    with Losses("gateway", observer.counts).told(), contextlib.closing(observer):
+    with LossReporter("gateway", observer.counts).told(), contextlib.closing(observer):
         yield observer
 
 
 @contextlib.contextmanager
 def replica_observer(spec: ReplicaSpec, service: Service) -> Iterator[CallObserver | None]:
-    """A replica's observer, flushed at the end; None where no spans are wanted.
+    """Observer of a replica, flushed at the end; None if no spans are wanted.
 
     Raises:
-        InputError: when the folder cannot be written, or the endpoint is none.
+        InputError: the folder cannot be written, or the endpoint is invalid.
     """
     if spec.traces is None and spec.otlp is None:
         yield None
@@ -110,5 +110,5 @@ def replica_observer(spec: ReplicaSpec, service: Service) -> Iterator[CallObserv
     spans = ServerSpans(
         service.name, spec.stage, spec.replica or spec.stage, spec.node, traces=traces, otlp=spec.otlp
     )
-    with Losses(spec.replica or spec.stage, spans.counts).told(), contextlib.closing(spans):
+    with LossReporter(spec.replica or spec.stage, spans.counts).told(), contextlib.closing(spans):
         yield spans

@@ -1,4 +1,4 @@
-"""A replica: one process that serves all shards of one stage over HTTP."""
+"""Replica server: serves all shards of one stage over HTTP from one process."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ import msgspec
 from kwiken.errors import InputError
 from kwiken.runtime.errors import DeadlineError
 from kwiken.runtime.http_server import TEXT, CallServer, Request, Response
-from kwiken.runtime.replica.cpu_meter import Carrier, Meter, metered
-from kwiken.runtime.replica.priority_queue import DisplacedError, Turns
+from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
+from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
 from kwiken.runtime.transport import MAX_PRIORITY, is_own, kind_and_message, setup_failed, wire
 from kwiken.service import Service, Stage
 
 LOG = logging.getLogger("kwiken.replica")
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
-FULL: Final = Response(503, b"too much is held already", f"{wire.REFUSED}: 1\r\n{RETRY_AFTER}{TEXT}")
+FULL: Final = Response(503, b"too many calls at once", f"{wire.REFUSED}: 1\r\n{RETRY_AFTER}{TEXT}")
 ALLOW_CALL: Final = "Allow: POST\r\n"
 ALLOW_LOOK: Final = "Allow: GET, HEAD\r\n"
-SMOOTHING: Final = 0.1
-MAX_MESSAGE: Final = 500
+SMOOTHING: Final = 0.1  # weight of one call in the moving average of latencies
+MAX_MESSAGE: Final = 500  # characters
 
 
 class ServedCall(msgspec.Struct, frozen=True):
-    """What a replica knows of one call that it ran, for a server span.
+    """Facts of one call that a replica ran, for a server span.
 
     Attributes:
-        parent: the caller's attempt; None where the caller gave none.
-        shard: number of the shard.
-        start_ns: when the call came in, nanoseconds since 1970.
-        end_ns: when its answer was ready.
-        busy_ms: CPU time of the call.
-        error: what went wrong; None for an answer, "cancelled" where the caller hung up.
+        parent: trace context of the caller's attempt; None if the caller sent none.
+        shard: number of the shard, from 0.
+        start_ns: arrival of the call, nanoseconds since 1970.
+        end_ns: moment at which its answer was ready, nanoseconds since 1970.
+        busy_ms: CPU time of the call, milliseconds.
+        error: description of the error; None for an answer, "cancelled" if the client disconnected.
     """
 
     parent: wire.Parent | None
@@ -49,14 +49,14 @@ class ServedCall(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class Told(NamedTuple):
-    """What a call's headers say.
+class CallHeaders(NamedTuple):
+    """Values of a call's headers.
 
     Attributes:
-        remaining_ms: time left when it was sent; None where there is no deadline.
-        shard: number of the shard.
-        priority: higher is more urgent.
-        threads: that the handler may use.
+        remaining_ms: time left when the call was sent, milliseconds; None without a deadline.
+        shard: number of the shard, from 0.
+        priority: priority of the call; higher is more urgent.
+        threads: number of threads that the handler may use, 1 or more.
     """
 
     remaining_ms: float | None
@@ -65,22 +65,22 @@ class Told(NamedTuple):
     threads: int
 
 
-def _read(headers: Mapping[str, str], stage: Stage) -> Told:
-    """Read a call's headers.
+def _read(headers: Mapping[str, str], stage: Stage) -> CallHeaders:
+    """Parse a call's headers.
 
     Raises:
-        InputError: names the header that is wrong.
+        InputError: a header is invalid; names the header.
     """
     if "content-encoding" in headers:
-        raise InputError("a call's body is not compressed", where="header Content-Encoding")
-    # Any page can have a browser send a form; one whose name was made to point here can send other types
-    # too, but only with its origin.
+        raise InputError("a call's body must not be compressed", where="header Content-Encoding")
+    # Any web page can make a browser send a form, which has another type. A page whose name was made to
+    # resolve to this machine can send this type too, but only with an Origin header.
     kind = headers.get("content-type", "")
     if kind != wire.MSGPACK:
         raise InputError(f"must be {wire.MSGPACK}, not {kind[:80]!r}", where="header Content-Type")
     if "origin" in headers:
-        raise InputError("a page may not call a replica", where="header Origin")
-    return Told(
+        raise InputError("web pages may not call a replica", where="header Origin")
+    return CallHeaders(
         wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS),
         wire.read_whole(headers, wire.SHARD, low=0, high=stage.fanout - 1) or 0,
         wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0,
@@ -89,28 +89,29 @@ def _read(headers: Mapping[str, str], stage: Stage) -> Told:
 
 
 class CallObserver(Protocol):
-    """Receives every call that a replica ran; must return at once."""
+    """Receives every call that a replica ran; must not block."""
 
     def call_finished(self, call: ServedCall) -> None:
         """Take one finished call."""
 
 
 class ReplicaServer:
-    """Serves one stage.
+    """HTTP server of one stage.
 
     Args:
-        service: whose stage it is.
-        stage: its name.
+        service: service of the stage.
+        stage: name of the stage.
         host: address to listen on.
-        port: 0 for any that is free.
-        max_inflight: calls held at once; of more the least urgent are refused, to be served elsewhere.
-        max_body: bytes of a call's body.
-        max_bodies: bytes of all calls together, besides the first 16 KiB of each; None for a
+        port: port to listen on; 0 for any free port.
+        max_inflight: largest number of calls at once, 1 or more; beyond it the least urgent calls are
+            refused, to be served by other replicas.
+        max_body: longest body of a call, bytes.
+        max_bodies: bytes that all calls together may hold, without the first 16 KiB of each; None for a
             share of the memory.
-        observer: told of every call that ran; None for nobody.
+        observer: receives every call that ran; None for none.
 
     Raises:
-        DefinitionError: for an unknown stage, or one that cannot be served.
+        DefinitionError: unknown stage, or one that cannot be served.
     """
 
     def __init__(
@@ -135,42 +136,43 @@ class ReplicaServer:
         self._server = CallServer(
             self._answer, host=host, port=port, max_body=max_body, max_bodies=max_bodies, full=FULL
         )
-        self._turns = Turns()
+        self._queue = CallQueue()
         self._inflight = 0
         self._latency_ms = 0.0
         self._served = 0
-        self._carrier = Carrier()
+        self._overhead = CallOverhead()
         self._ready = False
         self._stopping = False
         self._idle = asyncio.Event()
 
     @property
     def url(self) -> str:
-        """Where to reach it, once started."""
+        """URL of the server, once started."""
         return self._server.url
 
     async def start(self) -> None:
-        """Listen, run the stage's setup, and be ready.
+        """Listen, run the stage's setup, and become ready.
 
         A setup that is no coroutine function runs in a thread, so that `/livez` answers meanwhile.
 
         Raises:
-            InputError: when the address cannot be bound to.
-            DefinitionError: when the setup raises; says where.
+            InputError: the address cannot be bound to.
+            DefinitionError: the setup raises; names the place.
         """
         await self._server.start()
         if self._stage.setup is not None:
             await _set_up(self._stage.name, self._stage.setup)
         self._ready = True
-        self._carrier.start()
+        self._overhead.start()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
         """Refuse new calls, finish those in flight, then close.
 
         Args:
             grace_s: seconds that calls in flight may still take; then they are cancelled.
-            linger_s: seconds for which callers with open connections are told to go elsewhere; a
-                connection closed under a call would leave the caller in doubt whether it ran.
+            linger_s: seconds for which calls on open connections are refused, so that they go to other
+                replicas; a connection closed during a call would leave the caller in doubt whether the call
+                ran.
         """
         self._stopping = True
         self._server.stop_accepting()
@@ -196,20 +198,20 @@ class ReplicaServer:
     async def _call(self, request: Request) -> Response:
         headers = request.headers
         if headers.get(wire.STAGE, self._stage.name) != self._stage.name:
-            # The port was somebody else's when the caller learned of it.
+            # The caller has an outdated address: the port belonged to another replica before.
             return self._refuse(f"this is a replica of stage {self._stage.name!r}", status=421)
         if self._stopping or not self._ready:
             return self._refuse("stopping" if self._stopping else "starting")
         try:
-            told = _read(headers, self._stage)
+            call_headers = _read(headers, self._stage)
         except InputError as error:
             return self._reply(400, self._failure(error))
         full = self._inflight >= self._max_inflight
-        if full and not self._turns.displace(request.came, told.priority):
-            return self._refuse(f"{self._inflight} calls are held already", why=wire.FULL)
+        if full and not self._queue.displace(request.came, call_headers.priority):
+            return self._refuse(f"{self._inflight} calls are running or queued already", why=wire.FULL)
         self._inflight += 1
         try:
-            return await self._admitted(request, told)
+            return await self._admitted(request, call_headers)
         except DisplacedError:
             return self._refuse("a more urgent call took its place", why=wire.FULL)
         finally:
@@ -217,34 +219,37 @@ class ReplicaServer:
             if not self._inflight:
                 self._idle.set()
 
-    async def _admitted(self, request: Request, told: Told) -> Response:
+    async def _admitted(self, request: Request, call_headers: CallHeaders) -> Response:
         came = request.came
         start_ns = time.time_ns()
-        # A turn later: a caller who has hung up meanwhile cancels work that has not begun.
-        await self._turns.take(came, told.priority)
-        if told.remaining_ms is not None and (time.monotonic() - came) * 1e3 >= told.remaining_ms:
+        # Waits at least one iteration: a client that disconnects meanwhile cancels work that has not started.
+        await self._queue.take(came, call_headers.priority)
+        if (
+            call_headers.remaining_ms is not None
+            and (time.monotonic() - came) * 1e3 >= call_headers.remaining_ms
+        ):
             return self._reply(504, self._failure(DeadlineError("dropped past its deadline")))
-        meter = Meter()
+        meter = CpuMeter()
         error: str | None = "cancelled"
         try:
-            status, answer, error = await metered(self._run(request.body, told), meter)
+            status, answer, error = await metered(self._run(request.body, call_headers), meter)
         finally:
-            self._finish(request.headers.get(wire.TRACEPARENT), told.shard, start_ns, meter, error)
+            self._finish(request.headers.get(wire.TRACEPARENT), call_headers.shard, start_ns, meter, error)
         self._note_latency((time.monotonic() - came) * 1e3)
-        return self._reply(status, answer, busy_ms=meter.ms + self._carrier.share_ms(meter))
+        return self._reply(status, answer, busy_ms=meter.ms + self._overhead.share_ms(meter))
 
-    async def _run(self, body: bytes, told: Told) -> tuple[int, bytes, str | None]:
-        """Status and body of the answer, and what went wrong."""
+    async def _run(self, body: bytes, call_headers: CallHeaders) -> tuple[int, bytes, str | None]:
+        """Run the handler; returns the status and body of the response, and the error for the span."""
         try:
             inputs = self._codec.inputs(body)
             words = {}
             if self._codec.takes_shard:
-                words["shard"] = told.shard
+                words["shard"] = call_headers.shard
             if self._codec.takes_threads:
-                words["threads"] = told.threads
+                words["threads"] = call_headers.threads
             value = await self._handler(*inputs, **words)
             return 200, self._encoder.encode(value), None
-        except BaseException as error:  # whatever the handler raises is the caller's to hear
+        except BaseException as error:  # reported to the caller
             if not is_own(error):
                 raise
             LOG.debug("stage %s raised", self._stage.name, exc_info=True)
@@ -256,12 +261,12 @@ class ReplicaServer:
         return self._encoder.encode({"kind": kind, "error": message[:MAX_MESSAGE]})
 
     def _finish(
-        self, traceparent: str | None, shard: int, start_ns: int, meter: Meter, error: str | None
+        self, traceparent: str | None, shard: int, start_ns: int, meter: CpuMeter, error: str | None
     ) -> None:
         self._served += 1
         if self._observer is None:
             return
-        with contextlib.suppress(Exception):  # watching must not fail what is watched
+        with contextlib.suppress(Exception):  # a faulty observer must not fail calls
             self._observer.call_finished(
                 ServedCall(
                     parent=wire.parse_traceparent(traceparent),
@@ -274,7 +279,7 @@ class ReplicaServer:
             )
 
     def _note_latency(self, latency_ms: float) -> None:
-        """Exponentially weighted mean, started at the first value."""
+        """Update the exponentially weighted mean of latencies, which starts at the first value."""
         if self._latency_ms == 0.0:
             self._latency_ms = latency_ms
         else:

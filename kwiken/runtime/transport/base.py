@@ -1,4 +1,4 @@
-"""What carries calls to replicas: the seam between the executor and the network."""
+"""Transport interface: the boundary between the executor and the network."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One server process of a stage.
 
     Attributes:
-        id: unique among the replicas of a service.
-        node: name of the machine that it runs on; copies prefer another.
-        address: what the transport needs to reach it, a URL say.
+        id: name of the replica, unique among the replicas of a service.
+        node: name of the machine that the replica runs on; copies prefer another machine.
+        address: address in the form that the transport needs, for example a URL.
     """
 
     id: str
@@ -28,15 +28,15 @@ class Call(msgspec.Struct):
     """One call of one stage, as sent to one replica.
 
     Attributes:
-        stage: its name.
-        args: the parents' answers in the order of `after`; for a source, the request alone.
-        shard: number of the shard, from 0; 0 where the stage is no fan-out.
+        stage: name of the stage.
+        args: answers of the parents in the order of `after`; for a source, the request alone.
+        shard: number of the shard, from 0; 0 if the stage is no fan-out.
         attempt: number of the attempt, from 0; 0 is the primary.
-        deadline: moment after which nobody waits for the answer, seconds of the injected clock's `monotonic`.
-        priority: of the call; higher is more important.
-        trace_id: of the request, as OpenTelemetry's integer.
-        span_id: of the attempt: the parent of whatever spans the replica makes.
-        threads: how many the handler may use.
+        deadline: moment after which the answer is useless, seconds of the injected clock's `monotonic`.
+        priority: priority of the call; higher is more important.
+        trace_id: trace id of the request, as OpenTelemetry's integer.
+        span_id: span id of the attempt, the parent of the spans that the replica creates.
+        threads: number of threads that the handler may use, 1 or more.
     """
 
     stage: str
@@ -51,13 +51,13 @@ class Call(msgspec.Struct):
 
 
 class Reply(msgspec.Struct):
-    """A replica's answer.
+    """Answer of a replica.
 
     Attributes:
-        value: of the handler.
-        busy_ms: how long the handler worked on it; None where unknown.
-        inflight: calls at the replica when it answered, this one included; None where unknown.
-        latency_ms: the replica's own estimate of its latency; None where unknown.
+        value: return value of the handler.
+        busy_ms: working time of the handler, milliseconds (on replica servers, CPU time); None where unknown.
+        inflight: number of calls at the replica when it answered, this one included; None where unknown.
+        latency_ms: the replica's own estimate of its latency, milliseconds; None where unknown.
     """
 
     value: Any
@@ -67,29 +67,29 @@ class Reply(msgspec.Struct):
 
 
 class Transport(Protocol):
-    """Sends calls to replicas, by whatever wire."""
+    """Sends calls to replicas."""
 
     async def call(self, replica: Replica, call: Call) -> Reply:
-        """Send one call and wait for its answer; being cancelled cancels it at the replica too, at once.
+        """Send one call and wait for its answer; cancelling this cancels the call at the replica at once.
 
         Args:
-            replica: where to send it.
-            call: what to send.
+            replica: replica to send the call to.
+            call: call to send.
 
         Raises:
-            RefusedError: it did not run.
-            LostError: it was sent; whether it ran is not known.
-            UnfitError: it ran, and the answer is not of the stage's type.
+            RefusedError: the call did not run.
+            LostError: the call was sent; whether it ran is unknown.
+            UnfitError: the call ran, and the answer does not have the stage's type.
             HandlerError: the handler raised.
-            DeadlineError: the replica dropped it because its deadline had passed.
+            DeadlineError: the replica dropped the call because its deadline had passed.
         """
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
-        """Ask a replica for a sign of life; return at once.
+        """Probe whether a replica is alive; returns at once.
 
-        The transport owns the question, and drops it when it is closed.
+        The transport owns the probe, and drops it when the transport is closed.
 
         Args:
-            replica: whom to ask.
+            replica: replica to probe.
             heard: called later with whether the replica answered, unless the transport is closed before.
         """

@@ -1,4 +1,4 @@
-"""Errors of a service's own code, which the one who called it must hear and the process must outlive."""
+"""Errors raised by a service's own code: reported to the client, and never the end of the process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kwiken.errors import DefinitionError
 
 
 def is_own(error: BaseException) -> bool:
-    """Whether what came out of a handler is its own doing, rather than somebody's who ends its task.
+    """Whether an exception was raised by a handler itself, rather than by a cancellation of its task.
 
-    So are also errors that are no `Exception`: `sys.exit` in a parser of arguments, a panic in an extension.
+    So are exceptions that are no `Exception`: `sys.exit` in an argument parser, a panic in an extension.
     """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
@@ -20,7 +20,7 @@ def is_own(error: BaseException) -> bool:
 
 
 def kind_and_message(error: BaseException) -> tuple[str, str]:
-    """Kind and message of an error that is a handler's own."""
+    """Kind and message of an error raised by a handler."""
     kind = type(error).__name__
     if isinstance(error, asyncio.CancelledError):
         return kind, str(error) or "its handler cancelled itself"
@@ -28,7 +28,7 @@ def kind_and_message(error: BaseException) -> tuple[str, str]:
 
 
 def setup_failed(stage: str, error: BaseException) -> DefinitionError:
-    """What to raise for a stage's `setup` that raised."""
+    """Create the error for a stage whose `setup` raised."""
     kind, message = kind_and_message(error)
     place = traceback.extract_tb(error.__traceback__)[-1]
     return DefinitionError(

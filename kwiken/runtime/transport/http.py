@@ -1,4 +1,4 @@
-"""Calls to replicas over HTTP."""
+"""HTTP transport: sends calls to replica servers and maps their responses to the runtime's errors."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from kwiken.service import Service
 OK: Final = 200
 NOT_RUN: Final = frozenset({404, 405, 413, 421, 501})
 TIMED_OUT: Final = 504
-EARLY_S: Final = 0.05  # a replica that calls a deadline passed which has so much left is not believed
+MAX_EARLY_S: Final = 0.05  # remaining time from which on a replica's report of a missed deadline is rejected
 MAX_KIND: Final = 100
-MAX_MESSAGE: Final = 500  # as long as a replica makes them
-CHECK_EVERY: Final = 32  # of a replica's answers that are passed on one in so many is read
+MAX_MESSAGE: Final = 500  # the limit that replicas use themselves
+CHECK_EVERY: Final = 32  # one in so many undecoded answers of a replica is decoded as a check
 MAX_ADDRESSES: Final = 65_536
-LIFE_S: Final = 5.0  # for so long a replica may be silent when it is asked for a sign of life
+PROBE_TIMEOUT_S: Final = 5.0  # timeout of a probe
 
 
 @contextlib.contextmanager
 def map_errors(stage: str, replica: Replica) -> Iterator[None]:
-    """Raise the runtime's errors for those of the connections; the one place that knows both."""
+    """Translate errors of connections into the runtime's errors; the only place that knows both."""
     try:
         yield
     except NoConnectionError as error:
@@ -49,24 +49,24 @@ def map_errors(stage: str, replica: Replica) -> Iterator[None]:
         ) from error
 
 
-class Place(NamedTuple):
-    """Where a replica is: host and port, what is always the same of a call's head, and a question."""
+class Endpoint(NamedTuple):
+    """Address of a replica with precomputed parts of requests: the constant part of a head, and a probe."""
 
     host_and_port: tuple[str, int]
     head: str
-    question: bytes
+    probe: bytes
 
 
 class HttpTransport:
     """Sends calls to replica servers over kept-alive connections; use as an asynchronous context manager.
 
     Args:
-        service: whose stages are called; its handlers' annotations give the types of answers.
-        clock: the executor's; deadlines are moments of it.
-        max_body: bytes; a longer answer is an error.
-        raw: leave answers as the MessagePack that came (`msgspec.Raw`), to be passed on. They are read only
-            to see whether they fit: a replica's first and some of the rest. The last stage's answer is
-            decoded all the same, and those of stages whose `utility` or `worth` looks at them.
+        service: service whose stages are called; the annotations of its handlers give the types of answers.
+        clock: clock of the executor, by which deadlines are given; None for the system's.
+        max_body: longest answer, bytes; a longer one is an error.
+        raw: whether to leave answers undecoded (`msgspec.Raw`), to be passed on as received. Only a sample is
+            decoded as a check: the first answers of a replica and some of the rest. The last stage's answer
+            is always decoded, and so are those of stages whose `utility` or `worth` inspects them.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class HttpTransport:
             for name, stage in service.stages.items()
             if raw and name != service.sink and stage.utility is None and stage.worth is None
         }
-        self._unread: dict[str, int] = {}  # by address, answers that are passed on before one is read
+        self._unread: dict[str, int] = {}  # by address, number of answers to pass on before the next check
         self._encoder = msgspec.msgpack.Encoder()
-        self._places: dict[str, Place] = {}
+        self._endpoints: dict[str, Endpoint] = {}
         self._last_args: tuple[Any, ...] | None = None
         self._last_body = b""
         self._pool: Pool | None = None
-        self._questions: set[asyncio.Task[None]] = set()
+        self._probes: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         """Open the pool of connections."""
@@ -101,19 +101,19 @@ class HttpTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drop every question and close every connection."""
-        await cancel_and_wait(tuple(self._questions))
+        """Drop every probe and close every connection."""
+        await cancel_and_wait(tuple(self._probes))
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
 
     async def call(self, replica: Replica, call: Call) -> Reply:
-        """Send one call; see `Transport`. Cancelling it cuts the connection, so the replica hears of it."""
+        """Send one call; see `Transport`. Cancelling closes the connection, which cancels at the replica."""
         assert self._pool is not None, "use the transport as an asynchronous context manager"
         remaining_ms = (call.deadline - self._clock.monotonic()) * 1e3
         if remaining_ms <= 0:
             raise DeadlineError(f"stage {call.stage!r}: the deadline passed before the call was sent")
-        place = self._places.get(replica.address) or self._place(replica)
+        endpoint = self._endpoints.get(replica.address) or self._endpoint(replica)
         body = self._encode(call.args)
         if len(body) > wire.MAX_BODY:
             raise HandlerError(
@@ -121,51 +121,51 @@ class HttpTransport:
                 "CallTooLarge",
                 f"its input is {len(body)} bytes; at most {wire.MAX_BODY} are sent",
             )
-        request = _head(place, call, min(remaining_ms, wire.MAX_DEADLINE_MS), len(body)) + body
+        request = _head(endpoint, call, min(remaining_ms, wire.MAX_DEADLINE_MS), len(body)) + body
         with map_errors(call.stage, replica):
-            status, headers, data = await self._pool.exchange(place.host_and_port, request)
+            status, headers, data = await self._pool.exchange(endpoint.host_and_port, request)
         if status != OK:
-            early = self._clock.monotonic() < call.deadline - EARLY_S
+            early = self._clock.monotonic() < call.deadline - MAX_EARLY_S
             _raise(status, headers, data, call.stage, replica, early=early)
         return self._reply(call.stage, replica, headers, data)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
-        """Ask `/livez`; see `Transport`."""
+        """Probe `/livez`; see `Transport`."""
         if self._pool is None:
             return
         task = asyncio.get_running_loop().create_task(self._ask(self._pool, replica, heard))
-        self._questions.add(task)
-        task.add_done_callback(self._questions.discard)
+        self._probes.add(task)
+        task.add_done_callback(self._probes.discard)
 
     async def _ask(self, pool: Pool, replica: Replica, heard: Callable[[bool], None]) -> None:
-        alive = False  # also where the replica ends, or says nothing for too long
+        alive = False  # also if the replica ends or does not answer in time
         with contextlib.suppress(
             TimeoutError, RefusedError, NoConnectionError, BrokenReplyError, UnreadReplyError
         ):
-            place = self._places.get(replica.address) or self._place(replica)
-            async with asyncio.timeout(LIFE_S):
-                reply = await pool.exchange(place.host_and_port, place.question)
+            endpoint = self._endpoints.get(replica.address) or self._endpoint(replica)
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                reply = await pool.exchange(endpoint.host_and_port, endpoint.probe)
                 alive = reply.status == OK
         heard(alive)
 
-    def _place(self, replica: Replica) -> Place:
-        """Read an address, once."""
+    def _endpoint(self, replica: Replica) -> Endpoint:
+        """Parse the address of a replica, and cache the result."""
         try:
-            place = wire.split_address(replica.address, where=f"replica {replica.id}")
+            endpoint = wire.split_address(replica.address, where=f"replica {replica.id}")
         except InputError as error:
             raise RefusedError(str(error)) from error
-        if len(self._places) >= MAX_ADDRESSES:
-            self._places.clear()
+        if len(self._endpoints) >= MAX_ADDRESSES:
+            self._endpoints.clear()
         authority = replica.address.removeprefix("http://")
-        found = self._places[replica.address] = Place(
-            place,
+        found = self._endpoints[replica.address] = Endpoint(
+            endpoint,
             f"POST {wire.CALL_PATH} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: {wire.MSGPACK}\r\n",
             f"GET /livez HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode("ascii"),
         )
         return found
 
     def _encode(self, args: tuple[Any, ...]) -> bytes:
-        """A call's body; the shards of a fan-out are called one after another with the same arguments."""
+        """Body of a call, cached because the shards of a fan-out have the same arguments."""
         if args is not self._last_args:
             self._last_body = self._encoder.encode(args)
             self._last_args = args
@@ -174,7 +174,7 @@ class HttpTransport:
     def _reply(self, stage: str, replica: Replica, headers: Mapping[str, str], data: bytes) -> Reply:
         at = f"stage {stage!r}: replica {replica.id}"
         if not _is_replicas(headers):
-            raise LostError(f"{at}: not a replica's answer: it lacks the headers of one")
+            raise LostError(f"{at}: not a replica's answer: its headers are missing")
         try:
             busy_ms = wire.read_number(headers, wire.BUSY, low=0.0, high=wire.MAX_BUSY_MS)
             inflight = wire.read_whole(headers, wire.INFLIGHT, low=0, high=wire.MAX_INFLIGHT)
@@ -188,10 +188,10 @@ class HttpTransport:
         return Reply(value, busy_ms=busy_ms, inflight=inflight, latency_ms=latency_ms)
 
     def _read(self, stage: str, address: str, data: bytes) -> Any:
-        """An answer's value; of those that are passed on, see whether they fit where that is due.
+        """Decode an answer; an answer to pass on is only decoded when a check is due.
 
         Raises:
-            InputError: it does not fit.
+            InputError: the answer does not have the stage's type.
         """
         if stage not in self._passed_on:
             return self._codecs[stage].output(data)
@@ -199,15 +199,15 @@ class HttpTransport:
         if left:
             self._unread[address] = left - 1
         else:
-            self._codecs[stage].output(data)  # until one fits, every one is read
+            self._codecs[stage].output(data)  # every answer is checked until one passes
             if len(self._unread) >= MAX_ADDRESSES:
                 self._unread.clear()
             self._unread[address] = CHECK_EVERY - 1
         return msgspec.Raw(data)
 
 
-def _head(place: Place, call: Call, remaining_ms: float, length: int) -> bytes:
-    """A request's head. Names of stages and addresses were checked, so none of it can break a line."""
+def _head(endpoint: Endpoint, call: Call, remaining_ms: float, length: int) -> bytes:
+    """Head of a request. Stage names and addresses were checked, so they contain no line breaks."""
     trace = (
         f"{wire.TRACEPARENT}: {wire.format_traceparent(call.trace_id, call.span_id)}\r\n"
         if call.trace_id
@@ -215,31 +215,31 @@ def _head(place: Place, call: Call, remaining_ms: float, length: int) -> bytes:
     )
     more = f"{wire.THREADS}: {call.threads}\r\n" if call.threads > 1 else ""
     return (
-        f"{place.head}Content-Length: {length}\r\n"
+        f"{endpoint.head}Content-Length: {length}\r\n"
         f"{wire.STAGE}: {call.stage}\r\n{wire.SHARD}: {call.shard}\r\n{wire.ATTEMPT}: {call.attempt}\r\n"
         f"{wire.DEADLINE}: {remaining_ms:.1f}\r\n{wire.PRIORITY}: {call.priority}\r\n{more}{trace}\r\n"
     ).encode("ascii")
 
 
 def _is_replicas(headers: Mapping[str, str]) -> bool:
-    """Whether an answer has the headers that every call's answer of a replica has."""
+    """Whether a response has the headers of a replica's answer to a call."""
     return wire.BUSY in headers and wire.INFLIGHT in headers and wire.LATENCY in headers
 
 
 def _refuse(status: int, headers: Mapping[str, str], stage: str, replica: Replica, text: str) -> None:
-    """Raise a refusal, if an answer is one."""
+    """Raise RefusedError if a response is a refusal."""
     at = f"stage {stage!r}: replica {replica.id}"
     if wire.REFUSED in headers:
         full = headers[wire.REFUSED] == wire.FULL
         raise RefusedError(f"{at}: refused with {status}: {text}", full=full)
     if status in NOT_RUN and not _is_replicas(headers):
-        raise RefusedError(f"{at}: answered {status}, so another kind of server is there")
+        raise RefusedError(f"{at}: answered {status}, so it is not a replica")
 
 
 def _raise(
     status: int, headers: Mapping[str, str], data: bytes, stage: str, replica: Replica, *, early: bool
 ) -> NoReturn:
-    """The error that a reply other than 200 stands for."""
+    """Raise the error that a response other than 200 stands for."""
     _refuse(status, headers, stage, replica, data[:200].decode(errors="replace"))
     at = f"stage {stage!r}: replica {replica.id}"
     if not _is_replicas(headers):
@@ -252,5 +252,5 @@ def _raise(
         error = msgspec.msgpack.decode(data, type=dict[str, str])
         kind, message = error["kind"], error["error"]
     except (ValueError, KeyError, RecursionError):
-        raise LostError(f"{at}: answered {status} in no form that is known") from None
+        raise LostError(f"{at}: answered {status} in an unknown form") from None
     raise HandlerError(stage, kind[:MAX_KIND], message[:MAX_MESSAGE])

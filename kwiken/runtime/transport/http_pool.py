@@ -1,7 +1,7 @@
-"""Kept-alive HTTP/1.1 connections for calls: one request out, one answer in, nothing in between.
+"""Pool of kept-alive HTTP/1.1 connections for calls: one request out, one response in, no pipelining.
 
-A general client costs more for one call than everything else that the gateway does for it. This one knows a
-single form of answer, a head and a body of told length, and takes any other for an error.
+A general HTTP client costs more for one call than everything else that the gateway does for it. This one
+knows a single form of response, a head and a body with Content-Length, and treats any other as an error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Final, NamedTuple, cast
 from kwiken.runtime.transport.http_head import BadHeadError, read_length, split_head
 
 CONNECT_S: Final = 1.0
-# Shorter than a replica keeps an idle connection, so that no call is sent into one that is being closed.
+# Shorter than the time for which a replica keeps an idle connection, so that no call is sent into a
+# connection that is being closed.
 IDLE_S: Final = 15.0
 
 BEGINNING: Final = b"HTTP/1."
@@ -23,20 +24,20 @@ _STATUS = re.compile(r"HTTP/1\.([01]) ([2-5][0-9]{2})(?: .*)?\Z")
 
 
 class NoConnectionError(Exception):
-    """No connection could be made; nothing was sent."""
+    """No connection could be opened; nothing was sent."""
 
 
 class BrokenReplyError(Exception):
-    """The answer broke off, or is no HTTP answer of a kind that is known here."""
+    """The response was cut off, or is no HTTP response of the expected form."""
 
 
 class UnreadReplyError(Exception):
-    """The answer's body was not read: it is longer than is taken, or does not say how long it is.
+    """The body of a response was not read: it is too long, or its length is missing.
 
     Attributes:
-        status: the answer's.
-        headers: the answer's, names in lower case.
-        too_long: whether it says its length, which is more than is taken.
+        status: status of the response.
+        headers: headers of the response, names in lower case.
+        too_long: whether the response states a length that is above the limit.
     """
 
     def __init__(self, message: str, *, status: int, headers: dict[str, str], too_long: bool) -> None:
@@ -47,12 +48,12 @@ class UnreadReplyError(Exception):
 
 
 class HttpReply(NamedTuple):
-    """An answer.
+    """Response of an HTTP server.
 
     Attributes:
-        status: its status.
-        headers: names in lower case; of a repeated one the last.
-        body: as it came.
+        status: status code.
+        headers: header values by name in lower case; of a repeated header the last.
+        body: body as received.
     """
 
     status: int
@@ -61,10 +62,11 @@ class HttpReply(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """One connection; one exchange at a time.
+    """Connection to one server; one exchange at a time.
 
     Args:
-        max_body: bytes; a longer answer is an error.
+        loop: event loop of the connection.
+        max_body: longest body of a response, bytes; a longer one is an error.
     """
 
     __slots__ = ("_buffer", "_head", "_length", "_loop", "_max_body", "_transport", "_waiter", "idle_since")
@@ -81,16 +83,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether another request can be sent on it."""
+        """Whether another request can be sent on the connection."""
         return self._transport is not None and not self._transport.is_closing()
 
     async def exchange(self, request: bytes) -> HttpReply:
-        """Send a request and wait for its answer; when this is cancelled, the connection is cut.
+        """Send a request and wait for its response; cancelling this closes the connection.
 
         Raises:
-            NoConnectionError: it was closed before; nothing was sent.
-            BrokenReplyError: no whole answer came.
-            UnreadReplyError: an answer came whose body is not read.
+            NoConnectionError: the connection was closed before; nothing was sent.
+            BrokenReplyError: no complete response arrived.
+            UnreadReplyError: a response arrived whose body is not read.
         """
         if self._transport is None or self._transport.is_closing():
             raise NoConnectionError("the connection was closed before anything was sent")
@@ -104,10 +106,10 @@ class Connection(asyncio.Protocol):
             raise
         finally:
             self._waiter = None
-            del waiter  # holds its error, whose traceback holds this frame
+            del waiter  # the future holds its error, whose traceback holds this frame
 
     def cut(self) -> None:
-        """Close at once; what was not sent yet never is."""
+        """Close immediately and discard data that was not sent yet."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -124,7 +126,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        if self._waiter is None or self._waiter.done():  # nobody asked, or more came than was asked for
+        if self._waiter is None or self._waiter.done():  # unexpected data: no request is waiting for it
             self.cut()
             return
         try:
@@ -141,18 +143,20 @@ class Connection(asyncio.Protocol):
             self.cut()
 
     def _read(self, data: bytes | bytearray) -> None:
-        """Read on; `data` is all that has come and was not taken off yet."""
+        """Parse on; `data` is all data that was received and not consumed yet."""
         if self._head is None:
             split = split_head(data)
             if split is None:
-                if not BEGINNING.startswith(data[: len(BEGINNING)]):  # do not wait for the rest
-                    raise BrokenReplyError(f"no HTTP answer: {bytes(data[:80])!r}")
+                if not BEGINNING.startswith(
+                    data[: len(BEGINNING)]
+                ):  # reject at once, without waiting for more
+                    raise BrokenReplyError(f"not an HTTP response: {bytes(data[:80])!r}")
                 self._keep(data)
                 return
             first, headers, start = split
             match = _STATUS.match(first)
             if match is None:
-                raise BrokenReplyError(f"no HTTP answer: {first[:80]!r}")
+                raise BrokenReplyError(f"not an HTTP response: {first[:80]!r}")
             if match[1] == "0":
                 headers["connection"] = "close"
             self._head = int(match[2]), headers
@@ -162,9 +166,9 @@ class Connection(asyncio.Protocol):
             self._keep(data)
             return
         if len(data) > self._length:
-            raise BrokenReplyError("more came than was told")
+            raise BrokenReplyError("more data than its Content-Length")
         status, headers = self._head
-        body = bytes(data)  # before the buffer is emptied: it may be the same
+        body = bytes(data)  # copied before the buffer, which may be the same object, is cleared
         self._head = None
         self._buffer.clear()
         if self._transport is not None and headers.get("connection", "").lower() == "close":
@@ -182,11 +186,11 @@ class Connection(asyncio.Protocol):
 
 
 def _length_of(status: int, headers: dict[str, str], most: int) -> int:
-    """The told length of the body.
+    """Content-Length of a response, bytes.
 
     Raises:
-        UnreadReplyError: when it is more than the most that is taken, or not told.
-        BadHeadError: when it is no number.
+        UnreadReplyError: the length is above the limit, or missing.
+        BadHeadError: the length is not a number.
     """
     length = read_length(headers)
     if length is None or "transfer-encoding" in headers:
@@ -204,10 +208,10 @@ def _length_of(status: int, headers: dict[str, str], most: int) -> int:
 
 
 class Pool:
-    """Connections to many places, kept for a while after use.
+    """Connections to many servers, kept for a while after use.
 
     Args:
-        max_body: bytes; a longer answer is an error.
+        max_body: longest body of a response, bytes; a longer one is an error.
     """
 
     def __init__(self, *, max_body: int) -> None:
@@ -219,7 +223,7 @@ class Pool:
         self._closed = False
 
     async def exchange(self, place: tuple[str, int], request: bytes) -> HttpReply:
-        """Send a request to a host and port on a connection of its own.
+        """Send a request to a host and port, on a connection that no other exchange is using.
 
         Raises:
             NoConnectionError: nothing was sent.
@@ -237,7 +241,7 @@ class Pool:
                 self._give_back(place, connection)
 
     def _take(self, place: tuple[str, int]) -> Connection | None:
-        """The connection used last, if any that is open: the others may grow old."""
+        """Take the most recently used open connection, so that the others can expire."""
         idle = self._idle.get(place)
         oldest = self._loop.time() - IDLE_S
         while idle:
@@ -255,8 +259,8 @@ class Pool:
             raise NoConnectionError(f"no connection within {CONNECT_S:g} s") from None
         except OSError as error:
             raise NoConnectionError(error.strerror or str(error)) from error
-        except UnicodeError as error:  # no host has a name of such parts
-            raise NoConnectionError(f"{place[0][:80]!r} is no host's name") from error
+        except UnicodeError as error:  # not a valid host name
+            raise NoConnectionError(f"{place[0][:80]!r} is not a host name") from error
         return connection
 
     def _new(self) -> Connection:
@@ -275,7 +279,7 @@ class Pool:
             self._sweeper = self._loop.call_later(IDLE_S, self._sweep)
 
     def _sweep(self) -> None:
-        """Close what has been idle for long."""
+        """Close connections that have been idle for too long."""
         self._sweeper = None
         oldest = self._loop.time() - IDLE_S
         for place, idle in list(self._idle.items()):
@@ -294,4 +298,4 @@ class Pool:
         for connection in [*self._busy, *(one for idle in self._idle.values() for one in idle)]:
             connection.cut()
         self._idle.clear()
-        await asyncio.sleep(0)  # the loop closes the sockets in its next turn
+        await asyncio.sleep(0)  # the loop closes the sockets in its next iteration

@@ -1,4 +1,4 @@
-"""Calls within one process: for tests, notebooks and services that need no replicas."""
+"""Local transport: calls within one process, for tests, notebooks and services without replicas."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class LocalTransport:
     """Calls handlers directly, in the caller's task; every replica is this process.
 
     Args:
-        service: every stage needs a handler.
-        now: the clock of the calls' deadlines, seconds.
+        service: service to run; every stage needs a handler.
+        now: clock of the calls' deadlines, seconds.
 
     Raises:
         DefinitionError: a stage has no handler.
@@ -35,10 +35,10 @@ class LocalTransport:
             self._handlers[name] = (stage.handler, stage.fanout > 1, stage.threads > 1)
 
     async def setup(self) -> None:
-        """Run every stage's `setup`, once.
+        """Run the `setup` of every stage, once.
 
         Raises:
-            DefinitionError: one raises; says where.
+            DefinitionError: a `setup` raises; names the stage.
         """
         for name, stage in self._service.stages.items():
             if stage.setup is None:
@@ -50,11 +50,11 @@ class LocalTransport:
             except (Exception, SystemExit) as error:
                 raise setup_failed(name, error) from error
 
-    async def call(self, replica: Replica, call: Call) -> Reply:  # noqa: ARG002 - all replicas are alike here
+    async def call(self, replica: Replica, call: Call) -> Reply:  # noqa: ARG002 - all replicas are this process
         """Run the handler.
 
         Raises:
-            DeadlineError: nobody waits for it any more.
+            DeadlineError: the deadline of the call has passed.
             HandlerError: the handler raised.
         """
         started = self._now()
@@ -71,19 +71,19 @@ class LocalTransport:
             if not is_own(error):
                 raise
             raise HandlerError(call.stage, *kind_and_message(error)) from error
-        # The time that passed is no measure of what several threads burnt.
+        # Elapsed time does not measure the work of several threads.
         return Reply(value, (self._now() - started) * 1000 if call.threads == 1 else None)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:  # noqa: ARG002 - this process
-        """It lives: it is this process."""
+        """Report the replica as alive: it is this process."""
         heard(True)
 
 
 def local_replicas(service: Service) -> dict[str, list[Replica]]:
-    """As many names of replicas as each stage asks for, all of this process.
+    """Replicas of a service for `LocalTransport`: for each stage as many as it asks for, all in this process.
 
     Args:
-        service: whose stages.
+        service: service whose stages get replicas.
     """
     return {
         name: [Replica(f"{name}-{number}", "local", "local") for number in range(stage.replicas)]

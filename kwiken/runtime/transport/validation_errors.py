@@ -1,4 +1,4 @@
-"""What is wrong with a request, in words for whoever sent it: the decoder's own speak of types."""
+"""Conversion of the decoder's validation errors into messages that a client can act on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KINDS: Final = {
     "object": "an object",
 }
 _PARTS: Final = {"str": "letter", "array": "entry", "object": "field", "bytes": "byte"}
-_SAYINGS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]] = (
+_REWRITES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]] = (
     (re.compile(r"Object missing required field `(.*)`"), lambda m: f"the field {m[1]!r} is missing"),
     (re.compile(r"Object contains unknown field `(.*)`"), lambda m: f"unknown field {m[1]!r}"),
     (re.compile(r"Expected `(.+)`, got `(.+)`"), lambda m: f"must be {_kinds(m[1])}, not {_kinds(m[2])}"),
@@ -33,15 +33,15 @@ _SAYINGS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ..
 )
 
 
-def plainly(message: str) -> str:
-    """A decoder's complaint with the field named first and no word of its types.
+def plain_message(message: str) -> str:
+    """Rewrite a decoder's message: the field comes first, and types are named in plain words.
 
     Args:
-        message: of `msgspec`; what is not known here stays as it is.
+        message: message of `msgspec`; an unknown one stays as it is.
     """
     place = _PLACE.search(message)
     said = message[: place.start()] if place is not None else message
-    for pattern, say in _SAYINGS:
+    for pattern, say in _REWRITES:
         found = pattern.fullmatch(said)
         if found is not None:
             said = say(found)

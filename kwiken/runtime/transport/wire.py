@@ -1,7 +1,7 @@
-"""What goes over the wire: names of headers, trace context, and the bodies' types.
+"""Wire format: header names, trace context, and encoding of bodies.
 
-Bodies are MessagePack: a call is the array of the stage's inputs, an answer is the handler's value alone.
-The gateway need not look inside the stages' answers, so it may pass them on as the bytes that came.
+Bodies are MessagePack: a call is the array of the stage's inputs, an answer is the handler's value alone. The
+gateway need not decode the answers of stages, so it may pass them on as received.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kwiken.errors import DefinitionError, InputError
-from kwiken.runtime.transport.validation_errors import plainly
+from kwiken.runtime.transport.validation_errors import plain_message
 from kwiken.service import Service
 
 CALL_PATH: Final = "/call"
@@ -32,19 +32,19 @@ BUSY: Final = "kw-busy-ms"
 INFLIGHT: Final = "kw-inflight"
 LATENCY: Final = "kw-latency-ms"
 REFUSED: Final = "kw-refused"
-FULL: Final = "full"  # its value where the replica holds as many calls as it may; 1 for any other reason
+FULL: Final = "full"  # value of kw-refused if the replica holds its largest number of calls; else 1
 TIMING: Final = "kw-timing"
 PARTIAL: Final = "kw-partial"
 UTILITY: Final = "kw-utility"
-KEEPS: Final = "kw-keeps"  # whoever puts a plan puts it again himself should the gateway be replaced
+KEEPS: Final = "kw-keeps"  # 1: the client will put the plan again if the gateway is replaced
 
-MAX_BODY: Final = 16 << 20
+MAX_BODY: Final = 16 << 20  # bytes
 MAX_DEADLINE_MS: Final = 3_600_000.0
-# What a replica may say of itself: its figures steer the choice of replicas and what threads are charged.
+# Limits of the figures that a replica reports: they affect the choice of replicas and the charge for threads.
 MAX_BUSY_MS: Final = 1e9
 MAX_INFLIGHT: Final = 1_000_000
 
-# `float` and `int` take more than a header may hold: underscores, other scripts' digits, `nan`, `1e9`.
+# `float` and `int` accept more than a header may contain: underscores, digits of other scripts, `nan`, `1e9`.
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _WHOLE = re.compile(r"-?[0-9]{1,15}")
 _ADDRESS = re.compile(r"http://([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]):([0-9]{1,5})\Z")
@@ -52,12 +52,12 @@ _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f
 
 
 class Parent(NamedTuple):
-    """The caller's place in a trace.
+    """Trace context of a caller.
 
     Attributes:
-        trace_id: 128 bits, not 0.
-        span_id: 64 bits, not 0.
-        sampled: whether the caller keeps the trace.
+        trace_id: trace id, 128 bits, not 0.
+        span_id: id of the caller's span, 64 bits, not 0.
+        sampled: whether the caller records the trace.
     """
 
     trace_id: int
@@ -66,9 +66,9 @@ class Parent(NamedTuple):
 
 
 def parse_traceparent(text: str | None) -> Parent | None:
-    """The caller's place in a trace; None where the header is missing or wrong.
+    """Parse the caller's trace context; None if the header is missing or invalid.
 
-    A wrong header is not an error: the standard has the receiver start a trace of its own
+    An invalid header is no error: by the standard the receiver starts a trace of its own
     (W3C Trace Context, section 3.2.2.3 to 3.2.2.5).
     """
     match = _TRACEPARENT.match(text) if text is not None else None
@@ -82,15 +82,15 @@ def parse_traceparent(text: str | None) -> Parent | None:
 
 
 def format_traceparent(trace_id: int, span_id: int) -> str:
-    """The header for a call made in a span of ours; ours are always kept until they are finished."""
+    """Header for a call made in one of this process's spans, which are always recorded."""
     return f"00-{trace_id:032x}-{span_id:016x}-01"
 
 
 def read_number(headers: Mapping[str, str], name: str, *, low: float, high: float) -> float | None:
-    """A number from a header; None where it is missing.
+    """Parse a number in a header; None if the header is missing.
 
     Raises:
-        InputError: names the header when it is no number in plain decimal digits from `low` to `high`.
+        InputError: not a number in plain decimal digits from `low` to `high`; names the header.
     """
     text = headers.get(name)
     if text is None:
@@ -104,10 +104,10 @@ def read_number(headers: Mapping[str, str], name: str, *, low: float, high: floa
 
 
 def read_whole(headers: Mapping[str, str], name: str, *, low: int, high: int) -> int | None:
-    """A whole number from a header; None where it is missing.
+    """Parse a whole number in a header; None if the header is missing.
 
     Raises:
-        InputError: names the header when it is no whole number from `low` to `high`.
+        InputError: not a whole number from `low` to `high`; names the header.
     """
     text = headers.get(name)
     if text is None:
@@ -121,26 +121,26 @@ def read_whole(headers: Mapping[str, str], name: str, *, low: int, high: int) ->
 
 
 def split_address(text: str, *, where: str) -> tuple[str, int]:
-    """Host and port of a replica's address.
+    """Split a replica's address into host and port.
 
     Raises:
-        InputError: names `where` when it is not `http://HOST:PORT`.
+        InputError: the address is not `http://HOST:PORT`; names `where`.
     """
     match = _ADDRESS.match(text)
     if match is None or not 0 < int(match[2]) < 1 << 16:
-        raise InputError(f"an address is http://HOST:PORT, not {text[:80]!r}", where=where)
+        raise InputError(f"an address must be http://HOST:PORT, not {text[:80]!r}", where=where)
     return match[1].strip("[]"), int(match[2])
 
 
 class Codec:
-    """Bodies of one stage's calls and answers, by the annotated types of its handler.
+    """Decoder of one stage's calls and answers, by the annotated types of its handler.
 
     Args:
-        service: whose stage it is.
-        stage: its name.
+        service: service of the stage.
+        stage: name of the stage.
 
     Raises:
-        DefinitionError: when the stage has no handler, or its types cannot go over the wire.
+        DefinitionError: the stage has no handler, or its types cannot be encoded.
     """
 
     def __init__(self, service: Service, stage: str) -> None:
@@ -155,10 +155,10 @@ class Codec:
             raise DefinitionError(f"its types cannot go over the wire: {error}", stage=stage) from error
 
     def inputs(self, body: bytes) -> tuple[Any, ...]:
-        """The handler's inputs from a call's body.
+        """Decode the handler's inputs from the body of a call.
 
         Raises:
-            InputError: names the stage and the place in the body that does not fit.
+            InputError: the body has other types; names the stage and the field.
         """
         try:
             inputs: tuple[Any, ...] = self._inputs.decode(body)
@@ -167,10 +167,10 @@ class Codec:
         return inputs
 
     def output(self, body: bytes) -> Any:
-        """The handler's answer from a reply's body.
+        """Decode the handler's answer from the body of a reply.
 
         Raises:
-            InputError: names the stage and the place in the body that does not fit.
+            InputError: the body has other types; names the stage and the field.
         """
         try:
             return self._output.decode(body)
@@ -186,7 +186,7 @@ class RequestReader:
     """Reads JSON requests into the type that the service's sources take.
 
     Raises:
-        DefinitionError: when the sources take different types: one request could not be both.
+        DefinitionError: the sources take different types, which one request cannot satisfy.
     """
 
     def __init__(self, service: Service) -> None:
@@ -204,19 +204,19 @@ class RequestReader:
         self._decoder = msgspec.json.Decoder(first)
 
     def read(self, body: bytes) -> Any:
-        """The request.
+        """Decode a request.
 
         Raises:
-            InputError: names the field that does not fit, or the byte at which the JSON breaks.
+            InputError: names the field with a wrong type, or the offset of the syntax error.
         """
         try:
             return self._decoder.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            # The decoder takes the end of the text for the end of all.
+            # The decoder reports a missing second surrogate as truncated input.
             half = "truncated" in str(error) and _HALF.search(body)
             reason = (
                 f"{half[0].decode()} is half a character; its other half must follow"
                 if half
-                else plainly(str(error))
+                else plain_message(str(error))
             )
             raise InputError(reason, where="request") from error

@@ -1,4 +1,4 @@
-"""What our own traces tell of copies that were not sent."""
+"""Estimates of copies that were not sent, from our own traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of requests, by an attribute of their spans or by root operation; and old requests that fade."""
+"""Request classes by an attribute of their spans or by root operation, and weights by age."""
 
 from __future__ import annotations
 

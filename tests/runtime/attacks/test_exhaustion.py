@@ -1,4 +1,4 @@
-"""Callers who take all they can get: connections, memory, time and room in the log. Others are served meanwhile."""
+"""Clients that exhaust connections, memory, time or log space: other clients are served meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import uvloop
 
-from kwiken.runtime.http_server.aiohttp_server import Patience
+from kwiken.runtime.http_server.aiohttp_server import ClientTimeouts
 from tests.support.raw_http import Place, Servers, servers, status_of, until
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -27,9 +27,9 @@ BODIES = 2 * MIB
 
 
 def narrow(running: Servers) -> None:
-    """Few connections, and little patience."""
+    """Server settings with few connections and short timeouts."""
     running.gateway._listener._most = ROOM
-    running.gateway._listener._patience = Patience(head_s=1.0, body_s=1.0, idle_s=60.0, sweep_s=0.1)
+    running.gateway._listener._timeouts = ClientTimeouts(head_s=1.0, body_s=1.0, idle_s=60.0, sweep_s=0.1)
     running.replica._server._most = ROOM
 
 
@@ -47,7 +47,7 @@ def small() -> Iterator[Servers]:
 
 @contextlib.contextmanager
 def held(place: Place, count: int, text: bytes = b"") -> Iterator[list[socket.socket]]:
-    """So many connections, on each of which this much is sent."""
+    """A number of connections, on each of which some bytes are sent."""
     with contextlib.ExitStack() as stack:
         found = [stack.enter_context(place.connect()) for _ in range(count)]
         for sock in found:
@@ -72,7 +72,7 @@ def test_beyond_the_connections_that_it_holds_everybody_is_told_so(few: Servers,
     until(lambda: not connections(few, which))
     with held(place, ROOM):
         until(lambda: connections(few, which) == ROOM)
-        for body in (b"", b"x" * 100_000):  # more than is read before the answer is written
+        for body in (b"", b"x" * 100_000):  # longer than what is read before the answer is written
             told = [place.status(place.good(body=body)) for _ in range(10)]
             assert told == [503] * 10
         with held(place, 30, place.good()) as more:  # all at once
@@ -108,7 +108,7 @@ def test_half_sent_bodies_are_bounded_together(small: Servers, which: str) -> No
                     refused += status_of(caller, text) == 503
                 assert taken(small, which) <= BODIES
             assert 5 <= refused <= 11
-            # Who sends little is served all the same.
+            # Clients with small requests are served all the same.
             assert place.status(place.good(b"X-Padding: " + b"x" * 4000, b"Connection: close")) == 200
         until(lambda: not taken(small, which))
     assert place.serves()
@@ -131,7 +131,10 @@ def test_a_refused_body_is_told_when_to_come_again(small: Servers, which: str) -
 def test_who_only_announces_a_body_takes_no_room(small: Servers, which: str) -> None:
     place = small.places[which]
     with held(place, 30, place.good(body=b"", length=4 * MIB)):
-        assert place.status(place.good(body=b"x" * MIB)) in {400, 500}  # it is read whole, and is no request
+        assert place.status(place.good(body=b"x" * MIB)) in {
+            400,
+            500,
+        }  # it is read completely, and is no valid request
 
 
 def test_what_is_sent_ahead_counts_too(small: Servers) -> None:

@@ -1,6 +1,6 @@
-"""Whatever is at a replica's address: a good replica beside it keeps the service up, and nothing is left behind.
+"""Malicious or foreign servers at a replica's address: a good replica beside them keeps the service up.
 
-Every kind of stranger is tried at the same time in one process; a test's result is what went wrong, by kind.
+All kinds are tried at the same time in one process; the result of a test is the list of failures by kind.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ RAN: Counter[str] = Counter()
 
 
 async def say(word: str) -> Said:
-    """Runs at good replicas only."""
+    """Handler that runs at good replicas only."""
     RAN[word] += 1
     await asyncio.sleep(0.001)
     return Said(word)
 
 
 async def last(said: Said) -> str:
-    """Reads the first stage's answer, which the gateway has passed on."""
+    """Stage that reads the first stage's answer, which the gateway has passed on undecoded."""
     return said.text
 
 
@@ -63,7 +63,7 @@ def service_of(*, idempotent: bool) -> Service:
 
 
 class Beset:
-    """A service with a stranger among its replicas."""
+    """A service with a malicious server among its replicas."""
 
     def __init__(self, executor: Executor, place: Place, stranger: Stranger) -> None:
         self.executor = executor
@@ -71,9 +71,9 @@ class Beset:
         self.stranger = stranger
 
     async def ask(self, word: str) -> str | None:
-        """The error of a request, in all its words; None for none."""
+        """Complete message of a request's error; None for none."""
         try:
-            async with asyncio.timeout(30):  # a request that outlives its deadline by far
+            async with asyncio.timeout(30):  # far longer than the deadline of a request
                 answer = await self.executor.run(word, deadline_ms=DEADLINE_MS)
         except KwikenError as error:
             leaves = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
@@ -82,7 +82,7 @@ class Beset:
         return None
 
     async def ask_all(self, words: list[str]) -> list[str]:
-        """The errors of requests, a few of which are under way at a time."""
+        """Errors of requests, a few of which run at a time."""
         left = iter(words)
         errors: list[str] = []
 
@@ -120,7 +120,7 @@ Trial = Callable[[str, Stranger], Awaitable[str | None]]
 
 
 async def trouble(trial: Trial) -> dict[str, str]:
-    """What went wrong, by kind of stranger; besides, that nothing is left behind or complains unheard."""
+    """Failures by kind of server; checks that no task, connection or unhandled error is left."""
     turns = asyncio.Semaphore(TRIED)
     wrong: dict[str, str] = {}
 
@@ -141,7 +141,7 @@ async def trouble(trial: Trial) -> dict[str, str]:
 
 @contextlib.contextmanager
 def unheard() -> Iterator[list[str]]:
-    """Warnings and errors that are logged, and exceptions that nobody takes."""
+    """Logged warnings and errors, and unhandled exceptions."""
     words: list[str] = []
 
     class Listener(logging.Handler):
@@ -201,7 +201,7 @@ async def test_a_call_that_must_not_run_twice_goes_to_one_replica_unless_the_oth
 
 
 def unclear(error: str | None, stranger: Stranger) -> str | None:
-    """What is wrong with a request's error; None for nothing."""
+    """Describe what is wrong with a request's error; None for nothing."""
     if error is None:
         return "a request succeeded"
     if len(error) > LONGEST:

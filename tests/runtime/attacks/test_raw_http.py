@@ -1,4 +1,4 @@
-"""Forms of HTTP that are wrong, odd or hostile: each gets a bounded answer, and the server goes on."""
+"""Malformed, unusual and hostile HTTP requests: each gets a bounded answer, and the server goes on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.raw_http import Place, Servers, servers
 
-# What comes back: a status, 0 for a connection that is closed without one.
+# Expected status; 0 for a connection that is closed without one.
 BAD = {400, 0}
 H = b"Host: localhost\r\n"
 
@@ -24,12 +24,12 @@ def line(text: bytes) -> bytes:
 
 
 def header(text: bytes) -> bytes:
-    """A good request with one header more."""
+    """A valid request with one further header."""
     return b"POST @T HTTP/1.1\r\n%bContent-Type: @K\r\nContent-Length: @L\r\n%b\r\n\r\n@B" % (H, text)
 
 
 def bare(*lines: bytes, body: bytes = b"") -> bytes:
-    """A request with just these headers besides the type of its body."""
+    """A request with only these headers and the type of its body."""
     return b"\r\n".join([b"POST @T HTTP/1.1", b"Content-Type: @K", *lines]) + b"\r\n\r\n" + body
 
 
@@ -122,7 +122,7 @@ FORMS: dict[str, tuple[bytes, set[int]]] = {
         bare(H[:-2], b"Transfer-Encoding: chunked", body=b"1;" + b"a" * 100_000 + b"\r\na\r\n0\r\n\r\n"),
         {*BAD, 413, 501},
     ),
-    # What the service reads
+    # Bodies that the service reads
     "two minus signs": (header(b"kw-priority: --9"), {400}),
     "priority without end": (header(b"kw-priority: " + b"9" * 5000), {400}),
     "underscore in a deadline": (header(b"kw-deadline-ms: 1_000"), {400}),
@@ -239,4 +239,4 @@ def test_a_type_that_nobody_sent_is_not_quoted(running: Servers) -> None:
         came = b""
         while data := sock.recv(65_536):
             came += data
-    assert came.endswith(b"""Content-Type is application/json, not ''"}""")
+    assert came.endswith(b"""Content-Type must be application/json, not ''"}""")

@@ -22,14 +22,14 @@ from kwiken.runtime.cluster import StateFiles
 from kwiken.runtime.cluster.process_id import Identity
 from tests.support import commands
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TARGET = "tests.support.services_http:service"
 KWIKEN = [sys.executable, "-m", "kwiken.cli"]
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
-    """One command line, to its end."""
+    """Run a command line to its end."""
     return subprocess.run([*KWIKEN, *args], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -41,7 +41,7 @@ def refused(args: list[str], pattern: str) -> None:
 
 @contextlib.contextmanager
 def running(*args: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that stays; killed at the end if it is still there."""
+    """A running command; killed at the end if it still runs."""
     process = subprocess.Popen(
         [*KWIKEN, *args], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -53,7 +53,7 @@ def running(*args: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def address_of(process: subprocess.Popen[str]) -> str:
-    """Where a server says on stderr that it listens."""
+    """Address that a server prints on stderr."""
     assert process.stderr is not None
     line = process.stderr.readline()
     assert " at http://" in line, line
@@ -150,9 +150,9 @@ def test_bad_usage_of_serve(tmp_path: Path, taken_port: str) -> None:
         (["--local", "--replica", "first=localhost:1"], "--local"),
         (["--local", "--port", "0", "--token-file", str(empty)], "empty"),
         (["--local", "--port", "0", "--token-file", str(tmp_path / "no")], "No such file"),
-        (["--local", "--port", "0", "--token-file", "/dev/zero"], "is no regular file"),
+        (["--local", "--port", "0", "--token-file", "/dev/zero"], "is not a regular file"),
         (["--local", "--port", "0", "--plan", str(empty)], "empty"),
-        (["--local", "--port", "0", "--plan", "/dev/zero"], "/dev/zero: is no regular file"),
+        (["--local", "--port", "0", "--plan", "/dev/zero"], "/dev/zero: is not a regular file"),
     ):
         commands.refused(commands.run("serve", TARGET, *words), pattern)
     commands.refused(commands.run("serve", "no_such:x", "--local"), "no_such")
@@ -266,7 +266,7 @@ def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
 
 
 def test_a_killed_supervisor_leaves_nobody_behind(tmp_path: Path) -> None:
-    """Not even a paused replica, which hears nothing."""
+    """Not even a paused replica, which receives no event."""
     files = StateFiles(tmp_path, "echo")
     with running("up", TARGET, "--state", str(tmp_path), "--port", "0") as up:
         assert up.stdout is not None
@@ -278,7 +278,7 @@ def test_a_killed_supervisor_leaves_nobody_behind(tmp_path: Path) -> None:
         up.kill()
         up.wait(10)
     until(lambda: not any(child.identity.alive for child in noted.children))
-    # What it noted is stale now; that hinders neither another start nor a stop.
+    # Its state file is outdated now; that prevents neither another start nor a stop.
     with running("up", TARGET, "--state", str(tmp_path), "--port", "0") as up:
         assert up.stdout is not None
         assert up.stdout.readline().startswith("http://")

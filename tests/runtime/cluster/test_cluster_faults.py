@@ -1,4 +1,4 @@
-"""A cluster of real processes, and everything that can befall them while requests run."""
+"""Faults of a cluster's real processes while requests run."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def client(cluster: Cluster) -> AsyncIterator[Client]:
 
 
 async def whole(cluster: Cluster) -> None:
-    """Wait until every place is filled and the gateway knows it."""
+    """Wait until every slot has a process and the gateway knows its address."""
     counts = {"first": 2, "middle": 3, "last": 2}
 
     def filled() -> bool:
@@ -158,11 +158,11 @@ async def test_a_paused_replica_loses_no_request_and_is_avoided(cluster: Cluster
     finally:
         os.kill(paused, signal.SIGCONT)
     assert set(client.statuses) == {200}
-    assert client.statuses[200] >= 40  # ten of each caller come after the pause
+    assert client.statuses[200] >= 40  # ten of each client come after the pause
 
 
 async def test_a_full_replica_sends_calls_elsewhere(cluster: Cluster, client: Client) -> None:
-    """One replica is filled to its bound from outside; all it gets from the gateway it refuses."""
+    """One replica is filled to its limit from outside, and refuses every call of the gateway."""
     _, address = cluster.replicas["middle"][0]
     hold = msgspec.msgpack.encode([{"text": "x", "sleep_ms": 3000}])
     async with aiohttp.ClientSession() as session:
@@ -186,7 +186,7 @@ async def test_a_full_replica_sends_calls_elsewhere(cluster: Cluster, client: Cl
 async def test_a_request_that_kills_its_replicas_is_given_up_and_the_stage_recovers(
     cluster: Cluster, client: Client
 ) -> None:
-    """Its attempts are bounded, but two shards with a retry each can still fell all three replicas."""
+    """Its attempts are limited, but two shards with a retry each can still crash all three replicas."""
     before = pids(cluster, "middle")
 
     async def crash() -> None:

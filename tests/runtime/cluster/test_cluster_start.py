@@ -1,4 +1,4 @@
-"""Clusters that do not start, and what is left of them: nothing."""
+"""Clusters that fail to start: the reason is given, and nothing is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compose file says the same as the service, and keeps to what was promised of it."""
+"""Compose file: it matches the service, and keeps the documented security settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 from kwiken.service import Service
 from kwiken.services.search import search
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Partial answers and catch-up from end to end: real processes, a replica killed meanwhile, and what traces tell."""
+"""Partial answers and catch-up from end to end: real processes, a replica killed meanwhile, and the traces."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_partial_and_late_requests_while_a_replica_is_killed(tmp_path: Pat
 
 
 def assert_traces_tell(traces: Path) -> None:
-    """What a plan is made of comes back from the spans."""
+    """The inputs of a plan can be fitted from the spans."""
     profile = fit_profile([traces])
     assert profile.stage("digest").threads == 3
     look = profile.stage("look")

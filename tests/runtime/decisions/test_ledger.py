@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwiken.runtime.decisions import CALL, Account, Ledger, Purse
+from kwiken.runtime.decisions import CALL, Account, Ledger, RequestBudget
 from kwiken.runtime.decisions.ledger import BUCKETS, MILLION, WINDOW_S, RetryAccount
 
 STEP = WINDOW_S / BUCKETS
@@ -17,7 +17,7 @@ STEP = WINDOW_S / BUCKETS
 class Event:
     wait: float
     work: int
-    cost: int  # asked for after the work; 0 for nothing
+    cost: int  # amount to spend after the work; 0 for none
 
 
 events = st.lists(
@@ -58,7 +58,7 @@ def test_spend_of_any_window_is_a_share_of_its_work_and_one_burst(
     for opens, _ in spent:  # a window that maximises spend opens with one
         closes = opens + WINDOW_S
         spend = sum(cost for at, cost in spent if opens <= at <= closes)
-        # Work of the opening moment counts: what is earned and spent at once is in one window.
+        # Work of the opening moment counts: earning and spending at the same moment are in one window.
         work = sum(each for at, each in earned if opens <= at <= closes)
         assert spend <= fraction * work + burst + 1e-9
 
@@ -223,16 +223,16 @@ amounts = st.integers(0, 30)
 
 
 @given(
-    purse=amounts,
+    budget=amounts,
     stage=amounts,
     service=amounts,
     asks=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=60),
 )
 def test_a_copy_is_charged_at_every_level_or_at_none(
-    purse: int, stage: int, service: int, asks: list[tuple[int, int]]
+    budget: int, stage: int, service: int, asks: list[tuple[int, int]]
 ) -> None:
     outer, inner = Account(1.0, service), Account(1.0, stage * CALL)
-    ledger, own = Ledger(outer), Purse(purse)
+    ledger, own = Ledger(outer), RequestBudget(budget)
     now = 0.0
     for cost, work in asks:
         now += 0.1
@@ -261,7 +261,7 @@ def test_a_copy_is_charged_at_every_level_or_at_none(
             st.one_of(st.floats(0, 0.5), st.floats(0, 15)),  # wait
             st.integers(0, 1000),  # work
             st.booleans(),  # whether it came in time
-            st.integers(0, 200),  # asked for
+            st.integers(0, 200),  # amount to spend
             st.floats(0, 1),  # share of it that is given back
             st.floats(0, 12),  # after how long
         ),
@@ -327,14 +327,14 @@ def test_prompt_work_vouches_for_as_much_late_work(every: int, share: float) -> 
 
 
 @given(
-    purse=amounts,
+    budget=amounts,
     held=amounts,
     asks=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 40), st.booleans()), max_size=60),
 )
 def test_late_copies_and_threads_are_charged_to_request_and_catch_up_and_to_nobody_else(
-    purse: int, held: int, asks: list[tuple[int, int, bool]]
+    budget: int, held: int, asks: list[tuple[int, int, bool]]
 ) -> None:
-    ledger, own = Ledger(Account(1.0, 1000), catch_up=Account(1.0, held)), Purse(purse)
+    ledger, own = Ledger(Account(1.0, 1000), catch_up=Account(1.0, held)), RequestBudget(budget)
     now = 0.0
     paid = 0
     for cost, real, threads in asks:
@@ -350,7 +350,7 @@ def test_late_copies_and_threads_are_charged_to_request_and_catch_up_and_to_nobo
         else:
             assert ledger.charge_late(own, cost, now) is fits
             paid += cost if fits else 0
-        assert (ledger.catch_up.spent, own.left) == (paid, purse - paid)
+        assert (ledger.catch_up.spent, own.left) == (paid, budget - paid)
     assert ledger.service.spent == 0
 
 
@@ -429,7 +429,7 @@ def test_a_request_at_most_doubles_its_own_cost() -> None:
     outer, inner = Account(1.0, 1000), Account(1.0, 1000 * CALL)
     outer.earn(10**6, 0.0)
     inner.earn(10**6 * CALL, 0.0)
-    own = Purse(10)
+    own = RequestBudget(10)
     granted = sum(Ledger(outer).charge(own, inner, 4, 0.0, denied=60) for _ in range(10))
     assert granted == 2
 
@@ -438,7 +438,7 @@ def test_what_is_kept_halves_with_every_denial() -> None:
     outer, inner = Account(0.1, 160), Account(1.0, 1000 * CALL)
     outer.earn(10**6, 0.0)
     inner.earn(10**6 * CALL, 0.0)
-    ledger, own = Ledger(outer), Purse(1000)
+    ledger, own = Ledger(outer), RequestBudget(1000)
     granted = [sum(ledger.charge(own, inner, 10, 0.0, denied=n) for _ in range(20)) for n in (0, 1, 2, 60)]
     assert granted == [8, 4, 2, 2]
 

@@ -1,4 +1,4 @@
-"""Who is served while the replicas are full: as many as they hold, the urgent first; and how room is learned."""
+"""Priorities under overload: full replicas serve the urgent requests first, and capacity is learned."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def serve(load: float, priorities: tuple[int, ...], *, held: int = 32, seconds: 
 
 def test_the_urgent_are_served_first_where_handlers_wait() -> None:
     shares, goodput = serve(3.0, (-5, 0, 5))
-    assert shares[5] > 0.7  # as much as the replicas hold is asked for by these alone
+    assert shares[5] > 0.7  # these alone ask for the whole capacity of the replicas
     assert shares[-5] < 0.05
     assert shares[0] < 0.25
     assert goodput > 0.85

@@ -256,7 +256,7 @@ def test_late_copy_denied_at_the_start_does_not_spin() -> None:
 
 
 class AnyRace(RuleBasedStateMachine):
-    """Random events against what is promised; the oracle keeps its own books."""
+    """Random events against the documented invariants; the oracle counts by itself."""
 
     @initialize(
         after=st.sampled_from([0.0, 0.5, 1.0, inf]),
@@ -289,7 +289,7 @@ class AnyRace(RuleBasedStateMachine):
         self.hows: list[int] = []
 
     def take(self, step: int, grant: bool, for_good: bool) -> None:
-        """Do as the shell does with a step."""
+        """Carry out a step as the engine does."""
         assert step in {WAIT, COPY, LATE, RETRY, RESEND, FINISH}
         if step == FINISH:
             self.finish()

@@ -1,4 +1,4 @@
-"""Admission, gathering, the sketch, and the compiler of plans."""
+"""Small state machines: admission, stop rule, latency histogram, and the compiler of plans."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from kwiken.runtime.decisions import (
     STOP,
     WAIT,
     Admission,
-    Gather,
-    Lane,
+    FanOut,
     Ledger,
     Limits,
+    StageState,
     compile_program,
     retune,
 )
-from kwiken.runtime.decisions.latency_histogram import Sketch
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
 from kwiken.runtime.decisions.program import stage_fraction
 from kwiken.runtime.decisions.stop_rule import DONE, FAIL
-from kwiken.runtime.replica.cpu_meter import Carrier, Meter
+from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter
 from kwiken.service import Reissue, Stage
 from tests.support.replicas import plan_of, replicas_of, service_of
 
@@ -35,7 +35,7 @@ LIMITS = Limits(requests=100, always=10)
 
 
 def filled(count: int, *, took: float = 0.0, allowed: float = 1.0) -> Admission:
-    """So many requests inside, and many that took so long."""
+    """Admission with a number of requests inside, and many past requests of one duration."""
     admission = Admission(LIMITS)
     for _ in range(200):
         admission.enter(0.0, 9)
@@ -60,7 +60,7 @@ def lets_in(admission: Admission, priority: int = 0, now: float = 0.0) -> bool:
     ],
 )
 def test_crowd(inside: int, calm: bool, low: bool, normal: bool, high: bool) -> None:
-    assert filled(inside).calm(0.0) is calm
+    assert filled(inside).has_capacity(0.0) is calm
     assert [lets_in(filled(inside), priority) for priority in (-1, 0, 1)] == [low, normal, high]
 
 
@@ -69,14 +69,14 @@ def test_crowd(inside: int, calm: bool, low: bool, normal: bool, high: bool) -> 
 )
 def test_slowness(took: float, calm: bool, low: bool, normal: bool) -> None:
     admission = filled(20, took=took)
-    assert admission.calm(0.0) is calm
+    assert admission.has_capacity(0.0) is calm
     assert lets_in(admission, -1) is low
     assert lets_in(admission, 0) is normal
 
 
 def test_slow_requests_one_at_a_time_are_no_overload() -> None:
     assert lets_in(filled(5, took=1.0), -1)
-    assert filled(5, took=1.0).calm(0.0)
+    assert filled(5, took=1.0).has_capacity(0.0)
 
 
 def test_silence_is_forgiven() -> None:
@@ -105,7 +105,7 @@ def test_never_more_inside_than_allowed(events: list[tuple[int, bool, float]]) -
         assert 0 <= admission.load(now) <= 1
 
 
-# Gathering.
+# Stop rule.
 
 
 def policy(
@@ -115,34 +115,34 @@ def policy(
 
 
 def test_without_a_policy_all_must_answer() -> None:
-    gather = Gather(3, None, 0.0)
-    assert gather.due == inf
-    assert [gather.answered(shard, shard, 1.0) for shard in (2, 0, 1)] == [WAIT, WAIT, DONE]
-    assert gather.values == [0, 1, 2]
-    assert gather.complete
+    fan_out = FanOut(3, None, 0.0)
+    assert fan_out.due == inf
+    assert [fan_out.answered(shard, shard, 1.0) for shard in (2, 0, 1)] == [WAIT, WAIT, DONE]
+    assert fan_out.values == [0, 1, 2]
+    assert fan_out.complete
 
 
 def test_without_a_policy_one_failure_fails() -> None:
-    gather = Gather(3, None, 0.0)
+    fan_out = FanOut(3, None, 0.0)
     error = ValueError()
-    assert gather.failed(error) == FAIL
-    assert gather.error is error
-    assert gather.answered(1, "late", 1.0) == WAIT
-    assert gather.values == [None, None, None]
+    assert fan_out.failed(error) == FAIL
+    assert fan_out.error is error
+    assert fan_out.answered(1, "late", 1.0) == WAIT
+    assert fan_out.values == [None, None, None]
 
 
 def test_a_shard_that_fails_may_be_missed_under_a_policy() -> None:
-    gather = Gather(2, policy(1000), 0.0)
-    assert gather.failed(ValueError()) == WAIT
-    assert gather.answered(1, "x", 0.1) == DONE
-    assert not gather.complete
-    assert gather.error is None
+    fan_out = FanOut(2, policy(1000), 0.0)
+    assert fan_out.failed(ValueError()) == WAIT
+    assert fan_out.answered(1, "x", 0.1) == DONE
+    assert not fan_out.complete
+    assert fan_out.error is None
 
 
 def test_all_failing_fails_under_a_policy_too() -> None:
-    gather = Gather(2, policy(1000), 0.0)
-    assert gather.failed(ValueError()) == WAIT
-    assert gather.failed(ValueError()) == FAIL
+    fan_out = FanOut(2, policy(1000), 0.0)
+    assert fan_out.failed(ValueError()) == WAIT
+    assert fan_out.failed(ValueError()) == FAIL
 
 
 @pytest.mark.parametrize(
@@ -161,80 +161,80 @@ def test_stop_time_is_the_sooner_of_cut_off_and_progress(
     rule: PartialPolicy, arrivals: list[float], stop: float
 ) -> None:
     """Spec: min(T_c, t_(ceil(pn)) + T_d, t_(n)), but never before the first answer."""
-    gather = Gather(len(arrivals), rule, 0.0)
+    fan_out = FanOut(len(arrivals), rule, 0.0)
     pending = sorted((at, shard) for shard, at in enumerate(arrivals))
     while True:
-        if gather.due <= (pending[0][0] if pending else inf) and gather.tick(gather.due) == STOP:
-            assert gather.due == pytest.approx(stop)
+        if fan_out.due <= (pending[0][0] if pending else inf) and fan_out.tick(fan_out.due) == STOP:
+            assert fan_out.due == pytest.approx(stop)
             return
         at, shard = pending.pop(0)
-        if gather.answered(shard, "x", at) in {STOP, DONE}:
+        if fan_out.answered(shard, "x", at) in {STOP, DONE}:
             assert at == pytest.approx(stop)
             return
 
 
 def test_a_stop_that_is_not_granted_waits_and_asks_when_half_as_many_are_missing() -> None:
-    gather = Gather(8, policy(100.0), 0.0)
-    assert gather.answered(0, "x", 0.01) == WAIT
-    assert gather.tick(0.1) == STOP
-    gather.wait_on()
-    assert (gather.due, gather.tick(0.2)) == (inf, WAIT)
-    steps = [gather.answered(shard, "x", 0.2 + shard / 100) for shard in range(1, 5)]
+    fan_out = FanOut(8, policy(100.0), 0.0)
+    assert fan_out.answered(0, "x", 0.01) == WAIT
+    assert fan_out.tick(0.1) == STOP
+    fan_out.wait_on()
+    assert (fan_out.due, fan_out.tick(0.2)) == (inf, WAIT)
+    steps = [fan_out.answered(shard, "x", 0.2 + shard / 100) for shard in range(1, 5)]
     assert steps == [WAIT, WAIT, WAIT, STOP], "7 were missing, so it asks when 3 are"
-    gather.wait_on()
-    assert [gather.answered(shard, "x", 0.3) for shard in (5, 6, 7)] == [WAIT, STOP, DONE]
-    assert gather.complete
+    fan_out.wait_on()
+    assert [fan_out.answered(shard, "x", 0.3) for shard in (5, 6, 7)] == [WAIT, STOP, DONE]
+    assert fan_out.complete
 
 
 def test_a_stop_that_is_granted_ends_it() -> None:
-    gather = Gather(2, policy(100.0), 0.0)
-    gather.answered(1, "x", 0.01)
-    assert gather.tick(0.1) == STOP
-    gather.stop()
-    assert gather.answered(0, "late", 0.2) == WAIT
-    assert gather.values == [None, "x"]
+    fan_out = FanOut(2, policy(100.0), 0.0)
+    fan_out.answered(1, "x", 0.01)
+    assert fan_out.tick(0.1) == STOP
+    fan_out.stop()
+    assert fan_out.answered(0, "late", 0.2) == WAIT
+    assert fan_out.values == [None, "x"]
 
 
 def test_a_patient_gathering_waits_for_all_but_may_miss_what_fails() -> None:
-    gather = Gather(3, policy(100.0), 0.0, patient=True)
-    assert gather.due == inf
-    assert [gather.answered(0, "x", 0.5), gather.failed(ValueError()), gather.answered(2, "x", 9.0)] == [
+    fan_out = FanOut(3, policy(100.0), 0.0, wait_for_all=True)
+    assert fan_out.due == inf
+    assert [fan_out.answered(0, "x", 0.5), fan_out.failed(ValueError()), fan_out.answered(2, "x", 9.0)] == [
         WAIT,
         WAIT,
         DONE,
     ]
-    assert not gather.complete
+    assert not fan_out.complete
 
 
 def test_a_share_of_the_shards_is_not_rounded_up_by_the_float() -> None:
-    gather = Gather(100, policy(None, 0.0, 0.07), 0.0)  # 0.07 * 100 is a little more than 7
-    assert [gather.answered(shard, "x", 0.1) for shard in range(7)] == [WAIT] * 6 + [STOP]
+    fan_out = FanOut(100, policy(None, 0.0, 0.07), 0.0)  # 0.07 * 100 is a little more than 7
+    assert [fan_out.answered(shard, "x", 0.1) for shard in range(7)] == [WAIT] * 6 + [STOP]
 
 
-# The sketch.
+# Latency histogram.
 
 
 @given(latency=st.floats(1e-6, 4000))
 def test_sketch_is_right_to_a_few_percent(latency: float) -> None:
-    sketch = Sketch()
-    sketch.add(latency)
-    assert sketch.quantile(0.5) == pytest.approx(latency, rel=0.032)
+    latencies = LatencyHistogram()
+    latencies.add(latency)
+    assert latencies.quantile(0.5) == pytest.approx(latency, rel=0.032)
 
 
 def test_sketch_quantiles() -> None:
-    sketch = Sketch()
-    assert sketch.quantile(0.5) is None
+    latencies = LatencyHistogram()
+    assert latencies.quantile(0.5) is None
     for index in range(1, 1001):
-        sketch.add(index / 1000)
+        latencies.add(index / 1000)
     for share in (0.01, 0.5, 0.99, 1.0):
-        assert sketch.quantile(share) == pytest.approx(share, rel=0.04)
+        assert latencies.quantile(share) == pytest.approx(share, rel=0.04)
 
 
 @pytest.mark.parametrize("odd", [0.0, -1.0, 1e-12, 1e9])
 def test_sketch_keeps_what_is_off_the_grid(odd: float) -> None:
-    sketch = Sketch()
-    sketch.add(odd)
-    assert sum(sketch.cells) == sketch.count == 1
+    latencies = LatencyHistogram()
+    latencies.add(odd)
+    assert sum(latencies.cells) == latencies.count == 1
 
 
 # Limits and compiled plans.
@@ -245,33 +245,33 @@ def test_limits_refuse_unknown_fields() -> None:
         msgspec.convert({"burst": 3}, Limits)
 
 
-def compiled() -> tuple[object, dict[str, Lane], Ledger]:
+def compiled() -> tuple[object, dict[str, StageState], Ledger]:
     service = service_of(
         Stage(name="f", fanout=4, replicas=2, idempotent=True), Stage(name="m", after=("f",), replicas=2)
     )
-    lanes = {name: Lane(replicas_of(name, 2), LIMITS, random.Random(1)) for name in service.stages}
+    states = {name: StageState(replicas_of(name, 2), LIMITS, random.Random(1)) for name in service.stages}
     plan = plan_of(
         service, {"f": Reissue(after_ms=20, fraction=0.1)}, budget=0.05, costs={"f": 0.6, "m": 0.4}
     )
-    program = compile_program(service, plan, lanes)
+    program = compile_program(service, plan, states)
     ledger = Ledger()
-    retune(ledger, lanes, program, service=service, limits=LIMITS)
-    assert [node.cost for node in program.nodes] == [round(0.15 * REQUEST), round(0.4 * REQUEST)]
-    assert program.purse == REQUEST
+    retune(ledger, states, program, service=service, limits=LIMITS)
+    assert [stage.cost for stage in program.stages] == [round(0.15 * REQUEST), round(0.4 * REQUEST)]
+    assert program.request_budget == REQUEST
     assert not program.serial
     assert program.dearest_copy == round(0.15 * REQUEST)
-    assert [node.after for node in program.nodes] == [0.02, inf]
-    return program, lanes, ledger
+    assert [stage.after for stage in program.stages] == [0.02, inf]
+    return program, states, ledger
 
 
 def test_accounts_get_the_plans_budgets() -> None:
-    _, lanes, ledger = compiled()
+    _, states, ledger = compiled()
     account = ledger.service
     assert account.fraction == pytest.approx(0.05 * (1 - LIMITS.reserve))
     assert account.level == round(account.fraction * LIMITS.burst_requests * REQUEST)
-    assert lanes["f"].account.fraction == pytest.approx(0.1 * LIMITS.slack / 0.9, abs=1e-6)
-    assert lanes["f"].account.level == LIMITS.burst_calls * CALL
-    assert lanes["m"].account.fraction == 0.0
+    assert states["f"].account.fraction == pytest.approx(0.1 * LIMITS.slack / 0.9, abs=1e-6)
+    assert states["f"].account.level == LIMITS.burst_calls * CALL
+    assert states["m"].account.fraction == 0.0
 
 
 def test_stage_fraction_pays_for_the_calls_that_do_not_earn() -> None:
@@ -286,18 +286,18 @@ def test_stage_fraction_pays_for_the_calls_that_do_not_earn() -> None:
 
 def test_burst_always_fits_the_dearest_copy() -> None:
     service = service_of(Stage(name="s", replicas=2, idempotent=True))
-    lanes = {"s": Lane(replicas_of("s", 2), LIMITS, random.Random(1))}
-    program = compile_program(service, plan_of(service, {"s": Reissue(after_ms=1)}, budget=0.001), lanes)
+    states = {"s": StageState(replicas_of("s", 2), LIMITS, random.Random(1))}
+    program = compile_program(service, plan_of(service, {"s": Reissue(after_ms=1)}, budget=0.001), states)
     ledger = Ledger()
-    retune(ledger, lanes, program, service=service, limits=LIMITS)
+    retune(ledger, states, program, service=service, limits=LIMITS)
     assert ledger.service.level == REQUEST
 
 
 def test_a_call_bears_its_share_of_what_is_burnt_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     burnt = iter([1_000_000, 3_000_000, 6_000_000])
     monkeypatch.setattr("kwiken.runtime.replica.cpu_meter.time.thread_time_ns", lambda: next(burnt))
-    carrier, meter = Carrier(), Meter()
-    carrier.start()
+    overhead, meter = CallOverhead(), CpuMeter()
+    overhead.start()
     meter.ns = 500_000
-    assert carrier.share_ms(meter) == pytest.approx(1.5)  # 2 ms in all, 0.5 metered, one call
-    assert carrier.share_ms(meter) == pytest.approx(2.0)  # 5 ms in all, 1 metered, two calls
+    assert overhead.share_ms(meter) == pytest.approx(1.5)  # 2 ms in all, 0.5 metered, one call
+    assert overhead.share_ms(meter) == pytest.approx(2.0)  # 5 ms in all, 1 metered, two calls

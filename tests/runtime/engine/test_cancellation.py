@@ -1,4 +1,4 @@
-"""Cancelling: the caller's reaches every attempt, the race's own never leaks out, nothing is left behind."""
+"""Cancellation: the caller's reaches every attempt, the race's own never leaks out, no task is left."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_copy_that_wins_leaves_the_callers_task_uncancelled() -> None:
         answer = await executor.run("x")
         assert answer.value == 1
         assert task.cancelling() == 0
-        await asyncio.sleep(1.0)  # a cancellation left over would strike here
+        await asyncio.sleep(1.0)  # a cancellation left over would be raised here
         assert [entry.end for entry in script.sent] == ["cancelled", "answered"]
         no_calls_left(executor)
 
@@ -249,7 +249,7 @@ def test_caller_cancels_while_a_loser_ends() -> None:
 
 
 def test_cancellation_from_within_the_transport_is_a_lost_call() -> None:
-    """A future that the transport waits for is cancelled by someone else: no cancellation of ours."""
+    """A future that the transport awaits is cancelled: not a cancellation of this task."""
 
     async def broken(_: Replica, call: Call) -> Any:
         if call.attempt:
@@ -346,7 +346,7 @@ def fate_of(call: Call, plans: list[list[tuple[str, int]]]) -> tuple[str, float]
 
 
 async def meet(fate: tuple[str, float], call: Call) -> Any:
-    """Do what fate says."""
+    """Behave as the random plan of attempts says."""
     kind, seconds = fate
     if kind == "swallow":
         try:

@@ -42,7 +42,7 @@ def test_plan_changes_under_traffic_and_requests_in_flight_keep_theirs() -> None
 
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_pause_costs_one_copy_and_not_one_for_every_other_call(asks: bool) -> None:
-    """A copy that wins ends the call that showed that the replica is paused: it must be avoided all the same."""
+    """A copy that wins ends the call that showed that the replica is paused: the replica must be avoided all the same."""
 
     async def main() -> int:
         service = one_stage()
@@ -56,7 +56,7 @@ def test_a_pause_costs_one_copy_and_not_one_for_every_other_call(asks: bool) -> 
             await asyncio.sleep(pause[1] - loop.time() if paused(replica) else 0.001)
             return "ok"
 
-        # None: it says nothing while it is paused, as a stopped process does.
+        # None: a paused replica answers no probe, like a stopped process.
         script = Script(serve, alive=lambda replica: None if asks and paused(replica) else True)
         executor = executor_of(service, script)
         executor.apply(plan_of(service, {"s": Reissue(after_ms=5, fraction=0.5)}, budget=1.0))
@@ -67,7 +67,7 @@ def test_a_pause_costs_one_copy_and_not_one_for_every_other_call(asks: bool) -> 
         return sum(sent.call.attempt for sent in script.sent)
 
     copies = simulate(main)
-    assert copies == 1 if asks else copies > 1  # a paused replica that answers questions fools it
+    assert copies == 1 if asks else copies > 1  # a paused replica that answers probes deceives the picker
 
 
 def test_no_request_fails_while_plans_change_all_the_time() -> None:

@@ -32,7 +32,7 @@ RNG = random.Random(5)
 
 
 def usual() -> float:
-    """About 10 ms, log-normal."""
+    """Log-normal service time of about 10 ms."""
     return RNG.lognormvariate(-4.6, 0.5)
 
 
@@ -310,7 +310,7 @@ def test_timeout_says_what_the_attempts_said() -> None:
 
 
 class Queue:
-    """Replicas that serve one call at a time, in order."""
+    """Replicas that serve one call at a time, in order of arrival."""
 
     def __init__(self, service_s: float) -> None:
         self.service_s = service_s

@@ -1,4 +1,4 @@
-"""What late requests get, under virtual time: copies, priority and threads, each within its account."""
+"""Catch-up of late requests in virtual time: copies, priority and threads, each within its account."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kwiken.plan import CatchUpPolicy
-from kwiken.runtime.decisions import REQUEST, Lane, Limits
+from kwiken.runtime.decisions import REQUEST, Limits, StageState
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.engine.catch_up import usual_extra
 from kwiken.runtime.transport import MAX_PRIORITY, Reply
@@ -42,14 +42,14 @@ def chain(*, threads: int = 1, **last: Any) -> Service:
 
 
 def script_of(times: Mapping[str, float], copy: float = 0.01) -> Script:
-    """Primaries that take so many seconds; further attempts take `copy`."""
+    """Primaries that take the given seconds; further attempts take `copy`."""
     return Script(lambda _, call: after(copy if call.attempt else times[call.stage], call.attempt))
 
 
 def under(
     service: Service, script: Any, late: Mapping[str, CatchUpPolicy], *, rich: bool = True, **plan: Any
 ) -> Executor:
-    """An executor that follows such a plan, with money in its accounts; call it with the loop running."""
+    """An executor with such a plan and full accounts; call this with the loop running."""
     executor = executor_of(
         service, script, **{k: plan.pop(k) for k in ("control_share", "limits") if k in plan}
     )
@@ -275,17 +275,17 @@ THREADS = CatchUpPolicy(after_ms=100, threads=3)
 
 
 def test_no_single_word_of_a_replica_makes_threads_look_cheap() -> None:
-    lane = Lane((), Limits(), random.Random(1))
-    lane.learn_busy(10.0)
-    lane.learn_busy(1e9)
-    assert lane.busy_ms == pytest.approx(11.0)
+    state = StageState((), Limits(), random.Random(1))
+    state.learn_busy(10.0)
+    state.learn_busy(1e9)
+    assert state.busy_ms == pytest.approx(11.0)
     for _ in range(100):
-        lane.learn_busy(10.0)
-    assert lane.busy_ms == pytest.approx(10.0, rel=0.01)
+        state.learn_busy(10.0)
+    assert state.busy_ms == pytest.approx(10.0, rel=0.01)
 
 
 def busy(first_s: float, busy_ms: Mapping[int, float]) -> Script:
-    """The second stage's calls burn so much, by the threads that they get."""
+    """CPU time of the second stage's calls, by the number of their threads."""
     return Script(
         lambda _, call: after(
             first_s if call.stage == "a" else 0.01, Reply("ok", busy_ms=busy_ms[call.threads])
@@ -330,7 +330,7 @@ def test_what_threads_cost_is_bounded() -> None:
     async def main() -> None:
         script = busy(0.3, {1: 1.0, 3: 900.0})
         executor = under(chain(threads=3), script, {"b": THREADS}, catch_up=1.0)
-        executor._lanes["b"].learn_busy(1.0)
+        executor._states["b"].learn_busy(1.0)
         await executor.run("q")
         assert executor.status()["catch_up"]["spent"] == pytest.approx(2 * 0.5)
 
@@ -341,7 +341,7 @@ def test_threads_that_burn_more_than_was_held_are_owed() -> None:
     async def main() -> None:
         script = busy(0.3, {1: 10.0, 3: 30.0})
         executor = under(chain(threads=3), script, {"b": THREADS}, rich=False, catch_up=0.1)
-        executor._lanes["b"].learn_busy(10.0)
+        executor._states["b"].learn_busy(10.0)
         for _ in range(200):
             await executor.run("q")
         account = executor.status()["catch_up"]

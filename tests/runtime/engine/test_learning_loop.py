@@ -1,6 +1,6 @@
-"""The whole loop on the real executor, in virtual time: run, trace, fit, plan, apply, run again.
+"""Learning loop on the real executor, in virtual time: run, trace, fit, plan, apply, run again.
 
-One stage is late by its requests' size, the other because its replicas stand still now and then. No copy was
+One stage is late by its requests' size, the other because its replicas pause now and then. No copy was
 ever sent when the plan is made.
 """
 
@@ -38,7 +38,7 @@ SERVICE = Service.of(
 
 @dataclass
 class Queues:
-    """A transport whose replicas work on one call at a time; those of `pause` stand still now and then."""
+    """Transport whose replicas work on one call at a time; those of `pause` pause now and then."""
 
     rng: random.Random
     locks: dict[str, asyncio.Lock] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Queues:
 
 @dataclass
 class Kept:
-    """An observer that keeps what it gets, and passes it on to a folder of spans."""
+    """Observer that collects records, and writes them to a folder of spans."""
 
     folder: Path
     records: list[RequestRecord] = field(default_factory=list)
@@ -90,7 +90,7 @@ def run(folder: Path, plan: Plan | None, seed: int) -> list[RequestRecord]:
             await asyncio.sleep(rng.expovariate(1 / 0.05))
             tasks.append(asyncio.create_task(executor.run("q")))
         await asyncio.gather(*tasks)
-        await asyncio.sleep(1.0)  # the last pause ends, and its question is answered
+        await asyncio.sleep(1.0)  # the last pause ends, and its probe is answered
 
     simulate(main)
     kept.spans.close()
@@ -126,5 +126,5 @@ def test_copies_go_where_replicas_are_late_and_not_where_requests_are_large(tmp_
     assert len(before) == len(after) == REQUESTS
     again = fit_profile([tmp_path / "after"]).stage("pause")
     assert again.pairs_ms is not None
-    # Not quite none: who stands still sends its callers to the others.
+    # Not quite none: a paused replica sends its calls to the others.
     assert copy_correlation(again, Pool.of(again.calls_ms)).rho < 0.3, "about as was guessed"

@@ -1,4 +1,4 @@
-"""What an optional stage costs its requests while none of its replicas answers, and how soon it is back."""
+"""Outage of an optional stage: the time that it costs requests, and how soon the stage is used again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Pause:
 
 
 async def ask(executor: Executor, seconds: float) -> list[tuple[float, bool]]:
-    """How long each request took, in order of arrival, and whether it did without the stage."""
+    """Duration of each request, in order of arrival, and whether its answer lacks the stage."""
     loop = asyncio.get_running_loop()
 
     async def one() -> tuple[float, bool]:
@@ -94,17 +94,17 @@ def test_a_stage_that_is_not_optional_is_tried_all_the_same() -> None:
 
 def test_who_is_slow_but_answers_is_not_given_up() -> None:
     picker = Picker(replicas_of("s", 2), random.Random(1))
-    one, other = picker.seats
-    tickets = {seat.replica.id: seat.take(0.0) for seat in (one, other)}
-    assert not picker.hopeless(1.9, 2.0)
-    assert picker.hopeless(2.1, 2.0)
+    one, other = picker.targets
+    tickets = {target.replica.id: target.take(0.0) for target in (one, other)}
+    assert not picker.all_unresponsive(1.9, 2.0)
+    assert picker.all_unresponsive(2.1, 2.0)
     later = other.take(0.5)
     picker.answered(other, later, 2.2, Reply("ok"))
-    assert not picker.hopeless(2.3, 2.0), "a call hangs, but its replica answers others"
+    assert not picker.all_unresponsive(2.3, 2.0), "a call hangs, but its replica answers others"
     picker.failed(other, tickets[other.replica.id], 2.4)
-    assert picker.hopeless(6.0, 2.0)
+    assert picker.all_unresponsive(6.0, 2.0)
     picker.answered(one, tickets[one.replica.id], 6.1, Reply("ok"))
-    assert not picker.hopeless(6.2, 2.0)
+    assert not picker.all_unresponsive(6.2, 2.0)
     slow = one.take(7.0)
-    assert not picker.hopeless(12.0, 2.0), "calls usually take long"
+    assert not picker.all_unresponsive(12.0, 2.0), "calls usually take long"
     assert slow in one.waiting

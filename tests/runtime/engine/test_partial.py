@@ -1,4 +1,4 @@
-"""Partial answers under virtual time."""
+"""Partial answers in virtual time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from kwiken.errors import KwikenError
 from kwiken.plan import PartialPolicy
 from kwiken.runtime import HandlerError
-from kwiken.runtime.decisions import Limits, Node
-from kwiken.runtime.engine.utility import LOOKS, WIDEST, worths_of
+from kwiken.runtime.decisions import CompiledStage, Limits
+from kwiken.runtime.engine.utility import MAX_JUDGED_SHARDS, MEAN_EVALUATIONS, worths_of
 from kwiken.service import Partial, Service, Stage
 from tests.support.replicas import Script, after, executor_of, plan_of, raising, service_of
 from tests.support.virtual import simulate
@@ -110,7 +110,7 @@ def test_stage_without_a_partial_policy_waits_for_every_shard() -> None:
     assert not answer.partial
 
 
-# What answers may lose.
+# Budget of lost utility.
 
 
 def fan_and_merge(width: int = 4, **fan: Any) -> Service:
@@ -118,7 +118,7 @@ def fan_and_merge(width: int = 4, **fan: Any) -> Service:
 
 
 def hung(waits: Sequence[float]) -> Script:
-    """Shards that take so long each; the merge answers with what it got."""
+    """Shards with given durations; the merge answers with the shards that it got."""
     return Script(
         lambda _, call: (
             after(waits[call.shard], call.shard) if call.stage == "f" else after(0.0, call.args[0])
@@ -230,7 +230,7 @@ def test_control_requests_wait_for_all() -> None:
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
 def test_a_request_that_ended_otherwise_loses_no_utility(how: str) -> None:
-    """The fan-out's timer rings afterwards, when a shard has answered and another is missing."""
+    """The fan-out's timer fires afterwards, when one shard has answered and another is missing."""
 
     async def main() -> None:
         service = service_of(Stage(name="f", fanout=2), Stage(name="g"), Stage(name="m", after=("f", "g")))
@@ -275,7 +275,7 @@ def test_account_of_utility_outlives_plans() -> None:
     simulate(main)
 
 
-# What shards are worth.
+# Value of shards.
 
 
 def worths(values: list[Any], **fan: Any) -> list[float | None]:
@@ -340,13 +340,13 @@ def test_judging_wide_answers_costs_a_bounded_number_of_looks(width: int, measur
         looked += len(answer.values)
         return 1.0 if measure == "utility" else [1.0] * width
 
-    node = Node(0, fan_and_merge(width, **{measure: judge})["f"], None)  # type: ignore[arg-type] # unused here
+    stage = CompiledStage(0, fan_and_merge(width, **{measure: judge})["f"], None)  # type: ignore[arg-type] # unused here
     rng = random.Random(1)
-    known = sum(worths_of(node, tuple(range(width)), rng) is not None for _ in range(1000))
+    known = sum(worths_of(stage, tuple(range(width)), rng) is not None for _ in range(1000))
     assert 0 < known < 1000
-    assert looked <= 1.5 * LOOKS * 1000
+    assert looked <= 1.5 * MEAN_EVALUATIONS * 1000
 
 
 def test_very_wide_answers_are_not_judged_by_leaving_out() -> None:
-    node = Node(0, fan_and_merge(WIDEST + 1, utility=best_present)["f"], None)  # type: ignore[arg-type] # unused
-    assert all(worths_of(node, (1,) * (WIDEST + 1), random.Random(n)) is None for n in range(100))
+    stage = CompiledStage(0, fan_and_merge(MAX_JUDGED_SHARDS + 1, utility=best_present)["f"], None)  # type: ignore[arg-type] # unused
+    assert all(worths_of(stage, (1,) * (MAX_JUDGED_SHARDS + 1), random.Random(n)) is None for n in range(100))

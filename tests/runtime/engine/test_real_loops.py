@@ -86,7 +86,7 @@ def test_timeouts_and_cancels(new_loop: NewLoop) -> None:
     on(new_loop, main)
 
 
-# A loop that was held rings its timers before it reads what has come.
+# A loop that was delayed runs its timers before it reads pending data.
 
 
 async def read(end: socket.socket, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The gateway over real sockets, its stages within this process or behind real replica servers."""
+"""Gateway over real sockets, with stages in this process or behind real replica servers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Front:
     async def say(
         self, method: str, path: str, *, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any, Any]:
-        """Status, headers and JSON (or text) of an answer."""
+        """Send a request; returns status, headers and JSON (or text) of the response."""
         url = self.gateway.url + path
         async with self.session.request(method, url, data=body, headers=JSON | (headers or {})) as response:
             data = await response.read()
@@ -52,7 +52,7 @@ class Front:
             return response.status, response.headers, data.decode()
 
     async def ask(self, ask: Any, **headers: str) -> tuple[int, Any, Any]:
-        """One request; headers with `_` for `-`."""
+        """Send one request to the service; headers with `_` for `-`."""
         return await self.say(
             "POST",
             "/v1/request",
@@ -484,7 +484,7 @@ async def test_the_plans_file_is_followed_and_a_bad_one_ignored(tmp_path: Path) 
         with pytest.raises(InputError, match="no such file"):
             follower.load()
         os.mkfifo(path)
-        with pytest.raises(InputError, match="no regular file"):
+        with pytest.raises(InputError, match="not a regular file"):
             follower.load()
         path.unlink()
         path.write_text(plan_for().to_json())

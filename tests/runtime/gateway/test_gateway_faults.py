@@ -1,4 +1,4 @@
-"""Requests through a gateway one of whose replicas misbehaves, in every way that a socket allows."""
+"""Faulty replicas behind a gateway, in every way that a socket allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway whose event loop cannot keep up: who is turned away, how soon, and at what cost."""
+"""Overload of a gateway's event loop: requests are turned away early and at little cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kwiken.runtime import OverloadError, SystemClock
 from kwiken.runtime.decisions import Admission, Limits
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway
-from kwiken.runtime.gateway.loop_lag import EVERY_S, IN_A_ROW, LagWatch, turns_of
+from kwiken.runtime.gateway.loop_lag import EVERY_S, TIMERS_IN_MEDIAN, LagWatch, loop_iterations_of
 from kwiken.runtime.transport import LocalTransport, local_replicas
 from kwiken.service import Service, Stage
 
@@ -26,7 +26,7 @@ LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, 
 
 
 def standing(line_s: float, *, inside: int = 0, since: int = 0) -> Admission:
-    """So many inside when it was measured, and so many that came since."""
+    """Admission with a number of requests inside when the wait was measured, and arrivals since."""
     admission = Admission(LIMITS)
     admission.inside = inside
     admission.note_line(line_s)
@@ -49,15 +49,15 @@ def standing(line_s: float, *, inside: int = 0, since: int = 0) -> Admission:
 def test_a_tenth_of_the_deadline_in_line_is_full_load(
     line_s: float, calm: bool, low: bool, normal: bool, high: bool
 ) -> None:
-    """However few are inside: those who wait have not come in."""
-    assert standing(line_s).calm(0.0) is calm
+    """However few requests are inside: those that wait are not counted yet."""
+    assert standing(line_s).has_capacity(0.0) is calm
     assert [standing(line_s).enter(0.0, priority) is None for priority in (-1, 0, 1)] == [low, normal, high]
 
 
 def test_who_has_less_time_is_turned_away_sooner() -> None:
     assert standing(0.3).enter(0.0, 0, 10.0) is None
     assert standing(0.3).enter(0.0, 0, 2.0) is not None
-    assert standing(0.04).enter(0.0, 0, 0.01) is None  # so little is held against nobody
+    assert standing(0.04).enter(0.0, 0, 0.01) is None  # so short a wait counts for nothing
 
 
 def test_those_who_came_since_the_measurement_make_the_line_longer() -> None:
@@ -82,12 +82,12 @@ async def work(text: str) -> str:
 def test_turns_of_a_request() -> None:
     one = Stage(name="a", handler=work)
     rest = [Stage(name="b", after=("a",)), Stage(name="c", after=("a",)), Stage(name="d", after=("b", "c"))]
-    assert turns_of(Service.of("x", [one])) == 2 + 3
-    assert turns_of(Service.of("x", [one, *rest])) == 2 + 3 * 3
+    assert loop_iterations_of(Service.of("x", [one])) == 2 + 3
+    assert loop_iterations_of(Service.of("x", [one, *rest])) == 2 + 3 * 3
 
 
 def lag_of(loop: Callable[[], asyncio.AbstractEventLoop], step_s: float, *, steps: int) -> list[float]:
-    """What is told while steps of so many seconds follow each other, and well after."""
+    """Lags reported while steps of the given seconds follow each other, and well after."""
     told: list[float] = []
 
     async def main() -> None:
@@ -96,7 +96,7 @@ def lag_of(loop: Callable[[], asyncio.AbstractEventLoop], step_s: float, *, step
         for _ in range(steps):
             time.sleep(step_s)  # noqa: ASYNC251 - that is what it is about
             await asyncio.sleep(0)
-        await asyncio.sleep((2 * IN_A_ROW + 2) * EVERY_S)
+        await asyncio.sleep((2 * TIMERS_IN_MEDIAN + 2) * EVERY_S)
         watch.stop()
         count = len(told)
         await asyncio.sleep(3 * EVERY_S)
@@ -122,7 +122,7 @@ def test_one_long_step_is_no_line(loop: Callable[[], asyncio.AbstractEventLoop])
 
 
 async def burn(text: str) -> str:
-    """Holds the loop, as a service does that computes within its gateway."""
+    """Blocks the loop, like a service that computes within its gateway."""
     end = time.perf_counter() + 0.004
     while time.perf_counter() < end:
         pass
@@ -146,7 +146,7 @@ def gateway_of(handler: Callable[..., Awaitable[Any]], limits: Limits) -> tuple[
 def test_a_saturated_gateway_turns_requests_away_and_recovers(
     loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    """Sixty callers, each with its next request at once, want more than the loop can do in the time allowed."""
+    """Sixty clients without pauses between requests ask for more than the loop can do in the time allowed."""
 
     async def main() -> None:
         gateway, executor = gateway_of(burn, Limits(deadline_ms=1000))
@@ -167,7 +167,7 @@ def test_a_saturated_gateway_turns_requests_away_and_recovers(
             await asyncio.gather(*callers)
             assert set(statuses) == {200, 503}
             assert executor.status()["shed"] == statuses.count(503)
-            await asyncio.sleep(2 * IN_A_ROW * EVERY_S)
+            await asyncio.sleep(2 * TIMERS_IN_MEDIAN * EVERY_S)
             async with session.post(gateway.url + "/v1/request", json="x") as answer:
                 assert answer.status == 200
         await gateway.stop(grace_s=0.0)
@@ -203,8 +203,8 @@ async def test_who_is_turned_away_need_not_send_its_body() -> None:
 async def test_the_library_is_told_too() -> None:
     _, executor = gateway_of(work, Limits())
     executor.note_line(60.0)
-    with pytest.raises(OverloadError, match="come again later"):
+    with pytest.raises(OverloadError, match="try again later"):
         executor.turn_away(deadline_ms=100.0)
-    with pytest.raises(OverloadError, match="come again later"):
+    with pytest.raises(OverloadError, match="try again later"):
         await executor.run("x")
     assert msgspec.to_builtins(executor.status())["shed"] == 2

@@ -1,4 +1,4 @@
-"""The budget of bytes, and the memory that it is a share of."""
+"""Byte budget of the servers, and the memory limit that it is a share of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server process logs is bounded: by kind of line, over all kinds, in length, and as a file."""
+"""Log limits of a server process: by kind of line, in total, in length, and of the file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kwiken.runtime.process.log_limits import (
 
 
 class Kept(logging.Handler):
-    """Keeps what it is given, as text."""
+    """Handler that collects formatted lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def test_of_many_lines_of_a_kind_some_are_logged_and_the_others_counted(log: Log
     clock.now += EVERY_S
     logger.warning("a caller sent %s", "more")
     logger.warning("a caller sent %s", "too much")
-    assert kept.lines[BURST + 1 :] == [f"a caller sent more ({100 - BURST} more like this were left out)"]
+    assert kept.lines[BURST + 1 :] == [f"a caller sent more ({100 - BURST} more like this were omitted)"]
 
 
 def test_errors_of_other_types_are_other_kinds(log: Log) -> None:

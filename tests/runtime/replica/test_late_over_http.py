@@ -1,4 +1,4 @@
-"""Late requests over real sockets: urgent calls go first, a full queue gives way, threads are told and metered."""
+"""Late requests over real sockets: urgent calls start first, displace others, and get metered threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kwiken.runtime.engine import Executor
 from kwiken.runtime.http_server import Request
 from kwiken.runtime.replica import MeteredThreads, ReplicaServer
 from kwiken.runtime.replica.server import _read
-from kwiken.runtime.transport import Call, HttpTransport, Replica
+from kwiken.runtime.transport import Call, HttpTransport, Replica, wire
 from kwiken.service import Partial, Service
 from tests.support.replicas import endow, plan_of
 from tests.support.services_late import Burn, Job, burning, hash_blocks, service
@@ -61,7 +61,7 @@ async def test_an_urgent_call_goes_before_those_that_wait() -> None:
     async with serving(target, "note") as (_, (replica,)), HttpTransport(target) as transport:
         first = asyncio.create_task(transport.call(replica, call_of("note", "first")))
         await until(lambda: began)
-        # All are sent before the loop is held, so they lie in the sockets until it turns again.
+        # All are sent before the loop is blocked, so they wait in the sockets until it runs again.
         others = [
             asyncio.create_task(transport.call(replica, call_of("note", name, priority=priority)))
             for name, priority in (("a", 0), ("low", -1), ("b", 0), ("urgent", 1), ("c", 0))
@@ -145,13 +145,17 @@ async def test_threads_are_told_and_their_work_is_metered() -> None:
 )
 def test_a_wrong_header_is_named(headers: dict[str, str], named: str) -> None:
     with pytest.raises(InputError, match=named):
-        _read(headers, service["digest"])
+        _read({"content-type": wire.MSGPACK} | headers, service["digest"])
 
 
 async def test_a_wrong_header_is_a_bad_request() -> None:
     async with serving(service, "digest") as ((server,), _):
         body = msgspec.msgpack.encode((Job(),))
-        reply = await server._call(Request("POST", "/call", {"kw-threads": "9"}, body, time.monotonic()))
+        reply = await server._call(
+            Request(
+                "POST", "/call", {"content-type": wire.MSGPACK, "kw-threads": "9"}, body, time.monotonic()
+            )
+        )
     assert reply.status == 400
 
 

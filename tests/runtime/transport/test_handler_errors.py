@@ -1,4 +1,4 @@
-"""What a stage's own code may raise, in this process or in a replica: it ends one request, and nothing else."""
+"""Exceptions of a stage's own code, in this process or in a replica: each ends one request and nothing else."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.waiting import until
 
 
 class PanicError(BaseException):
-    """As extensions raise it that want nobody to catch it."""
+    """Exception like those of extensions that are not meant to be caught."""
 
 
 async def odd(what: str) -> str:
-    """Ends in the way that is asked for."""
+    """Stage that fails in the requested way."""
     await asyncio.sleep(0)
     match what:
         case "exit":
@@ -99,7 +99,7 @@ async def test_whatever_a_handler_raises_is_its_own_error_and_final(way: str, pl
 
 @pytest.mark.parametrize("place", [local, remote], ids=["local", "remote"])
 async def test_a_caller_that_gives_up_still_cancels_the_handler(place: type) -> None:
-    """Its cancellation must not pass for the handler's own."""
+    """The client's cancellation must not count as the handler's own."""
     ended = []
 
     async def wait(_: str) -> str:

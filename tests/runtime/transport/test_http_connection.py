@@ -25,7 +25,7 @@ from tests.support.waiting import until
 
 
 class Wire(asyncio.Transport):
-    """A transport that only notes what is done to it."""
+    """Transport that only records its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Wire(asyncio.Transport):
 
 
 async def fed(pieces: list[bytes], *, max_body: int = 1000) -> tuple[HttpReply, bool]:
-    """What a connection makes of an answer that comes in pieces, and whether it can be used again."""
+    """Result of a response that arrives in pieces, and whether the connection can be used again."""
     connection = Connection(asyncio.get_running_loop(), max_body)
     wire = Wire()
     connection.connection_made(wire)
@@ -140,7 +140,7 @@ async def test_a_server_that_will_close_is_not_asked_again(text: bytes) -> None:
 
 @pytest.mark.parametrize("text", [b"SSH-2.0-OpenSSH_9.6\r\n", b"\x15\x03\x01", b"HTTP/2"])
 async def test_what_does_not_begin_as_an_answer_is_not_waited_for(text: bytes) -> None:
-    with pytest.raises(BrokenReplyError, match="no HTTP answer"):
+    with pytest.raises(BrokenReplyError, match="not an HTTP response"):
         await fed([text[:1], text])
 
 
@@ -151,7 +151,7 @@ async def test_what_comes_after_an_answer_is_not_taken_for_the_next_one() -> Non
     exchange = asyncio.create_task(connection.exchange(b"ask"))
     await asyncio.sleep(0)
     connection.data_received(answer(b"hi"))
-    connection.data_received(answer(b"and more")[:20])  # before anybody has taken the first
+    connection.data_received(answer(b"and more")[:20])  # before the first response is taken
     assert (await exchange).body == b"hi"
     assert not connection.usable
 
@@ -180,7 +180,7 @@ def test_headers_are_read_by_lower_case_name() -> None:
 
 
 class Server:
-    """Counts connections, and answers or not as told."""
+    """Server that counts connections, and answers unless it is set silent."""
 
     def __init__(self) -> None:
         self.opened = 0
@@ -263,7 +263,7 @@ async def test_nobody_there_and_nobody_answering_the_door(monkeypatch: pytest.Mo
         await pool.exchange(("127.0.0.1", 1), b"ask")
     with pytest.raises(NoConnectionError):
         await pool.exchange(("no-such-host.invalid", 1), b"ask")
-    with pytest.raises(NoConnectionError, match="is no host's name"):
+    with pytest.raises(NoConnectionError, match="is not a host name"):
         await pool.exchange(("a" * 70, 1), b"ask")
 
     async def never(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""Calls over real sockets, within one process: transport, replica server, and what goes wrong between them."""
+"""HTTP transport and replica server over real sockets, within one process."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_a_full_replica_refuses_and_serves_again_later(tmp_path: Path) -> 
             transport.call(replica, call_of("middle", Ask("hi", sleep_ms=300, log=str(tmp_path))))
         )
         await until(lambda: found(tmp_path, "started"))
-        with pytest.raises(RefusedError, match="1 calls are held"):
+        with pytest.raises(RefusedError, match="1 calls are running or queued"):
             await transport.call(replica, call_of("middle", Ask("no")))
         assert (await slow).value == "HI0"
         assert (await transport.call(replica, call_of("middle", Ask("yes")))).value == "YES0"
@@ -170,7 +170,7 @@ async def test_a_passed_deadline_is_not_sent() -> None:
 
 
 async def test_a_call_that_waited_past_its_deadline_does_not_run(tmp_path: Path) -> None:
-    """Three calls are read while the first holds the loop; the third's deadline passes behind the second."""
+    """Three calls are read while the first blocks the loop; the third's deadline passes behind the second."""
     async with serving(service, "middle") as (_, replica), HttpTransport(service) as transport:
         await asyncio.gather(  # connections for all
             *(transport.call(replica, call_of("middle", Ask("hi"))) for _ in range(3))
@@ -211,7 +211,7 @@ async def test_cancelling_the_caller_cancels_the_handler(tmp_path: Path) -> None
     ],
 )
 def test_also_on_the_faster_loop(scenario: Callable[[Path], Awaitable[None]], tmp_path: Path) -> None:
-    """The two loops differ in how soon they see a caller hang up."""
+    """The two event loops differ in how soon they notice a disconnect."""
 
     async def go() -> None:
         await scenario(tmp_path)
@@ -340,9 +340,7 @@ async def test_too_long_a_call_is_not_sent() -> None:
 async def test_another_kind_of_server_is_a_refusal(length: bytes) -> None:
     answer = b"HTTP/1.1 404 Not Found\r\n" + length + b"\r\n"
     async with misbehaving(saying(answer)) as replica, HttpTransport(service) as transport:
-        with pytest.raises(
-            RefusedError, match="replica r0: answered 404, so another kind of server is there"
-        ):
+        with pytest.raises(RefusedError, match="replica r0: answered 404, so it is not a replica"):
             await transport.call(replica, call_of("middle", Ask("hi")))
 
 

@@ -1,4 +1,4 @@
-"""The replicas' own small server: requests in any pieces, wrong requests, hang-ups and age."""
+"""HTTP/1 server of replicas: requests in any pieces, invalid requests, disconnects and timeouts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import until
 
 
 class Echo:
-    """Answers with what it was asked; `/wait` waits until it is cancelled."""
+    """Server that echoes requests; `/wait` waits until it is cancelled."""
 
     def __init__(self) -> None:
         self.seen: list[Request] = []
@@ -51,7 +51,7 @@ async def serving(**settings: Any) -> AsyncIterator[tuple[CallServer, Echo, int]
 
 
 async def talk(port: int, *pieces: bytes, until_closed: bool = False) -> bytes:
-    """What comes back for bytes sent in pieces."""
+    """Response to bytes sent in pieces."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         for piece in pieces:
@@ -214,7 +214,7 @@ async def test_requests_begun_and_never_ended_and_idle_callers_are_closed_in_tim
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kwiken.runtime.http_server.http1_server.SWEEP_S", 0.02)
-    monkeypatch.setattr("kwiken.runtime.http_server.http1_server.WHOLE_WITHIN_S", 0.05)
+    monkeypatch.setattr("kwiken.runtime.http_server.http1_server.REQUEST_TIMEOUT_S", 0.05)
     async with serving() as (server, echo, port):
         slow = await asyncio.open_connection("127.0.0.1", port)
         slow[1].write(b"POST /call HTTP/1.1\r\nContent-")
@@ -240,7 +240,7 @@ async def test_what_is_sent_ahead_is_bounded() -> None:
         (connection,) = server.connections
         assert len(connection._buffer) < 2_000_000
         writer.transport.abort()
-        # Paused reading does not hear a caller hang up by itself; stopping ends it.
+        # A connection with paused reading does not notice a disconnect; stopping ends it.
 
 
 async def test_a_request_that_cancels_its_own_task_is_answered() -> None:

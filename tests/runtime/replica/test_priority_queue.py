@@ -1,4 +1,4 @@
-"""In which order a replica begins its calls."""
+"""Priority queue of a replica's calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwiken.runtime.replica.priority_queue import AHEAD_S, DisplacedError, Turns
+from kwiken.runtime.replica.priority_queue import SECONDS_PER_LEVEL, CallQueue, DisplacedError
 from tests.support.virtual import simulate
 from tests.support.waiting import until
 
@@ -28,15 +28,17 @@ else:
 @given(calls=st.lists(st.tuples(st.floats(0, 5), st.integers(-9, 9)), min_size=1, max_size=20))
 def test_of_those_that_wait_the_most_urgent_begins(calls: list[tuple[float, int]]) -> None:
     async def main() -> None:
-        turns = Turns()
+        queue = CallQueue()
         began: list[int] = []
 
         async def call(number: int) -> None:
-            await turns.take(*calls[number])
+            await queue.take(*calls[number])
             began.append(number)
 
         await asyncio.gather(*(call(number) for number in range(len(calls))))
-        assert began == sorted(range(len(calls)), key=lambda n: (calls[n][0] - AHEAD_S * calls[n][1], n))
+        assert began == sorted(
+            range(len(calls)), key=lambda n: (calls[n][0] - SECONDS_PER_LEVEL * calls[n][1], n)
+        )
 
     simulate(main)
 
@@ -45,17 +47,17 @@ def test_of_those_that_wait_the_most_urgent_begins(calls: list[tuple[float, int]
 def test_a_call_that_comes_while_a_handler_holds_the_loop_begins_next(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    """Over sockets: what a busy loop has not read yet still comes before calls that it holds."""
+    """Over sockets: urgent calls that a busy loop has not read yet overtake calls in the queue."""
 
     async def main() -> None:
-        turns = Turns()
+        queue = CallQueue()
         began: list[str] = []
         tasks: list[asyncio.Task[None]] = []
         opened: list[Any] = []
         sent = asyncio.Event()
 
         async def call(name: str, priority: int) -> None:
-            await turns.take(time.monotonic(), priority)
+            await queue.take(time.monotonic(), priority)
             began.append(name)
             if name == "n0":
                 client.sendall(b"u")
@@ -80,7 +82,7 @@ def test_a_call_that_comes_while_a_handler_holds_the_loop_begins_next(
         opened[0].abort()
         server.close()
         await server.wait_closed()
-        await asyncio.sleep(0.01)  # the loop closes the socket in its next turns
+        await asyncio.sleep(0.01)  # the loop closes the socket in its next iterations
         assert began[0] == "n0"
         assert began[1] == "urgent"
 
@@ -93,12 +95,12 @@ def test_a_call_that_comes_while_a_handler_holds_the_loop_begins_next(
 
 def test_handlers_that_wait_run_at_once() -> None:
     async def main() -> None:
-        turns = Turns()
+        queue = CallQueue()
         inside = most = 0
 
         async def call() -> None:
             nonlocal inside, most
-            await turns.take(0.0, 0)
+            await queue.take(0.0, 0)
             inside += 1
             most = max(most, inside)
             await asyncio.sleep(1.0)
@@ -112,23 +114,23 @@ def test_handlers_that_wait_run_at_once() -> None:
 
 def test_whoever_hangs_up_loses_the_turn_and_holds_up_nobody() -> None:
     async def main() -> None:
-        turns = Turns()
+        queue = CallQueue()
         began: list[int] = []
 
         async def call(number: int) -> None:
-            await turns.take(float(number), 0)
+            await queue.take(float(number), 0)
             began.append(number)
 
         tasks = [asyncio.ensure_future(call(number)) for number in range(4)]
         await asyncio.sleep(0)
-        assert len(turns) == 4
+        assert len(queue) == 4
         tasks[0].cancel()
         tasks[2].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         late = asyncio.ensure_future(call(9))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        late.cancel()  # its turn had come
+        late.cancel()  # it was about to start
         await asyncio.gather(late, return_exceptions=True)
         await call(10)
         assert began == [1, 3, 10]
@@ -138,12 +140,12 @@ def test_whoever_hangs_up_loses_the_turn_and_holds_up_nobody() -> None:
 
 def test_the_least_urgent_gives_way() -> None:
     async def main() -> None:
-        turns = Turns()
+        queue = CallQueue()
         ends: dict[str, str] = {}
 
         async def call(name: str, came: float, priority: int) -> None:
             try:
-                await turns.take(came, priority)
+                await queue.take(came, priority)
                 ends[name] = "began"
             except DisplacedError:
                 ends[name] = "displaced"
@@ -154,10 +156,10 @@ def test_the_least_urgent_gives_way() -> None:
             asyncio.ensure_future(call("high", 0.2, 1)),
         ]
         await asyncio.sleep(0)
-        assert not turns.displace(0.3, -1), "the newcomer is the least urgent itself"
-        assert turns.displace(0.3, 0)
-        assert turns.displace(0.3, 1)
-        assert not turns.displace(0.3, 1), "only the other urgent one is left, and it came first"
+        assert not queue.displace(0.3, -1), "the newcomer is the least urgent itself"
+        assert queue.displace(0.3, 0)
+        assert queue.displace(0.3, 1)
+        assert not queue.displace(0.3, 1), "only the other urgent one is left, and it came first"
         await asyncio.gather(*tasks)
         assert ends == {"low": "displaced", "early": "displaced", "high": "began"}
 
@@ -165,4 +167,4 @@ def test_the_least_urgent_gives_way() -> None:
 
 
 def test_with_nobody_waiting_nobody_gives_way() -> None:
-    assert not Turns().displace(0.0, 9)
+    assert not CallQueue().displace(0.0, 9)

@@ -1,4 +1,4 @@
-"""How connections are let in: many at once, at every address, and again after there was no room for any."""
+"""Acceptor: accepts many connections at once, at every address, and again after file descriptors ran out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import uvloop
 
 from kwiken.errors import InputError
 from kwiken.runtime.http_server import listen
-from kwiken.runtime.http_server.acceptor import Door
+from kwiken.runtime.http_server.acceptor import Acceptor
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 MANY = 200
@@ -30,7 +30,7 @@ def callers(port: int, count: int) -> Iterator[list[socket.socket]]:
 
 
 class Guest(asyncio.Protocol):
-    """Counts those that came."""
+    """Protocol that counts its connections."""
 
     came = 0
 
@@ -47,8 +47,8 @@ class Guest(asyncio.Protocol):
 def test_all_who_wait_come_in_within_a_few_turns(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
         Guest.came = 0
-        door = Door(listen("127.0.0.1", 0), Guest)
-        port = door.port
+        acceptor = Acceptor(listen("127.0.0.1", 0), Guest)
+        port = acceptor.port
         try:
             with callers(port, MANY):
                 turns = 0
@@ -57,7 +57,7 @@ def test_all_who_wait_come_in_within_a_few_turns(loop: Callable[[], asyncio.Abst
                     turns += 1
                 assert turns <= 20
         finally:
-            door.close()
+            acceptor.close()
         for _ in range(100):
             if not Guest.came:
                 break
@@ -70,7 +70,7 @@ def test_all_who_wait_come_in_within_a_few_turns(loop: Callable[[], asyncio.Abst
 
 
 class Scarce(socket.socket):
-    """A listening socket that finds no file for the first few callers."""
+    """Listening socket without a file descriptor for the first few clients."""
 
     left = 3
 
@@ -88,16 +88,16 @@ def test_without_files_it_waits_and_says_so_once(
     async def main() -> None:
         Guest.came = 0
         (plain,) = listen("127.0.0.1", 0)
-        door = Door([Scarce(fileno=plain.detach())], Guest)
+        acceptor = Acceptor([Scarce(fileno=plain.detach())], Guest)
         try:
-            with callers(door.port, 5):
+            with callers(acceptor.port, 5):
                 for _ in range(200):
                     if Guest.came == 5:
                         break
                     await asyncio.sleep(0.02)
                 assert Guest.came == 5
         finally:
-            door.close()
+            acceptor.close()
         await asyncio.sleep(0.05)
 
     with asyncio.Runner(loop_factory=loop) as runner:

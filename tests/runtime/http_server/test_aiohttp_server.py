@@ -1,4 +1,4 @@
-"""Callers who are slow, silent, too many, or send garbage."""
+"""aiohttp server against clients that are slow, idle, too many, or send garbage."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pytest
 from aiohttp import web
 
 from kwiken.runtime.http_server import Listener
-from kwiken.runtime.http_server.aiohttp_server import Patience
+from kwiken.runtime.http_server.aiohttp_server import ClientTimeouts
 from kwiken.runtime.http_server.connection_limit import max_connections, max_lingering
 
-HASTE = Patience(head_s=0.3, body_s=0.6, idle_s=1.2, sweep_s=0.05)
+HASTE = ClientTimeouts(head_s=0.3, body_s=0.6, idle_s=1.2, sweep_s=0.05)
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 
 
 class Front:
-    """A listener that answers with the length of the body; `/slow` first waits, `/big` sends a lot."""
+    """Listener that answers with the length of the body; `/slow` waits first, `/big` sends a long answer."""
 
     def __init__(self) -> None:
         self.cancelled = 0
@@ -40,7 +40,7 @@ class Front:
 @contextlib.asynccontextmanager
 async def listening(*, most: int | None = None) -> AsyncIterator[tuple[Front, int]]:
     front = Front()
-    listener = Listener(front, host="127.0.0.1", port=0, patience=HASTE, most=most)
+    listener = Listener(front, host="127.0.0.1", port=0, timeouts=HASTE, most=most)
     await listener.start()
     try:
         yield front, listener.port
@@ -49,9 +49,9 @@ async def listening(*, most: int | None = None) -> AsyncIterator[tuple[Front, in
 
 
 async def lasted(port: int, *pieces: bytes, every_s: float = 0.0) -> tuple[float, bytes]:
-    """How long a connection was held open after the first piece was sent, and what came on it."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    """Time from before the connection until its end, and the received bytes."""
     began = time.monotonic()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     came = b""
     try:
         for piece in pieces:
@@ -68,7 +68,7 @@ async def lasted(port: int, *pieces: bytes, every_s: float = 0.0) -> tuple[float
 
 
 async def test_those_who_keep_it_waiting_are_hung_up_on() -> None:
-    """Bounds below only: how late a hang-up comes is the machine's affair."""
+    """Lower bounds only: how late a connection is closed depends on the machine."""
     async with listening() as (front, port):
         silent, half_head, trickle, half_body = await asyncio.gather(
             lasted(port),
@@ -104,7 +104,7 @@ async def test_beyond_what_it_holds_it_says_so_at_once() -> None:
         took, came = await lasted(port, HEAD + b"\r\n")
         assert came.startswith(b"HTTP/1.1 503 ")
         assert b"Retry-After: 1\r\n" in came
-        assert came.endswith(b'{"error":"too many connections; come again later"}')
+        assert came.endswith(b'{"error":"too many connections; try again later"}')
         assert took < HASTE.idle_s
         held.pop()[1].close()
         for _ in range(200):

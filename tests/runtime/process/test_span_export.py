@@ -1,4 +1,4 @@
-"""Spans that are lost are told of, in few lines."""
+"""Reports of lost spans, in few log lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kwiken.runtime.process import span_export
-from kwiken.runtime.process.span_export import Losses
+from kwiken.runtime.process.span_export import LossReporter
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -21,7 +21,7 @@ def test_a_full_disk_is_told_each_time_that_ten_times_as_much_is_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     counts = SimpleNamespace(dropped=0, lost_lines=0, last_error=None)
-    losses = Losses("tidy-0", lambda: counts)
+    losses = LossReporter("tidy-0", lambda: counts)
     losses.look()
     assert told(caplog) == []
     counts.last_error = "[Errno 28] No space left on device"
@@ -29,21 +29,21 @@ def test_a_full_disk_is_told_each_time_that_ten_times_as_much_is_lost(
         losses.look()
     assert len(told(caplog)) == 4
     assert told(caplog)[-1].startswith(
-        "tidy-0: traces are incomplete, 1000 notes are lost: [Errno 28] No space"
+        "tidy-0: traces are incomplete, 1000 records are lost: [Errno 28] No space"
     )
 
 
 def test_notes_that_come_too_fast_are_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
-    Losses("tidy-0", lambda: SimpleNamespace(dropped=3, lost_lines=0, last_error=None)).look()
+    LossReporter("tidy-0", lambda: SimpleNamespace(dropped=3, lost_lines=0, last_error=None)).look()
     assert told(caplog)[0].endswith("lost: more of them than can be written")
 
 
 async def test_it_looks_while_it_runs_and_at_the_end(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(span_export, "LOOK_S", 0.01)
+    monkeypatch.setattr(span_export, "CHECK_S", 0.01)
     counts: Any = SimpleNamespace(dropped=0, lost_lines=1, last_error="full")
-    with caplog.at_level(logging.WARNING), Losses("tidy-0", lambda: counts).told():
+    with caplog.at_level(logging.WARNING), LossReporter("tidy-0", lambda: counts).told():
         for _ in range(500):
             if told(caplog):
                 break

@@ -1,4 +1,4 @@
-"""Files that a user names, and what may stand behind such a name."""
+"""Bounded reads of files that a user names: devices, pipes and long files."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def test_a_file_and_a_link_to_one_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["/dev/zero", "pipe"])
 def test_what_never_ends_is_refused_at_once(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match=f"{name}: is no regular file"):
+    with pytest.raises(InputError, match=f"{name}: is not a regular file"):
         read_file(tmp_path / name, 1 << 20)
-    with pytest.raises(InputError, match=f"{name}: is no regular file"):
+    with pytest.raises(InputError, match=f"{name}: is not a regular file"):
         _token(str(tmp_path / name))
 
 
 def test_a_folder_is_refused_and_no_handle_is_left(tmp_path: Path) -> None:
     before = handles()
     for _ in range(10):
-        with pytest.raises(InputError, match=r"Is a directory|no regular file"):
+        with pytest.raises(InputError, match=r"Is a directory|not a regular file"):
             _token(str(tmp_path))
     assert handles() <= before
 
 
 def handles() -> int:
-    """How many this process has open; always 0 where that is not told."""
+    """Number of open files of this process; always 0 where the system does not report it."""
     told = Path("/proc/self/fd")
     return len(list(told.iterdir())) if told.is_dir() else 0
 
@@ -58,5 +58,5 @@ def test_a_token_is_short_text(tmp_path: Path) -> None:
 def test_a_clusters_state_is_a_regular_file(tmp_path: Path) -> None:
     files = StateFiles(tmp_path, "echo")
     os.mkfifo(files.state)
-    with pytest.raises(InputError, match=r"echo\.json: is no regular file"):
+    with pytest.raises(InputError, match=r"echo\.json: is not a regular file"):
         files.read()

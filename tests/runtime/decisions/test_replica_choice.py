@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwiken.runtime.decisions import Seat
+from kwiken.runtime.decisions import ReplicaState
 from kwiken.runtime.decisions.replica_choice import (
-    CLIP,
     FIRST_BACKOFF_S,
-    GAIN,
     LAST_BACKOFF_S,
-    MISSES,
+    LATENCY_GAIN,
+    MAX_SAMPLE_FACTOR,
+    MISSES_TO_EJECT,
     Picker,
 )
 from kwiken.runtime.transport import Replica, Reply
@@ -24,18 +24,18 @@ def picker_of(count: int, *, nodes: int | None = None, seed: int = 1) -> Picker:
     return Picker(replicas_of("s", count, nodes), random.Random(seed))
 
 
-def serve(picker: Picker, seat: Seat, took: float, *, now: float = 0.0, **reply: int) -> None:
-    ticket = seat.take(now)
-    picker.answered(seat, ticket, now + took, Reply("ok", **reply))
+def serve(picker: Picker, target: ReplicaState, took: float, *, now: float = 0.0, **reply: int) -> None:
+    ticket = target.take(now)
+    picker.answered(target, ticket, now + took, Reply("ok", **reply))
 
 
-def know(picker: Picker, *latencies: float) -> list[Seat]:
-    """Let each replica have answered many times, always as fast."""
-    seats = list(picker.seats)
-    for seat, latency in zip(seats, latencies, strict=True):
+def know(picker: Picker, *latencies: float) -> list[ReplicaState]:
+    """Record many answers of each replica, all with the same latency."""
+    targets = list(picker.targets)
+    for target, latency in zip(targets, latencies, strict=True):
         for _ in range(100):
-            serve(picker, seat, latency)
-    return seats
+            serve(picker, target, latency)
+    return targets
 
 
 def test_no_replica_no_seat() -> None:
@@ -58,7 +58,7 @@ def test_unknown_replicas_share_alike(count: int) -> None:
 
 
 def test_every_replica_gets_its_turn_by_two_choices() -> None:
-    """The two choices are uniform over pairs: the best of ten wins exactly the pairs that it is in."""
+    """The two choices are uniform over pairs: the best of ten wins exactly the pairs that contain it."""
     picker = picker_of(10)
     know(picker, *[0.01 * 1.5**index for index in range(10)])
     picks = Counter(picker.pick(0.5).replica.id for _ in range(9000))  # type: ignore[union-attr]
@@ -68,15 +68,15 @@ def test_every_replica_gets_its_turn_by_two_choices() -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_equals_share_alike_at_low_load_for_good(count: int) -> None:
-    """One call after another, 40 a second: nobody's estimate, fresh or drifting, may win them all."""
+    """One call after another, 40 a second: no replica's estimate, fresh or drifting, may win them all."""
     picker = picker_of(count)
     rng = random.Random(3)
     picks: Counter[str] = Counter()
     for turn in range(4000):
-        seat = picker.pick(turn / 40)
-        assert seat is not None
-        picks[seat.replica.id] += 1
-        serve(picker, seat, rng.lognormvariate(-5.0, 0.3), now=turn / 40, inflight=1)
+        target = picker.pick(turn / 40)
+        assert target is not None
+        picks[target.replica.id] += 1
+        serve(picker, target, rng.lognormvariate(-5.0, 0.3), now=turn / 40, inflight=1)
     assert min(picks.values()) > 0.6 * 4000 / count
 
 
@@ -92,15 +92,15 @@ def test_faster_replica_takes_more() -> None:
     fast, slow = know(picker, 0.01, 0.04)
     taken: Counter[str] = Counter()
     for _ in range(50):
-        seat = picker.pick(0.5)
-        assert seat is not None
-        seat.take(0.5)
-        taken[seat.replica.id] += 1
+        target = picker.pick(0.5)
+        assert target is not None
+        target.take(0.5)
+        taken[target.replica.id] += 1
     assert taken[fast.replica.id] > 3 * taken[slow.replica.id]
 
 
 def test_paused_replica_is_avoided_from_its_first_slow_call_on() -> None:
-    """It has the better estimate and the shorter queue, but its one call is old."""
+    """The paused replica has the better estimate and the shorter queue, but its one call is old."""
     picker = picker_of(2)
     paused, well = know(picker, 0.01, 0.02)
     paused.take(1.0)
@@ -115,7 +115,7 @@ def test_age_counts_only_while_the_call_is_out() -> None:
     ticket = paused.take(0.5)
     picker.answered(paused, ticket, 0.9, Reply("ok"))
     assert picker.pick(0.91) is paused, "one straggler moves the estimate little"
-    assert paused.latency <= 0.01 * (1 + GAIN * (CLIP - 1)) + 1e-9
+    assert paused.latency <= 0.01 * (1 + LATENCY_GAIN * (MAX_SAMPLE_FACTOR - 1)) + 1e-9
     assert well.latency == pytest.approx(0.02)
 
 
@@ -123,7 +123,7 @@ def test_replicas_own_word_on_its_queue_counts_while_it_is_fresh() -> None:
     picker = picker_of(2)
     first, second = know(picker, 0.01, 0.01)
     serve(picker, first, 0.01, now=1.0, inflight=9)  # eight of them from elsewhere
-    assert first.elsewhere == 8
+    assert first.other_inflight == 8
     assert picker.pick(1.1) is second
     assert picker.score(first, 5.0) < 2 * picker.score(second, 5.0)
 
@@ -132,40 +132,40 @@ def test_stale_estimate_drifts_back_so_that_nobody_is_shunned_for_ever() -> None
     picker = picker_of(3)
     slow, *others = know(picker, 0.5, 0.01, 0.01)
     for now in (1.0, 10.0, 60.0):
-        for seat in others:
-            serve(picker, seat, 0.01, now=now - 0.01)
+        for target in others:
+            serve(picker, target, 0.01, now=now - 0.01)
     assert picker.score(slow, 60.0) < 1.2 * picker.score(others[0], 60.0)
 
 
 def test_copy_avoids_tried_replicas_and_prefers_another_node() -> None:
     picker = picker_of(4, nodes=2)  # s-0 and s-2 on node-0, s-1 and s-3 on node-1
     know(picker, 0.01, 0.9, 0.01, 0.5)
-    seats = {seat.replica.id: seat for seat in picker.seats}
-    assert picker.pick_other(0.5, [seats["s-0"]]) is seats["s-3"], "another node, though it is slower"
-    assert picker.pick_other(0.5, [seats["s-0"], seats["s-1"], seats["s-3"]]) is seats["s-2"]
-    assert picker.pick_other(0.5, list(seats.values())) is None
+    targets = {target.replica.id: target for target in picker.targets}
+    assert picker.pick_other(0.5, [targets["s-0"]]) is targets["s-3"], "another node, though it is slower"
+    assert picker.pick_other(0.5, [targets["s-0"], targets["s-1"], targets["s-3"]]) is targets["s-2"]
+    assert picker.pick_other(0.5, list(targets.values())) is None
 
 
 def test_failed_replica_is_ejected_and_backs_off() -> None:
     picker = picker_of(2)
-    bad, good = picker.seats
+    bad, good = picker.targets
     now, waits = 0.0, []
     for _ in range(8):
         picker.failed(bad, bad.take(now), now)
         assert bad.ejected
-        assert all(picker.pick(now + 0.9 * (bad.until - now)) is good for _ in range(20))
-        waits.append(bad.until - now)
-        now = bad.until
+        assert all(picker.pick(now + 0.9 * (bad.ejected_until - now)) is good for _ in range(20))
+        waits.append(bad.ejected_until - now)
+        now = bad.ejected_until
         assert picker.pick(now) is bad, "one call tries it"
     assert waits == pytest.approx([min(LAST_BACKOFF_S, FIRST_BACKOFF_S * 2**n) for n in range(8)])
 
 
 def test_trial_is_one_call_and_success_readmits() -> None:
     picker = picker_of(2)
-    bad, good = picker.seats
+    bad, good = picker.targets
     picker.failed(bad, bad.take(0.0), 0.0)
-    seat = picker.pick(1.0)
-    assert seat is bad
+    target = picker.pick(1.0)
+    assert target is bad
     assert bad.trial
     bad.trial = False
     ticket = bad.take(1.0)
@@ -177,15 +177,15 @@ def test_trial_is_one_call_and_success_readmits() -> None:
 
 def test_handlers_error_on_trial_readmits_too() -> None:
     picker = picker_of(2)
-    bad = picker.seats[0]
+    bad = picker.targets[0]
     picker.failed(bad, bad.take(0.0), 0.0)
     picker.pick(1.0)
     picker.ended(bad, bad.take(1.0))
     assert not bad.ejected
 
 
-def fail(picker: Picker, seat: Seat, now: float = 0.0) -> None:
-    picker.raised(seat, seat.take(now), now)
+def fail(picker: Picker, target: ReplicaState, now: float = 0.0) -> None:
+    picker.raised(target, target.take(now), now)
 
 
 def test_an_error_teaches_no_latency() -> None:
@@ -202,15 +202,15 @@ def load(picker: Picker, fails: dict[str, float], *, calls: int = 3000, held: in
     """Calls by replica, `held` in flight at a time; each replica fails its share at once, else takes 10 ms."""
     rng, now = random.Random(5), 1000.0
     taken: Counter[str] = Counter()
-    out: list[tuple[float, Seat, int, bool]] = []
+    out: list[tuple[float, ReplicaState, int, bool]] = []
     for _ in range(calls):
         if len(out) >= held:
             out.sort(key=lambda entry: entry[0])
-            now, seat, ticket, good = out.pop(0)
+            now, target, ticket, good = out.pop(0)
             if good:
-                picker.answered(seat, ticket, now, Reply("ok"))
+                picker.answered(target, ticket, now, Reply("ok"))
             else:
-                picker.raised(seat, ticket, now)
+                picker.raised(target, ticket, now)
         picked = picker.pick(now)
         assert picked is not None
         taken[picked.replica.id] += 1
@@ -224,7 +224,7 @@ def test_failing_fast_wins_no_traffic(count: int) -> None:
     picker = picker_of(count)
     taken = load(picker, {"s-0": 1.0})
     assert taken["s-0"] < 40, "of 3,000"
-    assert picker.seats[-1].outlier
+    assert picker.targets[-1].outlier
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6])
@@ -237,36 +237,36 @@ def test_failing_often_loses_traffic(share: float) -> None:
 def test_errors_that_all_replicas_make_change_nothing(share: float) -> None:
     picker = picker_of(4)
     taken = load(picker, {f"s-{number}": share for number in range(4)}, calls=6000)
-    assert not any(seat.ejected for seat in picker.seats)
+    assert not any(target.ejected for target in picker.targets)
     assert min(taken.values()) > 0.6 * 6000 / 4
 
 
 def test_errors_eject_half_of_the_replicas_at_most_and_never_the_last() -> None:
     for count, most in ((1, 0), (2, 1), (3, 1), (4, 2), (9, 4)):
         picker = picker_of(count)
-        seats = list(picker.seats)
+        targets = list(picker.targets)
         for _ in range(200):
-            for seat in seats[:-1]:
-                fail(picker, seat)
-            serve(picker, seats[-1], 0.01)
-        assert sum(seat.ejected for seat in seats) == most, count
+            for target in targets[:-1]:
+                fail(picker, target)
+            serve(picker, targets[-1], 0.01)
+        assert sum(target.ejected for target in targets) == most, count
 
 
 def test_nobody_is_an_outlier_while_nobody_else_answers() -> None:
     picker = picker_of(2)
-    bad, idle = picker.seats
+    bad, idle = picker.targets
     for _ in range(100):
         fail(picker, bad)
     assert not bad.ejected
     assert picker.pick(0.0) is idle, "though its word on that is worth a try"
 
 
-def outlier(picker: Picker) -> Seat:
-    bad, *others = picker.seats
+def outlier(picker: Picker) -> ReplicaState:
+    bad, *others = picker.targets
     for _ in range(12):
         fail(picker, bad)
-        for seat in others:
-            serve(picker, seat, 0.01)
+        for target in others:
+            serve(picker, target, 0.01)
     assert bad.outlier
     return bad
 
@@ -277,7 +277,7 @@ def test_an_outlier_that_errs_on_trial_stays_out_for_longer() -> None:
     assert picker.pick(1.0) is bad
     fail(picker, bad, 1.0)
     assert bad.ejected
-    assert bad.until == pytest.approx(1.0 + 2 * FIRST_BACKOFF_S)
+    assert bad.ejected_until == pytest.approx(1.0 + 2 * FIRST_BACKOFF_S)
 
 
 def test_an_outlier_that_answers_on_trial_is_back_and_earns_its_share() -> None:
@@ -301,14 +301,14 @@ def test_errors_are_forgotten_in_time() -> None:
 def test_replaced_replicas_leave_no_share_behind() -> None:
     picker = picker_of(3)
     for _ in range(10):
-        fail(picker, picker.seats[0])
+        fail(picker, picker.targets[0])
     picker.replace(replicas_of("s", 3)[1:])
-    fail(picker, picker.seats[0])
-    penalty = picker._outliers.penalty(picker.seats[0].record, 0.0)
+    fail(picker, picker.targets[0])
+    penalty = picker._outliers.penalty(picker.targets[0].record, 0.0)
     picker.replace([])
     picker.replace(replicas_of("s", 2))
-    fail(picker, picker.seats[0])
-    assert penalty == pytest.approx(picker._outliers.penalty(picker.seats[0].record, 0.0))
+    fail(picker, picker.targets[0])
+    assert penalty == pytest.approx(picker._outliers.penalty(picker.targets[0].record, 0.0))
 
 
 def test_trial_without_an_answer_ejects_for_longer() -> None:
@@ -317,7 +317,7 @@ def test_trial_without_an_answer_ejects_for_longer() -> None:
     picker.failed(bad, bad.take(1.0), 1.0)
     assert picker.pick(2.0) is bad
     picker.dropped(bad, bad.take(2.0), 2.05, blame=False)
-    assert bad.until == pytest.approx(2.05 + 2 * FIRST_BACKOFF_S)
+    assert bad.ejected_until == pytest.approx(2.05 + 2 * FIRST_BACKOFF_S)
     assert picker.pick(2.1) is good
 
 
@@ -333,7 +333,7 @@ def test_trial_that_its_caller_gave_up_at_once_is_tried_again() -> None:
 def test_unanswered_calls_in_a_row_eject() -> None:
     picker = picker_of(2)
     silent, _ = know(picker, 0.01, 0.01)
-    for count in range(MISSES):
+    for count in range(MISSES_TO_EJECT):
         assert not silent.ejected, count
         picker.dropped(silent, silent.take(1.0), 1.1, blame=False)
     assert silent.ejected
@@ -342,7 +342,7 @@ def test_unanswered_calls_in_a_row_eject() -> None:
 def test_an_answer_in_between_forgives() -> None:
     picker = picker_of(2)
     silent, _ = know(picker, 0.01, 0.01)
-    for _ in range(3 * MISSES):
+    for _ in range(3 * MISSES_TO_EJECT):
         picker.dropped(silent, silent.take(1.0), 1.1, blame=False)
         serve(picker, silent, 0.01, now=1.1)
     assert not silent.ejected
@@ -350,11 +350,11 @@ def test_an_answer_in_between_forgives() -> None:
 
 def test_cancelled_call_says_that_it_would_have_taken_longer() -> None:
     picker = picker_of(2)
-    seat, _ = know(picker, 0.01, 0.01)
-    picker.dropped(seat, seat.take(1.0), 1.001, blame=False)
-    assert seat.latency == pytest.approx(0.01), "less than usual says nothing"
-    picker.dropped(seat, seat.take(1.0), 1.02, blame=False)
-    assert seat.latency > 0.01
+    target, _ = know(picker, 0.01, 0.01)
+    picker.dropped(target, target.take(1.0), 1.001, blame=False)
+    assert target.latency == pytest.approx(0.01), "less than usual says nothing"
+    picker.dropped(target, target.take(1.0), 1.02, blame=False)
+    assert target.latency > 0.01
 
 
 def test_a_replica_whose_call_a_copy_ended_is_avoided_until_it_is_heard() -> None:
@@ -363,51 +363,51 @@ def test_a_replica_whose_call_a_copy_ended_is_avoided_until_it_is_heard() -> Non
     paused, good = know(picker, 0.001, 0.001)
     assert picker.dropped(paused, paused.take(1.0), 1.005, blame=False), "ask it"
     assert all(picker.pick(1.0 + later) is good for later in (0.006, 0.02, 0.1))
-    picker.heard(paused, 1.1, alive=True)
+    picker.probed(paused, 1.1, alive=True)
     assert {picker.pick(1.2) for _ in range(50)} == {paused, good}
 
 
 def test_an_answer_is_a_sign_of_life() -> None:
     picker = picker_of(2)
-    seat, other = know(picker, 0.001, 0.001)
-    ticket = seat.take(1.0)
-    assert picker.dropped(seat, seat.take(1.0), 1.005, blame=False)
-    assert not picker.dropped(seat, seat.take(1.001), 1.006, blame=False), "it was asked already"
-    picker.answered(seat, ticket, 1.01, Reply("ok"))
-    assert picker.score(seat, 1.02) < 2 * picker.score(other, 1.02)
-    picker.heard(seat, 6.0, alive=False)
-    assert not seat.ejected, "the question was lost, but the replica has answered since"
+    target, other = know(picker, 0.001, 0.001)
+    ticket = target.take(1.0)
+    assert picker.dropped(target, target.take(1.0), 1.005, blame=False)
+    assert not picker.dropped(target, target.take(1.001), 1.006, blame=False), "it was asked already"
+    picker.answered(target, ticket, 1.01, Reply("ok"))
+    assert picker.score(target, 1.02) < 2 * picker.score(other, 1.02)
+    picker.probed(target, 6.0, alive=False)
+    assert not target.ejected, "the question was lost, but the replica has answered since"
 
 
 def test_a_replica_that_gives_no_sign_of_life_is_ejected() -> None:
     picker = picker_of(2)
-    seat, good = know(picker, 0.001, 0.001)
-    assert picker.dropped(seat, seat.take(1.0), 1.005, blame=False)
-    picker.heard(seat, 6.0, alive=False)
-    assert seat.ejected
+    target, good = know(picker, 0.001, 0.001)
+    assert picker.dropped(target, target.take(1.0), 1.005, blame=False)
+    picker.probed(target, 6.0, alive=False)
+    assert target.ejected
     assert picker.pick(6.1) is good
-    assert picker.pick(6.0 + FIRST_BACKOFF_S) is seat, "its trial"
+    assert picker.pick(6.0 + FIRST_BACKOFF_S) is target, "its trial"
 
 
 def test_a_call_given_up_sooner_than_usual_says_nothing() -> None:
     picker = picker_of(2)
-    seat, _ = know(picker, 0.01, 0.01)
-    assert not picker.dropped(seat, seat.take(1.0), 1.005, blame=False)
+    target, _ = know(picker, 0.01, 0.01)
+    assert not picker.dropped(target, target.take(1.0), 1.005, blame=False)
 
 
 def test_all_ejected_is_no_reason_to_give_up() -> None:
     picker = picker_of(3)
-    for seat in picker.seats:
-        picker.failed(seat, seat.take(0.0), 0.0)
+    for target in picker.targets:
+        picker.failed(target, target.take(0.0), 0.0)
     picks = Counter(picker.pick(0.1).replica.id for _ in range(300))  # type: ignore[union-attr]
     assert len(picks) == 3
-    tried = list(picker.seats[:1])
+    tried = list(picker.targets[:1])
     assert picker.pick_other(0.1, tried) not in {None, *tried}
 
 
 def test_copy_is_not_worth_an_ejected_replica_but_a_retry_is() -> None:
     picker = picker_of(2)
-    bad, good = picker.seats
+    bad, good = picker.targets
     picker.failed(bad, bad.take(0.0), 0.0)
     assert picker.pick_other(0.1, [good]) is None
     assert picker.pick_other(0.1, [good], ejected=True) is bad
@@ -415,7 +415,7 @@ def test_copy_is_not_worth_an_ejected_replica_but_a_retry_is() -> None:
 
 def test_copy_may_be_the_trial_of_an_ejected_replica() -> None:
     picker = picker_of(2)
-    bad, good = picker.seats
+    bad, good = picker.targets
     picker.failed(bad, bad.take(0.0), 0.0)
     assert picker.pick_other(FIRST_BACKOFF_S, [good]) is bad
     ticket = bad.take(FIRST_BACKOFF_S)
@@ -426,7 +426,7 @@ def test_copy_may_be_the_trial_of_an_ejected_replica() -> None:
 
 def test_failures_of_many_calls_at_once_are_one_failure() -> None:
     picker = picker_of(2)
-    bad, _ = picker.seats
+    bad, _ = picker.targets
     tickets = [bad.take(0.0) for _ in range(10)]
     for ticket in tickets:
         picker.failed(bad, ticket, 0.01)
@@ -436,17 +436,17 @@ def test_failures_of_many_calls_at_once_are_one_failure() -> None:
 
 def test_replace_keeps_what_is_known_of_those_that_stay() -> None:
     picker = picker_of(3)
-    seats = know(picker, 0.01, 0.02, 0.03)
-    picker.failed(seats[1], seats[1].take(1.0), 1.0)
-    ticket = seats[0].take(1.0)
-    stays, comes = seats[1].replica, Replica("s-9", "node-9", "")
-    picker.replace([comes, stays, seats[2].replica, comes])
-    assert [seat.replica.id for seat in picker.seats] == ["s-9", "s-2", "s-1"]
-    assert picker.seats[2] is seats[1]
-    assert seats[1].ejected
-    assert seats[0].gone
-    picker.failed(seats[0], ticket, 2.0)  # a call of one that is gone ends
-    assert seats[0] not in picker.seats
+    targets = know(picker, 0.01, 0.02, 0.03)
+    picker.failed(targets[1], targets[1].take(1.0), 1.0)
+    ticket = targets[0].take(1.0)
+    stays, comes = targets[1].replica, Replica("s-9", "node-9", "")
+    picker.replace([comes, stays, targets[2].replica, comes])
+    assert [target.replica.id for target in picker.targets] == ["s-9", "s-2", "s-1"]
+    assert picker.targets[2] is targets[1]
+    assert targets[1].ejected
+    assert targets[0].removed
+    picker.failed(targets[0], ticket, 2.0)  # a call of one that is gone ends
+    assert targets[0] not in picker.targets
 
 
 steps = st.lists(
@@ -462,80 +462,80 @@ steps = st.lists(
 
 
 class Books:
-    """A picker and the calls that are out."""
+    """A picker and the calls without an answer."""
 
     def __init__(self, count: int, seed: int) -> None:
         self.picker = picker_of(count, seed=seed)
-        self.out: list[tuple[Seat, int]] = []
-        self.asked: list[Seat] = []
+        self.out: list[tuple[ReplicaState, int]] = []
+        self.asked: list[ReplicaState] = []
         self.now = 0.0
 
     def play(self, what: str, wait: float, number: int) -> None:
         self.now += wait
         picker, now = self.picker, self.now
         if what == "pick":
-            seat = picker.pick(now)
-            assert seat is not None
-            seat.trial = False
-            self.out.append((seat, seat.take(now)))
+            target = picker.pick(now)
+            assert target is not None
+            target.trial = False
+            self.out.append((target, target.take(now)))
         elif what == "other":
-            tried = [seat for seat, _ in self.out[-2:]]
-            seat = picker.pick_other(now, tried, ejected=number % 2 == 0)
-            assert seat not in tried
-            if seat is not None:
-                self.out.append((seat, seat.take(now)))
+            tried = [target for target, _ in self.out[-2:]]
+            target = picker.pick_other(now, tried, ejected=number % 2 == 0)
+            assert target not in tried
+            if target is not None:
+                self.out.append((target, target.take(now)))
         elif what == "replace":
             picker.replace(replicas_of("s", 1 + number % 5))
         elif what == "heard":
             if self.asked:
-                picker.heard(self.asked.pop(number % len(self.asked)), now, alive=number > 2)
+                picker.probed(self.asked.pop(number % len(self.asked)), now, alive=number > 2)
         elif self.out:
             self.end(what, *self.out.pop(number % len(self.out)), number)
 
-    def end(self, what: str, seat: Seat, ticket: int, number: int) -> None:
+    def end(self, what: str, target: ReplicaState, ticket: int, number: int) -> None:
         picker, now = self.picker, self.now
         if what == "answered":
-            picker.answered(seat, ticket, now, Reply("ok", inflight=number))
+            picker.answered(target, ticket, now, Reply("ok", inflight=number))
         elif what == "failed":
-            picker.failed(seat, ticket, now)
+            picker.failed(target, ticket, now)
         elif what == "dropped":
-            if picker.dropped(seat, ticket, now, blame=number > 7):
-                self.asked.append(seat)
+            if picker.dropped(target, ticket, now, blame=number > 7):
+                self.asked.append(target)
         elif what == "raised":
-            picker.raised(seat, ticket, now)
+            picker.raised(target, ticket, now)
         else:
-            picker.ended(seat, ticket)
+            picker.ended(target, ticket)
 
     def check(self) -> None:
-        seats = self.picker.seats
-        assert len(set(seats)) == len(seats)
+        targets = self.picker.targets
+        assert len(set(targets)) == len(targets)
         assert len(set(self.asked)) == len(self.asked), "nobody is asked twice at a time"
-        assert sum(len(seat.waiting) for seat in {seat for seat, _ in self.out}) == len(self.out)
-        assert all(seat in self.picker._out for seat in seats if seat.ejected)
-        assert all(seat in self.picker._live for seat in seats if not seat.ejected)
-        assert all(seat.record.counted is not seat.ejected for seat in seats)
+        assert sum(len(target.waiting) for target in {target for target, _ in self.out}) == len(self.out)
+        assert all(target in self.picker._ejected for target in targets if target.ejected)
+        assert all(target in self.picker._live for target in targets if not target.ejected)
+        assert all(target.record.counted is not target.ejected for target in targets)
         assert self.picker._outliers._count == len(self.picker._live)
-        shares = sum(seat.record.share for seat in self.picker._live)
+        shares = sum(target.record.share for target in self.picker._live)
         assert self.picker._outliers._sum == pytest.approx(shares, abs=1e-9)
-        hopeless = self.picker.hopeless(self.now, 0.1)
-        assert not (hopeless and any(not seat.ejected and not seat.waiting for seat in seats))
-        assert hopeless or any(not seat.ejected for seat in seats)
+        all_unresponsive = self.picker.all_unresponsive(self.now, 0.1)
+        assert not (all_unresponsive and any(not target.ejected and not target.waiting for target in targets))
+        assert all_unresponsive or any(not target.ejected for target in targets)
 
 
 @given(script=steps, count=st.integers(1, 5), seed=st.integers(0, 99))
 def test_books_balance_whatever_happens(script: list[tuple[str, float, int]], count: int, seed: int) -> None:
-    """Every replica is live or out, every call that is out is counted, and a trial always comes again."""
+    """Every replica is live or ejected, every call without an answer is counted, and trials never stop."""
     books = Books(count, seed)
     for what, wait, number in script:
         books.play(what, wait, number)
         books.check()
     picker = books.picker
-    for seat, ticket in books.out:
-        picker.ended(seat, ticket)
+    for target, ticket in books.out:
+        picker.ended(target, ticket)
     late = books.now + LAST_BACKOFF_S
-    for _ in range(len(picker._out)):
+    for _ in range(len(picker._ejected)):
         picked = picker.pick(late)
         assert picked is not None
         assert picked.ejected, "every ejected replica gets its trial"
         picker.answered(picked, picked.take(late), late, Reply("ok"))
-    assert not picker._out
+    assert not picker._ejected

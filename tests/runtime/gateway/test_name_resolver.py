@@ -1,4 +1,4 @@
-"""Host names of replicas: looked up again and again, and never the end of the gateway."""
+"""Host names of replicas: looked up repeatedly; a failed lookup never ends the gateway."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Control, Names
+from kwiken.runtime.gateway import Control, NameResolver
 from kwiken.runtime.transport import LocalTransport
 from kwiken.service import Service, Stage
 
@@ -26,7 +26,7 @@ async def test_what_is_no_hosts_name_is_told_and_leaves_no_replica(
         service, LocalTransport(service), replicas={"s": []}, clock=SystemClock(), rng=random.Random(1)
     )
     control = Control(service, executor, token=None, status=dict)
-    await Names({"s": [(host, 9001), ("127.0.0.1", 9002)]}, control).resolve()
+    await NameResolver({"s": [(host, 9001), ("127.0.0.1", 9002)]}, control).resolve()
     assert f"cannot look up {host}" in caplog.text
     (replica,) = executor.status()["stages"]["s"]["replicas"]
     assert replica["id"] == "127.0.0.1:9002"

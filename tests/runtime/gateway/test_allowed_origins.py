@@ -1,4 +1,4 @@
-"""By which names a gateway may be called, and whose pages may ask it."""
+"""Host and origin checks of the gateway."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from kwiken.runtime.gateway.allowed_origins import Site
+from kwiken.runtime.gateway.allowed_origins import AllowedOrigins
 
 
 def status(
-    site: Site,
+    site: AllowedOrigins,
     *hosts: str,
     method: str = "POST",
     origin: str | None = None,
@@ -23,7 +23,7 @@ def status(
 
 @pytest.mark.parametrize("bound", ["127.0.0.1", "::1", "localhost", "127.0.0.9"])
 def test_bound_to_loopback_it_has_loopbacks_names(bound: str) -> None:
-    site = Site(bound)
+    site = AllowedOrigins(bound)
     for host in (
         "localhost",
         "LOCALHOST.:80",
@@ -38,8 +38,8 @@ def test_bound_to_loopback_it_has_loopbacks_names(bound: str) -> None:
 
 
 def test_bound_elsewhere_it_takes_any_name_until_some_are_named() -> None:
-    assert status(Site("0.0.0.0"), "search.example") is None
-    site = Site("0.0.0.0", ["Search.Example"])
+    assert status(AllowedOrigins("0.0.0.0"), "search.example") is None
+    site = AllowedOrigins("0.0.0.0", ["Search.Example"])
     for host, told in (
         ("search.example:8080", None),
         ("localhost", None),
@@ -51,8 +51,8 @@ def test_bound_elsewhere_it_takes_any_name_until_some_are_named() -> None:
 
 @pytest.mark.parametrize("hosts", [(), ("a", "a"), ("a b",), ("a/b",), ("",), ("u@a",), ("a:1:2",), ("[a",)])
 def test_a_request_has_one_host(hosts: Sequence[str]) -> None:
-    assert status(Site("0.0.0.0"), *hosts) == 400
-    assert status(Site("0.0.0.0"), *hosts, old=True) == (400 if hosts else None)
+    assert status(AllowedOrigins("0.0.0.0"), *hosts) == 400
+    assert status(AllowedOrigins("0.0.0.0"), *hosts, old=True) == (400 if hosts else None)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_request_has_one_host(hosts: Sequence[str]) -> None:
     ],
 )
 def test_pages_of_its_own_and_of_friends_may_ask(origin: str, told: int | None) -> None:
-    site = Site("127.0.0.1", ["friend.example"])
+    site = AllowedOrigins("127.0.0.1", ["friend.example"])
     assert status(site, "localhost:8080", origin=origin, fetch_site="cross-site") == told
     assert status(site, "localhost:8080", origin=origin, method="GET") is None
 
@@ -92,4 +92,4 @@ def test_pages_of_its_own_and_of_friends_may_ask(origin: str, told: int | None) 
 def test_where_no_origin_is_told_the_browsers_other_word_counts(
     fetch_site: str | None, told: int | None
 ) -> None:
-    assert status(Site("127.0.0.1"), "localhost", fetch_site=fetch_site) == told
+    assert status(AllowedOrigins("127.0.0.1"), "localhost", fetch_site=fetch_site) == told

@@ -1,4 +1,4 @@
-"""Last answers: read in full by callers who are still sending, and bounded in number and time."""
+"""Last answers: read in full by clients that are still sending, and limited in number and time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 import uvloop
 
 from kwiken.runtime.http_server import listen
-from kwiken.runtime.http_server.acceptor import Door
-from kwiken.runtime.http_server.connection_limit import Entrance
-from kwiken.runtime.http_server.last_answers import Farewells
+from kwiken.runtime.http_server.acceptor import Acceptor
+from kwiken.runtime.http_server.connection_limit import ConnectionLimit
+from kwiken.runtime.http_server.last_answers import LastAnswers
 from tests.support.waiting import until
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -20,7 +20,7 @@ ANSWER = b"no room"
 
 
 async def said_to(port: int, sent: bytes) -> bytes:
-    """What a caller reads who sends first and takes its time."""
+    """Bytes that a client reads which sends first and is slow."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(sent)
@@ -36,12 +36,14 @@ async def said_to(port: int, sent: bytes) -> bytes:
 @pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
 def test_who_is_still_sending_reads_the_last_answer(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
-        farewells = Farewells()
-        door = Door(listen("127.0.0.1", 0), lambda: Entrance(lambda: None, farewells, ANSWER))
-        answers = await asyncio.gather(*(said_to(door.port, b"x" * 200_000) for _ in range(5)))
+        last_answers = LastAnswers()
+        acceptor = Acceptor(
+            listen("127.0.0.1", 0), lambda: ConnectionLimit(lambda: None, last_answers, ANSWER)
+        )
+        answers = await asyncio.gather(*(said_to(acceptor.port, b"x" * 200_000) for _ in range(5)))
         assert answers == [ANSWER] * 5
-        await until(lambda: not len(farewells))
-        door.close()
+        await until(lambda: not len(last_answers))
+        acceptor.close()
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(main())
@@ -50,17 +52,19 @@ def test_who_is_still_sending_reads_the_last_answer(loop: Callable[[], asyncio.A
 @pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
 def test_those_who_do_not_go_are_few_and_go_in_time(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
-        farewells = Farewells(most=3, linger_s=0.5)
-        door = Door(listen("127.0.0.1", 0), lambda: Entrance(lambda: None, farewells, ANSWER))
-        callers = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(20)]
+        last_answers = LastAnswers(most=3, linger_s=0.5)
+        acceptor = Acceptor(
+            listen("127.0.0.1", 0), lambda: ConnectionLimit(lambda: None, last_answers, ANSWER)
+        )
+        callers = [socket.create_connection(("127.0.0.1", acceptor.port)) for _ in range(20)]
         for _ in range(20):
             await asyncio.sleep(0.01)
-            assert len(farewells) <= 3
-        await until(lambda: not len(farewells))
+            assert len(last_answers) <= 3
+        await until(lambda: not len(last_answers))
         for caller in callers:
             assert caller.recv(100) == ANSWER
             caller.close()
-        door.close()
+        acceptor.close()
         await asyncio.sleep(0.05)
 
     with asyncio.Runner(loop_factory=loop) as runner:

@@ -1,4 +1,4 @@
-"""Tasks on which a program rests, and what becomes of the program when one fails."""
+"""Critical tasks: the program ends when one of them fails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.runtime.process import Keepers
+from kwiken.runtime.process import CriticalTasks
 
 
 async def fail() -> None:
@@ -17,15 +17,15 @@ async def fail() -> None:
 
 
 async def serve(*keepers_of: Coroutine[Any, Any, None]) -> None:
-    """As a program does it."""
-    keepers = Keepers()
+    """Run tasks as a program does."""
+    critical_tasks = CriticalTasks()
     for main in keepers_of:
-        keepers.add(main)
+        critical_tasks.add(main)
     try:
         await asyncio.sleep(60)
     finally:
-        await keepers.stop()
-        keepers.check()
+        await critical_tasks.stop()
+        critical_tasks.check()
 
 
 async def test_a_failure_ends_the_owner_and_is_raised_as_it_is() -> None:
@@ -37,10 +37,10 @@ async def test_a_failure_ends_the_owner_and_is_raised_as_it_is() -> None:
 
 
 async def test_without_a_failure_nothing_is_raised() -> None:
-    keepers = Keepers()
-    keepers.add(asyncio.sleep(60))
-    await keepers.stop()
-    keepers.check()
+    critical_tasks = CriticalTasks()
+    critical_tasks.add(asyncio.sleep(60))
+    await critical_tasks.stop()
+    critical_tasks.check()
 
 
 async def test_a_cancellation_from_outside_stays_one() -> None:

@@ -1,4 +1,4 @@
-"""Full collections of servers look through what requests made, not through all that was there before."""
+"""Garbage collection of servers: full collections scan the objects of requests, not those of start-up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODULES = 10_000  # objects that an interpreter with a server's modules has at l
 
 
 async def told(url: str) -> tuple[int, int]:
-    """What a process says of its objects: kept out of collections, and looked through."""
+    """Object counts that a process reports: excluded from collections, and scanned."""
     async with aiohttp.ClientSession() as session, session.post(f"{url}/v1/request", json="hi") as answer:
         frozen, others = (await answer.json())["answer"]
         return frozen, others

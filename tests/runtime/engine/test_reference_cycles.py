@@ -1,4 +1,4 @@
-"""What requests leave behind however they end: nothing that waits for the cyclic collector, bodies least of all."""
+"""Memory of finished requests: no reference cycles are left, however requests end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Outcome = Callable[[Call], Awaitable[Any]]
 
 
 def at_b(outcome: Outcome) -> Behaviour:
-    """Stage b does that; the others answer after a moment."""
+    """Behaviour of stage b; the other stages answer after a moment."""
 
     async def behave(_: Replica, call: Call) -> Any:
         if call.stage == "b":
@@ -80,12 +80,12 @@ async def stubborn(_: Call) -> Any:
 
 
 def first(primary: Outcome, copy: Outcome) -> Outcome:
-    """One thing of the first attempt, another of the rest."""
+    """One behaviour for the first attempt, another one for the rest."""
     return lambda call: (copy if call.attempt else primary)(call)
 
 
 def shard(one: Outcome, rest: Outcome) -> Outcome:
-    """One thing of the second shard, another of the rest."""
+    """One behaviour for the second shard, another one for the rest."""
     return lambda call: (one if call.shard == 1 else rest)(call)
 
 
@@ -107,7 +107,7 @@ async def ended(request: Awaitable[Any]) -> None:
         with contextlib.suppress(Exception, asyncio.CancelledError):
             await request
     finally:
-        del request  # a task holds its error, and that this frame
+        del request  # a task holds its error, which holds this frame
 
 
 @pytest.mark.parametrize("note", [False, True])
@@ -199,7 +199,7 @@ async def test_a_request_turned_away_is_freed() -> None:
 
 
 async def act(how: str) -> str:
-    """A handler that does as it is told."""
+    """Handler that behaves as the request says."""
     match how:
         case "raise":
             raise ValueError("told to fail")
@@ -272,7 +272,7 @@ async def over_http(*, max_inflight: int = 64) -> AsyncIterator[tuple[Executor, 
 
 
 async def crowd(start: Callable[[int], Awaitable[Any]], count: int, *, cancel: bool = False) -> None:
-    """So many requests at once, and a moment for replicas to hear that callers hung up."""
+    """A number of requests at once, and a moment for replicas to notice disconnected clients."""
     tasks = [asyncio.ensure_future(start(index)) for index in range(count)]
     if cancel:
         await asyncio.sleep(0.05)

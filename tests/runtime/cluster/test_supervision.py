@@ -1,4 +1,4 @@
-"""What a cluster's supervisor outlives, what it replaces, and how it ends when it fails itself."""
+"""Supervision of a cluster: restarts, lost state files, and failures of the supervisor itself."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pids(cluster: Cluster) -> set[int]:
 
 
 async def ask(cluster: Cluster, text: str) -> int:
-    """Status of one request; 0 where nobody listens."""
+    """Status of one request; 0 if no server listens."""
     with contextlib.suppress(aiohttp.ClientError):
         async with (
             aiohttp.ClientSession() as session,
@@ -47,7 +47,7 @@ async def ask(cluster: Cluster, text: str) -> int:
 
 
 async def eventually(condition: Callable[[], Awaitable[object]]) -> None:
-    """Wait for a condition that takes asking."""
+    """Wait for an asynchronous condition."""
     for _ in range(600):
         if await condition():
             return
@@ -122,7 +122,7 @@ def plan_of(after_ms: float) -> Plan:
 
 
 async def in_force(cluster: Cluster) -> object:
-    """The digest of the plan that the gateway follows."""
+    """Digest of the plan in force at the gateway."""
     return (await cluster.status())["runtime"]["plan"]
 
 
@@ -135,7 +135,7 @@ async def replaced(cluster: Cluster) -> None:
 
 
 async def put(cluster: Cluster, plan: Plan | None, *, status: int = 200) -> None:
-    """As an operator does it by hand."""
+    """Put a plan as an operator does it by hand."""
     async with (
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {cluster.token}"}) as session,
         session.put(cluster.gateway_url + "/v1/plan", data=msgspec.json.encode(plan)) as answer,
@@ -194,7 +194,7 @@ async def test_of_a_plans_file_and_one_put_by_hand_the_later_outlives_the_gatewa
             return await in_force(cluster) == plan_of(30.25).digest
 
         await eventually(followed)
-        file.write_text("{")  # a bad one keeps nobody from taking over
+        file.write_text("{")  # an invalid file does not keep a gateway from taking over
         await replaced(cluster)
         assert await in_force(cluster) == plan_of(30.25).digest
         await served(cluster)
@@ -257,7 +257,7 @@ async def test_a_state_folder_that_is_removed_comes_back_though_nothing_else_hap
 
 
 async def test_a_cluster_without_a_state_folder_goes_on_and_touches_no_other_ones(files: StateFiles) -> None:
-    """Another process has claimed the folder meanwhile."""
+    """Another process has locked the folder meanwhile."""
     async with of(2, state=files.folder) as cluster:
         shutil.rmtree(files.folder)
         files.lock()

@@ -1,4 +1,4 @@
-"""What is noted of a request, and when."""
+"""Records of requests: their content, and when they are made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.virtual import START_NS, simulate
 
 
 class Collector:
-    """An observer that keeps what it gets."""
+    """Observer that collects records."""
 
     def __init__(self) -> None:
         self.records: list[RequestRecord] = []

@@ -1,4 +1,4 @@
-"""The note of the plan in force."""
+"""Plan store: the file with the plan in force."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 from kwiken.plan import Plan
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.errors import UnkeptError
-from kwiken.runtime.gateway import Control, KeptPlan
+from kwiken.runtime.errors import PlanNotSavedError
+from kwiken.runtime.gateway import Control, PlanStore
 from kwiken.runtime.gateway.server import failure_of
 from kwiken.runtime.transport import LocalTransport, local_replicas
 from tests.support.services_http import plan_for, service
 
 
 def test_what_is_kept_is_read_and_private(tmp_path: Path) -> None:
-    kept = KeptPlan(tmp_path / "a.plan")
-    kept.keep(b'{"a":1}', (1, 2, 3))
+    kept = PlanStore(tmp_path / "a.plan")
+    kept.save(b'{"a":1}', (1, 2, 3))
     note = kept.read()
     assert note is not None
     assert (bytes(note.plan), note.stamp) == (b'{"a":1}', (1, 2, 3))
@@ -30,38 +30,40 @@ def test_what_is_kept_is_read_and_private(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [kept.path]
 
 
-def full(kept: KeptPlan) -> None:
-    """Let no fresh note be written, as on a full disk; of nobody's rights, for tests may run as root."""
+def full(kept: PlanStore) -> None:
+    """Make every write fail, as on a full disk; not by permissions, because tests may run as root."""
     kept.path.with_name(kept.path.name + ".new").mkdir()
 
 
-def free(kept: KeptPlan) -> None:
+def free(kept: PlanStore) -> None:
     kept.path.with_name(kept.path.name + ".new").rmdir()
 
 
 def test_an_older_note_goes_where_the_newer_one_cannot_be_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = KeptPlan(tmp_path / "a.plan")
-    kept.keep(b'{"a":1}', None)
+    kept = PlanStore(tmp_path / "a.plan")
+    kept.save(b'{"a":1}', None)
     full(kept)
-    kept.keep(b'{"a":1,"b":2}', None)
+    kept.save(b'{"a":1,"b":2}', None)
     assert kept.read() is None
     assert not kept.path.exists()
-    assert "the plan cannot be noted (Is a directory)" in caplog.text
+    assert "the plan cannot be saved (Is a directory)" in caplog.text
     troubles = [kept.trouble]
     free(kept)
-    kept.keep(b'{"a":1,"b":2}', None)
+    kept.save(b'{"a":1,"b":2}', None)
     assert [*troubles, kept.trouble] == ["Is a directory", None]
     assert list(tmp_path.iterdir()) == [kept.path]
 
 
 def test_a_note_that_must_be_written_and_cannot_is_refused_and_the_older_one_stays(tmp_path: Path) -> None:
-    kept = KeptPlan(tmp_path / "a.plan")
-    kept.keep(b'{"a":1}', None)
+    kept = PlanStore(tmp_path / "a.plan")
+    kept.save(b'{"a":1}', None)
     full(kept)
-    with pytest.raises(UnkeptError, match=r"a\.plan: the plan cannot be noted there \(Is a directory\)"):
-        kept.keep(b'{"a":1,"b":2}', None, must=True)
+    with pytest.raises(
+        PlanNotSavedError, match=r"a\.plan: the plan cannot be saved there \(Is a directory\)"
+    ):
+        kept.save(b'{"a":1,"b":2}', None, must=True)
     note = kept.read()
     assert note is not None
     assert bytes(note.plan) == b'{"a":1}'
@@ -69,10 +71,10 @@ def test_a_note_that_must_be_written_and_cannot_is_refused_and_the_older_one_sta
 
 
 def test_none_is_written_over_a_plan_where_there_is_no_other_room(tmp_path: Path) -> None:
-    kept = KeptPlan(tmp_path / "a.plan")
-    kept.keep(b'{"a":1}', (1, 2, 3))
+    kept = PlanStore(tmp_path / "a.plan")
+    kept.save(b'{"a":1}', (1, 2, 3))
     full(kept)
-    kept.keep(b"null", (1, 2, 3))
+    kept.save(b"null", (1, 2, 3))
     note = kept.read()
     assert note is not None
     assert (bytes(note.plan), note.stamp) == (b"null", (1, 2, 3))
@@ -80,10 +82,10 @@ def test_none_is_written_over_a_plan_where_there_is_no_other_room(tmp_path: Path
 
 
 def test_what_is_noted_already_needs_no_room(tmp_path: Path) -> None:
-    kept = KeptPlan(tmp_path / "a.plan")
-    kept.keep(b'{"a":1}', (1, 2, 3))
+    kept = PlanStore(tmp_path / "a.plan")
+    kept.save(b'{"a":1}', (1, 2, 3))
     full(kept)
-    kept.keep(b'{"a":1}', (1, 2, 3))  # as a gateway that takes over does
+    kept.save(b'{"a":1}', (1, 2, 3))  # as a gateway that takes over does
     assert kept.trouble is None
     assert kept.read() is not None
 
@@ -92,7 +94,7 @@ def test_what_is_noted_already_needs_no_room(tmp_path: Path) -> None:
 def test_a_broken_note_is_none_and_said(
     text: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = KeptPlan(tmp_path / "a.plan")
+    kept = PlanStore(tmp_path / "a.plan")
     kept.path.write_bytes(text)
     assert kept.read() is None
     assert "cannot be read" in caplog.text
@@ -109,18 +111,18 @@ async def put(control: Control, plan: Plan | None, **headers: str) -> Any:
 
 
 async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path: Path) -> None:
-    """It would be gone with its gateway. Whoever puts it again himself is served; so is who takes one back."""
+    """It would be lost with its gateway. A client that will put it again is served; so is the removal of a plan."""
     transport = LocalTransport(service)
     replicas = local_replicas(service)
     executor = Executor(service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(1))
     control = Control(service, executor, token="t", status=dict)
-    kept = KeptPlan(tmp_path / "a.plan")
-    control.keep = lambda plan, *, must: kept.keep(plan, None, must=must)
-    control.unkept = lambda: kept.trouble
+    kept = PlanStore(tmp_path / "a.plan")
+    control.save_plan = lambda plan, *, must: kept.save(plan, None, must=must)
+    control.unsaved_reason = lambda: kept.trouble
     nobody: Any = None
     assert await put(control, plan_for(after_ms=25.0)) == plan_for(after_ms=25.0)
     full(kept)
-    with pytest.raises(UnkeptError):
+    with pytest.raises(PlanNotSavedError):
         await put(control, plan_for(after_ms=50.0625))
     assert executor.plan == plan_for(after_ms=25.0)
     assert (await control.status(nobody))["plan_unkept"] is None
@@ -131,4 +133,4 @@ async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path:
 
 
 def test_the_refusal_is_told_as_a_lack_of_storage() -> None:
-    assert failure_of(UnkeptError("no room")).status == 507
+    assert failure_of(PlanNotSavedError("no room")).status == 507

@@ -1,4 +1,4 @@
-"""A request that does not fit is complained of in words that its sender understands."""
+"""Validation errors of requests: messages that name the field and the expected type."""
 
 from __future__ import annotations
 

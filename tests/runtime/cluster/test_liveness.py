@@ -1,4 +1,4 @@
-"""When a process counts as hung."""
+"""Liveness check: when a process counts as unresponsive."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ import contextlib
 import aiohttp
 import pytest
 
-from kwiken.runtime.cluster.liveness import EVERY_S, Sign, sign_of, until_silent
+from kwiken.runtime.cluster.liveness import EVERY_S, Liveness, check_liveness, until_unresponsive
 from tests.support.misbehaving import misbehaving, saying, silence
 from tests.support.virtual import simulate
 
 
 class Patient:
-    """Silent, or closed, in some spans of time; a silent one uses up the time that it gets."""
+    """Process that is unresponsive or closed in some spans of time; if unresponsive, a check takes its whole timeout."""
 
-    def __init__(self, *bad: tuple[float, float], sign: Sign = Sign.SILENT) -> None:
+    def __init__(self, *bad: tuple[float, float], sign: Liveness = Liveness.SILENT) -> None:
         self.bad = bad
         self.sign = sign
         self.asked = 0
 
-    async def __call__(self, within_s: float) -> Sign:
+    async def __call__(self, within_s: float) -> Liveness:
         self.asked += 1
         loop = asyncio.get_running_loop()
         if not any(start <= loop.time() - 1000.0 < end for start, end in self.bad):
-            return Sign.ALIVE
-        if self.sign is Sign.SILENT:
+            return Liveness.ALIVE
+        if self.sign is Liveness.SILENT:
             await asyncio.sleep(within_s)
         return self.sign
 
 
 def ended(patient: Patient, *, silent_s: float = 10.0, closed_s: float = 13.0) -> float | None:
-    """When it was given up, within 100 s."""
+    """Moment at which the process was given up, within 100 s."""
 
     async def main() -> float | None:
         try:
             async with asyncio.timeout(100.0):
-                sign = await until_silent(patient, silent_s=silent_s, closed_s=closed_s)
+                sign = await until_unresponsive(patient, silent_s=silent_s, closed_s=closed_s)
         except TimeoutError:
             return None
         assert sign is patient.sign
@@ -65,28 +65,28 @@ def test_pauses_however_many_are_no_hang() -> None:
 
 
 def test_one_that_takes_no_connections_gets_the_time_to_end() -> None:
-    at = ended(Patient((20.0, 1e9), sign=Sign.CLOSED), closed_s=30.0)
+    at = ended(Patient((20.0, 1e9), sign=Liveness.CLOSED), closed_s=30.0)
     assert at is not None
     assert at - 20.0 >= 30.0 - EVERY_S
-    assert ended(Patient((20.0, 45.0), sign=Sign.CLOSED), closed_s=30.0) is None
+    assert ended(Patient((20.0, 45.0), sign=Liveness.CLOSED), closed_s=30.0) is None
 
 
 def test_the_asking_process_own_pause_is_no_hang_of_others() -> None:
-    """Its clock jumps by a minute in the middle of a question, which is one question without an answer."""
+    """The clock jumps by a minute during one check, which counts as one failed check."""
 
     class Jump(Patient):
-        async def __call__(self, within_s: float) -> Sign:
+        async def __call__(self, within_s: float) -> Liveness:
             self.asked += 1
             if self.asked % 10 == 0:
                 await asyncio.sleep(60.0)
-                return Sign.SILENT
-            return Sign.ALIVE
+                return Liveness.SILENT
+            return Liveness.ALIVE
 
     async def main() -> None:
         patient = Jump()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1000.0):
-                await until_silent(patient, silent_s=10.0, closed_s=10.0)
+                await until_unresponsive(patient, silent_s=10.0, closed_s=10.0)
         assert patient.asked > 100
 
     simulate(main)
@@ -95,10 +95,10 @@ def test_the_asking_process_own_pause_is_no_hang_of_others() -> None:
 async def test_signs_of_real_sockets() -> None:
     async with aiohttp.ClientSession() as session:
         async with misbehaving(saying(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n")) as server:
-            assert await sign_of(session, server.address, 5.0) is Sign.ALIVE
-        assert await sign_of(session, server.address, 5.0) is Sign.CLOSED
+            assert await check_liveness(session, server.address, 5.0) is Liveness.ALIVE
+        assert await check_liveness(session, server.address, 5.0) is Liveness.CLOSED
         async with misbehaving(silence) as server:
-            assert await sign_of(session, server.address, 0.2) is Sign.SILENT
+            assert await check_liveness(session, server.address, 0.2) is Liveness.SILENT
 
 
 async def test_an_answer_without_end_is_a_sign_of_life() -> None:
@@ -110,4 +110,4 @@ async def test_an_answer_without_end_is_a_sign_of_life() -> None:
                 await writer.drain()
 
     async with misbehaving(flood) as replica, aiohttp.ClientSession() as session:
-        assert await sign_of(session, replica.address, 30.0) is Sign.ALIVE
+        assert await check_liveness(session, replica.address, 30.0) is Liveness.ALIVE

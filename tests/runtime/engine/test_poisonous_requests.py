@@ -1,4 +1,4 @@
-"""A request that fells what it touches: it takes two replicas at most where a third is the last, and says so."""
+"""Poisonous requests: two replicas at most are lost to one if a third is the last, and its error says so."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kwiken.service import Reissue, Service, Stage
 from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising, service_of
 from tests.support.virtual import simulate
 
-CLUE = "this request may fell what it touches: 2 replicas were lost or hung with it"
-KEPT = f"{CLUE}, and it was kept from the last one"
+CLUE = "this request may crash replicas: 2 were lost or hung while serving it"
+KEPT = f"{CLUE}, so it was not sent to the last one"
 
 
 def run(service: Service, script: Script, *, copy_ms: float | None = None) -> Any:
@@ -45,7 +45,7 @@ def test_a_request_that_lost_two_replicas_is_kept_from_the_last() -> None:
 
 def test_while_there_are_more_it_is_tried_once_more() -> None:
     script = Script(lost)
-    with pytest.raises(AllFailedError, match="3 replicas were lost or hung with it"):
+    with pytest.raises(AllFailedError, match="3 were lost or hung while serving it"):
         run(one_stage(replicas=4), script, copy_ms=100)
     assert len(script.sent) == 3
 
@@ -95,7 +95,7 @@ def test_a_request_that_two_replicas_hang_on_is_kept_from_the_last() -> None:
 
 
 def test_a_slow_request_with_a_fresh_copy_is_no_poison() -> None:
-    """The copy has waited for too short a time to speak against its replica."""
+    """The copy has waited for too short a time to count against its replica."""
     script = Script(lambda _, call: after(0.01) if call.attempt == 2 else after(100.0))
     assert run(one_stage(replicas=3, timeout_ms=2000), script, copy_ms=900) == "ok"
 

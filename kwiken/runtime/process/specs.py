@@ -1,0 +1,93 @@
+"""Specifications of server processes, and the report that a started process prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from kwiken.runtime.transport import Replica
+
+
+class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="replica"):
+    """Specification of a process that serves one stage.
+
+    Attributes:
+        target: service, as `MODULE:SERVICE`.
+        stage: name of the stage.
+        host: address to listen on.
+        port: port to listen on; 0 for any free port.
+        replica: name of the replica in traces.
+        node: name of the machine in traces.
+        traces: folder for spans; None for none.
+        otlp: endpoint for spans; None for none.
+        grace_s: seconds that calls in flight get when the process is told to stop.
+        max_inflight: largest number of calls at once, 1 or more; further ones are refused.
+        max_bodies: bytes that all calls together may hold; None for a share of the memory.
+    """
+
+    target: str
+    stage: str
+    host: str = "127.0.0.1"
+    port: int = 0
+    replica: str = ""
+    node: str = "local"
+    traces: str | None = None
+    otlp: str | None = None
+    grace_s: float = 10.0
+    max_inflight: int = 64
+    max_bodies: int | None = None
+
+
+class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="gateway"):
+    """Specification of a process that is a service's gateway.
+
+    Attributes:
+        target: service, as `MODULE:SERVICE`.
+        host: address to listen on.
+        port: port to listen on; 0 for any free port.
+        local: whether to run every stage in this process.
+        replicas: by stage, `HOST:PORT` of its replicas; host names are looked up repeatedly.
+        plan: file with the plan, read again when it changes; None for none.
+        token_file: file with the token of the control routes; None closes those routes.
+        traces: folder for spans; None for none.
+        otlp: endpoint for spans; None for none.
+        grace_s: seconds that requests in flight get when the process is told to stop.
+        sockets: file descriptors of sockets that listen at this host and port already; empty to open new
+            ones.
+        kept: file in which the plan in force is saved; None for none.
+        takes_over: whether another gateway ran before, so that its saved plan continues.
+        known: by stage, replicas at the start.
+        max_bodies: bytes that all requests together may hold; None for a share of the memory.
+        allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
+    """
+
+    target: str
+    host: str = "127.0.0.1"
+    port: int = 0
+    local: bool = False
+    replicas: dict[str, list[str]] = {}
+    plan: str | None = None
+    token_file: str | None = None
+    traces: str | None = None
+    otlp: str | None = None
+    grace_s: float = 10.0
+    sockets: list[int] = []
+    kept: str | None = None
+    takes_over: bool = False
+    known: dict[str, list[Replica]] = {}
+    max_bodies: int | None = None
+    allowed_hosts: list[str] = []
+
+
+Spec = ReplicaSpec | GatewaySpec
+
+
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Line that a child process prints: its URL, or the error that kept it from starting."""
+
+    url: str | None = None
+    error: str | None = None
+
+
+Announce = Callable[[str], None]
