@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
@@ -63,4 +62,7 @@ def _escaped(character: str) -> str:
     if _is_seen(character):
         return character
     code = ord(character)
-    return f"\\u{code:04x}" if code < _TWO_BYTES else json.dumps(character)[1:-1]
+    if code < _TWO_BYTES:
+        return f"\\u{code:04x}"
+    above = code - _TWO_BYTES  # JSON spells what is beyond two bytes as two surrogates of ten bits each
+    return f"\\u{0xD800 | above >> 10:04x}\\u{0xDC00 | above & 0x3FF:04x}"

@@ -1,6 +1,6 @@
-"""What the container files and the guide tell people to run is what the command line really takes.
+"""Commands in the container files and the guide: the command line's own parser must accept them.
 
-That the stages, their replicas, ports and images are right is held by `tests/runtime/cluster/test_gateway_compose.py`.
+Stages, replicas, ports and images are tested in `tests/runtime/cluster/test_gateway_compose.py`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def test_what_the_image_copies_is_sent_to_the_builder() -> None:
 
 @pytest.mark.parametrize("line", commands_in(GUIDE))
 def test_the_guide_shows_commands_that_exist(line: str) -> None:
-    assert parsed(shlex.split(line)[1:]).get("target", TARGET) in {TARGET, "kwiken.services.hello:hello"}
+    options = parsed(shlex.split(line)[1:])
+    assert options.get("target", TARGET) in {TARGET, "kwiken.services.hello:hello"}
 
 
 def test_the_guide_has_every_way_to_run() -> None:

@@ -1,4 +1,4 @@
-"""The entry point: verbs load on use, and whatever goes wrong is one line."""
+"""Entry point: verbs are imported on use, and each failure is one line."""
 
 from __future__ import annotations
 

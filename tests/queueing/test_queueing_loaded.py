@@ -97,7 +97,10 @@ class TestAccounts:
 
         limits = Limits()
         assert (limits.slack, limits.burst_calls) == (ACCOUNT_SLACK, ACCOUNT_BURST_COPIES)
-        assert (limits.fixed_share, MAX_LATE_SHARE) == (simulate.UNSTATED_FRACTION, simulate.ALL_EARN_LATE_SHARE)
+        assert (limits.fixed_share, MAX_LATE_SHARE) == (
+            simulate.UNSTATED_FRACTION,
+            simulate.ALL_EARN_LATE_SHARE,
+        )
         for policy in (
             Reissue(after_ms=9.0, fraction=0.03),
             Reissue(after_ms=9.0, fraction=0.03, probability=0.1),

@@ -1,4 +1,4 @@
-"""Running the command line inside the test's process, and what a refusal looks like."""
+"""Runner of the command line inside the test's process, and checks of refusals."""
 
 from __future__ import annotations
 

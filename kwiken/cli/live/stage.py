@@ -1,8 +1,6 @@
-"""`kwiken stage`: one replica of one stage."""
+"""`kwiken stage`: runs one replica of one stage."""
 
 from __future__ import annotations
-
-import socket
 
 import click
 
@@ -24,7 +22,7 @@ MAX_PORT = 65_535
 @click.option("--stage", required=True, help="Name of the stage.")
 @host_option
 @click.option(
-    "--port", type=click.IntRange(0, MAX_PORT), default=0, show_default=True, help="0: any that is free."
+    "--port", type=click.IntRange(0, MAX_PORT), default=0, show_default=True, help="0: any free port."
 )
 @click.option("--node", metavar="NAME", help="Name of this machine in traces.  [default: its host name]")
 @click.option("--traces", metavar="DIR", help="Folder to write spans to.")
@@ -34,7 +32,7 @@ MAX_PORT = 65_535
     type=click.IntRange(1, 1_000_000),
     default=64,
     show_default=True,
-    help="Calls held at once; more are refused, to be served elsewhere.",
+    help="Largest number of calls at once; further calls are refused, and go to other replicas.",
 )
 @click.option(
     "--grace",
@@ -42,7 +40,7 @@ MAX_PORT = 65_535
     type=NOT_NEGATIVE,
     default=10.0,
     show_default=True,
-    help="Seconds for what is in flight when told to stop.",
+    help="Seconds for requests in flight to end at a stop.",
 )
 @bodies_option
 def command(
@@ -60,10 +58,12 @@ def command(
 ) -> None:
     """Run one replica of a stage of MODULE:SERVICE until told to stop.
 
-    Say where it is to its gateway: kwiken serve --replica STAGE=HOST:PORT.
+    Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT.
     """
     service = load_service(target)
     name = service[stage].name
+    import socket
+
     from kwiken.runtime.process import ReplicaSpec, run_server
 
     where = node or socket.gethostname()

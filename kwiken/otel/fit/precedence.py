@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,6 +55,8 @@ def acyclic(before: Bools, weight: Floats) -> tuple[Bools, int]:
     before = before.copy()
     gone = 0
     while closure(before).diagonal().any():
+        import networkx as nx  # rarely needed, and slow to load
+
         cycle = nx.find_cycle(nx.from_numpy_array(before, create_using=nx.DiGraph))
         a, b = min(((edge[0], edge[1]) for edge in cycle), key=lambda pair: float(weight[pair]))
         before[a, b] = False

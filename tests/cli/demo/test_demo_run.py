@@ -1,4 +1,4 @@
-"""The whole demo, short: what it leaves behind must hold together. No times are asserted."""
+"""Short run of the whole demo: its output must be consistent. No times are asserted."""
 
 from __future__ import annotations
 

@@ -201,5 +201,5 @@ def test_a_supervisor_that_could_write_no_last_words_is_explained(
     assert _last_words(log, 0) == "before"
     assert _last_words(log, 7) == f"it ended without a word; its log is {log}"
     usage = shutil.disk_usage(tmp_path)._replace(free=0)
-    monkeypatch.setattr("kwiken.cli.shared.output.shutil.disk_usage", lambda path: usage)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
     assert _last_words(log, 7) == f"{tmp_path}: no room is left there, so nothing can be noted of what runs"

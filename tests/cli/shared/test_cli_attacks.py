@@ -1,4 +1,4 @@
-"""Inputs made to hurt: what is no file, what is too much, what would replace itself. One line and exit code 2, soon."""
+"""Hostile inputs: special files, oversized input, output over input. Each is refused soon, in one line, with exit code 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names from traces, files and the network are shown by every verb, and none steers a terminal or forges a line."""
+"""Hostile names from traces, files and the network: no verb lets one steer the terminal or forge a line."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ class TestGateways:
         impostor: http.server.ThreadingHTTPServer,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("kwiken.cli.live.gateway_status.MAX_ANSWER", 1000)
+        monkeypatch.setattr("kwiken.cli.live.gateway_client.MAX_ANSWER", 1000)
         impostor.answer = whole(b'"' + b"x" * 5000 + b'"')  # type: ignore[attr-defined]
         result = run("status", *noted(tmp_path, impostor))
         assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""The command as a process: signals at any moment, standard files that are closed or broken."""
+"""Process behaviour of the command: signals at any time, closed or broken standard streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kwiken export`: where the settings go, what is said beside them, and what is refused."""
+"""`kwiken export`: destination of the settings, notes beside them, and refusals."""
 
 from __future__ import annotations
 

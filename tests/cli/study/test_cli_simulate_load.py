@@ -1,4 +1,4 @@
-"""`simulate --load` and `plan --load`: queues on the command line."""
+"""`kwiken simulate --load` and `kwiken plan --load`: queues on the command line."""
 
 from __future__ import annotations
 
@@ -179,8 +179,8 @@ class TestPlan:
 
     def test_rules_of_queues_that_a_quiet_plan_does_not_ask_are_named(self, files: Path) -> None:
         calm = str(files / "calm.json")
-        assert "--cancel says nothing here" in run("plan", calm, "--cancel", "none").stderr
-        assert "says nothing here" not in run("plan", calm).stderr
+        assert "--cancel has no effect here" in run("plan", calm, "--cancel", "none").stderr
+        assert "has no effect here" not in run("plan", calm).stderr
 
     def test_no_guard_leaves_load_out(self, files: Path) -> None:
         assert "load" not in data_of("plan", str(files / "profile.json"), "--no-guard")

@@ -1,4 +1,4 @@
-"""The table of `kwiken plan`: from where on copies hurt, and where nobody searched."""
+"""Table of `kwiken plan` with the utilisation from which copies hurt, searched or not."""
 
 from __future__ import annotations
 
