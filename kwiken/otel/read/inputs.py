@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_FILES: Final = 100_000
 MAX_BYTES: Final = 16 << 30  # of one input, unpacked
-MAX_RATIO: Final = 250  # unpacked bytes for one packed: traces, which repeat themselves, come to 20 to 60
+MAX_RATIO: Final = 100  # unpacked bytes for one packed: traces, which repeat themselves, come to 10 to 60
 RATIO_FREE: Final = 32 << 20  # unpacked bytes that no ratio is asked of
 IN_MEMORY: Final = 16 << 20  # of a document; a larger one is read from a file
 _CHUNK: Final = 1 << 20

@@ -257,11 +257,11 @@ class TestPacked:
         monkeypatch.setattr("kwiken.otel.read.inputs.RATIO_FREE", MIB)
         line = b'{"resourceSpans":[]}\n'
         path = self.packed(tmp_path / "a.jsonl.gz", (line * 50_000 for _ in range(4)))
-        refused(run("fit", path), f"{path}: unpacks to more than 250 times its size")
+        refused(run("fit", path), f"{path}: unpacks to more than 100 times its size")
 
     def test_a_document_of_spaces(self, tmp_path: Path) -> None:
         path = self.packed(tmp_path / "a.json.gz", (b"{" + b" " * MIB for _ in range(64)))
-        refused(run("fit", path), f"{path}: unpacks to more than 250 times its size")
+        refused(run("fit", path), f"{path}: unpacks to more than 100 times its size")
 
     def test_packed_twice(self, good: Path, tmp_path: Path) -> None:
         inner = gzip.compress((good / "traces.json").read_bytes())
