@@ -1,1 +1,1 @@
-"""Comparisons, side by side in one run: `python -m benchmarks`."""
+"""Benchmarks against alternatives, side by side in one run: `python -m benchmarks`."""

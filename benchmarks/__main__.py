@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python -m benchmarks [--quick] [--only NAME] [--out DIR] [--doc FILE]`."""
+"""Command line of the benchmarks: `python -m benchmarks [--quick] [--only NAME] [--out DIR] [--doc FILE]`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import benchmarks
-from benchmarks._harness import Row
-from benchmarks._results import as_json, as_page, as_table
+from benchmarks.harness import Row
+from benchmarks.results import as_json, as_page, as_table
 
 PREFIX = "bench_"
 
 
 def names() -> list[str]:
-    """The benchmarks there are: modules `bench_NAME`, each with `run(quick) -> list[Row]`."""
+    """Names of all benchmarks: modules `bench_NAME`, each with `run(quick) -> list[Row]`."""
     found = (module.name for module in pkgutil.iter_modules(benchmarks.__path__))
     return sorted(name.removeprefix(PREFIX) for name in found if name.startswith(PREFIX))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for; 1 where a benchmark failed, 2 on bad usage."""
+    """Run the chosen benchmarks; exit code 1 if one failed, 2 on bad usage."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Compare, side by side in one run."
     )

@@ -1,11 +1,11 @@
-"""One stage's variance-response curve: the closed form against sampling the races."""
+"""Benchmark of one stage's variance-response curve: the closed form against sampling the races."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks._harness import Row, side_by_side
+from benchmarks.harness import Row, side_by_side
 from kwiken.curves import reissue_curve
 from kwiken.curves.curve import GRID
 

@@ -1,12 +1,12 @@
-"""Requests through a DAG in one process, per stage: with every policy in force, against bare asyncio."""
+"""Benchmark of requests through a DAG in one process, per stage: all policies on, against bare asyncio."""
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
 
-from benchmarks._calls import chain_of, echo, fan_of, hedged, repeat
-from benchmarks._harness import Row, side_by_side
+from benchmarks.calls import chain_of, echo, fan_of, hedged, repeat
+from benchmarks.harness import Row, side_by_side
 
 TARGET_US = 10.0
 WIDTH = 8

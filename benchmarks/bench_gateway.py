@@ -1,7 +1,7 @@
-"""The gateway and a chain of three stages over HTTP, against the same calls written by hand on aiohttp.
+"""Benchmark of the gateway and three stages over HTTP, against the same calls by hand on aiohttp.
 
 Both have the same processes (a gateway and one process a stage), the same loop (uvloop), bodies of the same
-size and the same client, which keeps so many requests in flight and measures each.
+size and the same client, which keeps a fixed number of requests in flight and measures each.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, cast
 import msgspec
 import uvloop
 
-from benchmarks._chain import STAGES, Item
-from benchmarks._harness import Row, paired
+from benchmarks.chain import STAGES, Item
+from benchmarks.harness import Row, paired
 from kwiken.runtime.cluster import Cluster
 
 CALLERS = 16
@@ -32,12 +32,12 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
 
 
 async def _compare(rounds: int, seconds: float) -> list[Row]:
-    async with Cluster("benchmarks._chain:chain") as cluster, plain() as url:
+    async with Cluster("benchmarks.chain:chain") as cluster, plain() as url:
         pairs = []
         for turn in range(rounds + 1):
             ours = await load(cluster.gateway_url, seconds)
             theirs = await load(url, seconds)
-            if turn:  # the first goes unheard
+            if turn:  # the first turn is a warm-up
                 pairs.append((ours, theirs))
     name = f"chain of {len(STAGES)} stages over HTTP, {CALLERS} at once"
     return [
@@ -74,7 +74,7 @@ async def _process(*arguments: str) -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "benchmarks._chain",
+        "benchmarks.chain",
         *arguments,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What each objective buys on requests that it did not see: population C, planned on one part of time."""
+"""Benchmark of objectives on held-out requests: population C, planned on one part of time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks._harness import Row
+from benchmarks.harness import Row
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import study_plan
 from kwiken.profile import Profile

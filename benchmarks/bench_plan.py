@@ -1,4 +1,4 @@
-"""From profile to plan at design 7's size, and the apportionment inside it."""
+"""Benchmark of planning at design 7's size, and of the apportionment inside it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benchmarks._harness import Row, alone, side_by_side
-from benchmarks._profiles import REQUESTS, STAGES, synthetic_profile
+from benchmarks.harness import Row, alone, side_by_side
+from benchmarks.profiles import REQUESTS, STAGES, synthetic_profile
 from kwiken.apportion import sumvar
 from kwiken.curves import Curve, stage_curves
 from kwiken.plan import Budgets

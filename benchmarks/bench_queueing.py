@@ -1,4 +1,4 @@
-"""Simulating queues: request-stages a second of one core, with and without copies.
+"""Benchmark of the queue simulator: request-stages a second of one core, with and without copies.
 
 A request-stage is one request at one stage; at a fan-out every call counts as one.
 The target is 10 million a minute.
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks._harness import Row, timed
+from benchmarks.harness import Row, timed
 from kwiken.queueing.simulator import (
     Dispatch,
     Earnings,

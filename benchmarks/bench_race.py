@@ -1,4 +1,4 @@
-"""A reissue race that does not fire: what a call pays for being able to be reissued.
+"""Benchmark of a reissue race that does not fire: the cost of a call that could be reissued.
 
 Ours is everything that the executor does for one call: coin, nested ledger, replica choice with in-flight
 counts, latency estimates and histogram, timer, deadline. Notes are off. Nothing of a request's own work is in
@@ -11,15 +11,15 @@ import asyncio
 
 import uvloop
 
-from benchmarks._calls import chain_of, echo, hedged, repeat
-from benchmarks._harness import Row, in_turn, side_by_side
+from benchmarks.calls import chain_of, echo, hedged, repeat
+from benchmarks.harness import Row, in_turn, side_by_side
 
 CALLS = 10
 TARGET_US = 12.0
 
 
 async def floor() -> int:
-    """The least that a race by a task for each attempt takes: a task, a timer and a future. No books kept."""
+    """Lower bound of a race with a task for each attempt: task, timer and future, without accounting."""
     loop = asyncio.get_running_loop()
     first = loop.create_future()
 

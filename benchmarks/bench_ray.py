@@ -1,4 +1,4 @@
-"""The gateway and a chain of three stages over HTTP, against the same chain composed by Ray Serve.
+"""Benchmark of the gateway and three stages over HTTP, against the same chain composed by Ray Serve.
 
 Both have the same handlers and the same processes in a request's path: gateway and one replica a stage here,
 Serve's HTTP proxy and one replica a deployment there; the first deployment is the ingress and calls the other
@@ -11,7 +11,7 @@ Ray Serve runs as its own guide to performance has it, not as it comes: calls by
 handler and router in the process' one loop; neither access log nor dashboard nor usage statistics; room for
 far more calls at once than there are; the same priority as ours, which Ray's processes else give up; uvloop,
 which it takes itself. The proxy is the one in Python: the other (HAProxy) has to listen on every interface;
-no proxy at all is its bound. Settings and reasons are in `benchmarks._ray`.
+no proxy at all is its bound. Settings and reasons are in `benchmarks.ray_process`.
 
 Throughput is taken with all processes busy; the p99 at open load, the same arrivals for all, of half of what
 Ray Serve can do by its proxy.
@@ -26,11 +26,11 @@ from dataclasses import dataclass
 import msgspec
 import uvloop
 
-from benchmarks._chain import STAGES, Item
-from benchmarks._harness import Row, paired
-from benchmarks._ray import missing, ray_serve
-from benchmarks._ray_load import open_load
 from benchmarks.bench_gateway import CALLERS, TEXT, load
+from benchmarks.chain import STAGES, Item
+from benchmarks.harness import Row, paired
+from benchmarks.open_load import open_load
+from benchmarks.ray_process import missing, ray_serve
 from kwiken.runtime.cluster import Cluster
 
 SHARE = 0.5  # of Ray Serve's throughput, as open load
@@ -42,7 +42,7 @@ RIVALS = ("Ray Serve, by its proxy", "Ray Serve, no proxy")
 
 @dataclass(frozen=True)
 class Turn:
-    """What one side did in one round: latencies in seconds, and how long the busy part took."""
+    """Result of one side in one round: latencies and the length of the busy part, in seconds."""
 
     busy: list[float]
     took_s: float
@@ -62,7 +62,7 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
 
 
 async def _compare(rounds: int, busy_s: float, moderate_s: float) -> list[Row]:
-    async with Cluster("benchmarks._chain:chain") as cluster, ray_serve() as theirs:
+    async with Cluster("benchmarks.chain:chain") as cluster, ray_serve() as theirs:
         proxy, _ = theirs
         await load(proxy, busy_s)
         latencies, took = await load(proxy, 2 * busy_s)

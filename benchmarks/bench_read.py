@@ -1,4 +1,4 @@
-"""Traces in and spans out: reading each format, fitting a profile, and writing a request's spans."""
+"""Benchmark of traces: reading each format, fitting a profile, and writing a request's spans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
-from benchmarks._harness import Row, side_by_side
+from benchmarks.harness import Row, side_by_side
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.trace import read_traces
 from kwiken.otel.write import (
@@ -234,7 +234,7 @@ def parsed(path: Path) -> None:
 
 
 def memory(path: Path) -> Row:
-    """The most memory taken while reading, for each span."""
+    """Peak memory of reading, bytes per span."""
     spans = read_traces([path]).counts["spans_read"]
     tracemalloc.start()
     read_traces([path], max_spans=10**8)
@@ -244,7 +244,7 @@ def memory(path: Path) -> Row:
 
 
 def written(requests: int, rounds: int) -> Row:
-    """From a request's notes to its line, beside the SDK's spans and their encoding for a collector."""
+    """Encoding of a request's record as a line, beside the SDK's spans and their encoding for a collector."""
     rng = random.Random(1)
     records = [request(rng, number) for number in range(min(requests, 500))]
     spans = sum(1 for _ in readable_spans("search", records))

@@ -1,4 +1,4 @@
-"""Simulating requests through a DAG: all requests at once against one request after another."""
+"""Benchmark of the replay through a DAG: all requests at once against one request after another."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks._harness import Row, alone, timed
-from benchmarks._profiles import STAGES, synthetic_profile
+from benchmarks.harness import Row, alone, timed
+from benchmarks.profiles import STAGES, synthetic_profile
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import make_plan
 from kwiken.profile import Profile
@@ -50,7 +50,7 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
 
 
 def one_by_one(profile: Profile, plan: Plan, requests: int, rng: np.random.Generator) -> list[float]:
-    """What the same model takes in a plain loop."""
+    """Latencies of the same model from a plain loop, milliseconds."""
     latencies = []
     for _ in range(requests):
         ends: dict[str, float] = {}

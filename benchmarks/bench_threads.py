@@ -1,4 +1,4 @@
-"""What threads do for a late call: work in C that lets go of the interpreter's lock, and plain Python.
+"""Benchmark of threads for a late call: work in C that releases the interpreter's lock, and Python code.
 
 Only the first is a reason to declare `Stage.threads`. With two cores, two threads can at best halve the time.
 """
@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks._harness import Row, side_by_side
+from benchmarks.harness import Row, side_by_side
 
 THREADS = 2
 BLOCKS = [bytes([number]) * (1 << 20) for number in range(12)]

@@ -1,4 +1,4 @@
-"""Types of NumPy arrays that annotations share."""
+"""Type aliases of NumPy arrays."""
 
 from __future__ import annotations
 

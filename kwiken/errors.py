@@ -1,4 +1,4 @@
-"""Every error that kwiken raises on purpose, in one place."""
+"""Base classes of the errors that kwiken raises on purpose."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from kwiken.printable import printable
 
 
 class KwikenError(Exception):
-    """Base of all errors that this project raises on purpose."""
+    """Base class of all errors that kwiken raises on purpose."""
 
 
 class DefinitionError(KwikenError):
-    """A service definition that cannot be run; the message names the stage.
+    """Error in a service definition; the message names the stage.
 
     Args:
-        message: what is wrong and what would be right.
-        stage: the stage, named before the message; None where it is the service itself.
+        message: problem, and what would be right.
+        stage: name of the stage, put before the message; None for a problem of the service itself.
     """
 
     def __init__(self, message: str, *, stage: str | None = None) -> None:
@@ -23,11 +23,11 @@ class DefinitionError(KwikenError):
 
 
 class InputError(KwikenError):
-    """A file, line, field or value from outside that is not what it should be.
+    """Error in input from outside: a file, line, field or value.
 
     Args:
-        message: what is wrong and what would be right.
-        where: the file, line or field, named before the message.
+        message: problem, and what would be right.
+        where: file, line or field, put before the message; None for none.
     """
 
     def __init__(self, message: str, *, where: str | None = None) -> None:
@@ -36,10 +36,22 @@ class InputError(KwikenError):
 
     @property
     def problem(self) -> str:
-        """The message without the place."""
+        """Message without `where`."""
         return str(self) if self.where is None else str(self).removeprefix(f"{_line(self.where)}: ")
 
 
+class MissingExtraError(KwikenError, ModuleNotFoundError):
+    """A library that is installed with one of the package's extras, and is not there.
+
+    Args:
+        message: what needs the library, and how to install it.
+        name: import name of the library.
+    """
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message, name=name)
+
+
 def _line(message: str) -> str:
-    """One line fit for a terminal or a log: messages quote names and fields that came from anywhere."""
+    """Message as one printable line: messages quote names and fields from untrusted input."""
     return printable(" ".join(message.expandtabs(1).splitlines()))

@@ -1,12 +1,11 @@
-"""Untrusted text made safe for terminals, logs and documents: escapes for whatever steers or hides."""
+"""Escaping of untrusted text for terminals, logs and documents: control and invisible characters."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
-# Letters and marks that Unicode calls printable and a terminal shows as nothing.
+# Characters that Unicode classes as printable and a terminal does not show.
 _INVISIBLE: Final = frozenset(
     chr(code)
     for codes in (
@@ -22,14 +21,15 @@ _TWO_BYTES: Final = 0x10000
 
 
 def printable(text: str, *, most: int | None = None) -> str:
-    """Untrusted text escaped for a terminal or a log: one line, nothing in it that steers or hides.
+    """Escape untrusted text to one line for a terminal or a log.
 
-    Control characters, escape sequences, line ends, what turns the direction of writing and what has no width
-    are spelt out as Python's `repr` does.
+    Control characters, escape sequences, line ends, marks of writing direction and characters without width
+    are replaced by escapes as in Python's `repr`.
 
     Args:
-        text: a name from a trace, a file or the network.
-        most: characters of the result, the rest is cut off and `...` put there; None for all.
+        text: text from a trace, a file or the network.
+        most: maximum number of characters of the result, after which it is cut and ends in `...`; None for no
+            limit.
     """
     if not (text.isprintable() and _INVISIBLE.isdisjoint(text)):
         text = "".join(c if _is_seen(c) else _spelt(c) for c in text)
@@ -48,10 +48,10 @@ def _spelt(character: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """A JSON document of the same values, with escapes for what in its strings steers a terminal or hides.
+    """Escape control and invisible characters in the strings of a JSON document; the values stay the same.
 
     Args:
-        text: valid JSON, laid out with spaces and line ends alone.
+        text: valid JSON, whose only whitespace outside strings is spaces and line ends.
     """
     if text.isascii() and "\x7f" not in text:
         return text  # JSON has no other control characters in its strings
@@ -62,4 +62,7 @@ def _escaped(character: str) -> str:
     if _is_seen(character):
         return character
     code = ord(character)
-    return f"\\u{code:04x}" if code < _TWO_BYTES else json.dumps(character)[1:-1]
+    if code < _TWO_BYTES:
+        return f"\\u{code:04x}"
+    above = code - _TWO_BYTES  # JSON spells what is beyond two bytes as two surrogates of ten bits each
+    return f"\\u{0xD800 | above >> 10:04x}\\u{0xDC00 | above & 0x3FF:04x}"

@@ -1,17 +1,17 @@
-"""The public names say what they take and give, in which shape and unit, what they raise and whose idea they are.
+"""Docstring rules for public names: arguments, results, shapes, units, errors and sources are documented.
 
-What is held here, of every name that a public package exports and every public method of its classes:
+The rules, for every name that a public package exports and every public method of its classes:
 
-- It has a docstring.
-- Its arguments stand under `Args:`, each by its name, and nothing else does; a method's only one may be told by
-  the sentence. What a class is made with stands under its `Args:` or `Attributes:`, unless it is one thing.
-- Each error of `KwikenError`'s family that it raises, itself or through a private function beside it, stands
-  under `Raises:`.
+- The name has a docstring.
+- `Args:` lists every argument by its name, and nothing else; the only argument of a method may be described in the
+  sentence. The arguments of a class are under its `Args:` or `Attributes:`, unless there is only one.
+- `Raises:` lists each error of `KwikenError`'s family that the name raises, itself or through a private function of
+  the same module.
 - An array has its shape, `(n,)`.
-- A float has its unit: by its name (`after_ms`), or in words: milliseconds, a share, how many.
-- What is built after a publication names it.
+- A float has its unit: in its name (`after_ms`), or in words such as milliseconds, a share, number of.
+- Code built after a publication names the publication.
 
-A method that a base class or a protocol of the same folder describes need not say it again.
+A method that a base class or a protocol of the same folder describes need not repeat the description.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PACKAGES: Final = (
     "kwiken.runtime",
     "kwiken.loadtest",
 )
-LEAST: Final = 20  # characters: nobody says what a thing is in fewer
+MIN_DOCSTRING_CHARS: Final = 20
 SECTION: Final = re.compile(r"(Args|Attributes|Returns|Raises|Example):")
 ENTRY: Final = re.compile(r"    (\S[^:]*): (.*)")
 ARRAY: Final = re.compile(r"\b(Floats|Ints|Bools|NDArray|ndarray)\b")
@@ -61,7 +61,7 @@ UNIT: Final = re.compile(
     r"|utility|correlation|\btimes\b|ratio|factor|percentile|varianc|unit|work",
     re.IGNORECASE,
 )
-# Never raised, though a private function beside it does: asked only where there is an answer.
+# Errors that a private function of the module raises, but never when called from the public name.
 GUARDED: Final = {("kwiken.queueing.load.measured_utilisation", "InputError")}
 SOURCES: Final = {
     "Baeza-Yates et al.": ("kwiken.loadtest.queries.Queries",),
@@ -87,7 +87,7 @@ SOURCES: Final = {
     "Kwiken section 5.2": ("kwiken.planning.planner.study_plan",),
     "Kwiken section 5.2.1": (
         "kwiken.curves.curve.Curve",
-        "kwiken.profile.distribution.Pool.time_outs",
+        "kwiken.profile.distribution.EmpiricalDistribution.time_outs",
         "kwiken.curves.policies_compared.compare_policies",
         "kwiken.curves.curve.reissue_curve",
     ),
@@ -132,7 +132,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Named:
-    """Something public: where it is written, and the class around it."""
+    """Public name: its label, its definition in a file, and the class around it."""
 
     label: str
     path: Path
@@ -168,7 +168,7 @@ def exported(package: str) -> list[str]:
 
 
 def written(module: str, name: str) -> tuple[Path, ast.ClassDef | Function] | None:
-    """Where a name that a module offers is written; None for what is no function and no class."""
+    """Definition of a name that a module offers; None for a name that is not a function or class."""
     path = file_of(module)
     for node in tree(path).body:
         if isinstance(node, ast.ClassDef | Function) and node.name == name:
@@ -183,7 +183,7 @@ def written(module: str, name: str) -> tuple[Path, ast.ClassDef | Function] | No
 
 @cache
 def public() -> tuple[Named, ...]:
-    """Everything public, once each."""
+    """All public names, once each."""
     found: dict[tuple[Path, int], Named] = {}
     for package in PACKAGES:
         for name in exported(package):
@@ -200,7 +200,7 @@ def public() -> tuple[Named, ...]:
 
 
 def sections(doc: str) -> dict[str, dict[str, str]]:
-    """A docstring's sections, each as texts by name; what has no name under "", as all before the first."""
+    """Sections of a docstring, each as texts by entry; text without an entry, or before the first section, under ""."""
     parts: dict[str, dict[str, str]] = {"": {"": ""}}
     at, names = "", [""]
     for line in doc.splitlines():
@@ -221,7 +221,7 @@ def annotation(node: ast.expr | None) -> str:
 
 
 def arguments(function: Function, *, method: bool) -> list[tuple[str, str]]:
-    """Names and types of what a function takes, but for `self`."""
+    """Names and types of a function's arguments, without `self`."""
     spec = function.args
     bound = method and not any(ast.unparse(word) == "staticmethod" for word in function.decorator_list)
     taken = [*spec.posonlyargs, *spec.args][1 if bound else 0 :]
@@ -231,7 +231,7 @@ def arguments(function: Function, *, method: bool) -> list[tuple[str, str]]:
 
 
 def fields(node: ast.ClassDef) -> list[tuple[str, str]]:
-    """Names and types of what a class is made with."""
+    """Names and types of the arguments of a class."""
     for inner in node.body:
         if isinstance(inner, ast.FunctionDef) and inner.name == "__init__":
             return arguments(inner, method=True)
@@ -254,7 +254,7 @@ def methods(node: ast.ClassDef) -> dict[str, Function]:
 
 
 def described_elsewhere(named: Named) -> bool:
-    """Whether a base class, or a protocol that the class satisfies by its names, describes this method."""
+    """Whether a base class, or a protocol whose names the class has, describes this method."""
     if named.owner is None or isinstance(named.node, ast.ClassDef):
         return False
     own = methods(named.owner).keys() | dict(fields(named.owner)).keys()
@@ -275,7 +275,7 @@ def described_elsewhere(named: Named) -> bool:
 
 
 def words() -> Iterator[tuple[Named, str, str, str | None]]:
-    """What everything public takes: whose, name, type, and what is told of it; None for nothing."""
+    """Arguments of all public names: owner, argument, type, and description (None where it is missing)."""
     for named in public():
         if isinstance(named.node, ast.ClassDef):
             taken = fields(named.node)
@@ -292,7 +292,7 @@ def words() -> Iterator[tuple[Named, str, str, str | None]]:
 
 
 def answers() -> Iterator[tuple[Named, str, str]]:
-    """What every public function gives: whose, type, and what is told of it."""
+    """Results of all public functions: owner, type, and description."""
     for named in public():
         if not isinstance(named.node, ast.ClassDef) and not described_elsewhere(named):
             parts = sections(named.doc)
@@ -301,7 +301,7 @@ def answers() -> Iterator[tuple[Named, str, str]]:
 
 @cache
 def family() -> frozenset[str]:
-    """Names of all errors of `KwikenError`'s family."""
+    """Names of `KwikenError` and all errors derived from it."""
     bases: dict[str, set[str]] = {}
     for room in {package.partition(".")[0] for package in PACKAGES}:
         for path in (ROOT / room).rglob("*.py"):
@@ -315,7 +315,7 @@ def family() -> frozenset[str]:
 
 
 def raised(named: Named, start: list[Function]) -> set[str]:
-    """Errors of the family that functions raise, themselves or through private functions beside them."""
+    """Errors of the family that functions raise, themselves or through private functions of the module."""
     beside: dict[str, Function] = {
         node.name: node for node in tree(named.path).body if isinstance(node, Function)
     }
@@ -344,7 +344,7 @@ def without_docstring() -> Iterator[str]:
     for named in public():
         if not named.doc:
             yield f"{named.place}: no docstring"
-        elif named.owner is None and len(named.doc) <= LEAST:
+        elif named.owner is None and len(named.doc) <= MIN_DOCSTRING_CHARS:
             yield f"{named.place}: a docstring of {len(named.doc)} characters"
 
 
@@ -436,7 +436,7 @@ def test_nothing_public_is_overlooked() -> None:
     labels = {named.label for named in public()}
     assert {
         "kwiken.apportion.sumvar",
-        "kwiken.profile.Pool.quantile",
+        "kwiken.profile.EmpiricalDistribution.quantile",
         "kwiken.runtime.Cluster.put_plan",
         "kwiken.loadtest.run_load",
     } <= labels

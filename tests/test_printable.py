@@ -1,4 +1,4 @@
-"""Untrusted text: whatever it holds, it is shown on one line, and nothing in it steers or hides."""
+"""Escaping of untrusted text: one line, without control or invisible characters."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Apportionment: one budget divided over stages for an objective, kept on later requests."""
+"""Apportionment: division of one budget over stages for an objective, within the budget on later requests."""
 
 from __future__ import annotations
 
-from kwiken.apportion.aim import SPREADS, Aim
+from kwiken.apportion.apportioner import SPREADS, Apportioner
 from kwiken.apportion.descent import choices_of
 from kwiken.apportion.margin import SPLITS, Rows, likely_mean, tightened, within_budget
 from kwiken.apportion.objectives import (
-    LEAST_REQUESTS,
+    MIN_REQUESTS_TO_COMPARE,
     OBJECTIVES,
     Verdict,
     apportion,
@@ -25,12 +25,12 @@ from kwiken.apportion.sum_of_variances import (
 )
 
 __all__ = [
-    "LEAST_REQUESTS",
+    "MIN_REQUESTS_TO_COMPARE",
     "OBJECTIVES",
     "SPLITS",
     "SPREADS",
-    "Aim",
     "Allocation",
+    "Apportioner",
     "HulledCurve",
     "Rows",
     "Verdict",

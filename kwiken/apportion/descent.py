@@ -1,10 +1,12 @@
-"""Direct descent on a high percentile: chunks of budget change hands where that lowers p99.
+"""Local search on a high percentile: moves chunks of budget between stages while the percentile falls.
 
-The sum of variances is a stand-in for p99; where paths run in parallel or stages cost much it can be a poor
-one. From SumVar's answer, chunks go from one stage to another while the risk of the whole falls, judged by
-common random numbers. Chunks start large and stages may change their coin, since small ones see no slope: a
-time-out beyond a stage's p99 leaves that p99 where it is. What the search finds is believed only as far as
-later requests confirm it.
+The sum of variances approximates p99, poorly where paths run in parallel or stages are expensive. The search
+starts from SumVar's allocation and moves chunks of budget from one stage to another while the risk of whole
+requests falls, compared by common random numbers. Chunks start large and stages may change their coin, since
+small changes show no slope: a time-out beyond a stage's p99 does not move that p99. A step is kept only if
+later requests
+    confirm
+it.
 """
 
 from __future__ import annotations
@@ -19,20 +21,20 @@ from kwiken.curves import Curve
 from kwiken.profile import Profile
 from kwiken.simulation import TAIL, Arena, Choice, Risk
 
-CHUNKS = (1 / 2, 1 / 4, 1 / 8, 1 / 16)  # of the budget, from large to small
-MOST_STEPS = 12  # with one size of chunk
-MOST_STAGES = 16  # that take part: those where reissues pay most
-PAIRS = 4  # givers and takers that are tried together, each the best few alone
-COINS = (0.7, 0.4)  # to try beside the curve's own and 1
-WORTH = 1e-3  # least fall of the risk that a step is made for
-SEARCHED = 2 / 3  # of the requests, the earlier ones; the rest confirm
-CONFIRMED = 2e-3  # least fall on the confirming requests
-LEAST_REQUESTS = 400  # of fewer, the confirming part holds no p99
+CHUNK_SHARES = (1 / 2, 1 / 4, 1 / 8, 1 / 16)  # of the budget spent, from large to small
+MAX_STEPS_PER_CHUNK = 12
+MAX_STAGES = 16  # in the search: those where reissues gain most
+MAX_GIVERS = MAX_TAKERS = 4  # tried in pairs: the best of each on their own
+COINS = (0.7, 0.4)  # probabilities to try beside the curve's own and 1
+MIN_RISK_FALL = 1e-3  # share of the risk below which no step is made
+SEARCH_SHARE = 2 / 3  # of the requests, the earlier ones; the rest confirm
+MIN_CONFIRMED_FALL = 2e-3  # share of the risk on the confirming requests
+MIN_REQUESTS_TO_DESCEND = 400  # with fewer the confirming part is too small for a p99
 
 
 @dataclass(frozen=True)
-class _Seeker:
-    """What a search needs beside the choices themselves."""
+class _Search:
+    """Context of a search: the simulated requests, and the curves, costs and risk to compare choices by."""
 
     arena: Arena
     curves: Mapping[str, Curve]
@@ -40,7 +42,7 @@ class _Seeker:
     risk: Risk
 
     def moved(self, choices: Mapping[str, Choice], name: str, amount: float) -> Iterator[dict[str, Choice]]:
-        """The stage with so much more budget (less where negative), with each coin worth a try."""
+        """Choices of a stage with a budget changed by `amount` (negative: less), one for each coin to try."""
         fraction, coin = choices.get(name, (0.0, 1.0))
         fraction = min(1.0, max(0.0, fraction + amount / self.costs[name]))
         if amount < 0:
@@ -50,7 +52,7 @@ class _Seeker:
             yield {name: (fraction, max(fraction, tried))}
 
     def best(self, options: Iterator[dict[str, Choice]]) -> tuple[float, dict[str, Choice]]:
-        """The option of least risk."""
+        """Option of least risk, with that risk."""
         judged = ((self.risk(self.arena.changed(option), self.arena.requests), option) for option in options)
         return min(judged, key=lambda pair: pair[0], default=(np.inf, {}))
 
@@ -64,37 +66,42 @@ def descend(
     risk: Risk,
     seed: int = 0,
 ) -> Allocation:
-    """An allocation of the same spend with less risk, as far as later requests confirm it.
+    """Search for an allocation of the same spend with less risk, confirmed on later requests.
 
     Args:
-        profile: what was learned; its requests are split in time.
-        curves: by stage that may be reissued.
-        costs: by stage: what reissuing all of its calls costs.
-        start: an allocation; its coins, where given, are kept.
-        risk: of the latencies of requests: less is better.
-        seed: of copies and coins.
+        profile: profile of the service; its requests are split in time.
+        curves: curve of each stage that may be reissued, by its name.
+        costs: by stage: cost of reissuing all of its calls, in the unit of the budget.
+        start: allocation to start from; its coins, where given, are kept.
+        risk: function from latencies to the risk to minimise, milliseconds.
+        seed: seed of the copies and coins.
 
     Returns:
-        The step of the search that is best on the requests that it did not see; `start` where none beats it
-        there, or where there are too few requests to tell.
+        The step of the search with the least risk on the requests that it did not use; `start` where none is
+        better there, or where there are too few requests.
     """
-    if not start.spent > 0 or profile.requests < LEAST_REQUESTS:
+    if not start.spent > 0 or profile.requests < MIN_REQUESTS_TO_DESCEND:
         return start
     order = np.argsort(profile.started_s, kind="stable")
-    seen = int(SEARCHED * len(order))
+    seen = int(SEARCH_SHARE * len(order))
     searched = Arena(profile, curves, order[:seen], seed=seed, tail=TAIL)
     kept = Arena(profile, curves, order[seen:], seed=seed + 1, tail=TAIL)
     first = choices_of(curves, start)
-    steps = [first, *_search(_Seeker(searched, curves, costs, risk), first, start)]
+    steps = [first, *_descent_steps(_Search(searched, curves, costs, risk), first, start)]
     judged = [risk(kept.settle(step), kept.requests) for step in steps]
     best = int(np.argmin(judged))
-    if judged[best] > (1 - CONFIRMED) * judged[0]:
+    if judged[best] > (1 - MIN_CONFIRMED_FALL) * judged[0]:
         best = 0
     return _allocation(start, steps[best], curves, costs)
 
 
 def choices_of(curves: Mapping[str, Curve], start: Allocation) -> dict[str, Choice]:
-    """By stage that gets any: its share of calls, and its coin (the curve's where none is given)."""
+    """Choices of an allocation: share of calls and coin of each stage that gets any budget.
+
+    Args:
+        curves: curve of each stage that may be reissued, by its name.
+        start: allocation; a stage without a coin takes that of its curve.
+    """
     return {
         name: (fraction, start.coins.get(name) or curves[name].coin_at(fraction))
         for name, fraction in start.fractions.items()
@@ -102,53 +109,53 @@ def choices_of(curves: Mapping[str, Curve], start: Allocation) -> dict[str, Choi
     }
 
 
-def _search(
-    seeker: _Seeker, first: Mapping[str, Choice], start: Allocation
+def _descent_steps(
+    search: _Search, first: Mapping[str, Choice], start: Allocation
 ) -> Iterator[Mapping[str, Choice]]:
-    """Every step that lowers the risk on the searched requests."""
+    """Choices after each step that lowers the risk on the search's requests."""
     choices = dict(first)
-    least = seeker.risk(seeker.arena.settle(choices), seeker.arena.requests)
+    least = search.risk(search.arena.settle(choices), search.arena.requests)
     names = _worth_trying(start)
-    for size in CHUNKS:
-        for _ in range(MOST_STEPS):
-            found, change = _step(seeker, choices, names, size * start.spent)
-            if not found < (1 - WORTH) * least:
+    for size in CHUNK_SHARES:
+        for _ in range(MAX_STEPS_PER_CHUNK):
+            found, change = _step(search, choices, names, size * start.spent)
+            if not found < (1 - MIN_RISK_FALL) * least:
                 break
             choices = {**choices, **change}
-            least = seeker.risk(seeker.arena.settle(choices), seeker.arena.requests)
+            least = search.risk(search.arena.settle(choices), search.arena.requests)
             yield choices
 
 
 def _worth_trying(start: Allocation) -> list[str]:
-    """The stages with most to gain: by what they got and what the same again would bring."""
+    """Names of the stages with most to gain: gain plus marginal gain over the same spend again."""
     promise = {
         name: start.gains.get(name, 0.0) + start.marginal.get(name, 0.0) * start.spent
         for name in start.fractions
     }
-    return sorted(promise, key=lambda name: -promise[name])[:MOST_STAGES]
+    return sorted(promise, key=lambda name: -promise[name])[:MAX_STAGES]
 
 
 def _step(
-    seeker: _Seeker, choices: Mapping[str, Choice], names: list[str], chunk: float
+    search: _Search, choices: Mapping[str, Choice], names: list[str], chunk: float
 ) -> tuple[float, dict[str, Choice]]:
-    """The best of: a chunk from one stage to another, or another coin at one stage."""
+    """Best single step, with its risk: a chunk moved between two stages, or another coin at one stage."""
     takers = sorted(
-        ((*seeker.best(seeker.moved(choices, name, chunk)), name) for name in names), key=lambda t: t[0]
+        ((*search.best(search.moved(choices, name, chunk)), name) for name in names), key=lambda t: t[0]
     )
     givers = sorted(
         (
-            (*seeker.best(seeker.moved(choices, name, -amount)), name, amount)
-            for name, amount in ((name, _held(seeker, choices, name, chunk)) for name in names)
+            (*search.best(search.moved(choices, name, -amount)), name, amount)
+            for name, amount in ((name, _held(search, choices, name, chunk)) for name in names)
             if amount > 0
         ),
         key=lambda g: g[0],
     )
     trials = [
         {**given, **taken}
-        for _, given, giver, amount in givers[:PAIRS]
-        for _, _, taker in takers[:PAIRS]
+        for _, given, giver, amount in givers[:MAX_GIVERS]
+        for _, _, taker in takers[:MAX_TAKERS]
         if giver != taker
-        for taken in seeker.moved(choices, taker, amount)
+        for taken in search.moved(choices, taker, amount)
     ]
     trials += [
         {name: (choices[name][0], max(choices[name][0], coin))}
@@ -156,12 +163,12 @@ def _step(
         if name in choices
         for coin in (1.0, *COINS)
     ]
-    return seeker.best(iter(trials))
+    return search.best(iter(trials))
 
 
-def _held(seeker: _Seeker, choices: Mapping[str, Choice], name: str, chunk: float) -> float:
-    """How much of a chunk a stage has to give."""
-    return min(chunk, choices.get(name, (0.0, 1.0))[0] * seeker.costs[name])
+def _held(search: _Search, choices: Mapping[str, Choice], name: str, chunk: float) -> float:
+    """Part of a chunk of budget that a stage holds and can give."""
+    return min(chunk, choices.get(name, (0.0, 1.0))[0] * search.costs[name])
 
 
 def _allocation(

@@ -1,4 +1,4 @@
-"""Keeping a budget on requests that were not there when the time-outs were learned."""
+"""Safety margin of a budget: apportions less until later requests should stay within the budget."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from numpy.typing import NDArray
 
 from kwiken.apportion.sum_of_variances import Allocation
 from kwiken.arrays import Floats
-from kwiken.profile import Pool, Profile, StageProfile
+from kwiken.profile import EmpiricalDistribution, Profile, StageProfile
 
 T = TypeVar("T")
 Rows = NDArray[np.int64]
-SURE = 1.2816  # standard normal quantile: nine in ten spends of later requests stay below
-BATCHES = 50  # stretches of time whose mean spends tell how far chance moves the whole
-SPLITS = ((0.5, 0.75), (0.75, 1.0))  # learn up to the first, judge from there to the second
-LEAST_MARGIN = 0.25
-ROUNDS = 4
-FEWEST_SPLIT = 200  # requests; of fewer, a part's spend is all noise
+NORMAL_QUANTILE_90 = 1.2816  # nine in ten mean spends stay below the mean plus so many standard errors
+BATCHES = 50  # blocks of time whose mean spends give the standard error of the whole
+SPLITS = ((0.5, 0.75), (0.75, 1.0))  # shares of the requests: learn up to the first, judge up to the second
+MIN_MARGIN = 0.25  # share of the budget that is apportioned at least
+MAX_ROUNDS = 4  # of tightening
+MIN_REQUESTS_TO_SPLIT = 200  # with fewer the mean spend of a part is mostly noise
 
 
 @dataclass(frozen=True)
 class Spending:
-    """An allocation within a tightened budget.
+    """Allocation of a tightened budget.
 
     Attributes:
-        allocation: who got how much.
-        margin: share of the budget that was apportioned.
+        allocation: budget of each stage.
+        margin: share of the budget that was apportioned, `MIN_MARGIN` to 1.
     """
 
     allocation: Allocation
@@ -43,21 +43,22 @@ def within_budget(
     budget: float,
     apportion: Callable[[float], Allocation],
 ) -> Spending:
-    """Apportion so much of the budget that later requests should stay within it.
+    """Apportion as much of a budget as later requests should stay within.
 
-    Two things make later spend differ. Time-outs are quantiles of a sample, so the share of calls
-    beyond them has a sampling error; it is taken from the spend of stretches of time, which holds what
-    requests and neighbours in time have in common. And services drift: time-outs are learned on earlier
-    requests of the profile and judged on the ones after; what they overshoot beyond chance counts.
+    Later spend differs for two reasons:
+    1. Sampling error. Time-outs are quantiles of a sample. The error of the share of calls beyond them is
+       estimated from the spend of blocks of time, which includes the correlation of requests close in time.
+    2. Drift. Time-outs are learned on earlier requests of the profile and judged on later ones; any overshoot
+       beyond chance counts.
 
     Args:
-        profile: what was learned.
-        costs: by stage that may be reissued: cost of a copy of all its calls.
+        profile: profile of the service.
+        costs: by stage that may be reissued: cost of a copy of all its calls, in the unit of the budget.
         budget: the most that may be spent.
-        apportion: makes an allocation of a budget.
+        apportion: function that makes an allocation of a budget.
 
     Returns:
-        The allocation at which nine in ten spends should fit the budget, or at `LEAST_MARGIN` of it.
+        The allocation whose mean spend should fit the budget nine times in ten, or one of `MIN_MARGIN` of it.
     """
     return Spending(*tightened(budget, apportion, _History(profile, costs).likely_spend))
 
@@ -65,29 +66,30 @@ def within_budget(
 def tightened(
     budget: float, apportion: Callable[[float], T], likely: Callable[[T], float]
 ) -> tuple[T, float]:
-    """Apportion less and less of a budget until later requests should keep it.
+    """Apportion less and less of a budget until later requests should stay within it.
 
     Args:
         budget: the most that may be spent.
-        apportion: makes an allocation of a budget.
-        likely: what nine in ten later requests' mean spends should stay below, of an allocation.
+        apportion: function that makes an allocation of a budget.
+        likely: function from an allocation to the bound that nine in ten mean spends of later requests should
+            stay below, in the unit of the budget.
 
     Returns:
-        The allocation and the share of the budget that was apportioned, at least `LEAST_MARGIN`.
+        The allocation, and the share of the budget that was apportioned, at least `MIN_MARGIN`.
     """
     margin = 1.0
     allocation = apportion(budget)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         spend = likely(allocation)
-        if spend <= budget or margin <= LEAST_MARGIN:
+        if spend <= budget or margin <= MIN_MARGIN:
             break
-        margin = max(LEAST_MARGIN, margin * budget / spend)
+        margin = max(MIN_MARGIN, margin * budget / spend)
         allocation = apportion(budget * margin)
     return allocation, margin
 
 
 class _History:
-    """The profile's requests in the order of time, and what allocations would have spent on them."""
+    """Spend of allocations on the profile's requests in order of time."""
 
     def __init__(self, profile: Profile, costs: Mapping[str, float]) -> None:
         self._order = np.argsort(profile.started_s, kind="stable")
@@ -95,7 +97,7 @@ class _History:
         self._costs = costs
 
     def likely_spend(self, allocation: Allocation) -> float:
-        """What nine in ten later requests' mean spends should stay below."""
+        """Bound that nine in ten mean spends of later requests should stay below."""
         if not allocation.spent > 0:
             return 0.0
         return likely_mean(
@@ -103,7 +105,7 @@ class _History:
         )
 
     def _spend(self, allocation: Allocation, learned: Rows, judged: Rows) -> Floats:
-        """(k,): spend of each judged request with time-outs learned on others."""
+        """(k,): spend of each judged request with time-outs learned on other requests."""
         spent = np.zeros(len(judged))
         for stage in self._stages:
             fraction = allocation.fractions[stage.name]
@@ -117,42 +119,43 @@ def _copies(stage: StageProfile, given: tuple[float, float], learned: Rows, judg
     """(k,): expected copies of each judged request, in units of the stage's mean calls per request.
 
     Args:
-        stage: what was learned of it.
+        stage: profile of the stage.
         given: share of its calls to reissue, and coin of the policy.
-        learned: requests that the age is learned on.
-        judged: requests that it is judged on.
+        learned: (n,) indices of the requests that the time-out is learned on.
+        judged: (k,) indices of the requests to judge.
     """
     fraction, coin = given
-    pool = Pool.of(stage.calls_ms[learned])
-    if not len(pool):
+    distribution = EmpiricalDistribution.of(stage.calls_ms[learned])
+    if not len(distribution):
         return np.full(len(judged), fraction)
-    outs = pool.time_outs(np.array([fraction / coin]))
+    outs = distribution.time_outs(np.array([fraction / coin]))
     late = (stage.calls_ms[judged] > outs.after_ms[0]).sum(axis=1)
     return np.asarray(coin * outs.probability[0] * late / stage.calls_per_request)
 
 
 def likely_mean(order: Rows, planned: float, spend: Callable[[Rows, Rows], Floats]) -> float:
-    """What nine in ten later requests' mean spends should stay below.
+    """Bound that nine in ten mean spends of later requests should stay below, in the unit of the budget.
 
     Args:
-        order: (n,) requests in the order of time.
-        planned: mean spend that was planned, above 0.
-        spend: of requests to learn on and requests to judge, what each of the latter spends.
+        order: (n,) indices of requests in order of time.
+        planned: mean spend planned for a request, in the unit of the budget, above 0.
+        spend: function from (k,) requests to learn on and (m,) requests to judge to the (m,) spends of the
+            latter, in the unit of the budget.
     """
     n = len(order)
     noise = error_of_mean(spend(order, order))
     drift = 1.0
-    for learned, judged in SPLITS if n >= FEWEST_SPLIT else ():
+    for learned, judged in SPLITS if n >= MIN_REQUESTS_TO_SPLIT else ():
         early, late = order[: int(learned * n)], order[int(learned * n) : int(judged * n)]
-        chance = SURE * noise * math.sqrt(n / len(early) + n / len(late))
+        chance = NORMAL_QUANTILE_90 * noise * math.sqrt(n / len(early) + n / len(late))
         drift = max(drift, (float(spend(early, late).mean()) - chance) / planned)
-    return planned * drift + SURE * noise
+    return planned * drift + NORMAL_QUANTILE_90 * noise
 
 
 def error_of_mean(spent: Floats) -> float:
-    """Standard error of the mean of values in the order of time, from the means of batches."""
+    """Standard error of the mean of values in order of time, by the method of batch means."""
     batches = min(BATCHES, len(spent))
-    if batches < 2:  # noqa: PLR2004 - one batch tells no spread
+    if batches < 2:  # noqa: PLR2004 - one batch has no spread
         return 0.0
     size = len(spent) // batches
     means = spent[: size * batches].reshape(batches, size).mean(axis=1)

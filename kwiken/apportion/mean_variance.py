@@ -1,10 +1,10 @@
-"""Mean and spread at once: what p99 is made of, as far as single stages can tell.
+"""Apportionment by mean and variance together, an approximation of p99 that is separable over stages.
 
 The p99 of a request is about its mean plus `z` standard deviations. A small change of an allocation moves it
-by `dm + z / (2 sd) dV`, where `dm` and `dV` are what the stages' means and variances change by in all. So
-reissues should lower `V + (2 sd / z) m`: where most of the variance is gone, what is left of a budget goes to
-means, which the sum of variances (Kwiken section 5.2) does not see. A stage off the critical path changes the
-request less often; both of its terms count for its share of critical paths.
+by `dm + z / (2 sd) dV`, where `dm` and `dV` are the total changes of the stages' means and variances. So
+reissues should lower `V + (2 sd / z) m`: once most of the variance is gone, the rest of a budget goes to
+means, which the sum of variances (Kwiken section 5.2) ignores. A stage off the critical path rarely changes
+the latency of a request, so both terms of a stage are weighted by its share of critical paths.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from kwiken.curves import Curve, lower_hull
 from kwiken.latency import critical_path
 from kwiken.profile import Profile
 
-ROUNDS = 4  # the weight of means hangs on the spread that the allocation leaves
-LEAST_Z = 1.0
-LEAST_SHARE = 1e-3  # of critical paths: a stage that was on none may yet be
+FIXED_POINT_ROUNDS = 4  # the weight of means depends on the standard deviation that the allocation leaves
+MIN_DEVIATIONS = 1.0
+MIN_PATH_SHARE = 1e-3  # of critical paths: a stage that was on none may be on one later
 
 
 @dataclass(frozen=True)
 class _Mixed:
-    """A stage's `V + weight m` by share of calls, hulled."""
+    """Hull of a stage's `V + weight m` by share of calls."""
 
     fraction: Floats
     hull: Floats
 
 
-class MeanAndSpread:
+class MeanVarianceApportioner:
     """Apportions budgets by SumVar on mean and variance together.
 
     Args:
-        profile: what was learned.
-        curves: by stage that may be reissued.
+        profile: profile of the service.
+        curves: curve of each stage that may be reissued, by its name.
     """
 
     def __init__(self, profile: Profile, curves: Mapping[str, Curve]) -> None:
@@ -58,24 +58,24 @@ class MeanAndSpread:
         """Apportion a budget.
 
         Args:
-            prices: by stage: what reissuing all of its calls costs.
-            budget: the most that may be spent.
-            hulls: of every stage: hull of its variance to go by, at the curve's own points; the curve's by
-                default.
+            prices: by stage: cost of reissuing all of its calls, in the unit of the budget.
+            budget: the most that may be spent, 0 or more.
+            hulls: by stage: hull of its variance, ms², at the points of its curve; None for those of the
+                curves.
 
         Returns:
-            The allocation; its gains are those of the curves' variances.
+            The allocation; its gains are those of the curves' variances, ms².
         """
         by_variance: Mapping[str, HulledCurve] = self._curves if hulls is None else hulls
         found = sumvar(by_variance, prices, budget)
-        for _ in range(ROUNDS):
+        for _ in range(FIXED_POINT_ROUNDS):
             weight = 2 * self._spread_ms(found) / self._z
             mixed = {name: self._mixed(name, hull.hull, weight) for name, hull in by_variance.items()}
             found = sumvar(mixed, prices, budget)
         return allocation_of(self._curves, prices, found.fractions)
 
     def _spread_ms(self, found: Allocation) -> float:
-        """Standard deviation of a request that an allocation leaves, had all stages on its path their own."""
+        """Standard deviation of request latency, ms, under an allocation, for independent stages."""
         left = sum(
             self._share[name] * curve.hull_at(found.fractions[name]) for name, curve in self._curves.items()
         )
@@ -88,17 +88,17 @@ class MeanAndSpread:
 
 
 def _critical_shares(profile: Profile) -> dict[str, float]:
-    """By stage: share of the requests whose critical path holds it."""
+    """By stage: share of the requests whose critical path contains the stage."""
     on_path = critical_path(profile.stages, {stage.name: stage.latency_ms for stage in profile.stages})
-    shares = np.maximum(LEAST_SHARE, on_path.mean(axis=1))
+    shares = np.maximum(MIN_PATH_SHARE, on_path.mean(axis=1))
     return {stage.name: float(value) for stage, value in zip(profile.stages, shares, strict=True)}
 
 
 def _deviations(latency_ms: Floats) -> float:
-    """How many standard deviations p99 lies above the mean; more for heavier tails."""
+    """Distance of p99 from the mean in standard deviations; larger for heavier tails."""
     sd = float(latency_ms.std())
     return (
-        max(LEAST_Z, (float(np.percentile(latency_ms, 99)) - float(latency_ms.mean())) / sd)
+        max(MIN_DEVIATIONS, (float(np.percentile(latency_ms, 99)) - float(latency_ms.mean())) / sd)
         if sd > 0
         else 1.0
     )

@@ -1,4 +1,4 @@
-"""What a plan aims at: variances, mean and spread, p99 or CVaR, or whichever holds on later requests."""
+"""Objectives of a plan: variance, tail (mean and variance), p99, CVaR, and the choice by cross-validation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.apportion.descent import choices_of, descend
 from kwiken.apportion.margin import SPLITS
-from kwiken.apportion.mean_variance import MeanAndSpread
+from kwiken.apportion.mean_variance import MeanVarianceApportioner
 from kwiken.apportion.sum_of_variances import Allocation, sumvar
 from kwiken.curves import Curve
 from kwiken.profile import Profile, part_of
@@ -17,20 +17,19 @@ from kwiken.simulation import RISKS, ROWS, Arena, Rows
 
 OBJECTIVES = ("tail", "variance", *RISKS, "auto")
 CANDIDATES = ("tail", "p99")
-WORTH = 0.002  # by how much of p99 the direct objective must be ahead on later requests
-LEAST_REQUESTS = 800  # of fewer, a quarter holds no p99 to judge by
+MIN_LEAD = 0.002  # share of p99 by which `p99` must beat `tail` on later requests to be chosen
+MIN_REQUESTS_TO_COMPARE = 800  # with fewer a quarter of the requests is too small for a p99
 
 Curves = Callable[[Profile], Mapping[str, Curve]]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which objective was taken, and why.
+    """Objective chosen by cross-validation, with the evidence.
 
     Attributes:
         objective: `variance`, `tail`, `p99` or `cvar`.
-        cuts: by objective that was tried: the share by which p99 fell, in the mean, on requests later than
-            those it was planned on.
+        cuts: by objective tried: mean share by which p99 fell on requests later than those planned on.
     """
 
     objective: str
@@ -46,33 +45,42 @@ def apportion(
     objective: str,
     seed: int = 0,
 ) -> Allocation:
-    """A budget apportioned for an objective.
+    """Apportion a budget for an objective.
+
+    There are three cases:
+    1. `variance`: SumVar on the curves.
+    2. `tail`: SumVar on mean and variance together (`kwiken.apportion.mean_variance`).
+    3. A key of `RISKS`: local search from the allocation of `tail` (`kwiken.apportion.descent`).
 
     Args:
-        profile: what was learned.
-        curves: by stage that may be reissued.
-        prices: by stage: what reissuing all of its calls costs.
-        budget: the most that may be spent.
-        objective: `variance`; `tail`, mean and spread (see `_tail`); or a key of `RISKS`: descent from the
-            latter's answer (see `_descent`).
-        seed: of the descent's copies and coins.
+        profile: profile of the service.
+        curves: curve of each stage that may be reissued, by its name.
+        prices: by stage: cost of reissuing all of its calls, in the unit of the budget.
+        budget: the most that may be spent, 0 or more.
+        objective: `variance`, `tail`, or a key of `RISKS`.
+        seed: seed of the search's copies and coins.
     """
     if objective == "variance":
         return with_coins(sumvar(curves, prices, budget), curves)
-    start = with_coins(MeanAndSpread(profile, curves)(prices, budget), curves)
+    start = with_coins(MeanVarianceApportioner(profile, curves)(prices, budget), curves)
     if objective == "tail":
         return start
     return descend(profile, curves, prices, start, risk=RISKS[objective], seed=seed)
 
 
 def with_coins(allocation: Allocation, curves: Mapping[str, Curve]) -> Allocation:
-    """The same allocation with the coin of each stage's best policy."""
+    """The same allocation with the coin of each stage's best policy.
+
+    Args:
+        allocation: budget of each stage.
+        curves: curve of each stage that may be reissued, by its name.
+    """
     coins = {name: curves[name].coin_at(share) for name, share in allocation.fractions.items() if share > 0}
     return replace(allocation, coins=coins)
 
 
 def scaled(allocation: Allocation, factor: float) -> Allocation:
-    """The same shape of allocation with less spend; coins stay, so ages move outwards."""
+    """Allocation with all fractions and the spend multiplied by a factor; coins stay, so time-outs grow."""
     fractions = {name: factor * share for name, share in allocation.fractions.items()}
     return replace(allocation, fractions=fractions, spent=factor * allocation.spent)
 
@@ -86,20 +94,21 @@ def cross_validated(
     curves: Mapping[str, Curve] | None = None,
     seed: int = 0,
 ) -> Verdict:
-    """The objective whose plans, made on earlier requests, did best on later ones.
+    """Choose the objective whose plans, made on earlier requests, do best on later ones.
 
     Args:
-        profile: what was learned.
-        prices: by stage: what reissuing all of its calls costs.
-        budget: the most that may be spent.
-        curves_of: makes the curves of a part of the profile.
-        curves: those of the whole profile, where they are known already.
-        seed: of copies and coins.
+        profile: profile of the service.
+        prices: by stage: cost of reissuing all of its calls, in the unit of the budget.
+        budget: the most that may be spent, 0 or more.
+        curves_of: function that computes the curves of a part of the profile.
+        curves: curves of the whole profile; None to compute them.
+        seed: seed of the copies and coins.
 
     Returns:
-        The verdict: `tail` unless p99 is ahead by `WORTH`, or where there are too few requests.
+        The verdict: `p99` where it leads by `MIN_LEAD`, else `tail`; `tail` too where there are too few
+        requests.
     """
-    if profile.requests < LEAST_REQUESTS or budget <= 0:
+    if profile.requests < MIN_REQUESTS_TO_COMPARE or budget <= 0:
         return Verdict("tail", {})
     whole = curves_of(profile) if curves is None else curves
     order = np.argsort(profile.started_s, kind="stable")
@@ -108,7 +117,7 @@ def cross_validated(
         objective: float(np.mean([fold.cut(prices, budget, objective) for fold in folds]))
         for objective in CANDIDATES
     }
-    ahead = cuts["p99"] > cuts["tail"] + WORTH
+    ahead = cuts["p99"] > cuts["tail"] + MIN_LEAD
     return Verdict("p99" if ahead else "tail", cuts)
 
 
@@ -119,7 +128,7 @@ def _folds(order: Rows) -> Iterator[tuple[Rows, Rows]]:
 
 @dataclass(frozen=True)
 class _Fold:
-    """Earlier requests to plan on, and later ones, in an arena, to judge by."""
+    """One split of the requests: earlier ones to plan on, later ones to judge the plan by."""
 
     earlier: Profile
     curves: Mapping[str, Curve]
@@ -142,7 +151,7 @@ class _Fold:
         return cls(earlier, curves, Arena(profile, whole, judged, learned=curves, seed=seed + 2), seed)
 
     def cut(self, prices: Mapping[str, float], budget: float, objective: str) -> float:
-        """By which share p99 of the later requests falls under a plan of the earlier ones."""
+        """Share by which p99 of the later requests falls under a plan of the earlier ones."""
         own = {name: prices[name] for name in self.curves}
         allocation = apportion(self.earlier, self.curves, own, budget, objective=objective, seed=self.seed)
         choices = choices_of(self.curves, allocation)

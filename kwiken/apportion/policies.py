@@ -1,4 +1,4 @@
-"""What chosen policies gain: by their own age and coin, not by the best of their curves at that share."""
+"""Policies of an allocation with their exact gains, by the age and coin that were chosen."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kwiken.apportion.sum_of_variances import Allocation
-from kwiken.curves import LEAST, Curve, curve_bounds
+from kwiken.curves import MIN_VARIANCE_MS2, Curve, curve_bounds
 from kwiken.profile import Profile
 from kwiken.service import Reissue
 
-NEXT = 0.01  # of all work: the bit of budget that `marginal` is taken over
-NEAR = 0.9  # of the share: a second point of the policy, which shows how steep it is there
+MARGINAL_BUDGET = 0.01  # share of all work over which the marginal gain is computed
+NEARBY_SHARE = 0.9  # of the policy's share: a second point, which gives the slope there
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Policies, and what they gain.
+    """Policies of an allocation, and their gains.
 
     Attributes:
-        policies: by stage that gets any.
-        allocation: with the gains of these policies, and what the next 1% of all work would gain beside.
-        between: by stage: low and high of what its policy gains, ms²; left out where nothing is gained.
+        policies: policy of each stage that gets any budget.
+        allocation: the allocation with the gains of these policies, and the marginal gain over the next 1% of
+            all work.
+        between: by stage: lower and upper bound of its policy's gain, ms²; left out where nothing is gained.
     """
 
     policies: Mapping[str, Reissue]
@@ -39,17 +40,17 @@ def chosen(
     *,
     seed: int = 0,
 ) -> Chosen:
-    """The policies of an allocation, with what they gain by the exact variance of each.
+    """Policies of an allocation, with their gains by the exact variance of each.
 
-    A percentile's descent may take another coin than the one of least variance; the hull at the same share
-    would then promise what nobody planned.
+    The search on a percentile may choose another coin than that of least variance. The hull at the same share
+    would then give the gain of a policy that is not in the plan.
 
     Args:
-        profile: what was learned.
-        curves: by stage that may be reissued.
-        prices: by stage: what reissuing all of its calls costs.
-        allocation: who got how much, and with which coin.
-        seed: of the draws that stand for cancelled calls.
+        profile: profile of the service.
+        curves: curve of each stage that may be reissued, by its name.
+        prices: by stage: cost of reissuing all of its calls, in the unit of the budget.
+        allocation: share of calls and coin of each stage.
+        seed: seed of the draws that replace cancelled calls.
     """
     found = {
         name: curves[name].policy(share, coin=allocation.coins.get(name))
@@ -65,7 +66,7 @@ def chosen(
     alone = {
         name: _alone(curves[name], shares[name], allocation.coins.get(name), policy)
         for name, policy in policies.items()
-        if gains[name] > LEAST
+        if gains[name] > MIN_VARIANCE_MS2
     }
     bounds = curve_bounds(profile, alone, seed=seed)
     between = {name: each.gain_between(shares[name]) for name, each in bounds.items()}
@@ -73,28 +74,28 @@ def chosen(
 
 
 def _gain(curve: Curve, policy: Reissue | None) -> float:
-    """By how much a stage's variance falls under a policy, ms²; below 0 where it rises."""
+    """Fall of a stage's variance under a policy, ms²; below 0 where it rises."""
     return float(curve.variance[0]) - curve.moments(policy)[1]
 
 
 def _next(curve: Curve, share: float, coin: float | None, gain: float, price: float) -> float:
-    """What more of the same policy would gain, ms² for each unit of budget; the curve's own where none is."""
-    more = min(1.0, share + NEXT / price)
+    """Marginal gain of more of the same policy, ms² per unit of budget; without a policy, of the hull."""
+    more = min(1.0, share + MARGINAL_BUDGET / price)
     if not share > 0:
-        return (curve.hull_at(0.0) - curve.hull_at(more)) / NEXT
+        return (curve.hull_at(0.0) - curve.hull_at(more)) / MARGINAL_BUDGET
     own = coin is None or coin == curve.coin_at(share)
-    return max(0.0, _gain(curve, curve.policy(more, coin=None if own else coin)) - gain) / NEXT
+    return max(0.0, _gain(curve, curve.policy(more, coin=None if own else coin)) - gain) / MARGINAL_BUDGET
 
 
 def _alone(curve: Curve, share: float, coin: float | None, policy: Reissue) -> Curve:
-    """The curve of one policy with its coin: none, a little less, and the policy itself."""
-    less = curve.policy(NEAR * share, coin=coin) or policy
+    """Curve of one policy with its coin: points at no copies, at a smaller share, and at the policy."""
+    less = curve.policy(NEARBY_SHARE * share, coin=coin) or policy
     steps = (None, less, policy)
     moments = np.array([curve.moments(step) for step in steps])
     coins = np.array([1.0, *(coin or step.probability for step in (less, policy))])
     return replace(
         curve,
-        fraction=np.array([0.0, NEAR * share, share]),
+        fraction=np.array([0.0, NEARBY_SHARE * share, share]),
         mean_ms=moments[:, 0],
         variance=moments[:, 1],
         hull=moments[:, 1],

@@ -1,27 +1,27 @@
-"""Budget for gains that the requests seen prove: the fewer there are, the less goes to what may be chance."""
+"""Shrinkage of gains by their confidence: the fewer requests were seen, the less an uncertain gain counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from kwiken.apportion.sum_of_variances import HulledCurve, sumvar
-from kwiken.curves import TRUST, Curve, CurveBounds, curve_bounds
+from kwiken.curves import UNCERTAIN_GAIN_SHARE, Curve, CurveBounds, curve_bounds
 from kwiken.profile import Profile
 
-DOUBT = 0.5  # certainty below which a reader should know of it
-SHOWN = 5
+LOW_CERTAINTY = 0.5  # below this a stage is named in a note
+MAX_NAMES_SHOWN = 5
 
 
-class Caution:
-    """Timid curves to apportion by; learns the bounds of those stages that would get anything.
+class Shrinkage:
+    """Shrunk curves to apportion by; computes confidence only for stages that would get any budget.
 
     Args:
-        profile: what was learned.
-        curves: by stage that may be reissued.
-        seed: of the draws that stand for cancelled calls.
+        profile: profile of the service.
+        curves: curve of each stage that may be reissued, by its name.
+        seed: seed of the draws that replace cancelled calls.
 
     Attributes:
-        bounds: by stage that was looked at: how sure its curve is.
+        bounds: confidence of the curve of each stage examined so far, by its name.
     """
 
     def __init__(self, profile: Profile, curves: Mapping[str, Curve], *, seed: int = 0) -> None:
@@ -30,51 +30,53 @@ class Caution:
         self.bounds: dict[str, CurveBounds] = {}
 
     def hulls(self, prices: Mapping[str, float], budget: float) -> Mapping[str, HulledCurve]:
-        """By stage: the hull to apportion a budget by.
+        """By stage: hull to apportion a budget by.
 
-        Stages that were not looked at keep their own curves, which promise at least as much; so once nobody
-        gets anything of the sum of variances who was not looked at, the rest would get nothing either.
+        Unexamined stages keep their own curves, which gain at least as much as shrunk ones. So once SumVar
+        gives budget to examined stages only, the others would get none with shrunk curves either.
 
         Args:
-            prices: by stage: what reissuing all of its calls costs.
-            budget: the most that may be spent.
+            prices: by stage: cost of reissuing all of its calls, in the unit of the budget.
+            budget: the most that may be spent, 0 or more.
         """
         while True:
             found = sumvar(self._hulls, prices, budget).fractions
             fresh = [name for name, share in found.items() if share > 0 and name not in self.bounds]
             if not fresh:
                 return self._hulls
-            self._look_at(fresh)
+            self._examine(fresh)
 
-    def _look_at(self, names: Iterable[str]) -> None:
+    def _examine(self, names: Iterable[str]) -> None:
         some = {name: self._curves[name] for name in names}
         found = curve_bounds(self._profile, some, seed=self._seed)
         self.bounds.update(found)
-        self._hulls.update({name: found[name].timid(curve.hull) for name, curve in some.items()})
+        self._hulls.update({name: found[name].shrunk(curve.hull) for name, curve in some.items()})
 
 
 def caution_notes(bounds: Mapping[str, CurveBounds]) -> tuple[str, ...]:
-    """What a reader should know of gains that are not sure, in words.
+    """Notes for the reader on stages whose gains are uncertain.
 
     Args:
-        bounds: of the stages that were looked at.
+        bounds: confidence of the curves of the stages examined, by stage.
     """
     unsure = [name for name, each in bounds.items() if not each.certainty > 0]
-    doubtful = [f"{name} {each.certainty:.0%}" for name, each in bounds.items() if 0 < each.certainty < DOUBT]
+    doubtful = [
+        f"{name} {each.certainty:.0%}" for name, each in bounds.items() if 0 < each.certainty < LOW_CERTAINTY
+    ]
     notes = []
     if unsure:
         notes.append(
-            f"chance may explain all that copies seem to gain at {_listed(unsure)}: {TRUST:.0%} of it counts "
-            "until more requests tell"
+            f"chance may explain the whole gain of copies at {_listed(unsure)}: "
+            f"{UNCERTAIN_GAIN_SHARE:.0%} of it counts until more requests are seen"
         )
     if doubtful:
         notes.append(
-            "the fewer slow requests were seen, the less their gain counts; sure of it is: "
+            "few slow requests were seen, so gains count in part; certain share of the gain: "
             + _listed(doubtful)
         )
     return tuple(notes)
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
+    return ", ".join(names[:MAX_NAMES_SHOWN]) + more

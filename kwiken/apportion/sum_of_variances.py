@@ -1,4 +1,4 @@
-"""Apportioning one budget over stages: SumVar (Kwiken section 5.2.3) and its straw men."""
+"""Apportionment of one budget over stages: SumVar (Kwiken section 5.2.3) and its baselines."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from typing import Protocol
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
 
-GAMMA = 3.0  # chunks per stage; with the hull its value hardly matters (2 to 4 in the source)
+CHUNKS_PER_STAGE = 3.0  # the source's gamma; with the hull its value hardly matters (2 to 4 in the source)
 
 
 class HulledCurve(Protocol):
-    """What apportioning needs of a curve: (k,) fractions from 0, ascending, and the hull there."""
+    """Risk of a stage by the share of a resource given to the stage, as a convex hull."""
 
     @property
     def fraction(self) -> Floats:
-        """(k,) resource, ascending from 0."""
+        """(k,): shares of the resource, ascending from 0 to at most 1."""
 
     @property
     def hull(self) -> Floats:
-        """(k,) convex, non-increasing risk."""
+        """(k,): convex, non-increasing risk at these shares; variance in ms², or any other unit."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Who gets how much of a budget.
+    """Division of a budget over stages.
 
     Attributes:
-        fractions: resource of each stage, from 0 to 1.
-        spent: what that costs, in the unit of the budget.
-        gains: by how much each stage's hull falls, ms² (times its weight, where weights were given); in a
-            plan's study its variance under the policy chosen.
-        marginal: the next gain of each stage per unit of budget; 0 where more brings nothing. In a study over
-            the next 1% of all work.
-        path: (stage, its fraction, budget spent so far) after each step; empty for the straw men.
-        coins: share of the late calls that get a copy, where it is not what the stage's curve would take.
+        fractions: share of the resource given to each stage, 0 to 1.
+        spent: cost of these shares, in the unit of the budget.
+        gains: fall of each stage's hull, ms² (times its weight, where weights were given); in the study of a
+            plan the fall of its variance under the policy chosen.
+        marginal: next gain of each stage per unit of budget, ms²; 0 where more budget gains nothing. In the
+            study of a plan over the next 1% of all work.
+        path: (stage, its fraction, budget spent so far) after each step; empty for the baselines.
+        coins: share of the late calls that get a copy, where it differs from that of the stage's curve.
     """
 
     fractions: Mapping[str, float]
@@ -54,21 +54,21 @@ def sumvar(
     costs: Mapping[str, float],
     budget: float,
     *,
-    gamma: float = GAMMA,
+    gamma: float = CHUNKS_PER_STAGE,
     weights: Mapping[str, float] | None = None,
 ) -> Allocation:
-    """Greedy apportionment: chunk by chunk to the stage whose hull falls most (Kwiken section 5.2.3).
+    """Greedy apportionment: each chunk goes to the stage whose hull falls most (Kwiken section 5.2.3).
 
     Args:
-        curves: by stage.
-        costs: by stage: what giving it all of its resource costs; above 0.
-        budget: the most that may be spent: sum of costs times fractions.
-        gamma: number of chunks per stage.
-        weights: by stage, multiplying its variance; 1 by default.
+        curves: hull of each stage, by its name.
+        costs: by stage: cost of all of its resource, in the unit of the budget, above 0.
+        budget: the most that may be spent: sum of costs times fractions, 0 or more.
+        gamma: number of chunks per stage, above 0.
+        weights: by stage: factor of its variance, above 0; 1 by default.
 
     Returns:
-        An allocation that never spends more than the budget. On hulls the sum is separable and convex,
-        so it is optimal up to one chunk per stage. O(N log N) whatever the DAG.
+        An allocation that never spends more than the budget. On hulls the sum is separable and convex, so the
+        allocation is optimal up to one chunk per stage. O(N log N) for any DAG.
 
     Raises:
         InputError: for a budget below 0, or a cost or weight that is not above 0.
@@ -98,12 +98,12 @@ def sumvar(
 
 
 def equal_budget(curves: Mapping[str, HulledCurve], costs: Mapping[str, float], budget: float) -> Allocation:
-    """The same amount of budget to every stage; what a stage cannot use goes to the others.
+    """Baseline: the same amount of budget to every stage; what a stage cannot use goes to the others.
 
     Args:
-        curves: by stage.
-        costs: by stage: what giving it all of its resource costs; above 0.
-        budget: the most that may be spent: sum of costs times fractions.
+        curves: hull of each stage, by its name.
+        costs: by stage: cost of all of its resource, in the unit of the budget, above 0.
+        budget: the most that may be spent: sum of costs times fractions, 0 or more.
 
     Raises:
         InputError: as `sumvar`.
@@ -122,12 +122,12 @@ def equal_budget(curves: Mapping[str, HulledCurve], costs: Mapping[str, float], 
 def uniform_fraction(
     curves: Mapping[str, HulledCurve], costs: Mapping[str, float], budget: float
 ) -> Allocation:
-    """The same fraction at every stage, such that the budget is spent.
+    """Baseline: the same fraction at every stage, such that the budget is spent.
 
     Args:
-        curves: by stage.
-        costs: by stage: what giving it all of its resource costs; above 0.
-        budget: the most that may be spent: sum of costs times fractions.
+        curves: hull of each stage, by its name.
+        costs: by stage: cost of all of its resource, in the unit of the budget, above 0.
+        budget: the most that may be spent: sum of costs times fractions, 0 or more.
 
     Raises:
         InputError: as `sumvar`.
@@ -140,12 +140,12 @@ def uniform_fraction(
 def allocation_of(
     curves: Mapping[str, HulledCurve], costs: Mapping[str, float], fractions: Mapping[str, float]
 ) -> Allocation:
-    """What given shares cost and gain on these curves, however they were found.
+    """Allocation of given fractions, with their cost and gains on these curves.
 
     Args:
-        curves: by stage.
-        costs: by stage: what giving it all of its resource costs; above 0.
-        fractions: by stage: its resource, from 0 to 1; 0 where it is left out.
+        curves: hull of each stage, by its name.
+        costs: by stage: cost of all of its resource, in the unit of the budget, above 0.
+        fractions: by stage: share of its resource, 0 to 1; 0 where the stage is left out.
 
     Raises:
         InputError: for a cost that is not above 0.
@@ -154,7 +154,7 @@ def allocation_of(
 
 
 class _Stage:
-    """A hull as plain numbers: the greedy reads it one point at a time."""
+    """Weighted hull as lists of floats: the greedy search reads single points, which arrays do slowly."""
 
     def __init__(self, curve: HulledCurve, cost: float, weight: float) -> None:
         self.cost = cost
@@ -162,7 +162,7 @@ class _Stage:
         self._y: list[float] = [weight * y for y in curve.hull.tolist()]
 
     def at(self, fraction: float) -> float:
-        """The weighted hull, flat beyond its last point."""
+        """Value of the weighted hull, interpolated; constant beyond its last point."""
         x, y = self._x, self._y
         if fraction >= x[-1]:
             return y[-1]
@@ -173,7 +173,7 @@ class _Stage:
         return y[low] + (y[high] - y[low]) * (fraction - x[low]) / (x[high] - x[low])
 
     def gain(self, fraction: float, chunk: float) -> float:
-        """What the next chunk of budget brings, scaled up where the cap leaves room for less than one."""
+        """Gain of the next chunk of budget; scaled up where the cap leaves room for less than a chunk."""
         room = self.cost * (1.0 - fraction)
         if room <= 0:
             return 0.0
@@ -181,7 +181,7 @@ class _Stage:
         return raw * chunk / room if room < chunk else raw
 
     def slope(self, fraction: float) -> float:
-        """Fall of the hull per unit of budget, just to the right."""
+        """Fall of the hull per unit of budget, just to the right of a fraction."""
         for left, right, high, low in zip(self._x, self._x[1:], self._y, self._y[1:], strict=False):
             if right > fraction:
                 return (high - low) / (right - left) / self.cost

@@ -1,4 +1,4 @@
-"""The `kwiken` command: one thin module a verb, loaded only when that verb is used."""
+"""The `kwiken` command: one module per verb, imported when that verb is used."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ __all__ = ["kwiken", "main"]
 
 
 def main(args: Iterable[str] | None = None) -> NoReturn:
-    """Run the command line of this process, or the arguments given.
+    """Run the command line, and end the process with its exit code.
 
-    Nothing else is loaded before: Ctrl-C while the rest is imported must not print a traceback.
+    Imports everything else inside, because Ctrl-C during the imports must not print a traceback.
+
+    Args:
+        args: arguments after the program's name; None for those of this process.
     """
     unheed_signals()
     open_standard_files()

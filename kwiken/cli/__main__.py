@@ -1,4 +1,4 @@
-"""`python -m kwiken.cli` is `kwiken`."""
+"""Entry point of `python -m kwiken.cli`, the same as `kwiken`."""
 
 from __future__ import annotations
 

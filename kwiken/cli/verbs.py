@@ -1,11 +1,9 @@
-"""The entry point: finds the verb's module, runs it, and turns every expected failure into one line."""
+"""Command group of `kwiken`: imports a verb's module on use, and reports each failure in one line."""
 
 from __future__ import annotations
 
-import difflib
 import errno
 import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +15,7 @@ from kwiken.cli.shared import Terminated, VerbContext, note, silence
 from kwiken.errors import KwikenError
 from kwiken.printable import printable
 
-# One line a verb, kept here so that `kwiken --help` imports none of them.
+# The help line of each verb, kept here so that `kwiken --help` imports no verb.
 VERBS = {
     "demo": "Start a real service, learn, plan, apply, and show what it bought.",
     "fit": "Learn a service's stages and latencies from its traces.",
@@ -25,7 +23,7 @@ VERBS = {
     "explain": "Say which stages make slow requests slow, and what a budget buys there.",
     "simulate": "Replay a profile, with a plan or without.",
     "export": "Write a plan as settings for gRPC, Envoy or Istio.",
-    "report": "Write one page with pictures of what was learned, planned and got.",
+    "report": "Write one page with charts of what was learned, planned and measured.",
     "serve": "Run a service's gateway.",
     "stage": "Run one replica of one stage.",
     "up": "Start a local cluster: a gateway and every stage's replicas.",
@@ -33,17 +31,16 @@ VERBS = {
     "status": "Show the local cluster.",
     "apply": "Put a plan in force at a running gateway.",
     "load": "Send open-loop load to a gateway.",
-    "reproduce": "Compute a source's tables and figures anew, beside its own values.",
+    "reproduce": "Recompute the tables and figures of a published source beside its values.",
 }
-LIVE = frozenset(
-    {"apply", "demo", "serve", "stage", "up", "down", "status", "load"}
-)  # verbs that run services
+# Verbs of running services; the others compute from files.
+LIVE = frozenset({"apply", "demo", "serve", "stage", "up", "down", "status", "load"})
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 TERMINATED = 143
 MAX_LINE = 2000
-UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def module_of(verb: str) -> str:
@@ -52,16 +49,17 @@ def module_of(verb: str) -> str:
 
 
 class Verbs(click.Group):
-    """A group whose commands load on use."""
+    """Command group that imports the module of a command on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every verb that is installed, in the table's order."""
+        """Every verb, in the table's order."""
         del ctx
-        return [verb for verb in VERBS if importlib.util.find_spec(module_of(verb)) is not None]
+        return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The verb's command; None where there is no such verb."""
-        if cmd_name not in self.list_commands(ctx):
+        del ctx
+        if cmd_name not in VERBS:
             return None
         command = importlib.import_module(module_of(cmd_name)).command
         assert isinstance(command, click.Command)
@@ -71,54 +69,59 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's, but an unknown verb names the nearest known one."""
-        known = self.list_commands(ctx)
-        if args and not args[0].startswith("-") and args[0] not in known:
-            near = difflib.get_close_matches(args[0], known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        """Resolve a verb as click does; the error for an unknown verb names the nearest known one."""
+        if args and not args[0].startswith("-") and args[0] not in VERBS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(VERBS)}"
             raise click.UsageError(f"no verb {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The verbs and their lines, without loading any of them."""
-        rows = [(verb, VERBS[verb]) for verb in self.list_commands(ctx)]
-        if rows:
-            with formatter.section("Verbs"):
-                formatter.write_dl(rows)
+        """Write the table of verbs and their help lines, without importing any verb."""
+        del ctx
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
-        """Run a command line; ends the process with its exit code, as every click command does."""
+        """Run a command line, and end the process with its exit code, as every click command does."""
         sys.exit(_guarded(self, args))
 
 
 def _guarded(group: Verbs, args: Sequence[str] | None) -> int:
-    """Exit code of one command line; whatever goes wrong is one line on stderr."""
+    """Run one command line and return its exit code; every failure becomes one line on stderr."""
     if os.environ.get("KWIKEN_TRACEBACK") == "1":
         return _run(group, args)
     try:
         return _run(group, args)
     except KeyboardInterrupt as error:
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-    except click.Abort as error:  # click's own word for an interrupt
+    except click.Abort as error:  # how click reports an interrupt
         return TERMINATED if isinstance(error.__cause__, Terminated) else INTERRUPTED
     except BrokenPipeError:
-        silence(sys.stdout)  # its reader has gone, which is no news
+        silence(sys.stdout)  # the reader closed the pipe, as `head` does: not worth a message
         return FAILED
-    except Exception as error:  # noqa: BLE001 - the outermost frame: nothing may leave it as a traceback
+    except Exception as error:  # noqa: BLE001 - the outermost frame: a user must not see a traceback
         message, code = explain(error)
         note(f"kwiken: {one_line(message)}")
         return code
 
 
 def _run(group: Verbs, args: Sequence[str] | None) -> int:
-    """Run click without its own error handling; `main` of the base class would print and exit."""
+    """Run click without its error handling, which would print the error itself and exit."""
     result = click.Group.main(group, args, prog_name="kwiken", standalone_mode=False)
     sys.stdout.flush()  # a closed pipe or a full disk shows here rather than at interpreter exit
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """What to tell the user of a failure, and the exit code."""
+    """Message for the user and exit code of a failure.
+
+    There are five cases, tried in order for each error of a group: 1. an error of kwiken, 2. wrong usage,
+    3. another error of click, 4. an error of the operating system, 5. anything else, which is a bug or a lack
+    of memory.
+    """
     for leaf in _leaves(error):
         if isinstance(leaf, KwikenError):
             return str(leaf), BAD_INPUT
@@ -134,7 +137,7 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors in a group, or the error itself."""
+    """Errors in a group, nested groups included, or the single error itself."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _leaves(inner)
@@ -143,17 +146,17 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def explain_os(error: OSError) -> str:
-    """An operating system's error with the file or address that it concerns first."""
+    """Message of an operating system's error, led by the file or address in question."""
     reason = error.strerror or str(error) or type(error).__name__
     if error.errno == errno.EADDRINUSE and "address" not in reason.lower():
         reason = f"address already in use: {reason}"
-    if error.filename is None and error.errno in UNWRITTEN:  # every file written to is named by who writes it
+    if error.filename is None and error.errno in NOT_WRITTEN:  # errors on named files carry their name
         return f"standard output: {reason}"
     return f"{error.filename}: {reason}" if error.filename is not None else reason
 
 
 def one_line(message: str) -> str:
-    """A message as one bounded line of printable text, so that no input can forge or flood a terminal."""
+    """One line of printable text with bounded length: no input can forge or flood a terminal."""
     return printable(" ".join(message.split()), most=MAX_LINE)
 
 
@@ -185,5 +188,5 @@ def kwiken(ctx: click.Context) -> None:
 
 
 def main(args: Iterable[str] | None = None) -> NoReturn:
-    """Run the command line of this process, or the arguments given."""
+    """Run the command line of this process, or other arguments, and end the process."""
     kwiken.main(None if args is None else list(args))

@@ -1,4 +1,4 @@
-"""Lower convex, non-increasing hull of a curve's points (Kwiken section 5.2.2)."""
+"""Lower convex, non-increasing hull of the points of a curve (Kwiken section 5.2.2)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from kwiken.arrays import Bools, Floats
 
 
 def lower_hull(x: Floats, y: Floats) -> tuple[Floats, Bools]:
-    """The greatest convex, non-increasing function below the points, at the points' own places.
+    """Greatest convex, non-increasing function below the points, evaluated at the points.
 
-    After Kwiken section 5.2.2.
-
-    A raw curve is flat where a share of the calls ends at one same time-out, and a greedy search would
-    stall there; the hull bridges the flat.
+    After Kwiken section 5.2.2. A raw curve is flat where many calls end at the same latency, and a greedy
+    search would stop there; the hull bridges the flat part.
 
     Args:
-        x: (k,) strictly ascending; shares of calls, or any unit.
-        y: (k,) finite; variances, or any unit.
+        x: (k,) strictly ascending values: shares of calls, or any unit.
+        y: (k,) finite values: variances, or any unit.
 
     Returns:
-        (k,) values of the hull at `x`, and (k,) which points are its vertices.
+        (k,) values of the hull at `x`, in the unit of `y`, and (k,) whether the point is a vertex.
     """
     xs, ys = x.tolist(), y.tolist()
     corners: list[int] = []

@@ -1,9 +1,9 @@
-"""The variance-response curve of a stage: what reissuing a share of its calls does to its variance.
+"""Variance-response curve of a stage: variance of its latency by the share of its calls that are reissued.
 
 At every share the curve holds the policy of least variance among `single` (one copy at a time-out; Kwiken
-section 5.2.1) and SingleR (an earlier age, with a coin; Kaler, He and Elnikety, SPAA 2017), whose end at age
-zero is the source's `immediate`. For single calls the coin mixes two laws, so mean and mean square are linear
-in it: every SingleR of the grid costs nothing beyond the time-outs' own moments.
+section 5.2.1) and SingleR (an earlier age, with a coin; Kaler, He and Elnikety, SPAA 2017), which at age
+zero is the source's `immediate`. For single calls the coin mixes two distributions, so mean and mean square
+are linear in its probability: every SingleR of the grid follows from the moments of the time-outs.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from kwiken.arrays import Bools, Floats
 from kwiken.curves.convex_hull import lower_hull
 from kwiken.curves.copies import Races, races
 from kwiken.errors import InputError
-from kwiken.profile import Pool
+from kwiken.profile import EmpiricalDistribution
 from kwiken.service import Reissue
 
 _FINE = (0.0, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1)
 GRID: tuple[float, ...] = (*_FINE, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 POLICIES = ("single", "single_r")
-COINS = (0.6, 0.3, 0.1)  # of SingleR at fan-outs, where each coin takes a closed form of its own
-WORTH = 1e-3  # SingleR replaces `single` where it lowers the variance by more than this share
+COINS = (0.6, 0.3, 0.1)  # probabilities of SingleR tried at fan-outs, where each needs moments of its own
+MIN_VARIANCE_GAIN = 1e-3  # SingleR replaces `single` where it lowers the variance by more than this share
 
 
 @dataclass(frozen=True)
 class _Points:
-    """Policies and what they do; (k,) arrays, by ascending fraction."""
+    """Policies and their moments; (k,) arrays, by ascending fraction."""
 
     fraction: Floats
     after_ms: Floats
@@ -58,20 +58,21 @@ class Curve:
     """Variance of a stage's latency against the share of its calls that are reissued (Kwiken section 5.2.1).
 
     Attributes:
-        fraction: (k,) ascending from 0: share of the stage's calls that get a copy.
-        mean_ms: (k,): mean latency of the stage then, exact for the samples.
-        variance: (k,): variance of its latency then, ms², exact for the samples.
-        hull: (k,): lower convex, non-increasing hull of `variance`.
-        vertices: (k,): which points the hull rests on.
-        after_ms: (k,): age of a call at which its copy goes; infinite at fraction 0.
-        probability: (k,): share of the calls of that age that get one.
-        coin: (k,): the same as meant by the policy: 1 for `single`. `probability` is smaller where ties keep
-            an age from being passed by just the right share of calls.
-        races: the calls and their copies, for exact values between the points.
-        ages: what `single` does at each age, of single calls: all that SingleR takes.
+        fraction: (k,) share of the stage's calls that get a copy, ascending from 0.
+        mean_ms: (k,) mean latency of the stage at that share, milliseconds, exact for the samples.
+        variance: (k,) variance of its latency at that share, ms², exact for the samples.
+        hull: (k,) lower convex, non-increasing hull of `variance`, ms².
+        vertices: (k,) whether the point is a vertex of the hull.
+        after_ms: (k,) age of a call at which its copy is sent, milliseconds; infinite at fraction 0.
+        probability: (k,) share of the calls of that age that get a copy.
+        coin: (k,) probability that the policy means: 1 for `single`. `probability` is smaller where tied
+            latencies let more than the wanted share of calls reach the age.
+        races: moments of calls racing their copies, for exact values between the points.
+        ages: moments of `single` at each age, for stages of single calls; SingleR is computed from them. None
+            for fan-outs.
         single_r: whether SingleR is among the policies.
-        pool: law of a copy.
-        correlation: of a copy's normal score with its call's.
+        distribution: latency distribution of a copy.
+        correlation: correlation of a copy's normal score with its call's, 0 or more and below 1.
     """
 
     fraction: Floats
@@ -83,27 +84,41 @@ class Curve:
     probability: Floats
     coin: Floats
     races: Races
-    pool: Pool
+    distribution: EmpiricalDistribution
     ages: _Points | None = None
     single_r: bool = False
     correlation: float = 0.0
 
     def hull_at(self, fraction: float) -> float:
-        """The hull between its points, ms²."""
+        """Value of the hull, ms², interpolated between its points.
+
+        Args:
+            fraction: share of the calls, 0 to 1.
+        """
         return float(np.interp(fraction, self.fraction, self.hull))
 
     def coin_at(self, fraction: float) -> float:
-        """The coin of the best policy at that share of calls: 1 for `single`, less for SingleR."""
-        own = _with_coin(self.races, self.pool, np.array([min(1.0, fraction)]), 1.0)
+        """Probability of the best policy at a share of the calls: 1 for `single`, less for SingleR.
+
+        Args:
+            fraction: share of the calls, 0 to 1.
+        """
+        own = _with_coin(self.races, self.distribution, np.array([min(1.0, fraction)]), 1.0)
         coins = self._coins_to_try(float(own.fraction[0]))
         if not len(coins) or not own.fraction[0] > 0:
             return 1.0
         variance = self._variance_with(own, coins)
         best = int(np.argmin(variance))
-        return float(coins[best]) if variance[best] < (1 - WORTH) * own.variance[0] else 1.0
+        return float(coins[best]) if variance[best] < (1 - MIN_VARIANCE_GAIN) * own.variance[0] else 1.0
 
     def _coins_to_try(self, fraction: float) -> Floats:
-        """At single calls those of every age; at fan-outs of the points beside and the next of the hull."""
+        """Probabilities of SingleR to try at a share of the calls.
+
+        There are three cases:
+        1. SingleR is not among the policies: none.
+        2. Single calls: the probability at every age of the grid.
+        3. Fan-outs: those of the neighbouring points and of the next vertex of the hull.
+        """
         if not self.single_r:
             return np.empty(0)
         if self.ages is not None:
@@ -116,7 +131,7 @@ class Curve:
 
     def _variance_with(self, own: _Points, coins: Floats) -> Floats:
         if self.ages is None:
-            tried = [_with_coin(self.races, self.pool, own.fraction, coin) for coin in coins.tolist()]
+            tried = [_with_coin(self.races, self.distribution, own.fraction, coin) for coin in coins.tolist()]
             return np.array([points.variance[0] for points in tried])
         later = self.ages.taken(self.ages.fraction > own.fraction[0])
         mean = self.ages.mean[0] + coins * (later.mean - self.ages.mean[0])
@@ -124,16 +139,17 @@ class Curve:
         return np.asarray(square - mean * mean)
 
     def policy(self, fraction: float, *, coin: float | None = None) -> Reissue | None:
-        """The policy that reissues that share of the calls; None where it is less than any call seen.
+        """Policy that reissues a share of the calls; None where that is less than one call of the sample.
 
         Args:
-            fraction: share of the calls.
-            coin: share of the late calls that get a copy, at least `fraction`; the curve's own by default.
+            fraction: share of the calls, 0 to 1.
+            coin: share of the late calls that get a copy, at least `fraction`; None for that of the best
+                policy.
         """
-        if fraction * len(self.pool) < 0.5:  # noqa: PLR2004 - rounds to no call
+        if fraction * len(self.distribution) < 0.5:  # noqa: PLR2004 - rounds to no call
             return None
         chance = self.coin_at(fraction) if coin is None else min(1.0, max(coin, fraction))
-        chosen = self.pool.time_outs(np.array([min(1.0, fraction / chance)]))
+        chosen = self.distribution.time_outs(np.array([min(1.0, fraction / chance)]))
         if not np.isfinite(chosen.after_ms[0]):
             return None
         return Reissue(
@@ -143,7 +159,11 @@ class Curve:
         )
 
     def moments(self, policy: Reissue | None) -> tuple[float, float]:
-        """Mean (ms) and variance (ms²) of the stage under a policy of one copy, exact for the samples."""
+        """Mean, ms, and variance, ms², of the stage's latency under a policy, exact for the samples.
+
+        Args:
+            policy: policy of one copy a call; None for no copies.
+        """
         if policy is None:
             return float(self.mean_ms[0]), float(self.variance[0])
         mean, square = self.races.moments(np.array([policy.after_ms]), policy.probability)
@@ -152,34 +172,35 @@ class Curve:
 
 def reissue_curve(
     calls_ms: Floats,
-    pool: Pool | None = None,
+    distribution: EmpiricalDistribution | None = None,
     *,
     grid: tuple[float, ...] = GRID,
     policies: Collection[str] = POLICIES,
     correlation: float = 0.0,
 ) -> Curve:
-    """The curve of the best policy of one copy at each share of calls.
+    """Variance-response curve of the best policy of one copy at each share of calls.
 
     After Kwiken section 5.2.1; SingleR: Kaler, He and Elnikety 2017.
 
     Args:
-        calls_ms: (n,) or (n, width) latencies of the calls, milliseconds; NaN stands for no call.
-            The stage's latency is its slowest call's, and copies are per call.
-        pool: law of a copy; the calls' own by default.
-        grid: shares of the calls to reissue, ascending from 0.
-        policies: which of `POLICIES` to choose from.
-        correlation: of a copy's normal score with its call's, from 0 to below 1 (see `_copies`).
+        calls_ms: (n,) or (n, width) latencies of the calls, milliseconds; NaN for no call. The latency of the
+            stage is that of its slowest call, and each call has its own copy.
+        distribution: latency distribution of a copy; None for that of the calls.
+        grid: shares of the calls to reissue, ascending from 0 to at most 1.
+        policies: names from `POLICIES` to choose from.
+        correlation: correlation of a copy's normal score with its call's, 0 or more and below 1 (see
+            `kwiken.curves.copies`).
 
     Returns:
-        A curve with at most as many points as the grid; shares that the samples cannot tell apart fall
-        together. No sampling is involved where copies are independent: O(n log n) a point.
+        A curve with at most as many points as the grid; shares that the samples cannot tell apart become one
+        point. Independent copies need no sampling: O(n log n) a point.
 
     Raises:
         InputError: for latencies that are negative or infinite, or none at all; for an unknown policy, or a
             correlation outside [0, 1).
     """
     matrix = np.asarray(calls_ms, dtype=float)
-    copies = Pool.of(matrix) if pool is None else pool
+    copies = EmpiricalDistribution.of(matrix) if distribution is None else distribution
     _check(matrix, copies, policies, correlation)
     race = races(matrix, copies, correlation)
     shares = np.asarray(grid, dtype=float)
@@ -199,14 +220,16 @@ def reissue_curve(
         probability=best.probability,
         coin=best.coin,
         races=race,
-        pool=copies,
+        distribution=copies,
         ages=ages,
         single_r="single_r" in policies,
         correlation=correlation,
     )
 
 
-def _check(calls: Floats, copies: Pool, policies: Collection[str], correlation: float) -> None:
+def _check(
+    calls: Floats, copies: EmpiricalDistribution, policies: Collection[str], correlation: float
+) -> None:
     if not len(copies) or np.isnan(calls).all():
         raise InputError("a curve needs at least one call")
     for values in (calls, copies.values):
@@ -219,8 +242,8 @@ def _check(calls: Floats, copies: Pool, policies: Collection[str], correlation: 
         raise InputError(f"must be from 0 to below 1, not {correlation}", where="correlation")
 
 
-def _with_coin(race: Races, copies: Pool, fractions: Floats, coin: float) -> _Points:
-    """What reissuing these shares does with one coin for all: ages by the share of calls that pass them."""
+def _with_coin(race: Races, copies: EmpiricalDistribution, fractions: Floats, coin: float) -> _Points:
+    """Policies that reissue these shares, all with one coin, and their moments."""
     outs = copies.time_outs(np.minimum(1.0, fractions / coin))
     mean, square = np.empty(len(fractions)), np.empty(len(fractions))
     for thinned in np.unique(outs.probability).tolist():
@@ -241,13 +264,13 @@ def _distinct(points: _Points) -> _Points:
 
 
 def _single_points(single: _Points, policies: Collection[str]) -> _Points:
-    """Single calls: SingleR at any age of the grid is a mixture of that age's `single` and of no copy."""
+    """Best policies for single calls: SingleR at an age is a mixture of `single` at that age and no copy."""
     coin = _coins(single.fraction, policies)
     variance = _variances(single, coin)
     own = np.arange(len(single.fraction))
     chosen = np.argmin(variance, axis=1)
     if "single" in policies:
-        kept = single.variance <= (1 + WORTH) * variance[own, chosen]
+        kept = single.variance <= (1 + MIN_VARIANCE_GAIN) * variance[own, chosen]
         chosen = np.where(kept, own, chosen)
     share = coin[own, chosen]
     return _Points(
@@ -261,7 +284,7 @@ def _single_points(single: _Points, policies: Collection[str]) -> _Points:
 
 
 def _coins(fraction: Floats, policies: Collection[str]) -> Floats:
-    """(k, k): coin that reissues the share of the row at the age of the column; NaN where none does."""
+    """(k, k): probability that reissues the row's share at the column's age; NaN where none does."""
     with np.errstate(divide="ignore", invalid="ignore"):
         coin = fraction[:, None] / fraction[None, :]
     row, column = np.indices(coin.shape)
@@ -284,15 +307,17 @@ def _mixed(values: Floats, share: Floats, chosen: np.ndarray[tuple[int], np.dtyp
     return np.asarray(values[0] + share * (values[chosen] - values[0]))
 
 
-def _fan_out_points(race: Races, copies: Pool, grid: Floats, policies: Collection[str]) -> _Points:
-    """Fan-outs: a few coins, each with a closed form of its own, and the best at each share."""
+def _fan_out_points(
+    race: Races, copies: EmpiricalDistribution, grid: Floats, policies: Collection[str]
+) -> _Points:
+    """Best policies for fan-outs: a few coins are tried at each share, each with moments of its own."""
     coins = [1.0] if "single" in policies else []
     coins += COINS if "single_r" in policies else ()
     best = _distinct(_with_coin(race, copies, grid, coins[0] if coins else 1.0))
     for coin in coins[1:]:
         fits = best.fraction <= coin
         tried = _with_coin(race, copies, best.fraction[fits], coin)
-        better = tried.variance < (1 - WORTH) * best.variance[fits]
+        better = tried.variance < (1 - MIN_VARIANCE_GAIN) * best.variance[fits]
         for name in ("after_ms", "probability", "coin", "mean", "square", "fraction"):
             getattr(best, name)[np.flatnonzero(fits)[better]] = getattr(tried, name)[better]
     return _distinct(best)

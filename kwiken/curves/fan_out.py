@@ -1,17 +1,17 @@
-"""Exact moments of a stage's slowest call when late calls are reissued one by one.
+"""Exact moments of a fan-out's slowest call when each late call has its own independent copy.
 
 A stage of width one is the case of the source (Kwiken section 5.2.2: `Z = X` up to the time-out `T`, then
 `min(X, T + Y)`). At a fan-out every shard's call races its own copy and the stage ends with the slowest.
 
-For one request let `x_1 >= x_2 >= ...` be its calls, slowest first. For `t >= T` it is over by `t` if the
-copies of all calls that take longer than `t` are, so `P(Z <= t) = F(t - T)^e` with `e` such calls and `F`
-the law of a copy. Integrating `1 - F^e` over the stretch where exactly `e` calls are late gives
+For one request let `x_1 >= x_2 >= ...` be its calls, slowest first. For `t >= T` the stage has ended by `t`
+if the copies of all calls that take longer than `t` have, so `P(Z <= t) = F(t - T)^e` with `e` such calls and
+`F` the distribution of a copy. Integrating `1 - F^e` over the interval where exactly `e` calls are late gives
 
     E[Z] = T + sum over late calls, ranked e, of A_e(x_e - T) - A_(e-1)(x_e - T),
     A_e(u) = E[min(u, slowest of e copies)],        A_0 = 0,
 
-and likewise for squares. Every late call then counts on its own, whatever its neighbours: one lookup in a
-table that depends on its rank alone. With a coin of probability q in front of each copy, `F` becomes `q F`.
+and likewise for squares. Each late call then contributes one term that depends on its rank alone: one lookup
+in a table per rank. If each copy is sent with probability q only, `F` becomes `q F`.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from numpy.typing import NDArray
 
 from kwiken.arrays import Floats
 from kwiken.curves.rank_table import Ranks
-from kwiken.profile import Pool
+from kwiken.profile import EmpiricalDistribution
 
-MOST_CELLS = 1 << 20  # calls that a curve looks at; of larger stages every k-th request is taken
-MOST_POOL = 1 << 16  # values of a copy's law that are kept apart,
-LEAST_POOL = 1 << 12  # also at the widest fan-outs,
-MOST_TABLE = 1 << 23  # where values times ranks stay below this
-TABLED = 1.0  # late calls of all time-outs for each value of the law, from which a table of ranks pays
-NEGLIGIBLE = 1e-18  # chance that adds nothing to a sum of doubles
-AT_ONCE = 1 << 13  # late calls of several time-outs that are looked up together
+MAX_CALLS = 1 << 20  # calls that a curve is computed from; of larger stages every k-th request is taken
+MAX_VALUES = 1 << 16  # distinct values of a copy's distribution; larger ones are thinned
+MIN_VALUES = 1 << 12  # distinct values that even the widest fan-outs keep
+MAX_TABLE_CELLS = 1 << 23  # values times ranks, which thins the distributions of wide fan-outs
+MIN_LOOKUPS_PER_VALUE = 1.0  # late calls per value of the distribution from which a rank table is faster
+NEGLIGIBLE_PROBABILITY = 1e-18  # adds nothing to a sum of doubles
+MAX_LOOKUPS_PER_BATCH = 1 << 13  # late calls of several time-outs looked up together
 
 
 @dataclass(frozen=True)
 class RankedCalls:
-    """The calls of a stage, by rank within their request.
+    """Calls of a stage by rank within their request.
 
     Attributes:
-        columns: column e, ascending: the e-th slowest call of every request that has one, milliseconds.
-        requests: number of requests, those without any call included.
+        columns: by rank e, slowest first: the e-th slowest call of every request that has one, ascending,
+            milliseconds.
+        requests: number of requests, including those without any call.
     """
 
     columns: tuple[Floats, ...]
@@ -49,12 +50,12 @@ class RankedCalls:
 
     @classmethod
     def of(cls, calls: Floats) -> RankedCalls:
-        """From (n,) or (n, width) latencies; NaN stands for no call.
+        """Ranked calls of (n,) or (n, width) latencies, milliseconds; NaN for no call.
 
-        Memory stays bounded: beyond `MOST_CELLS` calls only every k-th request is used.
+        Memory is bounded: of more than `MAX_CALLS` calls every k-th request is used.
         """
         matrix = calls.reshape(len(calls), -1)
-        matrix = matrix[:: max(1, -(-matrix.size // MOST_CELLS))]
+        matrix = matrix[:: max(1, -(-matrix.size // MAX_CALLS))]
         if matrix.shape[1] == 1:
             return cls((_ascending(matrix[:, 0]),), len(matrix))
         ranked = -np.sort(-matrix, axis=1).T  # slowest first, NaN last
@@ -69,47 +70,47 @@ def _ascending(values: Floats) -> Floats:
 
 
 def slowest_moments(
-    calls: RankedCalls, copies: Pool, after_ms: Floats, *, probability: float = 1.0
+    calls: RankedCalls, copies: EmpiricalDistribution, after_ms: Floats, *, probability: float = 1.0
 ) -> tuple[Floats, Floats]:
     """Mean and mean square of the slowest call, with copies after each of several time-outs.
 
     Args:
-        calls: the primary calls.
-        copies: law of a copy's latency, drawn independently of everything.
-        after_ms: (g,) time-outs; infinite for no copy.
-        probability: share of late calls that get their copy.
+        calls: primary calls of the stage.
+        copies: latency distribution of a copy, independent of the calls.
+        after_ms: (g,) time-outs, milliseconds; infinite for no copy.
+        probability: share of the late calls that get a copy, above 0 and at most 1.
 
     Returns:
-        (g,) mean in ms and (g,) mean square in ms², over all requests; one without calls counts as 0.
+        (g,) mean, ms, and (g,) mean square, ms², over all requests; a request without calls counts as 0.
         Exact for the given samples. O(k log k) in the number of late calls.
     """
-    law = _law(copies, len(calls.columns))
+    distribution = _table_distribution(copies, len(calls.columns))
     first, second = _not_late(calls, after_ms)
-    share = probability * np.concatenate(([0.0], law.cdf))
+    share = probability * np.concatenate(([0.0], distribution.cdf))
     before = np.ones(len(share))
-    ranks = _ranks(law.values, calls.columns[0], after_ms)
+    ranks = _ranks(distribution.values, calls.columns[0], after_ms)
     youngest = after_ms.min()
     for column in calls.columns:
         if not len(column) or column[-1] <= youngest:
-            break  # further ranks are faster still
-        if before[law.values.searchsorted(column[-1] - youngest)] < NEGLIGIBLE:
-            break  # so many copies are never all that fast, and further ranks ask for more and faster ones
-        table = _Table.of(law.values, before, before * share)
+            break  # no call of this rank is late, and further ranks are faster still
+        if before[distribution.values.searchsorted(column[-1] - youngest)] < NEGLIGIBLE_PROBABILITY:
+            break  # all slower calls' copies being this fast is negligible, and even more so at further ranks
+        table = _Table.of(distribution.values, before, before * share)
         _add_late(first, second, column, ranks, table, after_ms)
         before = before * share
     return first / max(1, calls.requests), second / max(1, calls.requests)
 
 
-def _law(copies: Pool, width: int) -> Pool:
-    """The copies' law, small enough for a table by rank: ties merged, and thinned at wide fan-outs."""
+def _table_distribution(copies: EmpiricalDistribution, width: int) -> EmpiricalDistribution:
+    """Distribution of copies small enough for a table per rank: ties merged, thinned at wide fan-outs."""
     if width == 1:
-        return copies.thinned(MOST_POOL)
-    return copies.merged().thinned(min(MOST_POOL, max(LEAST_POOL, MOST_TABLE // width)))
+        return copies.thinned(MAX_VALUES)
+    return copies.merged().thinned(min(MAX_VALUES, max(MIN_VALUES, MAX_TABLE_CELLS // width)))
 
 
 @dataclass(frozen=True)
 class _Ranked:
-    """A copy's law by rank: (k,) values, ascending, and how many of them are smaller than given ones."""
+    """Values of a copy's distribution, (k,) ascending, and their rank lookup."""
 
     values: Floats
     below: Callable[[Floats], NDArray[np.int64]]
@@ -117,7 +118,7 @@ class _Ranked:
 
 @dataclass(frozen=True)
 class _Table:
-    """What one rank adds, by the number j of pool values below u: `low + late u`, `low2 + late u²`."""
+    """Contribution of one rank, by the number j of values below u: `low + late u`, and `low2 + late u²`."""
 
     low: Floats
     low2: Floats
@@ -134,7 +135,7 @@ class _Table:
 
 
 def _not_late(calls: RankedCalls, after_ms: Floats) -> tuple[Floats, Floats]:
-    """Sums over requests of Z and Z², as if every late request ended at the time-out."""
+    """Sums over requests of Z and Z² with every late request counted as ending at the time-out."""
     slowest = calls.columns[0]
     on_time = np.searchsorted(slowest, after_ms, side="right")
     late = len(slowest) - on_time
@@ -145,7 +146,7 @@ def _not_late(calls: RankedCalls, after_ms: Floats) -> tuple[Floats, Floats]:
 
 
 def _sum_of_first(values: Floats, counts: NDArray[np.int64]) -> Floats:
-    """(g,): the sum of so many of the values, from the first."""
+    """(g,): sum of the first values, as many as each count says."""
     edges, back = np.unique(np.append(counts, 0), return_inverse=True)
     inner = edges[edges < len(values)]
     sums = np.cumsum(np.add.reduceat(values, inner)) if len(inner) else np.zeros(0)
@@ -153,16 +154,16 @@ def _sum_of_first(values: Floats, counts: NDArray[np.int64]) -> Floats:
 
 
 def _ranks(values: Floats, slowest: Floats, after_ms: Floats) -> _Ranked:
-    """Looks up ranks among the values; by a table where so many calls are late that it pays."""
+    """Rank lookup among the values: by a table where there are enough late calls, else by bisection."""
     late = len(slowest) * len(after_ms) - int(np.searchsorted(slowest, after_ms, side="right").sum())
-    table = Ranks.of(values) if late > TABLED * len(values) else None
+    table = Ranks.of(values) if late > MIN_LOOKUPS_PER_VALUE * len(values) else None
     return _Ranked(values, values.searchsorted if table is None else table.below)
 
 
 def _add_late(
     first: Floats, second: Floats, column: Floats, ranks: _Ranked, table: _Table, after_ms: Floats
 ) -> None:
-    """Add one rank's late calls to the sums, for every time-out."""
+    """Add the contributions of one rank's late calls to the sums (in place), for every time-out."""
     starts = np.searchsorted(column, after_ms, side="right")
     for some in _groups((len(column) - starts).tolist()):
         ages = after_ms[some]
@@ -182,11 +183,11 @@ def _add_late(
 
 
 def _groups(late: list[int]) -> Iterator[list[int]]:
-    """Time-outs that have late calls, in groups of so few that they are looked up at once."""
+    """Indices of the time-outs with late calls, in groups of about `MAX_LOOKUPS_PER_BATCH` late calls."""
     group: list[int] = []
     held = 0
     for g, count in enumerate(late):
-        if group and held + count > AT_ONCE:
+        if group and held + count > MAX_LOOKUPS_PER_BATCH:
             yield group
             group, held = [], 0
         if count:
@@ -197,7 +198,7 @@ def _groups(late: list[int]) -> Iterator[list[int]]:
 
 
 def _first_of_ties(ascending: Floats, start: int) -> NDArray[np.int64]:
-    """Where a sorted array's values, its first at `start`, begin: `searchsorted` of an array in itself."""
+    """First index of each value among its ties, from `start`: `searchsorted` of an array in itself."""
     index = np.arange(start, start + len(ascending))
     index[1:][ascending[1:] == ascending[:-1]] = 0
     return np.maximum.accumulate(index)

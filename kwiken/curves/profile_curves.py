@@ -1,14 +1,14 @@
-"""The variance-response curves of a profile's stages."""
+"""Variance-response curves of all stages of a profile."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from kwiken.curves.copy_correlation import HOPELESS, known_correlation
+from kwiken.curves.copy_correlation import MAX_USEFUL_CORRELATION, known_correlation
 from kwiken.curves.curve import GRID, Curve, reissue_curve
-from kwiken.profile import Profile, complete_calls, pool
+from kwiken.profile import Profile, call_distribution, complete_calls
 
-FEWEST_CALLS = 10  # a stage with fewer calls shows no tail to cut
+MIN_CALLS_FOR_CURVE = 10  # fewer calls show no tail that copies could cut
 
 
 def stage_curves(
@@ -18,22 +18,23 @@ def stage_curves(
     seed: int = 0,
     copy_correlation: float | None = None,
 ) -> dict[str, Curve]:
-    """The variance-response curve of every stage that may be reissued and has calls enough.
+    """Variance-response curve of every stage that may be reissued and has enough calls.
 
     Args:
-        profile: what was learned.
-        grid: shares of the calls to reissue, ascending from 0.
-        seed: of the draws that stand for cancelled calls (`complete_calls`).
-        copy_correlation: as `study_plan` takes it. A stage whose copies are as slow as their calls
-            (`HOPELESS`) has no curve.
+        profile: profile of the service.
+        grid: shares of the calls to reissue, ascending from 0 to at most 1.
+        seed: seed of the draws that replace cancelled calls (`complete_calls`), 0 or more.
+        copy_correlation: correlation of a copy's normal score with its call's at every stage, 0 or more and
+            below 1; None to estimate it per stage. A stage with at least `MAX_USEFUL_CORRELATION` has no
+            curve, since its copies would be about as slow as their calls.
     """
     curves = {}
     for i, stage in enumerate(profile.stages):
-        if not stage.reissuable or (~np.isnan(stage.calls_ms)).sum() < FEWEST_CALLS:
+        if not stage.reissuable or (~np.isnan(stage.calls_ms)).sum() < MIN_CALLS_FOR_CURVE:
             continue
-        law = pool(stage)
-        rho = known_correlation(stage, law, copy_correlation)
-        if rho < HOPELESS:
-            calls = complete_calls(stage, law, np.random.default_rng([seed, i]))
-            curves[stage.name] = reissue_curve(calls, law, grid=grid, correlation=rho)
+        distribution = call_distribution(stage)
+        rho = known_correlation(stage, distribution, copy_correlation)
+        if rho < MAX_USEFUL_CORRELATION:
+            calls = complete_calls(stage, distribution, np.random.default_rng([seed, i]))
+            curves[stage.name] = reissue_curve(calls, distribution, grid=grid, correlation=rho)
     return curves

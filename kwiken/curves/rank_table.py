@@ -1,8 +1,8 @@
-"""Ranks of many numbers among sorted ones, quicker than by bisection.
+"""Rank table: counts the values below each of many numbers, faster than bisection.
 
-A bisection's steps go left or right by chance, and a processor that guesses wrong at every other of them
-spends most of its time on that. Here a table finds the rank up to a few, and the same few steps without any
-branch do the rest for all numbers at once.
+The branches of a bisection are random, so the processor mispredicts half of them, and that takes most of its
+time. Here a table gives the rank up to a few values, and a few branchless steps, the same for all numbers,
+find the rest.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from numpy.typing import NDArray
 from kwiken.arrays import Floats
 
 Ints = NDArray[np.int64]
-BUCKETS = 1 << 15  # of the table, at most
-FEWEST = 1 << 11  # values from which a table pays
-CROWD = 15  # most values in a bucket; where there are more, ties say, bisection is as good
-LINEAR = 8  # the lowest values, one in so many, lie in buckets of equal width; above, of equal ratio
+MAX_BUCKETS = 1 << 15
+MIN_VALUES_FOR_TABLE = 1 << 11  # below this bisection is as fast
+MAX_VALUES_PER_BUCKET = 15  # where ties put more in one bucket, bisection is as fast
+LINEAR_PART = 8  # the lowest eighth of the values has buckets of equal width, the rest of equal ratio
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Sorted values with a table of them.
+    """Sorted values with a table of their ranks.
 
-    The bits of a positive float, read as a whole number, ascend about as its logarithm. So the upper bits
-    of a value plus `offset_ms` are its bucket: rounding never puts a smaller value above a larger one's.
+    The bits of a positive float, read as an integer, grow about as its logarithm. The upper bits of a value
+    plus `offset_ms` are therefore its bucket. Rounding is monotonic, so a smaller value is never in a higher
+    bucket than a larger one.
 
     Attributes:
-        values: (k,) ascending, at least 0.
-        padded: the same, and infinite ones beyond.
-        starts: by bucket: how many values lie in those before it.
-        steps: powers of 2, descending, that together are no less than the values of any bucket.
-        offset_ms: what is added to a value.
-        shift: bits that do not count.
+        values: (k,) values, ascending, 0 or more; milliseconds or any unit.
+        padded: (m,) the values followed by infinities, in the same unit.
+        starts: (b,) number of values in all buckets before each bucket.
+        steps: powers of 2, descending, whose sum is at least the number of values in any bucket.
+        offset_ms: offset added to a value before its bucket is computed, in the values' unit.
+        shift: number of lower bits that are dropped.
         first: number of the lowest bucket.
     """
 
@@ -48,35 +49,35 @@ class Ranks:
 
     @classmethod
     def of(cls, values: Floats) -> Ranks | None:
-        """The table of ascending values; None where bisection is as good.
+        """Table of ascending values; None where bisection is as fast.
 
         Args:
-            values: (k,) ascending, finite, at least 0; milliseconds or any unit.
+            values: (k,) values, ascending, finite, 0 or more; milliseconds or any unit.
         """
-        if len(values) < FEWEST or not values[0] >= 0:
+        if len(values) < MIN_VALUES_FOR_TABLE or not values[0] >= 0:
             return None
-        offset = float(values[len(values) // LINEAR])
+        offset = float(values[len(values) // LINEAR_PART])
         least, most = float(values[0]) + offset, float(values[-1]) + offset
         if not (offset > 0 and np.isfinite(most)):
             return None
         low, high = np.array([least, most]).view(np.int64).tolist()
-        shift = max(0, (high - low).bit_length() - BUCKETS.bit_length() + 1)
+        shift = max(0, (high - low).bit_length() - MAX_BUCKETS.bit_length() + 1)
         first = low >> shift
         count = np.bincount(((values + offset).view(np.int64) >> shift) - first)
-        crowd = int(count.max())
-        if crowd > CROWD:
+        fullest = int(count.max())
+        if fullest > MAX_VALUES_PER_BUCKET:
             return None
-        steps = tuple(1 << bit for bit in reversed(range(crowd.bit_length())))
+        steps = tuple(1 << bit for bit in reversed(range(fullest.bit_length())))
         starts = np.zeros(len(count) + 1, np.int64)
         np.cumsum(count, out=starts[1:])
-        padded = np.concatenate((values, np.full(2 * CROWD, np.inf)))
+        padded = np.concatenate((values, np.full(2 * MAX_VALUES_PER_BUCKET, np.inf)))
         return cls(values, padded, starts, steps, offset, shift, first)
 
     def below(self, numbers: Floats) -> Ints:
-        """How many of the values are smaller than each number, as `searchsorted` has it.
+        """(m,): number of values smaller than each number, as `searchsorted` counts them.
 
         Args:
-            numbers: (m,) finite, at least 0, in the values' unit.
+            numbers: (m,) numbers, finite, 0 or more, in the values' unit.
         """
         bucket = (numbers + self.offset_ms).view(np.int64)
         bucket >>= self.shift

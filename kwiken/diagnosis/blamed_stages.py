@@ -1,4 +1,4 @@
-"""Which stages make slow requests slow: blame, critical paths, effective stages (Kwiken section 5.1)."""
+"""Blame of stages for slow requests, frequent critical paths and effective stages (Kwiken section 5.1)."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 
 from kwiken.arrays import Bools, Floats
 from kwiken.errors import InputError
-from kwiken.latency import Node, critical_path
+from kwiken.latency import DagNode, critical_path
 
-SLOW_SHARE = 0.05
-BLAME_SIGMAS = 2.0
-PATHS_COVER = 0.9
-EFFECTIVE_SHARE = 0.9
+SLOW_SHARE = 0.05  # share of the requests that count as slow
+BLAME_SIGMAS = 2.0  # standard deviations above its mean from which a contribution is an outlier
+PATHS_COVER = 0.9  # share of the requests that the reported critical paths cover
+EFFECTIVE_SHARE = 0.9  # share of a path's latency that its effective stages hold
 
 
 @dataclass(frozen=True)
 class Blame:
-    """What one stage has to do with slow requests.
+    """Part of one stage in the latency of slow requests.
 
     Attributes:
         mean_share: share of the mean latency that the stage contributes.
         blamed: share of the slow requests that the stage is blamed for.
-        timed_out: share of the slow requests in which it timed out.
+        timed_out: share of the slow requests in which the stage timed out.
     """
 
     mean_share: float
@@ -47,10 +47,10 @@ def blame(
     shares may sum to more than 1.
 
     Args:
-        contribution_ms: by stage: (n,) what it contributed to each request's latency, milliseconds.
+        contribution_ms: by stage: (n,) contribution to each request's latency, milliseconds.
         total_ms: (n,) latency of the requests.
-        slow: share of the requests that count as slow.
-        sigmas: standard deviations above the mean from which a contribution is an outlier.
+        slow: share of the requests that count as slow, above 0 and at most 1.
+        sigmas: number of standard deviations above the mean from which a contribution is an outlier.
         timed_out: by stage: (n,) whether it timed out.
 
     Raises:
@@ -77,12 +77,12 @@ def blame(
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """One chain of stages that requests waited for.
+    """Critical path: a chain of stages that determined the latency of some requests.
 
     Attributes:
-        stages: from first to last.
-        share: of the requests.
-        effective: the fewest of its stages that make up more than 90% of those requests' latency.
+        stages: names from first to last.
+        share: share of the requests with this path.
+        effective: smallest set of its stages that makes up more than 90% of those requests' latency.
     """
 
     stages: tuple[str, ...]
@@ -92,15 +92,15 @@ class CriticalPath:
 
 @dataclass(frozen=True)
 class Characterisation:
-    """The shape of a service's latency.
+    """Shape of a service's latency: its critical paths, effective stages and tail ratios.
 
     Attributes:
         paths: the most frequent critical paths that cover 90% of the requests.
         effective: all effective stages, in DAG order.
         effective_per_path: mean number of effective stages on a path, weighted by the paths' shares.
-        in_degree: of each effective stage.
-        tail_ratio: p99 over median of the whole.
-        stage_tail_ratio: the same by stage.
+        in_degree: number of parents of each effective stage.
+        tail_ratio: p99 over median of whole requests.
+        stage_tail_ratio: p99 over median of each stage.
     """
 
     paths: tuple[CriticalPath, ...]
@@ -112,7 +112,7 @@ class Characterisation:
 
 
 def characterise(
-    stages: Sequence[Node], latency_ms: Mapping[str, Floats], total_ms: Floats
+    stages: Sequence[DagNode], latency_ms: Mapping[str, Floats], total_ms: Floats
 ) -> Characterisation:
     """Critical paths and effective stages of recorded requests.
 
@@ -141,10 +141,11 @@ def characterise(
 
 
 def _frequent_paths(
-    stages: Sequence[Node], latency_ms: Mapping[str, Floats], on_path: Bools
+    stages: Sequence[DagNode], latency_ms: Mapping[str, Floats], on_path: Bools
 ) -> tuple[CriticalPath, ...]:
     packed = np.packbits(on_path, axis=0).T.copy()
-    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()  # a path is one value: rows sort at once
+    # one value per path, to sort rows at once
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
     _, first, which, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
     requests = on_path.shape[1]
     paths: list[CriticalPath] = []
@@ -161,7 +162,7 @@ def _frequent_paths(
 
 
 def _effective(means: Mapping[str, float]) -> tuple[str, ...]:
-    """The fewest stages that hold more than 90% of the sum, in the order given."""
+    """Smallest set of stages that holds more than 90% of the sum, in the order given."""
     total = sum(means.values())
     chosen: set[str] = set()
     held = 0.0

@@ -1,4 +1,4 @@
-"""Which kinds of requests gain from a plan, and which pay for it (Kwiken extension: classes of requests)."""
+"""Effect of a plan by class of request: latencies before and after, and share of the copies' cost."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from kwiken.plan import Ladder, Plan
 from kwiken.profile import Profile
 from kwiken.simulation import replay
 
-DRAWS = 20_000  # requests to replay at least: every one so often
+MIN_REPLAYED = 20_000  # smallest number of requests to replay: each of the profile's is repeated often enough
 
 
 @dataclass(frozen=True)
 class ClassOutcome:
-    """What a plan does to one kind of requests.
+    """Effect of a plan on one class of requests.
 
     Attributes:
-        name: of the kind.
-        requests: how many of the profile's are of it.
-        share: of all requests.
-        before: ladder of their latencies without the plan.
-        after: with it.
-        spent: share of all that copies cost that goes to this kind.
+        name: name of the class.
+        requests: number of the profile's requests in the class.
+        share: share of all requests in the class.
+        before: ladder of their latencies without the plan, milliseconds.
+        after: ladder of their latencies with the plan, milliseconds.
+        spent: share of the cost of all copies that the class causes.
     """
 
     name: str
@@ -37,26 +37,26 @@ class ClassOutcome:
 
     @property
     def p99_cut(self) -> float:
-        """By which share their p99 falls."""
+        """Relative fall of the class's p99, as a share."""
         return 1.0 - self.after.p99_ms / self.before.p99_ms if self.before.p99_ms > 0 else 0.0
 
 
 def by_class(profile: Profile, plan: Plan, *, seed: int = 0) -> tuple[ClassOutcome, ...]:
-    """What a plan does to each kind of the profile's requests, most frequent first.
+    """Effect of a plan on each class of the profile's requests, most frequent first.
 
-    A plan has one policy a stage, for the runtime knows no kinds; so one kind may get most of the copies.
+    A plan has one policy per stage, as the runtime knows no classes; so one class may get most of the copies.
 
     Args:
-        profile: what was learned, with `classes`.
-        plan: of its service.
-        seed: of the draws of copies.
+        profile: recorded requests with their `classes`.
+        plan: plan for the profile's service.
+        seed: seed of the draws of copies.
 
     Raises:
         InputError: for a profile without classes.
     """
     if profile.classes is None:
         raise InputError("the profile has no classes of requests", where="classes")
-    rows = np.repeat(np.arange(profile.requests), -(-DRAWS // max(1, profile.requests)))
+    rows = np.repeat(np.arange(profile.requests), -(-MIN_REPLAYED // max(1, profile.requests)))
     played = replay(profile, plan, rows, seed=seed)
     kinds, total = profile.classes[rows], float(played.expected_spent.sum())
     found = []

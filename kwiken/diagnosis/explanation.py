@@ -1,4 +1,4 @@
-"""Why a service's slow requests are slow, and what the next bit of budget would buy where."""
+"""Explanation of a service's tail: causes of slow requests, and the gain of reissues at each stage alone."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from kwiken.plan import Costs, Plan
 from kwiken.profile import (
     Profile,
     StageProfile,
+    call_distribution,
     check_agrees,
     complete_calls,
     contradicted,
     cost_of_one_call,
     costs,
-    pool,
 )
 from kwiken.simulation import ROWS, Arena
 
-WHAT_IF = 0.05
+WHAT_IF_BUDGET = 0.05  # reissue budget tried at every stage, as a share of all work
 
 
 class StageStory(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to say of one stage.
+    """Findings on one stage.
 
     Attributes:
-        name: of the stage.
-        mean_share: share of the mean request's latency that it holds on the critical path.
-        blamed: share of the slowest requests that it is blamed for.
-        critical: share of all requests whose critical path holds it.
-        effective: whether it is among the few that make up most of some frequent critical path.
-        in_degree: how many stages it comes after.
-        cut_short: share of the slowest requests in which a call of it was given up before it ended: at a
-            time-out, or because a copy had answered.
-        tail_ratio: how many times its median its p99 is.
+        name: name of the stage.
+        mean_share: share of the mean request's latency that the stage holds on the critical path.
+        blamed: share of the slowest requests that the stage is blamed for.
+        critical: share of all requests whose critical path contains the stage.
+        effective: whether it is one of the few stages that make up most of some frequent critical path.
+        in_degree: number of its parents.
+        cut_short: share of the slowest requests in which a call of the stage was cancelled before its end: at
+            a time-out, or because a copy had answered.
+        tail_ratio: p99 over median of the stage.
         cost: its share of the cost of a request.
-        alone: by how much p99 would fall if the whole budget went to this stage, a fraction.
-        alone_fraction: share of its calls that this would reissue.
-        variance_cut: share of its own variance that this would take away.
-        variance_cut_low: low end of a 90% interval of that.
-        variance_cut_high: high end, a share too.
+        alone: share by which p99 would fall if the whole budget went to this stage.
+        alone_fraction: share of its calls that the whole budget would reissue.
+        variance_cut: share of its own variance that this would remove.
+        variance_cut_low: low end of a 90% interval of `variance_cut`, a share.
+        variance_cut_high: high end of that interval, a share.
         planned: share of its calls that the plan reissues; 0 without a plan.
     """
 
@@ -70,12 +70,12 @@ class StageStory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PathStory(msgspec.Struct, frozen=True, kw_only=True):
-    """A frequent critical path: its stages, how many requests it rules, and which stages make it long.
+    """Frequent critical path: its stages, its share of the requests, and its effective stages.
 
     Attributes:
         stages: names from first to last.
-        share: of the requests that waited for these.
-        effective: the fewest of them that make up more than 90% of those requests' latency.
+        share: share of the requests with this path.
+        effective: smallest set of its stages that makes up more than 90% of those requests' latency.
     """
 
     stages: tuple[str, ...]
@@ -84,22 +84,22 @@ class PathStory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a profile tells of its service's tail.
+    """Explanation of the tail latency of a profile's service.
 
     Attributes:
-        service: its name.
-        requests: how many requests the profile holds.
-        tail_ratio: how many times the median of whole requests their p99 is.
-        budget: the reissue budget of each what-if.
-        stages: parents before children.
+        service: name of the service.
+        requests: number of requests in the profile.
+        tail_ratio: p99 over median of whole requests.
+        budget: reissue budget of each what-if, as a share of all work.
+        stages: findings by stage, parents before children.
         paths: the most frequent critical paths that cover 90% of the requests.
         effective_per_path: mean number of effective stages on a path.
-        effective: the effective stages, parents before children.
-        cut_short: how many calls were given up before they ended. Their times are estimated, as a plan's
-            are, but for the heat maps, where they count with as long as they ran.
-        heat: latency by replica and time, a map a stage.
-        contradicted: share of the requests whose latency is more than a tenth off from what their stages
-            come to; such may be where copies were sent while the service was traced.
+        effective: names of the effective stages, parents before children.
+        cut_short: number of calls cancelled before their end. Their times are estimated as for a plan, except
+            in the heat maps, which show the time until they were cancelled.
+        heat: latency by replica and time, one map per stage.
+        contradicted: share of the requests whose latency differs by more than a tenth from the one that their
+            stages add up to; such requests may occur where copies were sent while the service was traced.
     """
 
     service: str
@@ -116,26 +116,26 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(
-    profile: Profile, plan: Plan | None = None, *, budget: float = WHAT_IF, seed: int = 0
+    profile: Profile, plan: Plan | None = None, *, budget: float = WHAT_IF_BUDGET, seed: int = 0
 ) -> Explanation:
-    """Say which stages make slow requests slow, and what reissues would buy at each of them alone.
+    """Find the stages that make requests slow, and the gain of reissues at each one alone.
 
     Blame and critical paths follow Kwiken section 5.1. A stage contributes to a request's latency only what
     it adds on that request's critical path.
 
     Args:
-        profile: what was learned.
-        plan: whose choices to show beside.
-        budget: reissue budget to try on every stage alone, as a share of all work.
-        seed: of the simulations.
+        profile: recorded requests.
+        plan: plan whose choices to show beside the findings; None for none.
+        budget: reissue budget to try at every stage alone, as a share of all work, above 0 and at most 1.
+        seed: seed of the simulations.
 
     Raises:
-        InputError: for a profile without requests, or most of whose requests are not what its stages come
-            to; a budget outside (0, 1]; a plan of another service or of stages that the profile lacks.
+        InputError: for a profile without requests, or with latencies that mostly contradict its stages; a
+            budget outside (0, 1]; a plan of another service or of stages that the profile lacks.
     """
     _check(profile, plan, budget)
     latency = _latency(profile, seed)
-    # A row's path explains its request, but where a call was cut short: there the estimate does.
+    # The recorded latency is kept unless a call was cancelled: then the total follows from the estimates.
     total = end_to_end(profile.stages, latency) if _cut_short(profile) else profile.latency_ms
     on_path = critical_path(profile.stages, latency)
     spent = {stage.name: latency[stage.name] * on for stage, on in zip(profile.stages, on_path, strict=True)}
@@ -169,11 +169,11 @@ def _cut_short(profile: Profile) -> int:
 
 
 def _latency(profile: Profile, seed: int) -> dict[str, Floats]:
-    """By stage: (n,) milliseconds, with calls that were cut short filled in as a plan's simulations do."""
+    """By stage: (n,) latency, milliseconds, with estimates for cancelled calls as in a plan's simulations."""
     found = {}
     for i, stage in enumerate(profile.stages):
         if stage.censored.any():
-            calls = complete_calls(stage, pool(stage), np.random.default_rng([seed, i]))
+            calls = complete_calls(stage, call_distribution(stage), np.random.default_rng([seed, i]))
             found[stage.name] = np.asarray(np.fmax.reduce(calls, axis=1, initial=0.0))
         else:
             found[stage.name] = stage.latency_ms
@@ -181,7 +181,7 @@ def _latency(profile: Profile, seed: int) -> dict[str, Floats]:
 
 
 def _among_slowest(there: Mapping[str, Bools], total_ms: Floats) -> dict[str, float]:
-    """By stage: share of the slowest requests in which something was there."""
+    """By stage: share of the slowest requests with a true entry."""
     count = max(1, round(SLOW_SHARE * len(total_ms)))
     slowest = np.argsort(total_ms, kind="stable")[-count:]
     return {name: float(rows[slowest].mean()) for name, rows in there.items()}
@@ -212,7 +212,7 @@ def _planned(plan: Plan | None) -> dict[str, float]:
 
 
 class _Stories:
-    """All that is known of the stages, by name."""
+    """Findings by stage, assembled from the separate analyses."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class _Stories:
 
     def of(self, stage: StageProfile, critical: float) -> StageStory:
         name = stage.name
-        alone = self._alone.get(name, NOTHING)
+        alone = self._alone.get(name, NO_GAIN)
         return StageStory(
             name=name,
             mean_share=self._blamed[name].mean_share,
@@ -250,12 +250,12 @@ class _Stories:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What a budget buys at one stage alone.
+    """Gain of a budget spent at one stage alone.
 
     Attributes:
-        cut: by which share p99 of the whole falls.
+        cut: share by which p99 of whole requests falls.
         fraction: share of the stage's calls reissued.
-        variance: share of the stage's variance that goes: low, found, high.
+        variance: share of the stage's variance that is removed: low, estimate, high.
     """
 
     cut: float
@@ -263,11 +263,11 @@ class WhatIf:
     variance: tuple[float, float, float]
 
 
-NOTHING = WhatIf(0.0, 0.0, (0.0, 0.0, 0.0))
+NO_GAIN = WhatIf(0.0, 0.0, (0.0, 0.0, 0.0))
 
 
 def _alone(profile: Profile, shares: Costs, budget: float, seed: int) -> dict[str, WhatIf]:
-    """By stage that may be reissued: what the whole budget buys there, on common random numbers."""
+    """Gain of the whole budget at each stage that may be reissued, on common random numbers."""
     curves = stage_curves(profile, seed=seed)
     bounds = curve_bounds(profile, curves, seed=seed)
     rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
@@ -290,7 +290,7 @@ def _alone(profile: Profile, shares: Costs, budget: float, seed: int) -> dict[st
 
 
 def _variance_cut(curve: Curve, bounds: CurveBounds, fraction: float) -> tuple[float, float, float]:
-    """Low, found and high share of a stage's variance that reissuing that share of its calls takes away."""
+    """Low, estimated and high share of a stage's variance that reissuing a share of its calls removes."""
     whole = float(curve.variance[0])
     if whole <= 0:
         return 0.0, 0.0, 0.0

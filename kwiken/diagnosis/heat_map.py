@@ -1,4 +1,4 @@
-"""Latency by replica and time: who was slow when (Kwiken Figure 5.2)."""
+"""Heat map of latency by replica and time (Kwiken Figure 5.2)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from kwiken.arrays import Floats
 from kwiken.errors import InputError
 from kwiken.profile import Profile, StageProfile
 
-COLUMNS = 60
-SLOW = 0.95
-EVERYONE = "all replicas"
+DEFAULT_COLUMNS = 60  # intervals of time
+SLOW_QUANTILE = 0.95  # quantile shown
+ALL_REPLICAS = "all replicas"
 
 
 class Heat(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage's calls by replica and stretch of time.
+    """Heat map of one stage: its calls by replica and interval of time.
 
-    A slow row is a flaky machine, a slow column a bad moment of the whole stage, a slope a rolling upgrade.
+    A slow row is a faulty machine, a slow column a slow period of the whole stage, a slope a rolling upgrade.
 
     Attributes:
-        stage: its name.
+        stage: name of the stage.
         replicas: names of the rows; one row for all where the traces do not name replicas.
-        edges_s: ends of the stretches of time, seconds since 1970; one more than there are columns.
-        slow_ms: by replica and stretch: 95th percentile of the calls' latencies, milliseconds; None where
+        edges_s: ends of the intervals, seconds since 1970; one more than there are columns.
+        slow_ms: by replica and interval: 95th percentile of the calls' latencies, milliseconds; None where
             there were no calls.
-        typical_ms: median of all of the stage's calls.
+        typical_ms: median of all of the stage's calls, milliseconds.
     """
 
     stage: str
@@ -36,25 +36,25 @@ class Heat(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the rows are called: each replica, after its stage where its own name does not begin so."""
+        """Labels of the rows: the replica's name, after the stage's where it does not begin with that."""
         return tuple(
-            name if name != EVERYONE and name.startswith(self.stage) else f"{self.stage} {name}"
+            name if name != ALL_REPLICAS and name.startswith(self.stage) else f"{self.stage} {name}"
             for name in self.replicas
         )
 
 
-def heat_maps(profile: Profile, *, columns: int = COLUMNS) -> tuple[Heat, ...]:
-    """The heat map of every stage that was called; a request's own time has none (Kwiken Figure 5.2).
+def heat_maps(profile: Profile, *, columns: int = DEFAULT_COLUMNS) -> tuple[Heat, ...]:
+    """Heat map of every stage that was called, except a request's own time (Kwiken Figure 5.2).
 
-    A call counts when its request started, with its latency as it would have been without copies; cancelled
-    calls with as long as they ran.
+    A call counts at its request's start, with its latency as it would have been without copies; a cancelled
+    call with the time until it was cancelled.
 
     Args:
-        profile: what was learned.
-        columns: stretches of time, all of equal length.
+        profile: recorded requests.
+        columns: number of intervals of equal length, 1 or more.
 
     Raises:
-        InputError: for a profile without requests, or no column.
+        InputError: for a profile without requests, or fewer than one column.
     """
     if columns < 1:
         raise InputError(f"must be 1 or more, not {columns}", where="columns")
@@ -72,7 +72,7 @@ def heat_maps(profile: Profile, *, columns: int = COLUMNS) -> tuple[Heat, ...]:
 
 def _heat(stage: StageProfile, stretch: np.ndarray[tuple[int], np.dtype[np.int64]], edges: Floats) -> Heat:
     asked = stage.asked if stage.asked is not None else np.zeros(stage.calls_ms.shape, dtype=np.int64)
-    names = stage.replica_names if stage.asked is not None else (EVERYONE,)
+    names = stage.replica_names if stage.asked is not None else (ALL_REPLICAS,)
     there = ~np.isnan(stage.calls_ms) & (asked >= 0)
     columns = len(edges) - 1
     cell = (asked * columns + stretch[:, None])[there]
@@ -87,11 +87,11 @@ def _heat(stage: StageProfile, stretch: np.ndarray[tuple[int], np.dtype[np.int64
 
 
 def _quantiles(cell: np.ndarray[tuple[int], np.dtype[np.int64]], latency_ms: Floats, cells: int) -> Floats:
-    """(cells,): the `SLOW` quantile of each cell's values; NaN for an empty one."""
+    """(cells,): the `SLOW_QUANTILE` of each cell's values; NaN for an empty one."""
     order = np.lexsort((latency_ms, cell))
     counts = np.bincount(cell, minlength=cells)
     ends = np.cumsum(counts)
-    at = ends - counts + np.ceil(SLOW * counts).astype(np.int64) - 1
+    at = ends - counts + np.ceil(SLOW_QUANTILE * counts).astype(np.int64) - 1
     found = np.full(cells, np.nan)
     some = counts > 0
     found[some] = latency_ms[order[at[some]]]

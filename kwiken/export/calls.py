@@ -1,4 +1,4 @@
-"""What a stage's calls look like on the wire: a gRPC method or an HTTP path at a host."""
+"""Wire form of a stage's calls: a gRPC method or an HTTP path at a host."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _HOST: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\Z
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where a stage's calls go, where its spans do not say so.
+    """Address of a stage's calls, where its spans do not name one.
 
     Attributes:
         call: `package.Service/Method`, `/path` or `GET /path/{id}`; None: the name of the stage's spans.
-        prefix: every path that starts with it, instead of one call.
-        host: name that callers use; None: the service name of the stage's spans.
-        port: port that callers use; None: not known.
+        prefix: common start of all paths of the stage, instead of one call.
+        host: name of the callee that callers use; None: the service name of the stage's spans.
+        port: port that callers use, from 1 to 65,535; None: not known.
     """
 
     call: str | None = None
@@ -41,7 +41,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     port: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no address or request could have."""
+        """Refuse values that no address or request can have."""
         if self.port is not None and not 1 <= self.port <= MAX_PORT:
             raise ValueError(f"port must be from 1 to {MAX_PORT}, not {self.port}")
         if self.host is not None and not _HOST.match(self.host):
@@ -58,16 +58,16 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One kind of call; equal calls cannot be told apart by a proxy or a client.
+    """One kind of call; a proxy or client cannot tell equal calls apart.
 
     Attributes:
-        path: exact path; None where `regex` or `prefix` says which.
+        path: exact path; None where `regex` or `prefix` is given.
         regex: RE2 expression of the whole path.
         prefix: start of the path.
         method: HTTP method; None for any.
-        grpc: full service name and method, where it is a gRPC call.
-        host: where it goes, lower case; empty where that does not matter or is not known.
-        port: port of the host; None where it is not known.
+        grpc: full service name and method of a gRPC call.
+        host: callee's host, lower case; empty where it does not matter or is not known.
+        port: callee's port; None where it is not known.
     """
 
     path: str | None = None
@@ -79,18 +79,18 @@ class Call:
     port: int | None = None
 
     def __str__(self) -> str:
-        """As a reader would write it."""
+        """Method, host and path, as a person would write them."""
         path = self.path or self.regex or f"{self.prefix}*"
         where = f"{self.host}:{self.port}" if self.port is not None else self.host
         return f"{self.method or ''} {where}{path}".strip()
 
 
 def call_named(text: str, *, sure: bool = False) -> Call | None:
-    """The call that a span's name, or a line of a map, stands for; None when it names none.
+    """The call that a span's name or an entry of a map denotes; None if it denotes none.
 
     Args:
         text: `package.Service/Method` or with a leading slash; `/path`, `GET /path`, `HTTP GET /path`.
-        sure: take `Service/Method` without a package for gRPC too: a person wrote it.
+        sure: whether to take `Service/Method` without a package for gRPC too, as written by a person.
     """
     found = _GRPC.match(text)
     if found is not None and ("." in found["service"] or (sure and not text.startswith("/"))):
@@ -107,12 +107,12 @@ def call_named(text: str, *, sure: bool = False) -> Call | None:
 
 
 def _is_plain_path(text: str) -> bool:
-    """Whether it can be matched against a request's path: printable ASCII from a slash on, no query."""
+    """Whether a text can match a request's path: printable ASCII, starts with a slash, has no query."""
     return text.startswith("/") and text.isascii() and text.isprintable() and not set(text) & set(" ?#")
 
 
 def call_of(match: SpanMatch | None, target: Target | None) -> Call | None:
-    """The call of a stage: what the map says, else what its spans are named; None when neither names one."""
+    """The call of a stage: the map's, else the one its spans' name denotes; None if neither denotes one."""
     if target is not None and target.prefix is not None:
         found: Call | None = Call(prefix=target.prefix)
     elif target is not None and target.call is not None:
@@ -129,14 +129,14 @@ def call_of(match: SpanMatch | None, target: Target | None) -> Call | None:
 
 
 def read_targets(text: str | bytes, *, where: str = "map") -> dict[str, Target]:
-    """Read a map: JSON, stage to call. A plain string stands for `{"call": ...}`.
+    """Read a map from stages to calls, as JSON. A plain string stands for `{"call": ...}`.
 
     Args:
         text: `{"lookup": "shop.Search/Lookup", "rank": {"prefix": "/rank", "host": "rank", "port": 8080}}`.
-        where: named in errors.
+        where: name of the input in errors.
 
     Raises:
-        InputError: names the stage and the field.
+        InputError: for invalid JSON or entries; names the stage and the field.
     """
     raw: Any = parse_json(text, where=where, max_bytes=MAX_BYTES)
     if not isinstance(raw, dict):
@@ -153,15 +153,15 @@ def _target(value: Any, where: str) -> Target:
 
 
 def check_known(targets: Mapping[str, Target], stages: Mapping[str, Any], *, where: str) -> None:
-    """Refuse a map that names a stage which the plan does not have: it is most likely a typo.
+    """Refuse a map that names a stage which the plan lacks: most likely a typo.
 
     Args:
-        targets: by stage: where it is reached.
-        stages: names that there are.
-        where: named in errors, a file's path say.
+        targets: address of each stage.
+        stages: stages of the plan.
+        where: name of the input in errors, for example a file's path.
 
     Raises:
-        InputError: names the stage and some that are known.
+        InputError: names the stage and some known ones.
     """
     for name in targets:
         if name not in stages:

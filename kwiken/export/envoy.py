@@ -1,4 +1,4 @@
-"""Envoy: a bootstrap whose routes hedge on the per-try timeout (API v3, `RouteAction.hedge_policy`)."""
+"""Envoy exporter: a bootstrap whose routes hedge on a per-try timeout (v3, `RouteAction.hedge_policy`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from kwiken.plan import Plan
 
 LISTEN_PORT: Final = 10_000
 DEFAULT_PORT: Final = 80
-ROUTE_TIMEOUT_MS: Final = 15_000  # Envoy's own default, spelt out where a copy would go too late for it
-SLACK: Final = 1.5  # as the ledger's stage accounts have it: bursts fit
+ROUTE_TIMEOUT_MS: Final = 15_000  # Envoy's default; a longer one is written where a copy would go too late
+BURST_FACTOR: Final = 1.5  # factor for bursts, as in the ledger's stage accounts
 MILLION: Final = 1_000_000
-# By these Envoy tells a failed attempt from an answer, and only an answer beats an attempt that still runs.
-RETRY_ON_HTTP: Final = "5xx"  # resets and refused connections too
+# Envoy tells a failed attempt from an answer by these conditions; only an answer beats an attempt in
+# progress.
+RETRY_ON_HTTP: Final = "5xx"  # includes resets and refused connections
 RETRY_ON_GRPC: Final = f"{RETRY_ON_HTTP},unavailable,resource-exhausted,internal"
 TAKE: Final = (
     "Take what fits your own files: `hedge_policy` and `retry_policy` of each route, "
@@ -26,13 +27,13 @@ TYPE: Final = "type.googleapis.com/envoy.extensions"
 
 
 def retry_on(call: Call) -> str:
-    """Failures after which another replica may still answer."""
+    """Envoy's `retry_on` conditions: failures after which another replica may still answer."""
     return RETRY_ON_GRPC if call.grpc is not None else RETRY_ON_HTTP
 
 
 def retry_percent(found: Iterable[Hedge]) -> float:
-    """Percent of concurrent calls that may be copies: a stage's largest share, with slack for bursts."""
-    return min(100.0, max(0.01, round(100 * SLACK * max(hedge.share for hedge in found), 2)))
+    """Percent of concurrent calls that may be copies: the stages' largest share, with slack."""
+    return min(100.0, max(0.01, round(100 * BURST_FACTOR * max(hedge.share for hedge in found), 2)))
 
 
 def route_match(call: Call) -> dict[str, Any]:
@@ -49,22 +50,22 @@ def route_match(call: Call) -> dict[str, Any]:
 
 
 def most_exact(hedge: Hedge) -> tuple[int, int, bool]:
-    """Sort key: the first route that matches is taken, so the most exact comes first."""
+    """Sort key that puts the most exact route first, as Envoy takes the first that matches."""
     call = hedge.call
     kind = 0 if call.path is not None else 1 if call.regex is not None else 2
     return kind, -len(call.prefix or ""), call.method is None
 
 
 def envoy_bootstrap(plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
-    """A whole Envoy bootstrap in YAML: one listener, a route for each call that the plan reissues.
+    """Whole Envoy bootstrap in YAML: one listener, and a route for each call that the plan reissues.
 
     Args:
-        plan: whose reissues to write.
-        targets: where each stage is reached.
-        where: what to name in errors.
+        plan: plan whose reissues to write.
+        targets: address of each stage.
+        where: name of the plan in errors.
 
     Raises:
-        InputError: when a reissued stage's host or path is not known; names the stage.
+        InputError: for a reissued stage whose host or path is not known; names the stage.
     """
     found, notes = hedges(plan, targets, needs="host", where=where)
     resources: dict[str, Any] = {}
@@ -112,7 +113,7 @@ def _place(hedge: Hedge) -> tuple[str, int]:
 
 
 def _virtual_hosts(host: str, found: Sequence[Hedge]) -> Iterator[dict[str, Any]]:
-    """Routes of one host, by port: its hedged calls first, then everything else, never sent twice."""
+    """Virtual hosts of one host, by port: hedged calls first, then all others."""
     ports = sorted({_place(hedge)[1] for hedge in found})
     bare = DEFAULT_PORT if DEFAULT_PORT in ports or len(ports) > 1 else ports[0]
     for port in ports:
@@ -146,7 +147,7 @@ def _listener(hosts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _route(hedge: Hedge) -> dict[str, Any]:
-    """The route of a hedged call. The coin is the route's own: calls that lose it fall to the last route."""
+    """Route of a hedged call. Calls beyond the share `probability` match the last route."""
     match = route_match(hedge.call)
     if hedge.probability < 1:
         match["runtime_fraction"] = {
@@ -160,7 +161,7 @@ def _cluster_name(host: str, port: int) -> str:
 
 
 def hedged(hedge: Hedge) -> dict[str, Any]:
-    """The fields of Envoy's `RouteAction` that make it send copies."""
+    """Fields of Envoy's `RouteAction` that make it send copies."""
     last_ms = whole_ms(hedge.after_ms) * hedge.copies
     found: dict[str, Any] = {"timeout": seconds_of_ms(2 * last_ms)} if 2 * last_ms > ROUTE_TIMEOUT_MS else {}
     found["hedge_policy"] = {"hedge_on_per_try_timeout": True}
@@ -181,7 +182,7 @@ def hedged(hedge: Hedge) -> dict[str, Any]:
 
 
 def promptly() -> dict[str, Any]:
-    """Envoy waits before a copy as before any retry: up to 25 ms unless told otherwise. 1 ms is its least."""
+    """Shortest retry back-off, 1 ms: Envoy waits before a copy as before a retry, up to 25 ms by default."""
     return {"retry_back_off": {"base_interval": "0.001s", "max_interval": "0.001s"}}
 
 
@@ -218,15 +219,15 @@ def _cluster(host: str, port: int, found: Sequence[Hedge]) -> dict[str, Any]:
 
 
 def failure_notes(what: str) -> Iterator[str]:
-    """What a failed attempt does: it must not beat one that still runs, so Envoy has to know it as failed."""
+    """Note on failed attempts: Envoy has to recognise a failure, lest it beat a running attempt."""
     yield (
         f"an attempt that fails ({RETRY_ON_HTTP}; gRPC: {RETRY_ON_GRPC}) never beats one that still runs, "
-        f"and before any copy went it is sent again at once: {what} pay for both"
+        f"and before any copy is sent it is retried at once: {what} pay for both"
     )
 
 
 def rounded_notes(found: Sequence[Hedge]) -> Iterator[str]:
-    """Which delays are not the plan's own."""
+    """Notes on delays that differ from the plan's by rounding."""
     for hedge in found:
         if whole_ms(hedge.after_ms) != hedge.after_ms:
             yield (
@@ -246,22 +247,25 @@ def _late(found: Sequence[Hedge]) -> Iterator[str]:
 
 
 def prefix_notes(found: Sequence[Hedge]) -> Iterator[str]:
-    """Which policies cover more than one kind of call."""
+    """Notes on policies that cover more than one kind of call."""
     for hedge in found:
         if hedge.call.prefix is not None:
             yield f"{hedge.label}: every call below {plain(hedge.call.prefix)} is hedged, whatever it does"
 
 
 def _limits(found: Sequence[Hedge]) -> Iterator[str]:
-    yield "only calls that may run twice: a hedged route's requests must be idempotent"
+    yield "only for calls that may run twice: a hedged route's requests must be idempotent"
     yield (
         "lost: the budget. retry_budget bounds how many copies run at once, as a percentage of the calls in "
         "flight to one cluster, not the share of calls that get one, and nothing is shared between stages"
     )
     yield from failure_notes("num_retries and retry_budget")
-    yield "a copy goes up to 1 ms later than stated: Envoy backs off before it"
+    yield "a copy is sent up to 1 ms later than stated: Envoy backs off before it"
     if any(hedge.probability < 1 for hedge in found):
-        yield "the plan's coin is the route's runtime_fraction: tossed as a call starts, not when it is late"
+        yield (
+            "the plan's probability becomes the route's runtime_fraction: drawn as a call starts, not "
+            "when it is late"
+        )
     yield "a copy goes to another replica only if the host's name resolves to each one (a headless service)"
     yield "Envoy counts a call that got a copy as timed out in outlier detection, even if it answers later"
-    yield "percentiles are not learned: the delay stays as it is; export again after every new plan"
+    yield "the delay is fixed, as percentiles are not learned: export again after every new plan"

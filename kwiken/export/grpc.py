@@ -1,4 +1,4 @@
-"""gRPC: a service config with a hedging policy per method (gRPC proposal A6, message `ServiceConfig`)."""
+"""gRPC exporter: a service config with a hedging policy per method (proposal A6, message `ServiceConfig`)."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from kwiken.export.hedges import Exported, Hedge, coin_notes, hedges, nanosecond
 from kwiken.plan import Plan
 
 MAX_ATTEMPTS: Final = 5  # clients treat more as 5
-MAX_TOKENS: Final = 10
+MAX_TOKENS: Final = 10  # tokens of the throttling bucket
 MIN_RATIO: Final = 0.001  # clients read three decimals
-# An attempt that fails must not beat one that still runs. These are what servers, queues and networks do;
-# the others say something of the request, so every attempt would get them.
+# Failures that must not beat an attempt in progress: they come from servers, queues and networks. Other
+# status codes depend on the request, so that every attempt would get them.
 NON_FATAL: Final = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN")
 
 
 def grpc_config(plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
-    """A gRPC service config in JSON: a hedging policy for each method that the plan reissues.
+    """Service config of gRPC in JSON: a hedging policy for each method that the plan reissues.
 
     `hedgingDelay` is the age at which the plan sends a copy, `maxAttempts` the copies and the call itself.
 
     Args:
-        plan: whose reissues to write.
-        targets: where each stage is reached.
-        where: what to name in errors.
+        plan: plan whose reissues to write.
+        targets: address of each stage.
+        where: name of the plan in errors.
 
     Raises:
-        InputError: when a reissued stage's gRPC method is not known; names the stage.
+        InputError: for a reissued stage whose gRPC method is not known; names the stage.
     """
     found, notes = hedges(plan, targets, needs="grpc", where=where)
     config: dict[str, Any] = {}
     if found:
-        # With gRPC's own default, pick_first, a copy would go to the very replica that is slow.
+        # gRPC's default, pick_first, would send a copy to the same slow replica.
         config["loadBalancingConfig"] = [{"round_robin": {}}]
     config["methodConfig"] = [_method(hedge) for hedge in found]
     if found:
@@ -71,7 +71,7 @@ def _limits(ratio: float) -> Iterator[str]:
         "clients of gRPC for Java, .NET and Node hedge; C-core (Python, C++, Ruby, PHP) and Go "
         "ignore the hedging policy"
     )
-    yield "only calls that may run twice: a hedged method must be idempotent"
+    yield "only for calls that may run twice: a hedged method must be idempotent"
     yield (
         f"lost: the budget. retryThrottling stops copies when more than about {ratio / (1 + ratio):.1%} of "
         "attempts fail, as failures cost a token and successes earn tokenRatio; slow calls cost none, so "
@@ -88,4 +88,4 @@ def _limits(ratio: float) -> Iterator[str]:
     yield (
         "a method's entry replaces one for its whole service: repeat that one's timeout and waitForReady here"
     )
-    yield "the delay stays as it is: export again after every new plan"
+    yield "the delay is fixed: export again after every new plan"

@@ -1,4 +1,4 @@
-"""The plan's reissues as the targets see them: one policy for each kind of call, and what that loses."""
+"""Hedging policies of a plan for export: one for each kind of call, with notes on what an export loses."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class Exported:
     """Settings for another program.
 
     Attributes:
-        text: the file.
-        notes: what the settings cannot express or what must hold for them to work, one sentence or two each.
+        text: content of the settings file.
+        notes: what the settings cannot express, or what must hold for them to work, one or two sentences
+            each.
     """
 
     text: str
@@ -34,15 +35,15 @@ class Exported:
 
 @dataclass(frozen=True, kw_only=True)
 class Hedge:
-    """When calls of one kind are sent again.
+    """Hedging policy of one kind of call.
 
     Attributes:
-        stages: stages whose calls these are.
-        call: what the calls look like.
-        after_ms: age of a call at which its copy goes.
-        copies: the most copies.
-        probability: share of the calls that reach that age and get a copy.
-        share: share of all calls that the plan reissues, at most; a fraction.
+        stages: names of the stages that make these calls.
+        call: method, host and path of the calls.
+        after_ms: age of a call at which its copy is sent.
+        copies: upper bound of the copies of one call, 1 or more.
+        probability: share of the calls of that age that get a copy.
+        share: upper bound of the share of all calls that the plan reissues.
     """
 
     stages: tuple[str, ...]
@@ -54,28 +55,28 @@ class Hedge:
 
     @property
     def label(self) -> str:
-        """Its stages' names, fit for a comment."""
+        """Names of its stages, fit for a comment."""
         return ", ".join(plain(name) for name in self.stages)
 
 
 def plain(text: str) -> str:
-    """A name from a trace on one line, fit for a comment, of bounded length."""
+    """A name from a trace as one line of bounded length, fit for a comment."""
     return printable(text, most=MAX_NAME)
 
 
 def hedges(
     plan: Plan, targets: Mapping[str, Target], *, needs: str, where: str = "plan"
 ) -> tuple[list[Hedge], list[str]]:
-    """One policy for each kind of call that the plan reissues, in the plan's order, and notes.
+    """Policies for each kind of call that the plan reissues, in the plan's order, and notes.
 
     Args:
-        plan: its stages.
-        targets: where calls go, by stage.
-        needs: `grpc`: calls must be gRPC methods, wherever they go; `host`: calls need a host.
-        where: what to name in errors.
+        plan: plan with the reissue policies.
+        targets: address of each stage.
+        needs: `grpc`: calls must be gRPC methods at any host; `host`: calls need a host.
+        where: name of the plan in errors.
 
     Raises:
-        InputError: when a reissued stage's calls are not known; names the stages and what to write in a map.
+        InputError: for reissued stages whose calls are not known; names the stages and an entry for a map.
     """
     found: dict[Call, list[str]] = {}
     bystanders: dict[Call, list[str]] = {}
@@ -117,18 +118,18 @@ def _how_to_name(plan: Plan, lost: Sequence[str], needs: str) -> str:
         what = "names no HTTP path or gRPC method at a host"
         entry = _json({first: {"call": "GET /path", "host": "name", "port": 80}})
     others = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
-    return f"stage {first!r}{others} {what}: {spans}; say what it calls with --map FILE holding {entry}"
+    return f"stage {first!r}{others} {what}: {spans}; name its call in `map`: {entry}"
 
 
 def _json(entry: Mapping[str, object]) -> str:
-    """A map to copy from a message: JSON that neither a terminal nor a line of text could spoil."""
+    """An entry to copy from a message to a map: JSON that terminals and line wrapping cannot spoil."""
     text = json.dumps(entry, ensure_ascii=False)
     text = text if printable(text) == text else json.dumps(entry)
-    return text.replace("  ", " \\u0020")  # lines are told with single spaces
+    return text.replace("  ", " \\u0020")  # messages are printed with single spaces
 
 
 def _merged(plan: Plan, call: Call, names: Sequence[str]) -> Hedge:
-    """The most careful policy of stages whose calls look alike: the latest, the fewest, the rarest."""
+    """Most careful policy of stages with equal calls: largest delay, fewest copies, lowest probability."""
     policies = [policy for name in names if (policy := plan.stages[name].reissue) is not None]
     return Hedge(
         stages=tuple(names),
@@ -141,7 +142,7 @@ def _merged(plan: Plan, call: Call, names: Sequence[str]) -> Hedge:
 
 
 def _share(plan: Plan, name: str, policy: Reissue) -> float:
-    """Share of calls that the plan reissues; where it does not say, what the whole budget could buy there."""
+    """Share of calls that the plan reissues; if not stated, what the whole budget could buy."""
     if policy.fraction > 0:
         return policy.fraction
     cost = plan.cost.stages.get(name, 0.0)
@@ -153,11 +154,11 @@ def _has_host(target: Target | None) -> bool:
 
 
 def _host_notes(guessed: Sequence[str]) -> Iterator[str]:
-    """A client's span carries the caller's service name, and a plan does not tell clients from servers."""
+    """Note on hosts taken from spans: client spans carry the caller's service name, not the callee's."""
     if guessed:
         yield (
-            f"the host of {_listed(guessed)} is the service that its spans come from; where those are the "
-            "caller's own (client spans), name the callee's host with --map"
+            f"the host of {_listed(guessed)} is the service name of its spans; where that is the caller's "
+            "own (client spans), give the callee's host in the map of calls"
         )
 
 
@@ -177,7 +178,7 @@ def _merge_notes(found: Mapping[Call, list[str]], bystanders: Mapping[Call, list
 
 def _policy_notes(plan: Plan) -> Iterator[str]:
     if all(stage.reissue is None for stage in plan.stages.values()):
-        yield "the plan reissues nothing, so there is nothing to set"
+        yield "the plan reissues nothing, so there are no settings to write"
     for policy, what in (
         ("partial", "answers before all shards are in"),
         ("catch_up", "help for late requests"),
@@ -193,24 +194,24 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def coin_notes(found: Sequence[Hedge], program: str) -> Iterator[str]:
-    """What goes wrong where a program has no coin: it sends a copy for every call that is late enough."""
+    """Note for a program without a probability of copies: it sends one for every call that is late enough."""
     for hedge in found:
         if hedge.probability < 1:
             likely = min(1.0, hedge.share / hedge.probability)
             yield (
                 f"{hedge.label}: the plan copies {hedge.probability:.0%} of the calls that reach "
-                f"{hedge.after_ms:g} ms, but {program} has no such coin and copies all of them: up to "
+                f"{hedge.after_ms:g} ms, but {program} has no such probability and copies all of them: up to "
                 f"{likely:.2%} of calls instead of {hedge.share:.2%}"
             )
 
 
 def nanoseconds(ms: float) -> int:
-    """Milliseconds as whole nanoseconds, rounded up: a copy may go late, never early."""
+    """Milliseconds as whole nanoseconds, rounded up: a copy may be late, never early."""
     return int((Decimal(repr(ms)) * 1_000_000).to_integral_value(ROUND_CEILING))
 
 
 def whole_ms(ms: float) -> int:
-    """Milliseconds rounded up to whole ones, and at least 1."""
+    """Milliseconds rounded up to a whole number, 1 or more."""
     return max(1, int(Decimal(repr(ms)).to_integral_value(ROUND_CEILING)))
 
 

@@ -1,8 +1,8 @@
-"""Istio: per host a DestinationRule, an EnvoyFilter and a VirtualService (networking.istio.io).
+"""Istio exporter: a DestinationRule, an EnvoyFilter and a VirtualService per host (networking.istio.io).
 
-Istio's own retries cancel the slow call at `perTryTimeout` and start over, which is the opposite of a copy
-beside it. So the timeout stands in the EnvoyFilter, next to Envoy's hedge policy: either both take effect or
-neither, and a VirtualService alone never cuts a slow call off.
+Istio's own retries cancel the slow call at `perTryTimeout` and start over, instead of sending a copy beside
+it. So the timeout stands in the EnvoyFilter, next to Envoy's hedge policy: either both take effect or
+neither, and a VirtualService alone never cancels a slow call.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from kwiken.plan import Plan
 MAX_LABEL: Final = 63
 _LABEL: Final = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\Z")
-# A replica is set aside for errors of its own. Calls that got a copy count as local failures (Envoy's soft
-# timeout), so those are kept apart and allowed many more.
+# Outlier detection should eject a replica for its own errors only. Calls with a copy count as local failures
+# (Envoy's soft timeout), so these are counted apart and allowed in larger numbers.
 OUTLIERS: Final = {
     "splitExternalLocalOriginErrors": True,
     "consecutiveLocalOriginFailures": 20,
@@ -44,15 +44,16 @@ Document = tuple[Sequence[str], dict[str, Any]]
 
 
 def istio_documents(plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
-    """Istio resources in YAML, three a host.
+    """Istio resources in YAML, three per host.
 
     Args:
-        plan: whose reissues to write.
-        targets: where each stage is reached.
-        where: what to name in errors.
+        plan: plan whose reissues to write.
+        targets: address of each stage.
+        where: name of the plan in errors.
 
     Raises:
-        InputError: when a reissued stage's host or path is not known, or no host of a mesh; names the stage.
+        InputError: for a reissued stage whose host or path is not known, or whose host is no host name of a
+            mesh; names the stage.
     """
     found, notes = hedges(plan, targets, needs="host", where=where)
     names = _route_names(plan, found)
@@ -83,8 +84,7 @@ def _by_host(found: Sequence[Hedge], where: str) -> dict[str, list[Hedge]]:
         host = hedge.call.host
         if len(host) > 253 or not _HOST.match(host):  # noqa: PLR2004 - a DNS name's length
             raise InputError(
-                f"stage {hedge.stages[0]!r}: {host!r} is no name of a host in a mesh; "
-                "give its own in --map FILE",
+                f"stage {hedge.stages[0]!r}: {host!r} is no name of a host in a mesh; give its host in `map`",
                 where=where,
             )
         groups.setdefault(host, []).append(hedge)
@@ -92,7 +92,7 @@ def _by_host(found: Sequence[Hedge], where: str) -> dict[str, list[Hedge]]:
 
 
 def _route_names(plan: Plan, found: Sequence[Hedge]) -> dict[Call, str]:
-    """A name for each hedged route, by which the EnvoyFilter finds it; no two alike."""
+    """Unique name of each hedged route, by which the EnvoyFilter finds it."""
     names: dict[Call, str] = {}
     for hedge in found:
         base = name = _slug(f"kwiken-{plan.service}-{hedge.stages[0]}")
@@ -141,7 +141,7 @@ def _filter(host: str, found: Sequence[Hedge], names: Mapping[Call, str]) -> Doc
 
 
 def _patch(hedge: Hedge, name: str) -> dict[str, Any]:
-    """Turns a route's retries into copies; does nothing where there is no such route."""
+    """Patch that turns a route's retries into copies; without effect where the route does not exist."""
     action = {
         "hedge_policy": {"hedge_on_per_try_timeout": True},
         "retry_policy": {"per_try_timeout": seconds_of_ms(whole_ms(hedge.after_ms)), **promptly()},
@@ -194,9 +194,9 @@ def _match(call: Call) -> dict[str, Any]:
 
 
 def _limits() -> Iterator[str]:
-    yield "only calls that may run twice: a hedged route's requests must be idempotent"
+    yield "only for calls that may run twice: a hedged route's requests must be idempotent"
     yield (
-        "Istio has no hedging of its own: it comes from the EnvoyFilter, which leans on Envoy's inner "
+        "Istio has no hedging of its own: it comes from the EnvoyFilter, which depends on Envoy's internal "
         "settings; check it after every upgrade of Istio"
     )
     yield (
@@ -206,4 +206,4 @@ def _limits() -> Iterator[str]:
     )
     yield from failure_notes("attempts and retryBudget")
     yield "Envoy counts a call that got a copy as a local failure in outlier detection, even if it answers"
-    yield "percentiles are not learned: the delay stays as it is; export again after every new plan"
+    yield "the delay is fixed, as percentiles are not learned: export again after every new plan"

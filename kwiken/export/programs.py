@@ -1,4 +1,4 @@
-"""Export targets by name: the programs that take a plan as settings."""
+"""Exporters by name of the program: gRPC, Envoy, Istio."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kwiken.plan import Plan
 
 
 class Exporter(Protocol):
-    """Writes a plan's reissues as settings of one program."""
+    """Exporter of a plan's reissues as settings of one program."""
 
     def __call__(self, plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
-        """The settings, and what they lose; `where` is what errors name."""
+        """Settings, with notes on what they lose; `where` is the plan's name in errors."""
 
 
 PROGRAMS: Final[Mapping[str, Exporter]] = MappingProxyType(

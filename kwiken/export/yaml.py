@@ -1,4 +1,4 @@
-"""YAML that every reader takes alike, under comments."""
+"""YAML writer with comments, for text that YAML 1.1 and 1.2 readers understand alike."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from kwiken.extras import needs
+
 WIDTH: Final = 100
-# Anything else is quoted. YAML 1.1 and 1.2 differ on what "1e3", "0o7", "y" or "012" mean; quotes do not.
+# All other strings are quoted: YAML 1.1 and 1.2 differ on "1e3", "0o7", "y" and "012", but not in quotes.
 _PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]+\Z")
 
 
 def comment(lines: Iterable[str]) -> str:
-    """Lines as comments, wrapped; a line of ours never holds a line break (`plain`)."""
+    """Lines as wrapped comments; a line must not hold a line break (see `hedges.plain`)."""
     out: list[str] = []
     for line in lines:
         wrapped = textwrap.wrap(line, WIDTH - 2, subsequent_indent="  ", break_on_hyphens=False) or [""]
@@ -22,10 +24,10 @@ def comment(lines: Iterable[str]) -> str:
 
 
 def dump(documents: Sequence[tuple[Sequence[str], Any]], header: Sequence[str]) -> str:
-    """Documents, each under its own comment, after a header.
+    """YAML documents, each under its own comment, after a header.
 
     Args:
-        documents: pairs of comment lines and plain values.
+        documents: pairs of comment lines and a value of plain types.
         header: lines of the comment at the top.
     """
     parts = [comment(header)]
@@ -38,10 +40,11 @@ def dump(documents: Sequence[tuple[Sequence[str], Any]], header: Sequence[str]) 
 
 
 def _yaml(value: Any) -> str:
-    import yaml
+    with needs("kwiken.export", "plan"):
+        import yaml
 
     class Dumper(yaml.SafeDumper):
-        """As the safe one, but no string is left to be guessed at, and nothing is written by reference."""
+        """Safe dumper that quotes ambiguous strings and never writes aliases."""
 
         def ignore_aliases(self, data: Any) -> bool:
             del data

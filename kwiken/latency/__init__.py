@@ -1,13 +1,13 @@
-"""End-to-end latency: along the DAG, in percentiles, and in histograms."""
+"""End-to-end latency over a DAG of stages, and its percentiles."""
 
 from __future__ import annotations
 
-from kwiken.latency.dag import Node, critical_path, end_to_end, finish_times, parents_first, start_times
+from kwiken.latency.dag import DagNode, critical_path, end_to_end, finish_times, parents_first, start_times
 from kwiken.latency.percentiles import PERCENTILES, ladder
 
 __all__ = [
     "PERCENTILES",
-    "Node",
+    "DagNode",
     "critical_path",
     "end_to_end",
     "finish_times",

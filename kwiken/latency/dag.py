@@ -1,4 +1,4 @@
-"""End-to-end latency and critical paths of many requests at once (Kwiken sections 2.1 and 5.4)."""
+"""End-to-end latency and critical paths over a DAG, for many requests (Kwiken sections 2.1 and 5.4)."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from kwiken.arrays import Bools, Floats
 from kwiken.errors import InputError
 
 
-class Node(Protocol):
-    """What a DAG needs of a stage."""
+class DagNode(Protocol):
+    """DagNode of a DAG: a stage by its name and its parents."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the stage."""
 
     @property
     def after(self) -> tuple[str, ...]:
-        """Names of its parents."""
+        """Names of the stage's parents."""
 
 
-def parents_first(stages: Sequence[Node]) -> list[int]:
-    """Places of the stages in an order that has parents before children, otherwise as given.
+def parents_first(stages: Sequence[DagNode]) -> list[int]:
+    """Topological order of stages: their indices, parents before children, otherwise in the order given.
 
     Args:
-        stages: in any order.
+        stages: stages in any order.
 
     Raises:
-        InputError: for a name that stands twice, an unknown parent, or a cycle; names the stage.
+        InputError: for a duplicate name, an unknown parent, or a cycle; names the stage.
     """
     places = {stage.name: i for i, stage in enumerate(stages)}
     if len(places) < len(stages):
         twice = next(stage.name for i, stage in enumerate(stages) if places[stage.name] != i)
-        raise InputError(f"stage {twice!r} is there twice")
+        raise InputError(f"stage {twice!r} is there twice; names must differ")
     for stage in stages:
         for parent in stage.after:
             if parent not in places:
@@ -57,15 +57,15 @@ def parents_first(stages: Sequence[Node]) -> list[int]:
     return order
 
 
-def finish_times(stages: Sequence[Node], latency_ms: Mapping[str, Floats]) -> dict[str, Floats]:
-    """When each stage ends, counted from the request's start: its latency after its last parent's end.
+def finish_times(stages: Sequence[DagNode], latency_ms: Mapping[str, Floats]) -> dict[str, Floats]:
+    """End of each stage from the start of the request: its latency after the end of its last parent.
 
     Args:
-        stages: parents before children.
-        latency_ms: by stage: (n,) milliseconds.
+        stages: stages, parents before children.
+        latency_ms: by stage: (n,) latencies, milliseconds.
 
     Returns:
-        By stage: (n,) milliseconds.
+        By stage: (n,) ends, milliseconds.
     """
     ends: dict[str, Floats] = {}
     for stage in stages:
@@ -74,8 +74,13 @@ def finish_times(stages: Sequence[Node], latency_ms: Mapping[str, Floats]) -> di
     return ends
 
 
-def start_times(stage: Node, ends: Mapping[str, Floats]) -> Floats | None:
-    """(n,): end of the stage's last parent; None for a source."""
+def start_times(stage: DagNode, ends: Mapping[str, Floats]) -> Floats | None:
+    """(n,): start of a stage, milliseconds: the end of its last parent; None for a source, which starts at 0.
+
+    Args:
+        stage: stage with its parents' names.
+        ends: by stage: (n,) ends, milliseconds; at least those of the parents.
+    """
     if not stage.after:
         return None
     start = ends[stage.after[0]]
@@ -84,15 +89,15 @@ def start_times(stage: Node, ends: Mapping[str, Floats]) -> Floats | None:
     return start
 
 
-def end_to_end(stages: Sequence[Node], latency_ms: Mapping[str, Floats]) -> Floats:
-    """(n,): latency of whole requests, the longest path's; milliseconds (Kwiken equation 5.1).
+def end_to_end(stages: Sequence[DagNode], latency_ms: Mapping[str, Floats]) -> Floats:
+    """(n,): latency of whole requests, milliseconds: the length of the longest path (Kwiken equation 5.1).
 
     Args:
-        stages: parents before children.
-        latency_ms: by stage: (n,) milliseconds.
+        stages: stages, parents before children.
+        latency_ms: by stage: (n,) latencies, milliseconds.
 
     Raises:
-        InputError: when there is no stage.
+        InputError: when there are no stages.
     """
     if not stages:
         raise InputError("there are no stages")
@@ -102,14 +107,14 @@ def end_to_end(stages: Sequence[Node], latency_ms: Mapping[str, Floats]) -> Floa
     return np.asarray(np.maximum.reduce(sinks))
 
 
-def critical_path(stages: Sequence[Node], latency_ms: Mapping[str, Floats]) -> Bools:
-    """Which stages each request waited for (Kwiken section 2.1).
+def critical_path(stages: Sequence[DagNode], latency_ms: Mapping[str, Floats]) -> Bools:
+    """Critical path of each request: the stages that it waited for (Kwiken section 2.1).
 
-    Traced back from the last finisher through the latest-finishing parent; of equals, the first.
+    Traced back from the last stage to end through the parent that ends last; of equal ends, the first stage.
 
     Args:
-        stages: parents before children.
-        latency_ms: by stage: (n,) milliseconds.
+        stages: stages, parents before children.
+        latency_ms: by stage: (n,) latencies, milliseconds.
 
     Returns:
         (stages, n): True where the stage is on the request's critical path.

@@ -1,4 +1,4 @@
-"""Percentiles of latencies, from the median to the tail, as plans and reports state them."""
+"""Latency percentiles from the median to p99.9, as used in plans and reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 
 def ladder(latency_ms: Floats) -> Ladder:
-    """Percentiles of latencies, milliseconds.
+    """Ladder of latency percentiles, milliseconds: p50, p90, p95, p99, p99.9.
 
     Args:
         latency_ms: (n,) latencies of requests, milliseconds.

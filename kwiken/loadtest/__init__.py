@@ -1,22 +1,24 @@
-"""Open-loop load against a gateway: requests start when they are due, answered or not.
+"""Open-loop load generator: requests start on a schedule, whether or not earlier ones were answered.
 
-Importing this package loads neither gevent nor Locust; `DagUser` and `run_load` do, on first use.
+Importing this package loads neither gevent nor Locust; using `DagUser` or calling `run_load` does.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kwiken.lazy import lazy_names
+from kwiken.loadtest.patching import without_patching
 
 if TYPE_CHECKING:
     from kwiken.loadtest.result import LoadResult, Progress
     from kwiken.loadtest.run import run_load
     from kwiken.loadtest.settings import LoadSettings
+    from kwiken.loadtest.user import DagUser
 
-__all__ = ["LoadResult", "LoadSettings", "Progress", "run_load"]
+__all__ = ["DagUser", "LoadResult", "LoadSettings", "Progress", "run_load"]
 
-__getattr__ = lazy_names(
+_load = lazy_names(
     __name__,
     {
         "kwiken.loadtest.result": (
@@ -25,5 +27,12 @@ __getattr__ = lazy_names(
         ),
         "kwiken.loadtest.run": ("run_load",),
         "kwiken.loadtest.settings": ("LoadSettings",),
+        "kwiken.loadtest.user": ("DagUser",),
     },
+    extra="load",
 )
+
+
+def __getattr__(name: str) -> Any:
+    with without_patching():  # `DagUser` imports Locust, which would patch the standard library
+        return _load(name)

@@ -1,4 +1,4 @@
-"""When requests are meant to start: a rate that may change with time, and a process that draws from it."""
+"""Arrival schedules: Poisson or evenly spaced arrivals at a rate that may change from second to second."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """A schedule of intended start times, in seconds from the start of the run.
+    """Schedule of intended start times, in seconds from the start of the run.
 
     Attributes:
-        rates: requests per second, one value for each second; starts over at its end.
-        poisson: exponential gaps (True) or even ones (False).
-        duration_s: no arrival at or after it; None never ends.
-        name: how the schedule was asked for, for reports.
+        rates: requests per second, one value for each second; repeated after the last one.
+        poisson: True for exponential gaps between arrivals, False for equal gaps.
+        duration_s: length of the schedule, seconds; None for an endless one.
+        name: the specification it was parsed from, for reports.
 
     Raises:
         InputError: no rate, a rate that is not between 0 and 100,000, or none above 0.
@@ -54,20 +54,20 @@ class Arrivals:
             )
 
     def _used_seconds(self) -> int:
-        """How many of the rates come into play before the duration is over."""
+        """Number of leading rates that the duration reaches."""
         if self.duration_s is None or not self.duration_s < len(self.rates):
             return len(self.rates)
         return max(1, math.ceil(self.duration_s))
 
     def expected(self, until_s: float) -> float:
-        """The integral of the rate from 0 to `until_s`: the mean number of arrivals in that time."""
+        """Expected number of arrivals from 0 to `until_s`: the integral of the rate."""
         area = np.concatenate(([0.0], np.cumsum(self.rates)))
         whole, rest = divmod(until_s, len(self.rates))
         part = np.interp(rest, np.arange(len(self.rates) + 1), area)
         return float(whole * area[-1] + part)
 
     def scaled_to(self, mean_rate: float) -> Arrivals:
-        """The same shape with another mean rate over its duration (over one round, if it never ends)."""
+        """Copy with another mean rate over the duration (if endless, over one cycle of the rates)."""
         span = float(len(self.rates)) if self.duration_s is None else self.duration_s
         factor = mean_rate * span / self.expected(span)
         return replace(self, rates=tuple(rate * factor for rate in self.rates))
@@ -80,7 +80,7 @@ class Arrivals:
         """
         rates = np.asarray(self.rates)
         area = np.concatenate(([0.0], np.cumsum(rates)))
-        done = 0.0  # unit time already used: the last arrival's (Poisson) or the next one's (even)
+        done = 0.0  # unit-rate time of the last arrival drawn (Poisson), or of the next one (even gaps)
         while True:
             if self.poisson:
                 unit = np.cumsum(rng.exponential(size=_CHUNK)) + done
@@ -98,7 +98,7 @@ class Arrivals:
 def _inverse(
     unit: NDArray[np.float64], rates: NDArray[np.float64], area: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The times at which the integral of the cycled rate reaches `unit`."""
+    """Times, in seconds, at which the integral of the repeated rates reaches `unit`."""
     rounds, rest = np.divmod(unit, area[-1])
     # side="right" steps over seconds of rate 0, where the integral is flat.
     second = np.searchsorted(area, rest, side="right") - 1
@@ -108,13 +108,14 @@ def _inverse(
 
 
 def parse_arrivals(spec: str, *, rate: float | None, duration_s: float | None) -> Arrivals:
-    """Build a schedule from what a user typed.
+    """Build a schedule from command-line options.
 
     Args:
         spec: `poisson`, `constant`, or a file with requests per second, one number a line (Poisson arrivals
             at that rate; `constant:FILE` spaces them evenly).
-        rate: requests per second; for a file the mean that its shape is scaled to, None leaves it as it is.
-        duration_s: how long; None is the file's own length, or for ever.
+        rate: requests per second, above 0; a file is scaled to this mean rate, None keeps
+            its rates.
+        duration_s: length of the schedule, seconds; None for the length of the file, or for an endless one.
     """
     kind, _, path = spec.partition(":")
     if kind not in {"poisson", "constant"}:
@@ -134,10 +135,10 @@ def parse_arrivals(spec: str, *, rate: float | None, duration_s: float | None) -
 
 
 def read_rps(path: str) -> tuple[float, ...]:
-    """Requests per second from a file, one number a line, a line a second.
+    """Read requests per second from a file: one number a line, one line for each second.
 
     Raises:
-        InputError: the file cannot be read, is empty, or a line is not such a number; names file and line.
+        InputError: the file cannot be read, is empty, or has a line that is not a rate; names file and line.
     """
     rates: list[float] = []
     for number, line in enumerate(read_lines(path), start=1):

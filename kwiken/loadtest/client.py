@@ -1,8 +1,8 @@
-"""A thin HTTP/1.1 client over gevent: one request at a time on each kept connection.
+"""HTTP/1.1 client over gevent: a pool of keep-alive connections, one request at a time on each.
 
-The generator often shares its cores with the system under test, so what it burns shows up as that system's
-latency. Locust's own session takes about three times the CPU per request: `python -m
-kwiken.loadtest.selfcheck` measures both.
+The load generator often shares its cores with the system under test, so CPU time that the client spends shows
+up as latency of that system. Locust's own session takes about three times the CPU time per request;
+`python -m kwiken.loadtest.selfcheck` measures both.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from kwiken.loadtest.settings import Target
 _BLOCK = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
 _UTILITY = "kw-utility"
-# Locust's command replaces select.poll by one that asks the event loop; a look at a socket needs none.
+# Locust's command replaces select.poll by a version that waits in the event loop; polling without waiting
+# needs no loop.
 _poll: Callable[[], Any] = monkey.get_original("select", "poll")
 
 
 class _Answer(HTTPResponseParser):
-    """Notes the end and the size of an answer, and the utility that a partial one tells of itself."""
+    """Response parser that records the body's size, the end of the response and its utility header."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,20 +43,20 @@ class _Answer(HTTPResponseParser):
 
     @property
     def utility(self) -> float:
-        """From 0 to 1; 1 for an answer that does not say."""
+        """Utility that the response states, from 0 to 1; 1 for a response without the header."""
         try:
             utility = float(self._value or 1.0)
         except ValueError:
-            return 1.0  # another server's header of that name
+            return 1.0  # a header of this name that means something else
         return utility if 0 <= utility <= 1 else 1.0
 
     def at_end(self) -> None:
-        """The other side has closed the connection."""
+        """Handle the end of the connection; a response that is not complete is an error."""
         if not self.done:
             raise ConnectionAbortedError
 
     def _on_message_complete(self) -> None:
-        self.done = self.get_code() >= 200  # noqa: PLR2004 - 1xx announces the real answer
+        self.done = self.get_code() >= 200  # noqa: PLR2004 - a 1xx response comes before the final one
 
     def _on_body(self, data: bytes) -> None:
         self.size += len(data)
@@ -69,7 +70,7 @@ class _Answer(HTTPResponseParser):
     def _on_status(self, text: str) -> None: ...
 
     def _on_header_field(self, text: str) -> None:
-        self._name = text if self._in_value else self._name + text  # it may come in pieces
+        self._name = text if self._in_value else self._name + text  # the parser may pass a name in pieces
         self._in_value = False
 
     def _on_header_value(self, text: str) -> None:
@@ -79,7 +80,7 @@ class _Answer(HTTPResponseParser):
 
 
 class _Connection:
-    """A connected socket and a way to see whether the other side closed it while it lay idle."""
+    """Connected socket, with a check whether the server closed it while it was idle."""
 
     __slots__ = ("poll", "sock")
 
@@ -89,18 +90,18 @@ class _Connection:
         self.poll.register(sock.fileno(), select.POLLIN)
 
     def usable(self) -> bool:
-        """An idle connection has nothing to read; if it has, it was closed or is out of step."""
+        """True if nothing can be read: the server neither closed the idle connection nor sent stray bytes."""
         return not self.poll.poll(0)
 
 
 class Client:
-    """Sends prepared bodies to one target.
+    """HTTP client for one target and a fixed set of request bodies.
 
     Args:
-        target: where to.
-        bodies: JSON documents; `send` names them by index.
+        target: address that requests are sent to.
+        bodies: JSON documents as bytes; `send` takes the index of one.
         method: POST or GET; GET sends no body.
-        timeout_s: for one whole request, connecting included.
+        timeout_s: time limit of one whole request, connecting included, seconds.
     """
 
     def __init__(self, target: Target, bodies: tuple[bytes, ...], *, method: str, timeout_s: float) -> None:
@@ -120,13 +121,13 @@ class Client:
             self._tails = tuple(kind % (len(body), body) for body in bodies)
 
     def send(self, query: int, traceparent: str) -> tuple[int, str | None, int, float]:
-        """Send one request and read the answer whole.
+        """Send one request and read the whole response.
 
         Returns:
-            Status (0 without an answer), reason of failure (None for 200 to 299), bytes of the body, and what
-            the answer says that it is worth: 1 for a whole one.
+            HTTP status (0 without a response), reason of failure (None for 200 to 299), size of the body in
+            bytes, and the utility that the response states, from 0 to 1 (1 for a whole answer).
         """
-        # One timer for the whole request: per-socket timeouts would start anew with each packet.
+        # One timer for the whole request: a socket timeout would start again with each packet.
         timer = gevent.Timeout.start_new(self._timeout_s)
         try:
             status, size, utility = self._exchange(
@@ -155,7 +156,7 @@ class Client:
                 if not data:
                     answer.at_end()
             keep = answer.should_keep_alive()
-        except BaseException:  # a cancelled request too leaves an answer on its way: the connection is spoilt
+        except BaseException:  # the response to a cancelled request may still arrive on this connection
             connection.sock.close()
             raise
         if keep:
@@ -165,7 +166,7 @@ class Client:
         return answer.get_code(), answer.size, answer.utility
 
     def _take(self) -> _Connection:
-        """The connection used last, as it is warm, or a new one."""
+        """Most recently used idle connection that is still open, else a new one."""
         while self._idle:
             connection = self._idle.pop()
             if connection.usable():
@@ -189,7 +190,7 @@ class Client:
         return _Connection(sock)
 
     def _resolve(self) -> tuple[Any, ...]:
-        """The first address of the host that takes a connection; asked once: no request waits for DNS."""
+        """First address of the host that accepts a connection; resolved once, so no request waits for DNS."""
         failure: OSError = OSError("no address")
         found: tuple[Any, ...]
         for found in gevent.socket.getaddrinfo(self._target.host, self._target.port, 0, socket.SOCK_STREAM):
@@ -226,7 +227,7 @@ class Client:
 
 
 def _tls() -> gevent.ssl.SSLContext:
-    """Checks certificates and host names; the standard library's own context would block all greenlets."""
+    """TLS context that checks certificates and host names, on gevent's sockets so that no greenlet blocks."""
     context = gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT)
     context.load_default_certs()
     return context
@@ -242,7 +243,7 @@ _REASONS: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def _reason(error: BaseException) -> str:
-    """A short text out of a small set: reasons are counted."""
+    """Short reason of a failure, from a small set, because failures are counted by reason."""
     for kind, text in _REASONS:
         if isinstance(error, kind):
             return text

@@ -1,4 +1,4 @@
-"""Server with known behaviour: answers after a fixed time, stalls or fails on demand.
+"""HTTP server with known behaviour, for tests: answers after a fixed time, stalls or fails on demand.
 
 Run it as `python -m kwiken.loadtest.fake_server`. It prints its port, listens on loopback only, and ends when
 its standard input does.
@@ -19,7 +19,7 @@ _ANSWER = b'{"answer": 1}'
 
 
 class Behaviour:
-    """What the server does, shared by all its connections."""
+    """Configured behaviour and request count, shared by all connections."""
 
     def __init__(self, options: argparse.Namespace, log: IO[str] | None) -> None:
         self.delay_s: float = options.delay_ms / 1e3
@@ -33,13 +33,13 @@ class Behaviour:
         self.count = 0
 
     def on_request(self, head: bytes, body: bytes) -> int:
-        """Note a request and return the status to answer with; 0 hangs up instead."""
+        """Log a request and return the status to answer with; 0 to close the connection instead."""
         now = time.monotonic()
         if self.count == 0:
             self._first = now
         if self._stall_at_s is not None and now - self._first >= self._stall_at_s:
             self._stall_at_s = None
-            time.sleep(self._stall_s)  # a stalled process: nobody gets an answer, old or new
+            time.sleep(self._stall_s)  # blocks the event loop, so that no connection is answered meanwhile
         self.count += 1
         if self._log is not None:
             self._log.write(json.dumps({"head": head.decode("latin-1"), "body": body.decode("utf-8")}) + "\n")
@@ -48,7 +48,7 @@ class Behaviour:
 
 
 class Connection(asyncio.Protocol):
-    """HTTP/1.1 of the simplest kind: one request at a time, Content-Length bodies."""
+    """Minimal HTTP/1.1 connection: one request at a time, bodies by Content-Length."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self._behaviour = behaviour
@@ -57,10 +57,12 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's transport has the same methods but is no subclass
 
     def data_received(self, data: bytes) -> None:
-        """Answer once a whole request is there."""
+        """Answer once a whole request has arrived."""
         self._data += data
         head, mark, rest = self._data.partition(b"\r\n\r\n")
         if not mark:

@@ -1,4 +1,4 @@
-"""Bounded reading of text files from outside."""
+"""Reader of text files given by users, bounded in bytes and lines."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ MAX_LINES = 1_000_000
 
 
 def read_lines(path: str) -> list[str]:
-    """All lines of a UTF-8 text file, stripped; blank lines at the end are left off.
+    """Read all lines of a UTF-8 text file, stripped, without blank lines at the end.
 
     Raises:
-        InputError: names the file; it cannot be read, is over 64 MiB or a million lines, or is not UTF-8.
+        InputError: the file cannot be read, has more than 64 MiB or a million lines, or is not UTF-8; names
+            the file.
     """
     try:
         with Path(path).open("rb") as file:

@@ -1,4 +1,7 @@
-"""Locust as a library: one environment, one runner, one user. Importing it starts gevent; see `run_load`."""
+"""Load run inside this process, with Locust as a library: one environment, one runner, one user.
+
+Importing this module starts gevent; `run_load` imports it when it is needed.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,12 @@ _PROGRESS_S = 0.25
 
 
 class LocalRun:
-    """A run under way.
+    """One load run.
 
     Args:
-        ready: what to send.
-        records: told of every outcome.
-        on_progress: see `run_load`.
+        ready: checked settings of the run.
+        records: file that every outcome is written to; None for none.
+        on_progress: callback for progress, as in `run_load`; None for none.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class LocalRun:
         self._records = records
 
     def go(self) -> LoadResult:
-        """Send everything, wait for every answer.
+        """Send all requests and wait for their responses.
 
         Raises:
             InputError: the target cannot be reached.
@@ -56,7 +59,7 @@ class LocalRun:
         self._check_target()
         runner = Environment(user_classes=[self._user_class()]).create_local_runner()
         gc.collect()
-        gc.freeze()  # what stays need not be looked at again and again: fewer, shorter pauses
+        gc.freeze()  # objects that stay are left out of later collections, which makes pauses shorter
         with ExitStack() as stack:
             self._take_signals(stack, runner)
             runner.start(1, spawn_rate=1)
@@ -69,18 +72,18 @@ class LocalRun:
         return self._result()
 
     def _check_target(self) -> None:
-        """Before Locust starts: a target that is not there is one line, not a failed test."""
+        """Connect once before Locust starts: an unreachable target is one error line, not a failed test."""
         settings = self._ready.settings
         client = Client(self._ready.target, (), method=settings.method, timeout_s=settings.timeout_s)
         client.check()
         client.close()
 
     def _user_class(self) -> type[DagUser]:
-        """The user of this run; Locust makes it, so what it needs is bound into its class."""
+        """User class of this run. Locust makes the instance, so the run is bound into the class."""
         run = self
 
         class Load(DagUser):
-            """Locust shows this name."""
+            """User of this run, under the name that Locust shows."""
 
             def prepared(self) -> Prepared:
                 return replace(run._ready, settings=replace(run._ready.settings, records=None))
@@ -101,7 +104,7 @@ class LocalRun:
         self._answered += outcome.status > 0
 
     def _take_signals(self, stack: ExitStack, runner: LocalRunner) -> None:
-        """The first SIGINT or SIGTERM ends the run early; what it showed so far is still reported."""
+        """End the run early at the first SIGINT or SIGTERM; the results so far are still reported."""
 
         def stop(number: int) -> None:
             self._signal = number
@@ -115,7 +118,7 @@ class LocalRun:
         if self._on_progress is None or not self._users:
             return
         loop = self._users[0].open_loop
-        assert loop is not None  # on_ready() says so
+        assert loop is not None  # set before on_ready() is called
         self._progress.seconds = max(0.0, time.monotonic() - loop.started_at)
         self._progress.in_flight = loop.in_flight
         self._on_progress(self._progress)

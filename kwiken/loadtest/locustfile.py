@@ -1,7 +1,7 @@
-"""For Locust's own command: `locust -f kwiken/loadtest/locustfile.py --host URL --rate 100`.
+"""Locustfile for Locust's own command: `locust -f kwiken/loadtest/locustfile.py --host URL --rate 100`.
 
-With or without `--headless`. Files are named on the command line only: whoever reaches Locust's page can
-change numbers there, and must not be able to name a file of this machine.
+Works with and without `--headless`. Files are named on the command line only: a visitor of Locust's page can
+change numbers there, but must not be able to name a file of this machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kwiken.loadtest.settings import LoadSettings, Prepared, parse_target, prepa
 from kwiken.loadtest.user import DagUser, running_users
 
 _log = logging.getLogger(__name__)
-# Where nothing is given yet; Locust's own host takes its place.
+# Placeholder until a host is given on Locust's page or command line.
 _NOWHERE = "http://127.0.0.1"
 _FILES = ("arrivals", "queries", "body", "records", "path", "method")
 _named: dict[str, Any] = {}
@@ -29,7 +29,7 @@ _named: dict[str, Any] = {}
 
 @events.init_command_line_parser.add_listener  # type: ignore[untyped-decorator]  # Locust's
 def _arguments(parser: LocustArgumentParser, **_: Any) -> None:
-    """Locust's page shows all but the hidden ones."""
+    """Add the command-line options; Locust's page shows those that are not hidden."""
     hidden: Any = {"include_in_web_ui": False}
     parser.add_argument("--rate", type=float, default=10.0, help="requests per second; 0: as the file says")
     parser.add_argument(
@@ -64,7 +64,7 @@ def _settings(options: Namespace, host: str | None) -> LoadSettings:
 
 @events.init.add_listener  # type: ignore[untyped-decorator]  # Locust's
 def _ready(environment: Environment, **_: Any) -> None:
-    """Check the command line at once, keep what names files, show the counts Locust has no column for."""
+    """Check the command line, keep the options that name files, and add a page for the open-loop counts."""
     options = environment.parsed_options
     assert options is not None
     _named.update({name: getattr(options, name) for name in _FILES})
@@ -86,32 +86,32 @@ def _page(environment: Environment) -> Any:
 
 
 class OpenLoopUser(DagUser):
-    """The load as the command line, and Locust's page after it, describe it."""
+    """Open-loop user with the settings of the command line, and of Locust's page once it was used."""
 
     started: ClassVar[int] = 0
 
     def prepared(self) -> Prepared:
-        """Settings as they are at the moment of the start."""
+        """Checked settings at the time of the start."""
         options = self.environment.parsed_options
         assert options is not None
-        parse_target(self.host or "", "/")  # a missing host is told as such
+        parse_target(self.host or "", "/")  # reports a missing host as such
         return prepare(_settings(options, self.host), endless=True)
 
     def on_ready(self) -> None:
-        """Start counting."""
+        """Reset the counts at the start of a run."""
         OpenLoopUser.started += 1
         self.late_ms = LoadSettings(url=_NOWHERE).late_ms
         self.counts = {"ok": 0, "failed": 0, "dropped": 0, "late": 0}
 
     def on_outcome(self, outcome: Outcome, epoch_s: float) -> None:
-        """Count what Locust does not: drops apart from failures, and late starts."""
+        """Count dropped requests apart from failed ones, and late starts, which Locust does not."""
         del epoch_s
         fate = "ok" if outcome.error is None else "dropped" if outcome.dropped else "failed"
         self.counts[fate] += 1
         self.counts["late"] += outcome.start_lag_ms > self.late_ms
 
     def on_stop(self) -> None:
-        """Say the counts once."""
+        """End the run and log the counts."""
         super().on_stop()
         if self.open_loop is None:
             return
@@ -119,20 +119,20 @@ class OpenLoopUser(DagUser):
 
 
 class OpenLoopShape(LoadTestShape):
-    """One user, from the start until its schedule is over; more of them would send the load again."""
+    """Load shape of exactly one user, until its schedule is over; more users would multiply the load."""
 
     _before = 0
     _seen = False
 
     def reset_time(self) -> None:
-        """Locust calls it at each start."""
+        """Reset the state; Locust calls this at each start."""
         super().reset_time()  # type: ignore[no-untyped-call]  # Locust's
         self._before, self._seen = OpenLoopUser.started, False
 
     def tick(self) -> tuple[int, float] | None:
-        """Locust asks each second; None ends the test."""
+        """Number of users and spawn rate; None ends the test. Locust calls this once a second."""
         assert self.runner is not None
         users = self.runner.user_count
-        # A short schedule can be over between two ticks, so the user also counts itself.
+        # A short schedule can start and end between two ticks, so users count their starts as well.
         self._seen = self._seen or users > 0 or OpenLoopUser.started > self._before
         return None if self._seen and not users else (1, 1)

@@ -1,8 +1,8 @@
-"""Open loop: each request starts when it is due, never because another one was answered.
+"""Open-loop request generator: each request starts when it is due, whether or not others were answered.
 
-A closed loop (a user who waits for the answer before asking again) sends less just when the system is slow,
-so the slow moments are hardly measured: coordinated omission. Here the schedule is fixed beforehand and
-latency counts from the intended start, so a stall is seen by every request that was due during it.
+A closed loop (a user who waits for each answer before the next request) sends less while the system is slow,
+so slow periods are hardly measured: coordinated omission. Here the schedule is fixed beforehand and latency
+counts from the intended start, so every request that was due during a stall shows it.
 """
 
 from __future__ import annotations
@@ -19,33 +19,34 @@ from kwiken.loadtest.outcome import DROPPED, Outcome
 from kwiken.loadtest.queries import Queries
 
 Send = Callable[[int, str], tuple[int, str | None, int, float]]
-_LEAD_S = 0.05
-_BURST = 32
+_START_DELAY_S = 0.05
+_MAX_STARTS_WITHOUT_YIELD = 32
 
 
 class Threads(Protocol):
-    """The few things needed of light-weight threads; tests do without a real scheduler or clock."""
+    """Interface to light-weight threads; tests replace it by one without a real scheduler or clock."""
 
     def spawn(self, work: Callable[..., None], *args: object) -> None:
-        """Run `work` soon, beside the caller."""
+        """Run `work` concurrently with the caller."""
 
     def sleep_until(self, moment: float) -> None:
         """Pause the caller until `moment` of the clock."""
 
     def give_way(self) -> None:
-        """Let the others run for a while."""
+        """Yield to other threads that are ready."""
 
 
 class OpenLoop:
-    """Starts each intended request, or drops it when too many are unanswered.
+    """Generator that starts each intended request, or drops it if too many are in flight.
 
     Args:
-        plan: intended start (seconds from the run's start, ascending) and the query's index.
-        send: sends one query with a traceparent; returns status, reason of failure, size, utility.
-        sink: told of every outcome, in order of completion.
-        threads: see `Threads`.
-        max_in_flight: how many may be unanswered; bounds sockets and memory.
-        clock: seconds, monotonic.
+        plan: intended starts (seconds from the start of the run, ascending), each with its query's index.
+        send: sends one query with a traceparent; returns status, reason of failure, body size in bytes and
+            utility.
+        sink: callback for every outcome, in order of completion.
+        threads: light-weight threads that requests run in.
+        max_in_flight: maximal number of unanswered requests; bounds sockets and memory.
+        clock: monotonic clock, seconds.
     """
 
     def __init__(
@@ -64,16 +65,16 @@ class OpenLoop:
         self._threads = threads
         self._max_in_flight = max_in_flight
         self._clock = clock
-        # Two runs with one seed ask the same, but their traces must not collide: no seed here.
+        # Not seeded: two runs with one seed send the same requests, but their trace ids must differ.
         self._ids = random.Random()  # noqa: S311 - ids, no secrets
         self.in_flight = 0
         self.started_at = 0.0
         self.epoch_s = 0.0
 
     def run(self) -> None:
-        """Go through the plan; returns when the last request was started, not when it was answered."""
-        self.started_at = self._clock() + _LEAD_S
-        self.epoch_s = time.time() + _LEAD_S
+        """Start every request of the plan; returns after the last start, not after the last response."""
+        self.started_at = self._clock() + _START_DELAY_S
+        self.epoch_s = time.time() + _START_DELAY_S
         behind = 0
         for offset, query in self._plan:
             due = self.started_at + offset
@@ -81,14 +82,14 @@ class OpenLoop:
                 self._threads.sleep_until(due)
                 behind = 0
             else:
-                # A generator that is behind must still let its requests out.
+                # A generator that is behind must still let the requests it spawned run.
                 behind += 1
-                if behind % _BURST == 0:
+                if behind % _MAX_STARTS_WITHOUT_YIELD == 0:
                     self._threads.give_way()
             self._arrive(offset, due, query)
 
     def drain(self, seconds: float) -> None:
-        """Wait until every request is answered, at most `seconds`."""
+        """Wait until every request has ended, for at most `seconds`."""
         end = self._clock() + seconds
         while self.in_flight and (now := self._clock()) < end:
             self._threads.sleep_until(now + 0.005)
@@ -102,7 +103,7 @@ class OpenLoop:
         self._threads.spawn(self._request, offset, due, query)
 
     def _request(self, offset: float, due: float, query: int) -> None:
-        ids = f"{self._ids.getrandbits(192) | 1 << 64 | 1:048x}"  # neither id may be all zero
+        ids = f"{self._ids.getrandbits(192) | 1 << 64 | 1:048x}"  # neither id may be zero
         trace_id = ids[:32]
         begin = self._clock()
         answer: tuple[int, str | None, int, float] = (0, "interrupted", 0, 1.0)
@@ -117,7 +118,7 @@ class OpenLoop:
 
 
 def plan(arrivals: Arrivals, queries: Queries, seed: int) -> Iterator[tuple[float, int]]:
-    """Intended starts with what to ask, the same for the same seed."""
+    """Intended starts, each with the index of a query; the same for the same seed."""
     for_times, for_queries = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
     for times in arrivals.chunks(for_times):
         yield from zip(times.tolist(), queries.draw(for_queries, len(times)).tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""What became of one request."""
+"""Outcome of one request: dropped, failed or answered, and its latency from the intended start."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ DROPPED = "dropped"
 
 @dataclass(slots=True)
 class Outcome:
-    """One intended request.
+    """Result of one intended request.
 
     Attributes:
-        intended_s: when it was meant to start, seconds from the start of the run.
-        start_lag_ms: how much later than intended its sending began; NaN if it was dropped.
-        latency_ms: from the intended start to the whole answer (or to the failure); NaN if it was dropped.
-        status: HTTP status, 0 when there was no answer.
+        intended_s: intended start, seconds from the start of the run.
+        start_lag_ms: delay from the intended start to the actual one; NaN if the request was dropped.
+        latency_ms: time from the intended start to the whole answer, or to the failure; NaN if dropped.
+        status: HTTP status; 0 if there was no answer.
         error: None for an answer of 200 to 299, else a short reason out of a small set.
-        trace_id: 32 hex digits, the W3C trace id that was sent along; empty if it was dropped.
-        size: bytes of the answer's body.
-        utility: what the answer says that it is worth, from 0 to 1; 1 for a whole one.
+        trace_id: W3C trace id that was sent with the request, 32 hex digits; empty if it was dropped.
+        size: size of the answer's body, bytes.
+        utility: utility that the answer states, from 0 to 1; 1 for a whole answer.
     """
 
     intended_s: float
@@ -34,10 +34,10 @@ class Outcome:
 
     @property
     def partial(self) -> bool:
-        """Whether it was answered, though not in full."""
+        """True for a successful answer with a utility below 1."""
         return self.error is None and self.utility < 1
 
     @property
     def dropped(self) -> bool:
-        """Whether it was never sent."""
+        """True for a request that was never sent."""
         return self.error == DROPPED

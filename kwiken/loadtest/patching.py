@@ -1,4 +1,4 @@
-"""Importing Locust without what it does to the standard library."""
+"""Import guard that keeps Locust from monkey-patching the standard library."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _SWITCH = "LOCUST_SKIP_MONKEY_PATCH"
 
 @contextmanager
 def without_patching() -> Iterator[None]:
-    """Keep Locust from replacing the standard library's sockets: all that waits here asks gevent itself.
+    """Context in which importing Locust leaves the standard library's sockets as they are.
 
-    Locust's own command has replaced them before it reads a locustfile; that does no harm.
+    The code of this package that waits calls gevent directly, so it needs no patches. Locust's own command
+    patches before it reads a locustfile, which does no harm.
     """
     before = os.environ.get(_SWITCH)
     os.environ[_SWITCH] = "1"

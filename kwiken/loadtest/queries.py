@@ -1,4 +1,4 @@
-"""What is asked: request bodies and how often each is drawn."""
+"""Request bodies, drawn at random with a Zipf-like popularity."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Queries:
         self._shares = cumulative / cumulative[-1]
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.intp]:
-        """(count,): places in `bodies`.
+        """(count,): indices into `bodies`, drawn by popularity.
 
         Args:
-            rng: where chance comes from.
-            count: how many.
+            rng: random number generator.
+            count: number of queries to draw, 0 or more.
         """
         if len(self.bodies) == 1:
             return np.zeros(count, dtype=np.intp)
@@ -52,7 +52,7 @@ class Queries:
 
 
 def parse_queries(path: str | None, *, body: str | None, zipf: float = 1.0) -> Queries:
-    """Build the bodies from what a user typed.
+    """Build the request bodies from command-line options.
 
     Args:
         path: a text file with one query a line; a `.jsonl` or `.ndjson` file holds one JSON body a line.

@@ -1,4 +1,4 @@
-"""One JSON line per request, written while the load runs."""
+"""File of load records: one JSON line per request, written while the load runs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MAX_RECORDS = 5_000_000
 
 
 class Records:
-    """Writes outcomes to a file in chunks of 64 KiB, at most five million lines.
+    """Writer of outcomes to a file, in chunks of 64 KiB and at most five million lines.
 
     A line: `{"intended_s": epoch seconds, "start_lag_ms", "latency_ms", "status", "error", "trace_id"}`; lag
     and latency are null for a request that was dropped. An answer that is not whole has `utility` too.
 
     Args:
-        path: the file, overwritten.
+        path: name of the file, which is overwritten.
 
     Raises:
         InputError: the file cannot be written.
@@ -42,11 +42,11 @@ class Records:
             raise InputError(f"cannot be written: {reason}", where=path) from error
 
     def add(self, outcome: Outcome, epoch_s: float) -> None:
-        """Note one outcome; `epoch_s` is the run's start in seconds since 1970."""
+        """Add one outcome; `epoch_s` is the start of the run in seconds since 1970."""
         if self.written >= MAX_RECORDS or self.failure is not None:
             self.left_out += 1
             return
-        # Encoded one by one: a thousand lines together would hold up the requests that fall due meanwhile.
+        # Encoded one by one: encoding a thousand lines at once would delay requests that are due meanwhile.
         line = self._encoder.encode(
             {
                 "intended_s": round(epoch_s + outcome.intended_s, 6),
@@ -65,13 +65,13 @@ class Records:
             self._flush()
 
     def close(self) -> None:
-        """Write what is left. A second call does nothing."""
+        """Write the remaining lines and close the file. A second call does nothing."""
         if not self._file.closed:
             self._flush()
             self._file.close()
 
     def _flush(self) -> None:
-        """A full disk must not end the load: the failure is kept, told at the end, and no more is written."""
+        """Write the buffered lines. On a failure (a full disk) keep the reason, and write no more."""
         data = b"".join(line + b"\n" for line in self._lines)
         try:
             while data:

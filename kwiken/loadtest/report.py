@@ -1,4 +1,4 @@
-"""Statistics of a run: what was intended, what came of it, how long it took."""
+"""Statistics of a load run: counts, rates, latency percentiles and time windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kwiken.loadtest.outcome import DROPPED, Outcome
 
 Floats = NDArray[np.float64]
 
-LADDER = (
+PERCENTILES = (
     ("p50_ms", 0.50),
     ("p75_ms", 0.75),
     ("p90_ms", 0.90),
@@ -26,11 +26,11 @@ LADDER = (
 _OK, _FAILED, _DROPPED = 0, 1, 2
 _MAX_REASONS = 50
 _MAX_WINDOWS = 120
-_WIDTHS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
+_WINDOW_WIDTHS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 
 
 class Collector:
-    """Keeps 35 bytes of each outcome, so that percentiles are exact and can be cut by time afterwards."""
+    """Columns of all outcomes, 35 bytes each, so that percentiles are exact for any part of the run."""
 
     def __init__(self) -> None:
         self._intended = array("d")
@@ -46,7 +46,7 @@ class Collector:
         return len(self._intended)
 
     def add(self, outcome: Outcome) -> None:
-        """Note one outcome."""
+        """Add one outcome."""
         error = outcome.error
         self._intended.append(outcome.intended_s)
         self._lag.append(outcome.start_lag_ms)
@@ -57,7 +57,7 @@ class Collector:
         self._why.append(-1 if error is None else self._reason(error))
 
     def _reason(self, error: str) -> int:
-        """The number of a reason; beyond 50 they share one, so that odd errors cannot fill the memory."""
+        """Number of a reason; beyond 50 they share one, so that varied errors cannot fill the memory."""
         if error not in self._reasons and len(self._reasons) >= _MAX_REASONS:
             error = "other"
         return self._reasons.setdefault(error, len(self._reasons))
@@ -66,9 +66,9 @@ class Collector:
         """Statistics over the requests that were due in [warmup_s, duration_s).
 
         Args:
-            duration_s: how long requests started.
-            warmup_s: those due before do not count.
-            late_ms: a start later than this counts as late.
+            duration_s: time during which requests started, seconds.
+            warmup_s: requests that were due before this time do not count, seconds.
+            late_ms: start lag above which a request counts as late, milliseconds.
         """
         intended = np.asarray(self._intended)
         order = np.argsort(intended, kind="stable")
@@ -100,25 +100,25 @@ class Collector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport:
-    """What a run showed; all but the warm-up counts is cut of the warm-up.
+    """Statistics of a run, without its warm-up but for the two warm-up fields.
 
     Attributes:
-        duration_s: how long requests started, the warm-up included.
-        warmup_s: how much of that was warm-up.
-        warmup_requests: how many were due in it.
-        requests: `intended` = `ok` + `failed` + `dropped`; `partial` of the ok ones said that they are not
-            whole; `late` started later than the bound.
+        duration_s: time during which requests started, warm-up included, seconds.
+        warmup_s: length of the warm-up, seconds.
+        warmup_requests: number of requests that were due during the warm-up.
+        requests: `intended` = `ok` + `failed` + `dropped`; `partial` of the ok ones stated a utility
+            below 1; `late` started later than the limit.
         rate: `intended` and `ok` per second.
-        status: answers by HTTP status.
-        errors: failures by reason, drops included.
-        utility: mean of what the answers that were ok say that they are worth, from 0 to 1; None where there
-            were none.
-        latency: ladder of the answers that were ok, milliseconds from the intended start.
-        latency_with_failures: the same over all intended requests, where one that failed or was dropped never
-            ends: null wherever the percentile is such a request.
-        start_lag: ladder of how many milliseconds later than intended requests were sent: the generator's own
-            fault.
-        windows: the same by time, at most about 120.
+        status: number of answers by HTTP status.
+        errors: number of failures by reason, drops included.
+        utility: mean utility of the ok answers, from 0 to 1; None if there were none.
+        latency: percentiles, mean, minimum and maximum of the ok answers, milliseconds from the intended
+            start.
+        latency_with_failures: the same over all intended requests; a failed or dropped request counts as
+            infinitely late, and a percentile that falls on one is None.
+        start_lag: the same of the delay from intended to actual start, milliseconds; the generator's own
+            error.
+        windows: counts and latencies by time window, about 120 at most.
     """
 
     duration_s: float
@@ -156,12 +156,12 @@ class _Rows:
 
 
 def ladder(values: Floats) -> dict[str, float | None]:
-    """Nearest-rank percentiles, mean, least and most, milliseconds; None: there is none or it never ends."""
+    """Nearest-rank percentiles, mean, minimum and maximum, milliseconds; None without a finite value."""
     if not len(values):
-        return dict.fromkeys((*(name for name, _ in LADDER), "mean_ms", "min_ms", "max_ms"))
-    # "inverted_cdf" takes a value that occurred: halfway to a request that never ended has no meaning.
-    points = np.quantile(values, [share for _, share in LADDER], method="inverted_cdf")
-    named = dict(zip((name for name, _ in LADDER), points, strict=True))
+        return dict.fromkeys((*(name for name, _ in PERCENTILES), "mean_ms", "min_ms", "max_ms"))
+    # "inverted_cdf" takes a value that occurred: interpolating towards infinity has no meaning.
+    points = np.quantile(values, [share for _, share in PERCENTILES], method="inverted_cdf")
+    named = dict(zip((name for name, _ in PERCENTILES), points, strict=True))
     named |= {"mean_ms": values.mean(), "min_ms": values.min(), "max_ms": values.max()}
     return {name: round(float(value), 4) if math.isfinite(value) else None for name, value in named.items()}
 
@@ -174,7 +174,7 @@ def _counts(rows: _Rows, late_ms: float) -> dict[str, int]:
         "failed": int(fates[_FAILED]),
         "dropped": int(fates[_DROPPED]),
         "partial": int(np.count_nonzero((rows.fate == _OK) & (rows.utility < 1))),
-        "late": int(np.count_nonzero(rows.lag > late_ms)),  # NaN, the lag of a drop, is not
+        "late": int(np.count_nonzero(rows.lag > late_ms)),  # False for NaN, the lag of a dropped request
     }
 
 
@@ -200,7 +200,10 @@ def _tally(values: NDArray[Any], name: Callable[[int], str]) -> dict[str, int]:
 
 
 def _windows(rows: _Rows, start_s: float, end_s: float, late_ms: float) -> list[dict[str, Any]]:
-    width = next((width for width in _WIDTHS if (end_s - start_s) / width <= _MAX_WINDOWS), _WIDTHS[-1])
+    width = next(
+        (width for width in _WINDOW_WIDTHS_S if (end_s - start_s) / width <= _MAX_WINDOWS),
+        _WINDOW_WIDTHS_S[-1],
+    )
     edges = np.arange(start_s, end_s, width)
     bounds = [*np.searchsorted(rows.intended, edges).tolist(), len(rows.intended)]
     windows = []

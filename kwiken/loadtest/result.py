@@ -12,14 +12,14 @@ from kwiken.loadtest.settings import Prepared
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run is; all counts so far, the warm-up included.
+    """Counts of a run so far, the warm-up included.
 
     Attributes:
-        seconds: since its start.
-        ok: requests that were answered well.
-        failed: requests that were answered otherwise, or not at all.
-        dropped: requests that were never sent, since too many were unanswered.
-        in_flight: requests without an answer yet.
+        seconds: time since the start of the run.
+        ok: number of requests answered with a status from 200 to 299.
+        failed: number of requests answered with another status, or not at all.
+        dropped: number of requests that were never sent because too many were in flight.
+        in_flight: number of requests that wait for their answer.
     """
 
     seconds: float = 0.0
@@ -40,14 +40,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """A finished run.
+    """Result of a finished run.
 
     Attributes:
-        ready: the settings with what was read from them.
-        report: its statistics.
-        answered: how many requests got any HTTP answer, warm-up included.
-        interrupted: number of the signal that ended it early, or None.
-        records_failure: why the records file is not whole, or None.
+        ready: checked settings, with the contents of the files they name.
+        report: statistics of the run.
+        answered: number of requests that got any HTTP answer, warm-up included.
+        interrupted: number of the signal that ended the run early; None if it ran to its end.
+        records_failure: reason why the records file is incomplete; None if it is complete.
     """
 
     ready: Prepared
@@ -57,7 +57,7 @@ class LoadResult:
     records_failure: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """What `kwiken load --json` prints."""
+        """Plain data for JSON, as `kwiken load --json` prints it."""
         settings = self.ready.settings
         asked = {
             "url": self.ready.target.url,

@@ -1,4 +1,4 @@
-"""One run from settings to report, in this process."""
+"""Entry point for a load run in this process: settings in, result out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kwiken.errors import InputError
+from kwiken.extras import needs
 from kwiken.loadtest.patching import without_patching
 from kwiken.loadtest.records import Records
 from kwiken.loadtest.result import LoadResult, Progress
@@ -18,12 +19,13 @@ _SPARE_FILES = 64
 def run_load(settings: LoadSettings, *, on_progress: Callable[[Progress], None] | None = None) -> LoadResult:
     """Send the load and wait for every answer.
 
-    Belongs into a process of its own: it takes over SIGINT and SIGTERM, freezes what the garbage
-    collector has seen, and keeps one core as busy as the rate asks for.
+    Run it in a process of its own: it handles SIGINT and SIGTERM, exempts the objects that exist from garbage
+    collection, and uses up to a whole core.
 
     Args:
-        settings: what to send.
-        on_progress: called about four times a second; whatever it takes is added to requests due meanwhile.
+        settings: options of the run.
+        on_progress: callback, called about four times a second; the time it takes delays requests that are
+            due meanwhile. None for none.
 
     Raises:
         InputError: bad settings, or the target cannot be reached.
@@ -31,15 +33,15 @@ def run_load(settings: LoadSettings, *, on_progress: Callable[[Progress], None] 
     ready = prepare(settings)
     _allow_files(settings.max_in_flight)
     with _records(settings.records) as records:
-        # Only now, when nothing typed can be wrong any more: the import takes most of a second.
-        with without_patching():
+        # Imported after the settings were checked, because the import takes most of a second.
+        with without_patching(), needs("kwiken.loadtest.run_load", "load"):
             from kwiken.loadtest.local import LocalRun
         return LocalRun(ready, records, on_progress).go()
 
 
 @contextmanager
 def _records(path: str | None) -> Iterator[Records | None]:
-    """The file of records, open as long as the load runs; None without a path."""
+    """Open the file of records for as long as the load runs; None without a path."""
     if path is None:
         yield None
         return
@@ -51,7 +53,7 @@ def _records(path: str | None) -> Iterator[Records | None]:
 
 
 def _allow_files(sockets: int) -> None:
-    """Each request in flight is an open socket: ask the system for as many files."""
+    """Raise the limit of open files, because each request in flight is an open socket."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     need = sockets + _SPARE_FILES
     if soft == resource.RLIM_INFINITY or soft >= need:

@@ -1,7 +1,8 @@
-"""How far the generator can be trusted on this machine: `python -m kwiken.loadtest.selfcheck`.
+"""Accuracy check of the load generator on this machine: `python -m kwiken.loadtest.selfcheck`.
 
-Measures it against a server of known behaviour on loopback: the least latency that it can see, what it makes
-of a stall, the highest rate that it keeps up, and what a request costs it beside Locust's own client.
+Measured against a server with known behaviour on loopback: the lowest latency that the generator can see, the
+latencies it reports for a stall, the highest rate that it sustains, and its CPU time per request beside that
+of Locust's own client.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from kwiken.loadtest.patching import without_patching
 from kwiken.loadtest.run import run_load
 from kwiken.loadtest.settings import LoadSettings
 
-RATES = (1_000, 2_000, 4_000, 6_000, 8_000, 10_000, 12_000, 16_000, 20_000)
-LATE_SHARE = 0.01
+CHECKED_RATES_PER_S = (1_000, 2_000, 4_000, 6_000, 8_000, 10_000, 12_000, 16_000, 20_000)
+MAX_LATE_SHARE = 0.01
 _STALL_AT_S, _STALL_MS, _STALL_DELAY_MS = 1.0, 500.0, 5.0
 
 
 @contextmanager
 def fake_server(*options: str) -> Iterator[str]:
-    """Start `kwiken.loadtest.fake_server` in a process of its own; gives its URL, ends it afterwards."""
+    """Start `kwiken.loadtest.fake_server` in a process of its own; yields its URL, and ends it afterwards."""
     command = [sys.executable, "-m", "kwiken.loadtest.fake_server", *options]
     with subprocess.Popen(  # noqa: S603 - our own module
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -50,10 +51,10 @@ def floor(seconds: float) -> dict[str, Any]:
 
 
 def stall() -> dict[str, Any]:
-    """What is seen of one stall of 500 ms, against what an exact clock would see.
+    """Number of slow requests seen in one stall of 500 ms, against the exact number.
 
-    Requests due evenly during the stall waited from 500 ms down to nothing, so rate x (500 - x) of them
-    longer than x. A closed loop of one user would have shown a single slow request.
+    Requests that are due evenly during the stall wait from 500 ms down to 0, so rate x (500 ms - x) of them
+    wait longer than x. A closed loop of one user would show a single slow request.
     """
     options = (
         "--delay-ms",
@@ -78,23 +79,23 @@ def stall() -> dict[str, Any]:
 
 
 def highest_rate(seconds: float, *, tell: Callable[[str], None]) -> dict[str, Any]:
-    """The last of `RATES` at which at most 1% of the starts were late and none was dropped."""
+    """Highest of `CHECKED_RATES_PER_S` with at most 1% of the starts late and no request dropped."""
     steps: list[dict[str, Any]] = []
     with fake_server() as url:
-        for rate in RATES:
+        for rate in CHECKED_RATES_PER_S:
             before = time.process_time()
             requests = run_load(LoadSettings(url=url, rate=rate, duration_s=seconds)).report.requests
             micros = (time.process_time() - before) / requests["intended"] * 1e6
             steps.append({"rate": rate, "cpu_us_per_request": round(micros, 1), **requests})
-            held = not requests["dropped"] and requests["late"] <= LATE_SHARE * requests["intended"]
+            held = not requests["dropped"] and requests["late"] <= MAX_LATE_SHARE * requests["intended"]
             tell(f"{rate}/s: {requests['late']} late, {requests['dropped']} dropped, {micros:.0f} us each")
             if not held:
                 return {"held": steps[-2]["rate"] if len(steps) > 1 else None, "steps": steps}
-    return {"held": RATES[-1], "steps": steps}
+    return {"held": CHECKED_RATES_PER_S[-1], "steps": steps}
 
 
 def client_cost(count: int) -> dict[str, float]:
-    """CPU microseconds per request, sent one by one: our client's and that of Locust's FastHttpUser."""
+    """CPU time per request in microseconds, sent one by one: our client and Locust's FastHttpUser."""
     with without_patching():
         from locust.contrib.fasthttp import FastHttpSession
         from locust.event import EventHook

@@ -1,4 +1,4 @@
-"""What one load run is asked to do, checked before anything is sent."""
+"""Settings of a load run, checked before the first request is sent."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _PATH = re.compile(r"/[\x21-\x7e]*")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go.
+    """Address that requests are sent to.
 
     Attributes:
-        host: name or address, without brackets.
-        port: TCP port.
-        tls: whether the scheme is https.
-        path: what is asked for, with the URL's own path before it.
-        authority: the Host header.
+        host: host name or IP address, without brackets.
+        port: TCP port, from 1 to 65535.
+        tls: True for https, False for http.
+        path: path of requests, after the path of the URL itself.
+        authority: value of the Host header.
     """
 
     host: str
@@ -38,12 +38,12 @@ class Target:
 
     @property
     def url(self) -> str:
-        """The whole address."""
+        """Complete URL."""
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.path}"
 
 
 def parse_target(url: str, path: str) -> Target:
-    """Split and check an address.
+    """Split a URL into its parts and check them.
 
     Raises:
         InputError: not http or https, no host, a bad port or path, or parts that would be ignored.
@@ -76,24 +76,24 @@ def parse_target(url: str, path: str) -> Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
-    """The options of one run, as typed.
+    """Options of one run, as given and not yet checked.
 
     Attributes:
         url: scheme, host and port of the target.
-        rate: requests per second; may be None for a file of arrivals.
-        duration_s: how long requests start; None is the file's length.
+        rate: requests per second, above 0; may be None for a file of arrivals.
+        duration_s: time during which requests start, seconds; None for the length of the file of arrivals.
         arrivals: `poisson`, `constant` or a file with requests per second, one number a line.
-        queries: a file with one query a line, or None.
-        body: a JSON body, or a template for the queries.
-        zipf: exponent of the draw of queries, a number without unit.
-        path: path asked for.
+        queries: file with one query a line; None for none.
+        body: JSON body, or a template for the queries; None for the default.
+        zipf: exponent of the popularity of queries, from 0 to 10, a number without unit.
+        path: path of requests.
         method: POST, or GET, which sends no body.
-        warmup_s: requests that are due before this are sent but not counted.
-        timeout_s: a request is given up this long after it was sent.
-        late_ms: a start later than this counts as late.
-        max_in_flight: a request that is due while so many are unanswered is dropped.
-        seed: of arrivals and queries.
-        records: a file for one JSON line per request, or None.
+        warmup_s: length of the warm-up, seconds; requests that are due during it are sent but not counted.
+        timeout_s: time limit of one request, seconds.
+        late_ms: start lag above which a request counts as late, milliseconds.
+        max_in_flight: maximal number of unanswered requests; a request that is due beyond it is dropped.
+        seed: seed of arrivals and queries, 0 or more.
+        records: file for one JSON line per request; None for none.
     """
 
     url: str
@@ -115,7 +115,7 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Settings turned into what a run needs; everything from outside has been read and checked."""
+    """Checked settings, with the target parsed and the files read."""
 
     settings: LoadSettings
     target: Target
@@ -127,8 +127,8 @@ def prepare(settings: LoadSettings, *, endless: bool = False) -> Prepared:
     """Read the files and check every option.
 
     Args:
-        settings: what was asked for.
-        endless: whether a run without a duration is allowed (Locust's web page has a stop button).
+        settings: options of the run, not yet checked.
+        endless: True to allow a run without a duration (Locust's web page has a stop button).
 
     Raises:
         InputError: names the option, or the file and line, and says what would be right.
@@ -150,7 +150,7 @@ def prepare(settings: LoadSettings, *, endless: bool = False) -> Prepared:
 
 
 def _check(name: str, value: float, *, high: float, low: float | None = None) -> None:
-    """Refuse what lies outside [low, high] (above 0 without `low`), NaN included."""
+    """Refuse a value outside [low, high] (outside (0, high] without `low`), and NaN."""
     if not (value <= high and (value > 0 if low is None else value >= low)):
         least = "above 0" if low is None else f"at least {low:g}"
         raise InputError(f"must be {least} and at most {high:g}; got {value:g}", where=name)

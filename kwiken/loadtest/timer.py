@@ -1,7 +1,7 @@
-"""Sleeping until a moment without losing up to a millisecond.
+"""High-resolution timer for greenlets, on a Linux timerfd.
 
-gevent's own timers end on whole milliseconds of epoll, so each start would come up to a millisecond late, and
-that would be added to its latency. A Linux timerfd is a file that becomes readable at the moment itself.
+gevent's own timers end on whole milliseconds of epoll, so each request would start up to a millisecond late,
+which would count as latency. A timerfd is a file that becomes readable at the exact time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Itimerspec(ctypes.Structure):
 
 
 class Timer:
-    """Wakes the calling greenlet at moments of `time.monotonic`; coarser where there is no timerfd."""
+    """Timer that wakes the calling greenlet at a time of `time.monotonic`; coarser without timerfd."""
 
     def __init__(self) -> None:
         self._set: Callable[..., int] | None = None
@@ -46,7 +46,7 @@ class Timer:
             self._watcher = get_hub().loop.io(self._fd, 1)
 
     def sleep_until(self, moment: float) -> None:
-        """Return at `moment` (seconds of `time.monotonic`) or as soon after it as the machine lets us."""
+        """Sleep until `moment` (seconds of `time.monotonic`); returns at once if it has passed."""
         while (left := moment - time.monotonic()) > 0:
             if self._set is None or not self._armed(moment):
                 gevent.sleep(left)
@@ -62,7 +62,7 @@ class Timer:
         return self._set(self._fd, _ABSOLUTE, ctypes.byref(spec), None) == 0
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the timer's file descriptor; later sleeps use gevent's timer."""
         if self._set is not None:
             self._watcher.stop()
             self._watcher.close()

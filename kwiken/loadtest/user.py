@@ -1,4 +1,4 @@
-"""The Locust user: one per process, which starts every request of the schedule when it is due."""
+"""Locust user that sends the open-loop load: one per process, with all requests of the schedule."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from kwiken.loadtest.records import Records
 from kwiken.loadtest.settings import LoadSettings, Prepared, prepare
 from kwiken.loadtest.timer import Timer
 
-_GRACE_S = 1.0
+_DRAIN_S = 1.0
 _log = logging.getLogger(__name__)
 
 
 class RequestFailedError(Exception):
-    """A request that was not answered by 200 to 299, as Locust's failure table shows it."""
+    """Error of a request without an answer from 200 to 299, as Locust's failure table shows it."""
 
 
 class Greenlets:
-    """The light-weight threads of `OpenLoop`: gevent's."""
+    """Threads of `OpenLoop`, as gevent's greenlets."""
 
     def __init__(self) -> None:
         self._timer = Timer()
@@ -53,21 +53,21 @@ class Greenlets:
         gevent.sleep(0)
 
     def close(self) -> None:
-        """End every request still under way, and the timer."""
+        """Kill the greenlets of unanswered requests and close the timer."""
         gevent.killall(list(self._live))
         self._timer.close()
 
 
 class DagUser(User):
-    """Open-loop load on a service's gateway; one of it makes the whole load of its process.
+    """Locust user with open-loop load on a service's gateway; one user makes the whole load of its process.
 
     Give `settings` in a subclass, or override `prepared`. In Locust's tables a request is named by its path,
-    its time counts from the intended start, and one that was dropped is a failure without a time.
+    its time counts from the intended start, and a dropped request is a failure without a time.
 
     Attributes:
-        settings: what to send; Locust's host, when there is one, takes the place of its URL.
-        open_loop: the schedule at work, None before it stands.
-        finished: whether the schedule is over and every request answered.
+        settings: options of the run; Locust's host, if given, replaces the URL in them.
+        open_loop: generator of the requests; None before the user has started.
+        finished: True once the schedule is over and every request has ended.
     """
 
     abstract = True
@@ -83,24 +83,24 @@ class DagUser(User):
         self._records: Records | None = None
 
     def prepared(self) -> Prepared:
-        """The settings, read and checked; override to take them from elsewhere.
+        """Checked settings; override to take them from elsewhere.
 
         Raises:
-            InputError: there are none, or one of them is not what it should be.
+            InputError: there are no settings, or one of them is wrong.
         """
         if self.settings is None:
             raise InputError("are missing: give them in a subclass of DagUser", where="settings")
         return prepare(replace(self.settings, url=self.host or self.settings.url), endless=True)
 
     def on_ready(self) -> None:
-        """Told when `open_loop` stands, before it starts."""
+        """Hook, called once `open_loop` is set and before the first request; does nothing by default."""
 
     def on_outcome(self, outcome: Outcome, epoch_s: float) -> None:
-        """Told of every outcome. Override to keep them.
+        """Hook, called with every outcome; does nothing by default.
 
         Args:
-            outcome: what became of one request.
-            epoch_s: the run's start, seconds since 1970.
+            outcome: result of one request.
+            epoch_s: start of the run, seconds since 1970.
         """
 
     def _open(self, ready: Prepared) -> None:
@@ -123,24 +123,24 @@ class DagUser(User):
             threads=greenlets,
             max_in_flight=settings.max_in_flight,
         )
-        # A full collection would hold all requests that are due meanwhile (57,000 objects, 40 ms and more).
+        # A full garbage collection (57,000 objects, 40 ms and more) would delay all requests due meanwhile.
         gc.collect()
         gc.freeze()
         self._closers.append(gc.unfreeze)
 
     @task
     def load(self) -> None:
-        """Run the whole schedule once, then end this user; a mistake ends the whole test with one line."""
+        """Run the whole schedule once, then end this user; wrong settings end the test with one log line."""
         try:
             self._open(self.prepared())
         except KwikenError as error:
-            _log.error("%s", error)  # one line: the mistake is not in the code
+            _log.error("%s", error)  # without a traceback: the settings are wrong, not the code
             self._end_test()
             raise StopUser from error
         assert self.open_loop is not None
         self.on_ready()
         self.open_loop.run()
-        self.open_loop.drain(self._ready.settings.timeout_s + _GRACE_S)
+        self.open_loop.drain(self._ready.settings.timeout_s + _DRAIN_S)
         self.finished = True
         raise StopUser
 
@@ -152,9 +152,9 @@ class DagUser(User):
             gevent.spawn(runner.quit if options is not None and options.headless else runner.stop)
 
     def on_stop(self) -> None:
-        """Give requests under way a moment, then end them."""
+        """Wait a second for unanswered requests, then end them."""
         if self.open_loop is not None:
-            self.open_loop.drain(_GRACE_S)
+            self.open_loop.drain(_DRAIN_S)
         self._close()
 
     def _close(self) -> None:
@@ -181,14 +181,14 @@ class DagUser(User):
         )
 
     def _failure(self, error: str) -> RequestFailedError:
-        """Locust counts failures by their text; one object per reason is enough."""
+        """Exception for a reason; one object per reason, because Locust counts failures by their text."""
         if error not in self._failures:
             self._failures[error] = RequestFailedError(error)
         return self._failures[error]
 
 
 def running_users(environment: Environment) -> list[DagUser]:
-    """The load users that run in this process."""
+    """Load users that run in this process."""
     runner = environment.runner
     greenlets = [] if runner is None else list(runner.user_greenlets)
     users = (greenlet.args[0] for greenlet in greenlets if greenlet.args)

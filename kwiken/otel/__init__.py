@@ -1,4 +1,4 @@
-"""OpenTelemetry in and out: spans written by the runtime, traces read into profiles.
+"""OpenTelemetry support: a span writer for the runtime, and a reader of traces into profiles.
 
 Importing this package loads neither the OpenTelemetry SDK nor NumPy.
 """

@@ -1,4 +1,4 @@
-"""Strict JSON and YAML from outside: bounded, no field twice, errors that name the line or the field."""
+"""Strict parsers of untrusted JSON and YAML: bounded, no duplicates; errors name the line or the field."""
 
 from __future__ import annotations
 

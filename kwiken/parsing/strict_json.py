@@ -1,4 +1,4 @@
-"""Strict JSON from outside: bounded, no field twice, no NaN; errors name the line or the field."""
+"""Strict parser of untrusted JSON: bounded, no duplicate fields, no NaN; errors name the line or field."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ import msgspec
 from kwiken.errors import InputError
 
 S = TypeVar("S")
-MAX_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 4 << 20  # of a document, by default
 _PATH = re.compile(r" - at `\$\.?(?P<path>[^`]*)`\Z")
 
 
 class _NotJsonError(ValueError):
-    """Valid syntax that no JSON writer should produce."""
+    """JSON that the standard library accepts and this parser refuses."""
 
 
 def to_str(text: str | bytes, *, where: str, max_bytes: int = MAX_BYTES) -> str:
-    """The text as a string, when it is not too large.
+    """Decode text to a string, without a byte order mark.
+
+    Args:
+        text: text, or its UTF-8 bytes.
+        where: source to name in errors, such as a file's path.
+        max_bytes: maximum length, 1 or more.
 
     Raises:
-        InputError: too large, empty, or bytes that are not UTF-8 (names the line).
+        InputError: for text that is too large, empty, or not UTF-8 (names the line).
     """
     if len(text) > max_bytes:
         raise InputError(f"is larger than {max_bytes} bytes, the most that is read", where=where)
@@ -44,15 +49,16 @@ def _decode(data: bytes, where: str) -> str:
 
 
 def parse_json(text: str | bytes, *, where: str, max_bytes: int = MAX_BYTES) -> Any:
-    """JSON to plain Python values; stricter than the standard library.
+    """Parse JSON to plain Python values, more strictly than the standard library.
 
     Args:
-        text: one document.
-        where: named in errors.
-        max_bytes: the largest text taken.
+        text: one JSON document.
+        where: source to name in errors, such as a file's path.
+        max_bytes: maximum length of the text, 1 or more.
 
     Raises:
-        InputError: broken syntax (names the line), a field given twice, NaN or infinity, too deep, too large.
+        InputError: for broken syntax (names the line), a duplicate field, NaN or infinity, or a document that
+            is nested too deep or too large.
     """
     source = to_str(text, where=where, max_bytes=max_bytes)
     try:
@@ -63,7 +69,7 @@ def parse_json(text: str | bytes, *, where: str, max_bytes: int = MAX_BYTES) -> 
         raise InputError(f"broken JSON: {error.msg}", where=f"{where}:{error.lineno}") from error
     except RecursionError as error:
         raise InputError("is nested too deep", where=where) from error
-    except ValueError as error:  # ours, and integers with more digits than Python converts
+    except ValueError as error:  # _NotJsonError, and integers with more digits than Python converts
         raise InputError(str(error), where=where) from error
 
 
@@ -88,10 +94,15 @@ def _finite(digits: str) -> float:
 
 
 def convert(raw: Any, kind: type[S], *, where: str) -> S:
-    """Plain values to a struct, with the field named first where it does not fit.
+    """Convert plain values to a struct; errors name the field first.
+
+    Args:
+        raw: plain values, such as parsed JSON.
+        kind: msgspec struct or other type to convert to.
+        where: source to name in errors.
 
     Raises:
-        InputError: unknown or missing fields, wrong types, values out of range.
+        InputError: for unknown or missing fields, wrong types, or values out of range.
     """
     try:
         return msgspec.convert(raw, kind)
@@ -102,7 +113,7 @@ def convert(raw: Any, kind: type[S], *, where: str) -> S:
 
 
 def field_error(error: msgspec.ValidationError) -> str:
-    """The message of msgspec with the field in front instead of a path at the end."""
+    """Message of a msgspec error with the field in front instead of a path at the end."""
     message = str(error).replace("Object contains unknown", "unknown").replace("Object missing", "missing")
     found = _PATH.search(message)
     if found is None or not found["path"]:

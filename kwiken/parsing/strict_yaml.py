@@ -1,4 +1,4 @@
-"""Strict YAML from outside: safe types only, no aliases, no field twice; broken input names the line."""
+"""Strict parser of untrusted YAML: safe types only, no aliases, no duplicate fields; errors name the line."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def parse_yaml(source: str, *, where: str) -> Any:
-    """One YAML document to plain Python values.
+    """Parse one YAML document to plain Python values.
 
     Args:
-        source: the document; its size is the caller's to bound.
-        where: named in errors.
+        source: YAML document, whose size the caller has bounded.
+        where: source to name in errors, such as a file's path.
 
     Raises:
-        InputError: names the line: broken syntax, an alias or anchor, a field given twice, a key that is no
-            string, NaN or infinity, nesting beyond 32.
+        InputError: for broken syntax, an alias or anchor, a duplicate field, a key that is not a string, NaN
+            or infinity, or nesting beyond 32; names the line.
     """
     try:
         _check_events(source, where)
         return _value(_BASE(source), where)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        last = source.count("\n") + 1  # the parser names the line after the last at an early end
+        last = source.count("\n") + 1  # for a truncated document the parser names a line after the last
         line = f"{where}:{min(mark.line + 1, last)}" if mark is not None else where
         raise InputError(f"broken YAML: {error.problem or error.context}", where=line) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -38,7 +38,7 @@ def parse_yaml(source: str, *, where: str) -> Any:
 
 
 def _check_events(source: str, where: str) -> None:
-    """Refuse aliases and deep nesting before anything is built: both make small files into huge values."""
+    """Refuse aliases and deep nesting before values are built: both let a small file make huge values."""
     depth = 0
     event: Any
     for event in yaml.parse(source, Loader=_BASE):
@@ -68,7 +68,7 @@ def _build(loader: Any, node: Any, where: str) -> Any:
         return [_build(loader, item, where) for item in node.value]
     try:
         value = loader.construct_object(node)
-    except ValueError as error:  # a date or a number that looks right and is not
+    except ValueError as error:  # a date or number of valid form and invalid value
         raise InputError(f"{node.value[:40]!r} cannot be read: {error}", where=line) from error
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{node.value} is not a number that can be used", where=line)

@@ -1,4 +1,4 @@
-"""Stop rules side by side: tuned on the earlier queries, judged on the later ones."""
+"""Comparison of stop rules: tuned on the earlier queries, judged on the later ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kwiken.partial.tuning import (
     tune_wait_for_fraction,
 )
 
-LEARNED = 0.5
+LEARNED_SHARE = 0.5  # share of the queries to tune on
 PERCENTILES = (50, 75, 90, 95, 99)
 RULES: Mapping[str, Callable[..., Tuned]] = {
     "dynamic": tune_stop_rule,
@@ -32,14 +32,14 @@ RULES: Mapping[str, Callable[..., Tuned]] = {
 
 
 class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stop rule does to queries that it was not tuned on.
+    """Result of a stop rule on queries that it was not tuned on.
 
     Attributes:
-        name: of the rule.
-        parameters: as they were tuned, times in milliseconds; infinite where a condition is off.
-        loss: mean utility lost.
-        variance_left: variance of the latency over that of waiting for all.
-        cuts: by percentile: by which share it falls.
+        name: name of the rule.
+        parameters: tuned parameters, times in milliseconds; infinite where a condition is off.
+        loss: mean utility lost, a share.
+        variance_left: ratio of the latency's variance to that of waiting for all responders.
+        cuts: share by which each percentile falls, by its name.
     """
 
     name: str
@@ -50,20 +50,20 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_stop_rules(
-    responders: Responders, loss: float, *, learned: float = LEARNED
+    responders: Responders, loss: float, *, learned: float = LEARNED_SHARE
 ) -> tuple[RuleVerdict, ...]:
     """Tune every rule on the first queries and judge it on the rest (Kwiken section 5.3).
 
     Args:
-        responders: recorded queries, in the order of time.
+        responders: recorded queries, in order of time.
         loss: mean utility that may be lost, from 0 to 1.
-        learned: share of the queries to tune on.
+        learned: share of the queries to tune on, between 0 and 1.
 
     Returns:
-        A verdict a rule, steadiest first.
+        Result of each rule, least variance first.
 
     Raises:
-        InputError: for a loss that is no share, or too few queries to split.
+        InputError: for a loss outside [0, 1], or too few queries to split.
     """
     count = int(learned * len(responders))
     if not 0 < count < len(responders):

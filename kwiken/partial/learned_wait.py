@@ -1,10 +1,11 @@
-"""A wait that each query learns from its first answers, in the spirit of Cedar (Kumar et al., EuroSys 2016).
+"""Learned wait: a stop rule fitted to each query's first answers, after Cedar (Kumar et al., EuroSys 2016).
 
-Cedar's aggregators estimate the law of the answers still to come from the order statistics of those that are
-in, query by query, and wait as long as that law says it pays. Here the first share of the answers gives the
-query's own location and scale (log-normal, by regression on normal scores; the scale drawn towards the usual
-one, as few answers tell little of it), and the query goes on until its own law has passed a quantile. Where
-queries differ in speed or spread one constant wait is too long for some and too short for others.
+Cedar's aggregators estimate the distribution of the remaining answers from the order statistics of those that
+have arrived, query by query, and wait as long as that pays. Here the first share of the answers gives the
+query's own location and scale (log-normal, by regression on normal scores; the scale shrunk towards the usual
+one, because few answers determine it poorly), and the query waits until its own distribution has passed a
+quantile. Where queries differ in speed or spread, one constant wait is too long for some and too short for
+others.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from kwiken.arrays import Floats
 from kwiken.partial.responders import Responders
 from kwiken.partial.tuning import Solver, Tuned, check_loss, judge_rule, progress_grid
 
-LEAST_MS = 1e-3  # the finest time that traces tell apart; logarithms need one
-TRUSTS = (0.0, 3.0, 30.0, math.inf)  # answers that the usual scale counts for
-FEWEST = 3  # answers that a query is judged by
-SLACK = 1e-9  # so that rounding loses no responder at the very threshold
-NEVER = -50.0  # scores below any answer: stop as soon as the share is in
+MIN_MS = 1e-3  # finest time that traces resolve; keeps logarithms finite
+SCALE_WEIGHTS = (0.0, 3.0, 30.0, math.inf)  # weights of the usual scale, in answers, that are tried
+MIN_ANSWERS = 3  # answers from which a query's own scale is estimated
+ROUNDING_SLACK = 1e-9  # keeps rounding from losing a responder at the very threshold
+LOWEST_SCORE = -50.0  # normal score below any answer: stop as soon as the share has answered
 
 
 @dataclass(frozen=True)
 class LearnedWait:
-    """Stop when the query's own law, learned from its first answers, has passed a quantile, or at a cut-off.
+    """Stop at a quantile of the query's own distribution, learned from its first answers, or at a cut-off.
 
-    In the spirit of Cedar (Kumar et al. 2016).
+    After Cedar (Kumar et al. 2016).
 
     Attributes:
-        progress: share of the responders whose answers the law is learned from.
-        score: normal score of the quantile, without unit: 2.33 for 99% of the query's own law.
-        cutoff_ms: age at which a query stops in any case; infinite for never.
-        usual_scale: spread of the log of the answers' times within a query, in the usual one.
-        trust: how many answers the usual scale counts for beside the query's own.
+        progress: share of the responders from whose answers the distribution is learned, from 0 to 1.
+        score: normal score of the quantile, without unit: 2.33 for 99% of the query's own distribution.
+        cutoff_ms: age at which a query stops in any case, milliseconds; infinite for never.
+        usual_scale: median over queries of the standard deviation of log answer times within a query.
+        trust: weight of the usual scale, in number of answers, beside the query's own.
     """
 
     progress: float
@@ -48,9 +49,9 @@ class LearnedWait:
     trust: float
 
     def stop_ms(self, responders: Responders) -> Floats:
-        """(q,): `min(cutoff, exp(location + score x scale))`, never before the share is in."""
-        law = _Sums.of(responders).law(responders, self.progress, self.usual_scale, self.trust)
-        return law.stop_ms(self.score, self.cutoff_ms)
+        """(q,): `min(cutoff, exp(location + score x scale))`, never before the share has answered."""
+        fit = _Sums.of(responders).fit(responders, self.progress, self.usual_scale, self.trust)
+        return fit.stop_ms(self.score, self.cutoff_ms)
 
 
 def tune_learned_wait(responders: Responders, *, loss: float) -> Tuned:
@@ -61,10 +62,10 @@ def tune_learned_wait(responders: Responders, *, loss: float) -> Tuned:
         loss: mean utility that may be lost, from 0 to 1.
 
     Raises:
-        InputError: for a loss that is no share.
+        InputError: for a loss outside [0, 1].
     """
     check_loss(loss)
-    best = LearnedWait(1.0, NEVER, Solver(responders, loss).cutoff_ms(loss), 1.0, math.inf)
+    best = LearnedWait(1.0, LOWEST_SCORE, Solver(responders, loss).cutoff_ms(loss), 1.0, math.inf)
     least = judge_rule(best, responders).variance
     for rule, variance in _candidates(responders, loss):
         if variance < least:
@@ -73,37 +74,37 @@ def tune_learned_wait(responders: Responders, *, loss: float) -> Tuned:
 
 
 def _candidates(responders: Responders, loss: float) -> Iterator[tuple[LearnedWait, float]]:
-    """Rules that use the budget up, and the variance that each leaves."""
+    """Rules that use the budget up, each with the variance that it leaves."""
     solver, sums = Solver(responders, loss), _Sums.of(responders)
-    times = np.log(np.maximum(solver.latency_ms, LEAST_MS))
+    times = np.log(np.maximum(solver.latency_ms, MIN_MS))
     most = int(responders.count.max())
     for progress in progress_grid(responders, (loss,)):
-        if math.ceil(progress * most) < FEWEST:
+        if math.ceil(progress * most) < MIN_ANSWERS:
             continue
-        own = sums.law(responders, progress, 1.0, 0.0).scale
+        own = sums.fit(responders, progress, 1.0, 0.0).scale
         usual = float(np.median(own))
-        for trust in TRUSTS:
-            law = sums.law(responders, progress, usual, trust)
+        for trust in SCALE_WEIGHTS:
+            fit = sums.fit(responders, progress, usual, trust)
             query = solver.query
-            score = (times - law.location[query]) / np.maximum(law.scale[query], LEAST_MS)
-            key = np.where(solver.latency_ms <= law.learned_ms[query], -np.inf, score)
+            score = (times - fit.location[query]) / np.maximum(fit.scale[query], MIN_MS)
+            key = np.where(solver.latency_ms <= fit.learned_ms[query], -np.inf, score)
             for _, threshold, cutoff in solver.pairs(key, (loss,)):
-                rule = LearnedWait(progress, max(NEVER, threshold), cutoff, usual, trust)
-                stop = law.stop_ms(rule.score, cutoff)
+                rule = LearnedWait(progress, max(LOWEST_SCORE, threshold), cutoff, usual, trust)
+                stop = fit.stop_ms(rule.score, cutoff)
                 latency = np.clip(stop, responders.first_ms, responders.last_ms)
                 yield rule, float(latency.var())
 
 
 @dataclass(frozen=True)
-class _Law:
-    """What queries learned of themselves, (q,) each: log-normal location and scale, and when they knew."""
+class _Fit:
+    """Fitted log-normal location and scale of each query, and the time at which they are known; (q,) each."""
 
     location: Floats
     scale: Floats
     learned_ms: Floats
 
     def stop_ms(self, score: float, cutoff_ms: float) -> Floats:
-        own = np.exp(self.location + score * np.maximum(self.scale, LEAST_MS)) * (1 + SLACK)
+        own = np.exp(self.location + score * np.maximum(self.scale, MIN_MS)) * (1 + ROUNDING_SLACK)
         return np.asarray(np.minimum(cutoff_ms, np.maximum(self.learned_ms, own)))
 
 
@@ -118,8 +119,8 @@ class _Sums:
 
     @classmethod
     def of(cls, responders: Responders) -> _Sums:
-        """From answers in their order; scores by Blom's places `(i - 3/8) / (n + 1/4)`."""
-        times = np.nan_to_num(np.log(np.maximum(responders.latency_ms, LEAST_MS)))
+        """Running sums over answers in their order; scores at Blom's positions `(i - 3/8) / (n + 1/4)`."""
+        times = np.nan_to_num(np.log(np.maximum(responders.latency_ms, MIN_MS)))
         places = np.arange(1, times.shape[1] + 1) - 0.375
         if (responders.count == responders.count[0]).all():
             scores = np.broadcast_to(ndtri(places / (responders.count[0] + 0.25)), times.shape)
@@ -127,8 +128,8 @@ class _Sums:
             scores = ndtri(np.minimum(places / (responders.count[:, None] + 0.25), 1 - 1e-9))
         return cls(*(np.cumsum(part, axis=1) for part in (scores, scores * scores, times, scores * times)))
 
-    def law(self, responders: Responders, progress: float, usual_scale: float, trust: float) -> _Law:
-        """Regression of the logs of the first answers on their scores, query by query."""
+    def fit(self, responders: Responders, progress: float, usual_scale: float, trust: float) -> _Fit:
+        """Regression of the logs of the first answers on their normal scores, query by query."""
         count = np.clip(responders.rank_at(progress), 1, responders.count)
         at = (np.arange(len(count)), count - 1)
         score, square, log, product = (
@@ -136,11 +137,11 @@ class _Sums:
         )
         spread = square - score * score
         scale = np.divide(
-            product - score * log, spread, out=np.full(len(count), usual_scale), where=spread > SLACK
+            product - score * log, spread, out=np.full(len(count), usual_scale), where=spread > ROUNDING_SLACK
         )
         scale = np.maximum(scale, 0.0)
         if math.isinf(trust):
             scale = np.full(len(count), usual_scale)
         else:
             scale = (count * scale + trust * usual_scale) / (count + trust)
-        return _Law(log - scale * score, scale, responders.order_statistic(count))
+        return _Fit(log - scale * score, scale, responders.order_statistic(count))

@@ -1,4 +1,4 @@
-"""The variance of a fan-out against the utility that it may lose: a stop rule each point (Kwiken 5.3)."""
+"""Loss curve of a fan-out: variance against lost utility, with a stop rule at each point (Kwiken 5.3)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from kwiken.partial.tuning import tune_stop_rules
 from kwiken.profile import StageProfile
 from kwiken.simulation import utility_shares
 
-LOSSES = (1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-PARTS = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1.0)  # of the largest loss of interest
-MOST_CELLS = 1 << 21  # responders that rules are tuned on
+LOSS_GRID = (1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # grid of losses
+# further ones, as shares of the largest of interest
+LOSS_PARTS = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1.0)
+MAX_TUNED_RESPONDERS = 1 << 21  # responders that rules are tuned on
 
 
 @dataclass(frozen=True)
 class FanOut:
-    """A fan-out's recorded visits.
+    """Recorded visits of a fan-out.
 
     Attributes:
-        responders: of the visits, in the order of their requests.
-        rows: (q,): which requests they belong to.
-        requests: number of requests, those that skip the stage included.
-        calls_ms: (n, width): the calls of all requests; NaN for none.
-        shares: (n, width): each answer's share of its request's utility; None where all are worth the same.
+        responders: answers of each visit, in the order of the requests.
+        rows: (q,): index of the request of each visit.
+        requests: number of requests, including those that skip the stage.
+        calls_ms: (n, width): latencies of the calls of all requests, milliseconds; NaN for no call.
+        shares: (n, width): share of each answer in its request's utility; None where all are equal.
     """
 
     responders: Responders
@@ -40,12 +41,12 @@ class FanOut:
 
     @classmethod
     def of(cls, stage: StageProfile, calls_ms: Floats | None = None) -> FanOut:
-        """From a stage's profile.
+        """Build it from a stage's profile.
 
         Args:
-            stage: what was learned of it; with at least one visit.
-            calls_ms: (n, width): when its shards answer, where that is not as recorded: after copies, or with
-                cancelled calls filled in.
+            stage: profile of the stage, with at least one visit.
+            calls_ms: (n, width): latencies that replace the recorded ones: with copies, or with estimates for
+                cancelled calls; milliseconds.
         """
         calls = stage.calls_ms if calls_ms is None else calls_ms
         shares = utility_shares(stage.calls_ms, stage.worth)
@@ -60,15 +61,15 @@ class FanOut:
 
     @property
     def least_loss(self) -> float:
-        """What losing the one answer of least worth costs, as a mean over all requests."""
+        """Loss by the single answer of least utility, as a mean over all requests."""
         weights = self.responders.weights
         return float(weights[weights > 0].min(initial=1.0)) / self.requests
 
     def among(self, requests: Ints) -> Responders:
-        """The visits of some of the requests.
+        """Visits of a subset of the requests.
 
         Args:
-            requests: (m,) places of those requests, in any order.
+            requests: (m,) indices of the requests, in any order.
         """
         wanted = np.zeros(self.requests, dtype=np.bool_)
         wanted[requests] = True
@@ -76,12 +77,12 @@ class FanOut:
         return self.responders.rows(np.flatnonzero(kept))
 
     def thinned(self, responders: Responders) -> Responders:
-        """At most about `MOST_CELLS` responders: every k-th visit."""
-        step = -(-responders.latency_ms.size // MOST_CELLS)
+        """About `MAX_TUNED_RESPONDERS` responders at most: every k-th visit."""
+        step = -(-responders.latency_ms.size // MAX_TUNED_RESPONDERS)
         return responders if step <= 1 else responders.rows(np.arange(0, len(responders), step))
 
     def tuned(self, loss: float, among: Responders | None = None) -> StopRule | None:
-        """The rule of least variance that loses no more; None where there is nothing to lose.
+        """The stop rule of least variance within a loss; None where no answer can be lost.
 
         Args:
             loss: share of the utility, mean over all requests.
@@ -90,7 +91,7 @@ class FanOut:
         return self.tune((loss,), among)[0]
 
     def tune(self, losses: Sequence[float], among: Responders | None = None) -> list[StopRule | None]:
-        """Rules for several losses; see `tuned`.
+        """Stop rules for several losses; see `tuned`.
 
         Args:
             losses: shares of the utility, each a mean over all requests.
@@ -104,11 +105,11 @@ class FanOut:
         return [one.rule if one.loss > 0 and isinstance(one.rule, StopRule) else None for one in found]
 
     def play(self, rule: StopRule | None, among: Responders | None = None) -> tuple[Floats, Floats]:
-        """(q,) latencies of visits in ms and (q,) the share of its utility that each loses.
+        """(q,) latencies of visits, ms, and (q,) the share of its utility that each loses.
 
         Args:
-            rule: when they stop; None to wait for all.
-            among: visits to play; all by default.
+            rule: stop rule; None to wait for all responders.
+            among: visits to simulate; all by default.
         """
         responders = self.responders if among is None else among
         if rule is None:
@@ -116,7 +117,7 @@ class FanOut:
         return apply_rule(rule, responders)
 
     def moments(self, rule: StopRule | None) -> tuple[float, float]:
-        """Mean loss and variance of the stage's latency (ms²), over all requests: a skipped visit takes 0."""
+        """Mean loss and variance of the stage's latency, ms², over all requests: 0 for a skipped visit."""
         latency, lost = self.play(rule)
         mean, square = float(latency.mean()), float((latency * latency).mean())
         share = self.visits
@@ -130,10 +131,10 @@ class LossCurve:
     After Kwiken section 5.3.
 
     Attributes:
-        fraction: (k,) ascending from 0: mean utility lost.
-        variance: (k,): of the stage's latency then, ms².
+        fraction: (k,) ascending from 0: mean utility lost, a share.
+        variance: (k,): variance of the stage's latency at that loss, ms².
         hull: (k,): lower convex, non-increasing hull of `variance`.
-        rules: (k,): which stop rule does that; None for waiting for all.
+        rules: (k,): stop rule of each point; None for waiting for all responders.
     """
 
     fraction: Floats
@@ -146,14 +147,14 @@ def loss_curve(fan_out: FanOut, *, most: float) -> LossCurve:
     """The curve of a fan-out up to a loss (Kwiken section 5.3).
 
     Args:
-        fan_out: its recorded visits.
-        most: the largest loss that matters, a share above 0.
+        fan_out: recorded visits.
+        most: largest loss of interest, a share above 0.
 
     Returns:
-        A curve whose points are losses as they are on the recorded visits, each with the rule of least
-        variance. Losses that the visits cannot tell apart fall together.
+        A curve whose losses are those measured on the recorded visits, each with the rule of least variance.
+        Losses that the visits cannot distinguish coincide.
     """
-    losses = sorted({most * part for part in PARTS} | {loss for loss in LOSSES if loss < most})
+    losses = sorted({most * part for part in LOSS_PARTS} | {loss for loss in LOSS_GRID if loss < most})
     points: dict[float, tuple[float, StopRule | None]] = {0.0: (fan_out.moments(None)[1], None)}
     for rule in fan_out.tune(losses):
         if rule is not None:

@@ -1,12 +1,12 @@
-"""A budget of lost utility, apportioned over the fan-outs whose answers may be partial (Kwiken section 5.3).
+"""Planning of partial answers: a budget of lost utility apportioned over fan-outs (Kwiken section 5.3).
 
 Losses add up: a unit of a stage's loss costs the whole answer that stage's weight. Where every part of an
-answer is needed the weight is 1, and the sum bounds `1 - prod(1 - r)` from above; where parts count on their
-own it is the stage's share of the utility weights, and the sum is exact. For other DAGs weights of 1 stay on
-the safe side, because no request loses more than its stages do together.
+answer is needed the weight is 1, and the sum bounds `1 - prod(1 - r)` from above; where parts count
+independently the weight is the stage's share of the utility weights, and the sum is exact. For other DAGs
+weights of 1 are safe, because no request loses more than its stages do together.
 
-A rule loses more on later requests than on those that it was tuned on, so rules are tuned for as much less as
-the profile's own history asks.
+A rule loses more on later requests than on those that it was tuned on, so rules are tuned for a smaller
+budget, by as much as the profile's own history requires.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from kwiken.partial.loss_curve import FanOut, LossCurve, loss_curve
 from kwiken.partial.stop_rules import StopRule
 from kwiken.partial.utility import independent_costs, sequential_costs
 from kwiken.plan import PartialPolicy
-from kwiken.profile import Profile, StageProfile, complete_calls, pool
+from kwiken.profile import Profile, StageProfile, call_distribution, complete_calls
 from kwiken.simulation import cut_at_stop
 
-FEWEST_VISITS = 50  # of fewer, no share of lost answers means anything
+MIN_VISITS = 50  # visits below which a share of lost answers is not meaningful
 
 
 @dataclass(frozen=True)
 class PartialStudy:
-    """Stop rules for a budget of lost utility, and what led to them.
+    """Stop rules for a budget of lost utility, with the findings behind them.
 
     Attributes:
-        policies: by stage that may answer in part.
-        curves: by stage that was considered: variance against loss.
-        allocation: who may lose how much.
+        policies: stop rule of each stage that may answer in part.
+        curves: variance against loss of each stage that was considered.
+        allocation: loss that each stage may cause.
         margin: share of the budget that rules were tuned for.
-        weights: by stage: what a unit of its loss costs the whole answer.
-        notes: what a reader should know, in words.
+        weights: cost of a unit of each stage's loss to the whole answer.
+        notes: remarks for the reader of the plan, in words.
     """
 
     policies: Mapping[str, PartialPolicy] = field(default_factory=dict)
@@ -53,13 +53,13 @@ class PartialStudy:
 
 @dataclass(frozen=True, kw_only=True)
 class PartialSettings:
-    """Which stages may answer in part, and what their losses mean.
+    """Choice of the stages that may answer in part, and weights of their losses.
 
     Attributes:
-        stages: names of the fan-outs that may; None for all of them.
-        weights: by stage: its relative part in the utility of the whole answer, where parts count on their
-            own; None where an answer needs every stage's part.
-        seed: of what stands for cancelled calls.
+        stages: names of these fan-outs; None for all of them.
+        weights: relative part of each stage in the utility of the whole answer, where parts count
+            independently; None where an answer needs every stage's part.
+        seed: seed of the estimates that replace cancelled calls.
     """
 
     stages: Collection[str] | None = None
@@ -68,14 +68,14 @@ class PartialSettings:
 
 
 def fan_outs(profile: Profile, allowed: Collection[str] | None) -> list[StageProfile]:
-    """The stages whose answers may be partial.
+    """Stages whose answers may be partial.
 
     Args:
-        profile: what was learned.
-        allowed: their names; None for every fan-out.
+        profile: recorded requests.
+        allowed: names of the stages; None for every fan-out.
 
     Raises:
-        InputError: for a name that is no fan-out of the profile.
+        InputError: for a name that is not a fan-out of the profile.
     """
     wide = {stage.name: stage for stage in profile.stages if stage.calls_ms.shape[1] > 1}
     for name in allowed or ():
@@ -90,12 +90,24 @@ def fan_outs(profile: Profile, allowed: Collection[str] | None) -> list[StagePro
 
 
 def learnable(stage: StageProfile) -> bool:
-    """Whether enough visits were seen to tell what leaving answers out does."""
-    return bool(stage.visited.sum() >= FEWEST_VISITS)
+    """Whether a fan-out has enough visits to measure the effect of missing answers.
+
+    Args:
+        stage: profile of the fan-out.
+    """
+    return bool(stage.visited.sum() >= MIN_VISITS)
 
 
 def loss_weights(profile: Profile, settings: PartialSettings) -> dict[str, float]:
-    """What a unit of each fan-out's loss costs the whole answer, for those that may be partial."""
+    """Cost of a unit of loss to the whole answer, by fan-out that may be partial; see `sequential_costs`.
+
+    Args:
+        profile: recorded requests.
+        settings: choice of the stages and weights of their losses.
+
+    Raises:
+        InputError: for stages that are not fan-outs, or weights that lack one of them or are not valid.
+    """
     return _weights(profile, fan_outs(profile, settings.stages), settings.weights)
 
 
@@ -110,19 +122,18 @@ def study_partial(
     """Apportion a budget of lost utility over fan-outs (Kwiken section 5.3).
 
     Args:
-        profile: what was learned.
+        profile: recorded requests.
         budget: mean utility that may be lost, as a fraction.
-        settings: which stages may answer in part, and what their losses mean.
-        calls_ms: by stage: (n, width) when its shards answer, where that is not as recorded: after copies.
-        judged_ms: the same, (n, width) by stage, with other copies, each as likely as those: what rules lose
-            is judged on these, since a rule fits the copies that it was tuned on. By default on `calls_ms`
-            itself.
+        settings: choice of the stages and weights of their losses.
+        calls_ms: by stage: (n, width) latencies that replace the recorded ones, for example with copies.
+        judged_ms: further draws of the same, (n, width) by stage, each equally likely: losses are judged on
+            these, because a rule fits the copies that it was tuned on. By default `calls_ms` itself.
 
     Returns:
         Rules that keep the budget in nine of ten later periods, as far as the profile's history tells.
 
     Raises:
-        InputError: for stages that are no fan-outs, or weights that lack one of them or are no weights.
+        InputError: for stages that are not fan-outs, or weights that lack one of them or are not valid.
     """
     stages = fan_outs(profile, settings.stages)
     weights = _weights(profile, stages, settings.weights)
@@ -155,7 +166,7 @@ def study_partial(
 def _weights(
     profile: Profile, stages: Collection[StageProfile], given: Mapping[str, float] | None
 ) -> dict[str, float]:
-    """What a unit of each stage's loss costs the whole answer."""
+    """Cost of a unit of each stage's loss to the whole answer."""
     if given is None:
         return sequential_costs(dict.fromkeys((stage.name for stage in stages), 1.0))
     lacking = [stage.name for stage in stages if stage.name not in given]
@@ -175,14 +186,14 @@ def _weights(
 
 
 def _calls(stage: StageProfile, calls_ms: Mapping[str, Floats] | None, seed: list[int]) -> Floats:
-    """The calls of a stage as a plan's replay has them."""
+    """Calls of a stage as in a plan's replay, with estimates for cancelled ones."""
     if calls_ms is not None and stage.name in calls_ms:
         return calls_ms[stage.name]
-    return complete_calls(stage, pool(stage), np.random.default_rng(seed))
+    return complete_calls(stage, call_distribution(stage), np.random.default_rng(seed))
 
 
 class _Lever:
-    """Fan-outs of a profile, and what a budget of lost utility does to them."""
+    """Fan-outs of a profile, with the loss and variance that a budget of lost utility gives."""
 
     def __init__(
         self,
@@ -203,19 +214,19 @@ class _Lever:
         self._rules: dict[tuple[str, float, int], StopRule | None] = {}
 
     def apportion(self, budget: float) -> Allocation:
-        """Who may lose how much, by the sum of variances."""
+        """Apportion a budget over fan-outs by the sum of variances."""
         costs = {name: self._weights[name] for name in self.curves}
         return sumvar(self.curves, costs, budget)
 
     def likely(self, allocation: Allocation) -> float:
-        """What nine in ten later periods' mean losses should stay below."""
+        """Upper bound of the mean loss of nine in ten later periods."""
         planned = float(self._lost(allocation, self._order, self._order).mean())
         if planned <= 0:
             return 0.0
         return likely_mean(self._order, planned, lambda early, late: self._lost(allocation, early, late))
 
     def policies(self, allocation: Allocation) -> dict[str, PartialPolicy]:
-        """The rules of an allocation, tuned on all requests."""
+        """Stop rules of an allocation, tuned on all requests."""
         found = {}
         for name, fan_out in self._fan_outs.items():
             rule = self._rule(name, allocation.fractions[name], self._order)
@@ -225,7 +236,7 @@ class _Lever:
         return found
 
     def _rule(self, name: str, loss: float, learned: Rows) -> StopRule | None:
-        """The stage's rule, tuned on some requests; kept, as the same are asked for often."""
+        """The stage's rule tuned on a part of the requests; cached, as the same ones recur often."""
         key = (name, loss, len(learned))
         if key not in self._rules:
             fan_out = self._fan_outs[name]
@@ -234,7 +245,7 @@ class _Lever:
         return self._rules[key]
 
     def _lost(self, allocation: Allocation, learned: Rows, judged: Rows) -> Floats:
-        """(k,): what the judged requests lose by rules tuned on others."""
+        """(k,): loss of the judged requests under rules tuned on others."""
         lost = np.zeros(len(self._order))
         for name in self._fan_outs:
             rule = self._rule(name, allocation.fractions[name], learned)
@@ -244,16 +255,16 @@ class _Lever:
 
 
 def policy_of(rule: StopRule, loss: float, shards: int, weight: float) -> PartialPolicy:
-    """A rule as a plan holds it.
+    """A stop rule in the form of a plan's policy.
 
     Args:
-        rule: the rule.
-        loss: what it loses in the mean.
-        shards: of the stage.
-        weight: what a unit of its loss costs the whole answer.
+        rule: stop rule.
+        loss: mean loss under the rule, a share.
+        shards: number of shards of the stage.
+        weight: cost of a unit of the stage's loss to the whole answer.
     """
     needed = math.ceil(round(rule.progress * shards, 9))
-    exact = math.ceil(rule.progress * shards) == needed  # else rounding would ask for one shard more
+    exact = math.ceil(rule.progress * shards) == needed  # otherwise rounding would require one more shard
     return PartialPolicy(
         cutoff_ms=rule.cutoff_ms if math.isfinite(rule.cutoff_ms) else None,
         wait_ms=rule.wait_ms if math.isfinite(rule.wait_ms) else None,
@@ -264,14 +275,14 @@ def policy_of(rule: StopRule, loss: float, shards: int, weight: float) -> Partia
 
 
 def shortened(profile: Profile, policies: Mapping[str, PartialPolicy], *, seed: int = 0) -> Profile:
-    """The profile with fan-outs' calls as their stop rules leave them: none lasts longer than its visit.
+    """The profile with the calls of fan-outs cut at their stop: none lasts longer than its visit.
 
-    Where copies answer earlier the rules stop earlier still, so what is planned on this is on the safe side.
+    Where copies answer earlier the rules stop earlier still, so planning on this profile is conservative.
 
     Args:
-        profile: what was learned.
+        profile: recorded requests.
         policies: stop rules by stage.
-        seed: of what stands for cancelled calls.
+        seed: seed of the estimates that replace cancelled calls.
     """
     stages = []
     for i, stage in enumerate(profile.stages):
@@ -303,7 +314,7 @@ def _notes(
     if policies and settings.weights is None and len(found) > 1:
         notes.append(
             "losses of several stages are added up, as if every answer needed all of their parts; where "
-            "parts count on their own, give utility weights and each may lose more"
+            "parts count independently, give utility weights and each stage may lose more"
         )
     few = [name for name, policy in policies.items() if found[name].calls_ms.shape[1] * budget < 1]
     notes += [_few_shards(name, found[name].calls_ms.shape[1], budget) for name in few]
@@ -311,17 +322,17 @@ def _notes(
 
 
 def _idle(name: str, fan_out: FanOut, budget: float) -> str:
-    """Why a fan-out loses nothing."""
+    """Reason why a fan-out gets no stop rule."""
     if fan_out.least_loss > budget:
         return (
             f"{name}: the profile's {fan_out.requests} requests are too few for a loss of {budget:.3%}: "
             f"one lost answer would be {fan_out.least_loss:.3%}"
         )
-    return f"{name}: no stop rule within the utility budget makes it steadier, so it waits for all shards"
+    return f"{name}: no stop rule within the utility budget lowers its variance, so it waits for all shards"
 
 
 def _few_shards(name: str, shards: int, budget: float) -> str:
-    """The rounding identity: of fewer than 1/loss shards, none can be left out every time."""
+    """Note on rounding: of fewer than 1/loss shards, none can be left out every time."""
     return (
         f"{name}: with {shards} shards a loss of {budget:.2%} lets 1 request in {1 / (budget * shards):.0f} "
         f"go on without one of them; a rule that waits for a share of the shards cannot use that, so the "

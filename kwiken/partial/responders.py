@@ -1,4 +1,4 @@
-"""A fan-out's responders, query by query: when each answered and what its answer was worth."""
+"""Responders of a fan-out by query: answer times and utilities of the answers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kwiken.errors import InputError
 
 @dataclass(frozen=True)
 class Responders:
-    """Latencies of a fan-out's calls, fastest first, with the utility still missing after each.
+    """Latencies of a fan-out's calls in ascending order, with the utility still missing after each.
 
     Attributes:
-        latency_ms: (q, n) ascending along a row; NaN, at the end, stands for no call.
-        count: (q,): calls of each query.
-        missing: (q, n + 1): share of the query's utility that is lost when only the first j calls are in.
-            None where every call is worth the same: then it is the share of calls.
+        latency_ms: (q, n) ascending along a row, milliseconds; NaN, at the end, stands for no call.
+        count: (q,): number of calls of each query.
+        missing: (q, n + 1): share of the query's utility lost when only the first j calls have answered; None
+            where all calls have equal utility: then it is the share of calls.
     """
 
     latency_ms: Floats
@@ -32,13 +32,13 @@ class Responders:
 
         Args:
             latency_ms: (q, n) in any order, milliseconds; NaN for no call.
-            worth: (q, n): what each call's answer is worth, as a weight beside the other answers of its
-                query; None for all the same. Explicit ranking (Kwiken section 5.3) is 1 for the responder
-                that holds the best answer and 0 for the others.
+            worth: (q, n): utility of each answer, as a weight relative to the query's other answers; None for
+                equal ones. Explicit ranking (Kwiken section 5.3) is 1 for the responder with the best answer
+                and 0 for the others.
 
         Raises:
-            InputError: for negative or infinite latencies or worths, a query without any call, or shapes
-                that differ.
+            InputError: for negative or infinite latencies or utilities, a query without calls, or shapes that
+                differ.
         """
         calls = np.asarray(latency_ms, dtype=float)
         if calls.ndim != 2 or not calls.size:  # noqa: PLR2004 - queries by responders
@@ -58,53 +58,53 @@ class Responders:
         return len(self.count)
 
     def first(self, queries: int) -> Responders:
-        """The first so many queries."""
+        """The first queries, as many as given."""
         return self.rows(slice(queries))
 
     def rows(self, which: slice | Ints) -> Responders:
-        """Some of the queries.
+        """Subset of the queries.
 
         Args:
-            which: (m,) their places, or a slice of them.
+            which: (m,) indices of the queries, or a slice.
         """
         missing = None if self.missing is None else self.missing[which]
         return Responders(self.latency_ms[which], self.count[which], missing)
 
     @property
     def first_ms(self) -> Floats:
-        """(q,): when the first responder answered."""
+        """(q,): time of the first answer, milliseconds."""
         return np.asarray(self.latency_ms[:, 0])
 
     @property
     def last_ms(self) -> Floats:
-        """(q,): when the last responder answered, milliseconds."""
+        """(q,): time of the last answer, milliseconds."""
         return self.order_statistic(self.count)
 
     def order_statistic(self, rank: Ints) -> Floats:
-        """(q,): when the `rank`-th responder of each query answered, milliseconds; ranks (q,) from 1."""
+        """(q,): time of the `rank`-th answer of each query, milliseconds; ranks (q,) from 1."""
         return np.asarray(self.latency_ms[np.arange(len(self)), np.clip(rank, 1, self.count) - 1])
 
     def rank_at(self, share: float) -> Ints:
-        """(q,): number of responders that make up that share of each query's, rounded up."""
-        # Rounding first: .998 x 1000 must be 998, not 999 for an error of the last bit.
+        """(q,): number of responders that make up a share of each query's, rounded up."""
+        # Rounded first: .998 x 1000 must give 998, not 999 by an error of the last bit.
         return np.ceil(np.round(self.count * share, 9)).astype(np.int64)
 
     @property
     def weights(self) -> Floats:
-        """(q, n): what is lost with each responder, a share of its query's utility; 0 where there is none."""
+        """(q, n): utility lost with each responder, a share of its query's; 0 where there is none."""
         if self.missing is not None:
             return np.asarray(-np.diff(self.missing, axis=1))
         return np.where(np.isnan(self.latency_ms), 0.0, 1.0 / self.count[:, None])
 
     def loss(self, stop_ms: Floats) -> Floats:
-        """(q,): utility lost when each query stops at its time; an answer at that very time still counts."""
+        """(q,): utility lost when each query stops at its time; an answer at exactly that time counts."""
         arrived = self._arrived(stop_ms)
         if self.missing is None:
             return np.asarray((self.count - arrived) / self.count)
         return np.asarray(self.missing[np.arange(len(self)), arrived])
 
     def _arrived(self, stop_ms: Floats) -> Ints:
-        """Number of responders in by each query's stop: one binary search for all rows at once."""
+        """Number of answers by each query's stop: a binary search of all rows at once."""
         low = np.zeros(len(self), dtype=np.int64)
         high = self.count.copy()
         rows = np.arange(len(self))
@@ -125,7 +125,7 @@ def _missing(calls: Floats, worth: Floats, order: NDArray[np.intp]) -> Floats:
     if not (np.isfinite(value).all() and (value >= 0).all()):
         raise InputError("an answer's worth must be a finite number >= 0")
     total = value.sum(axis=1, keepdims=True)
-    # A query whose answers are worth nothing loses nothing.
+    # A query whose answers have no utility loses none.
     ranked = np.take_along_axis(
         np.divide(value, total, out=np.zeros_like(value), where=total > 0), order, axis=1
     )

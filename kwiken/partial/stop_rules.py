@@ -1,7 +1,7 @@
-"""When a fan-out stops waiting: Kwiken's dynamic rule and the three simpler ones (Kwiken section 5.3).
+"""Stop rules of fan-outs: Kwiken's dynamic rule and three simpler ones (Kwiken section 5.3).
 
-Every rule answers at `min(stop, last responder)`, and never before the first: an answer of nothing is none.
-How rules are tuned stands in `_tuning`.
+Every rule answers at `min(stop, last responder)`, and never before the first answer, as an empty answer is
+none. For their tuning see `kwiken.partial.tuning`.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from kwiken.partial.responders import Responders
 
 
 class Rule(Protocol):
-    """What decides when a query stops."""
+    """Stop rule: decides when each query stops waiting."""
 
     def stop_ms(self, responders: Responders) -> Floats:
-        """(q,): when each query stops waiting, milliseconds from the stage's start; may be infinite."""
+        """(q,): stop of each query, milliseconds from the stage's start; may be infinite."""
 
 
 @dataclass(frozen=True)
 class StopRule:
     """Kwiken's dynamic rule: stop `wait_ms` after a share `progress` answered, or at `cutoff_ms`.
 
-    Either condition suffices. Quick queries stop by progress, though not at once; the cut-off caps the slow
+    Either condition suffices. Quick queries stop by progress, with a delay; the cut-off bounds the slow ones
     (Kwiken section 5.3).
 
     Attributes:
         cutoff_ms: longest wait from the query's start, milliseconds; infinite for none.
-        wait_ms: longest wait from that progress on, milliseconds; infinite for none.
+        wait_ms: longest wait after that progress, milliseconds; infinite for none.
         progress: share of the responders, above 0 to 1.
     """
 
@@ -50,7 +50,7 @@ class WaitForFraction:
     """Stop when a share of the responders answered (Kwiken section 5.3).
 
     Attributes:
-        share: of the responders, from 0 to 1.
+        share: share of the responders to wait for, from 0 to 1.
     """
 
     share: float
@@ -62,16 +62,16 @@ class WaitForFraction:
 
 @dataclass(frozen=True)
 class FixedTimeout:
-    """Stop at one age, however many answered (Kwiken section 5.3).
+    """Stop at a fixed age, whatever the number of answers (Kwiken section 5.3).
 
     Attributes:
-        cutoff_ms: age of the stage, milliseconds.
+        cutoff_ms: age of the stage at the stop, milliseconds.
     """
 
     cutoff_ms: float
 
     def stop_ms(self, responders: Responders) -> Floats:
-        """(q,): the same for all."""
+        """(q,): the same age for all queries."""
         return np.full(len(responders), self.cutoff_ms)
 
 
@@ -82,8 +82,8 @@ class TimeThenFraction:
     After Kwiken section 5.3.
 
     Attributes:
-        cutoff_ms: age of the stage that must be reached, milliseconds.
-        share: of the responders that must have answered, from 0 to 1.
+        cutoff_ms: smallest age of the stage at the stop, milliseconds.
+        share: smallest share of the responders that must have answered, from 0 to 1.
     """
 
     cutoff_ms: float
@@ -96,10 +96,10 @@ class TimeThenFraction:
 
 
 def apply_rule(rule: Rule, responders: Responders) -> tuple[Floats, Floats]:
-    """(q,) latency in ms and (q,) utility lost, of queries under a rule.
+    """(q,) latency in ms and (q,) utility lost, a share, of queries under a rule.
 
     Args:
-        rule: when a query stops.
+        rule: stop rule.
         responders: q recorded queries.
     """
     latency = np.clip(rule.stop_ms(responders), responders.first_ms, responders.last_ms)

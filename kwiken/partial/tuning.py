@@ -1,10 +1,10 @@
-"""Stop rules tuned on recorded queries: the least variance within a budget of lost utility.
+"""Tuning of stop rules on recorded queries: least variance within a budget of lost utility.
 
-What a rule loses is known exactly: the responders whose *key* lies beyond its threshold, where the key is
-the latency for a fixed time-out, and the time since a share of the others answered for the dynamic rule. So
-the threshold that uses a budget up is found by sorting, not by bisection: only the few responders that may
-be lost at all are looked at. Losses are kept on the queries tuned on; on others they come out some 5% larger
-(Kwiken section 5.3), which whoever tunes for live traffic must hold back.
+A rule's loss is known exactly: it loses the responders whose *key* lies beyond its threshold, where the key
+is the latency for a fixed time-out, and the time since a share of the others answered for the dynamic rule.
+So the threshold that uses a budget up is found by sorting, not by bisection, and only among the few
+responders that can be lost at all. Budgets are kept on the queries tuned on; on others losses are some 5%
+larger (Kwiken section 5.3), which a planner for live traffic must allow for.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ from kwiken.partial.stop_rules import (
     apply_rule,
 )
 
-PROGRESS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998)
-FEW = 16  # responders, up to which every number of them is tried as progress
-# How much of the loss goes to the wait; the cut-off takes the rest. At 1 there is none.
+# shares of responders that are tried
+PROGRESS_GRID = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998)
+MAX_COUNTED_RESPONDERS = 16  # number of responders up to which every share of them is tried
+# Shares of the loss given to the wait; the cut-off gets the rest. At 1 there is no cut-off.
 WAIT_SHARES = (1.0, 0.97, 0.93, 0.87, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.12, 0.06, 0.02)
-SLACK_MS = 1e-6  # so that the rounding of a sum loses no responder that the difference keeps
+SLACK_MS = 1e-6  # keeps the rounding of a sum from losing a responder that the difference keeps
 
 Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """A rule with what it does to the queries that it was tuned on.
+    """A rule with its results on the queries that it was tuned on.
 
     Attributes:
-        rule: the rule.
+        rule: stop rule.
         loss: mean utility lost, a fraction.
-        variance: of the stage's latency, ms².
+        variance: variance of the stage's latency, ms².
     """
 
     rule: Rule
@@ -53,7 +54,7 @@ class Tuned:
 
 
 def judge_rule(rule: Rule, responders: Responders) -> Tuned:
-    """What a rule does to queries."""
+    """Loss and variance of queries under a rule."""
     latency, lost = apply_rule(rule, responders)
     return Tuned(rule, float(lost.mean()), float(latency.var()))
 
@@ -62,7 +63,7 @@ def tune_stop_rule(responders: Responders, *, loss: float) -> Tuned:
     """The dynamic rule of least variance within a loss budget (Kwiken section 5.3).
 
     For each progress the waits that use up parts of the budget are found, each with the cut-off that uses up
-    what is left. Fixed time-out and wait-for-fraction are ends of that range, so neither is better on the
+    the rest. Fixed time-out and wait-for-fraction are the ends of that range, so neither is better on the
     queries tuned on.
 
     Args:
@@ -70,7 +71,7 @@ def tune_stop_rule(responders: Responders, *, loss: float) -> Tuned:
         loss: mean utility that may be lost, from 0 to 1.
 
     Raises:
-        InputError: for a loss that is no share.
+        InputError: for a loss outside [0, 1].
     """
     return tune_stop_rules(responders, (loss,))[0]
 
@@ -103,16 +104,16 @@ def tune_stop_rules(responders: Responders, losses: Sequence[float]) -> list[Tun
 
 
 def progress_grid(responders: Responders, losses: Sequence[float]) -> list[float]:
-    """Shares of responders worth trying: those at which somebody is left to wait for."""
+    """Shares of responders to try: those that leave at least one responder to wait for."""
     most = int(responders.count.max())
-    tried = {*PROGRESS, *(round(1.0 - loss, 12) for loss in losses)}
-    if most <= FEW:
+    tried = {*PROGRESS_GRID, *(round(1.0 - loss, 12) for loss in losses)}
+    if most <= MAX_COUNTED_RESPONDERS:
         tried = {k / most for k in range(1, most)}
     return sorted(share for share in tried if share > 0 and math.ceil(round(share * most, 9)) < most)
 
 
 def tune_wait_for_fraction(responders: Responders, *, loss: float) -> Tuned:
-    """Wait for a share `1 - loss` of the responders, as the source sets it; there is nothing to solve.
+    """Wait for a share `1 - loss` of the responders, as the source sets it, without any search.
 
     After Kwiken section 5.3.
 
@@ -136,14 +137,14 @@ def tune_fixed_timeout(responders: Responders, *, loss: float) -> Tuned:
 
 
 def tune_time_then_fraction(
-    responders: Responders, *, loss: float, shares: tuple[float, ...] = PROGRESS
+    responders: Responders, *, loss: float, shares: tuple[float, ...] = PROGRESS_GRID
 ) -> Tuned:
     """The share and time-out of least variance within the loss budget (Kwiken section 5.3).
 
     Args:
         responders: recorded queries.
         loss: mean utility that may be lost, from 0 to 1.
-        shares: of responders to try, from 0 to 1.
+        shares: shares of responders to try, each from 0 to 1.
     """
     check_loss(loss)
     weights = responders.weights
@@ -161,38 +162,38 @@ def _variance(tuned: Tuned) -> float:
 
 
 def check_loss(loss: float) -> None:
-    """Refuse a loss budget that is no share.
+    """Refuse a loss budget outside [0, 1].
 
     Raises:
-        InputError: naming it.
+        InputError: names the budget.
     """
     if not 0 <= loss <= 1:
         raise InputError(f"a loss budget must be a share from 0 to 1, not {loss}")
 
 
 def _threshold(key: Floats, weight: Floats, budget: float) -> float:
-    """The least threshold such that what lies beyond it weighs at most the budget; -inf for no bound."""
+    """Least threshold beyond which responders weigh at most the budget; -inf for no bound."""
     order = np.argsort(-key, kind="stable")
     return _first_kept(key[order], np.cumsum(weight[order]), budget)
 
 
 def _first_kept(key: Floats, weight: Floats, budget: float) -> float:
-    """The key of the first that cannot be lost, of keys descending with their weights summed up."""
+    """Key of the first responder that cannot be lost; keys descend, weights are their running sums."""
     at = int(np.searchsorted(weight, budget * (1 + 1e-12) + 1e-15, side="right"))
     return float(key[at]) if at < len(key) else -math.inf
 
 
 class Solver:
-    """The responders that may be lost at all, and thresholds on what a rule compares.
+    """Responders that can be lost at all, and thresholds on a rule's key.
 
     Args:
         responders: recorded queries.
-        loss: the largest loss budget that will be asked for.
+        loss: largest loss budget that will be asked for, from 0 to 1.
 
     Attributes:
-        latency_ms: (c,): when they answered.
-        query: (c,): whose they are.
-        weight: (c,): what is lost with each, as a share of its query's utility; above 0.
+        latency_ms: (c,): answer time of each responder, milliseconds.
+        query: (c,): index of its query.
+        weight: (c,): utility lost with it, a share of its query's, above 0.
     """
 
     def __init__(self, responders: Responders, loss: float) -> None:
@@ -206,31 +207,31 @@ class Solver:
         self._sums = np.cumsum(self.weight[self._slowest])
 
     def largest(self, key: Floats) -> Places:
-        """Places of the responders with the largest keys, largest first: a budget's worth and one more."""
+        """Indices of the responders with the largest keys, descending: what a budget can lose, and one."""
         top = np.arange(len(key))
         if self._enough < len(key):
             top = np.argpartition(-key, self._enough)[: self._enough]
         return np.asarray(top[np.argsort(-key[top], kind="stable")])
 
     def cutoff_ms(self, loss: float) -> float:
-        """The shortest fixed time-out that loses no more."""
+        """Shortest fixed time-out within a loss, milliseconds."""
         return max(0.0, _first_kept(self.latency_ms[self._slowest], self._sums, loss * self._queries))
 
     def pairs(self, key: Floats, losses: Sequence[float]) -> Iterator[tuple[int, float, float]]:
-        """Thresholds on a key, each with the cut-off that spends what the threshold leaves.
+        """Thresholds on a key, each with the cut-off that spends the rest of the budget.
 
         Args:
-            key: (c,): what the rule compares with its threshold; what lies beyond is lost.
-            losses: budgets.
+            key: (c,): value that the rule compares with its threshold; responders beyond it are lost.
+            losses: loss budgets, from 0 to 1.
 
         Yields:
-            Place of the budget, threshold, and cut-off in ms (infinite for none).
+            Index of the budget, threshold, and cut-off in ms (infinite for none).
         """
         top = self.largest(key)
         keys, sums = key[top], np.cumsum(self.weight[top])
         for at, loss in enumerate(losses):
             allowed, floor = loss * self._queries, self.cutoff_ms(loss)
-            # No cut-off below the plain time-out's keeps the budget, so only what is slower matters.
+            # A cut-off below the plain time-out's exceeds the budget, so only slower responders matter.
             reach = self._slowest[self.latency_ms[self._slowest] > floor]
             for share in WAIT_SHARES:
                 threshold = _first_kept(keys, sums, allowed * share)

@@ -1,4 +1,4 @@
-"""What losses at several stages do to the whole answer, and what a unit of loss costs (Kwiken 5.3)."""
+"""Utility of a whole answer: cost of a unit of loss at each of several stages (Kwiken 5.3)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from kwiken.errors import InputError
 
 
 def sequential_costs(stages: Mapping[str, float]) -> dict[str, float]:
-    """Cost of a unit of loss at each stage, where every part is needed: 1 each, and not normalised.
+    """Cost of a unit of loss at each stage, where every part is needed: 1 each, not normalised.
 
     After Kwiken section 5.3.
 
-    The sum of losses bounds the loss of the whole from above, so a budget on it is safe.
+    The sum of losses bounds the loss of the whole answer from above, so a budget for the sum is safe.
 
     Args:
-        stages: by name; the values do not matter, so losses or weights will do.
+        stages: mapping with the stages' names as keys; its values, for example losses or weights, are
+            ignored.
     """
     return dict.fromkeys(stages, 1.0)
 
@@ -28,7 +29,7 @@ def independent_costs(weights: Mapping[str, float]) -> dict[str, float]:
     After Kwiken section 5.3.
 
     Args:
-        weights: by stage: relative part in the utility of the whole; above 0.
+        weights: relative part of each stage in the utility of the whole answer, above 0.
 
     Raises:
         InputError: for a weight that is not a finite number above 0.

@@ -1,4 +1,4 @@
-"""Plan documents: what each stage may spend, and what that is expected to buy."""
+"""Plan documents: policies and budgets of a service's stages, with the expected latency and spend."""
 
 from __future__ import annotations
 

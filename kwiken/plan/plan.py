@@ -1,4 +1,4 @@
-"""The plan: what each stage may spend, and what that is expected to buy. Versioned JSON."""
+"""Plan of a service: policies by stage, budgets, and the expected effect, as versioned JSON."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from kwiken.service import Reissue, Service
 VERSION = 1
 MAX_BYTES = 16 << 20
 MAX_THREADS = 1024
-_ROUNDING = 1e-6
+_ROUNDING = 1e-6  # by which shares of cost may sum to more than 1
 
 
 def _need(condition: bool, message: str) -> None:  # noqa: FBT001 - reads as a sentence
-    """Refuse a value; msgspec turns the error into one that names the field."""
+    """Raise ValueError unless the condition holds; msgspec adds the field's name to the message."""
     if not condition:
         raise ValueError(message)
 
 
 def _not_negative(value: float) -> bool:
-    """Whether it is a finite number from 0; False for NaN."""
+    """Whether the value is finite and 0 or more; False for NaN."""
     return math.isfinite(value) and value >= 0
 
 
@@ -34,12 +34,12 @@ class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Budgets(_Struct, frozen=True):
-    """What the whole service may spend.
+    """Budgets of the whole service, each a share from 0 to 1.
 
     Attributes:
-        reissue: extra resource, as a fraction of the cost model's total.
-        utility_loss: loss of answer quality, as a fraction.
-        catch_up: extra resource for requests that are late already, as a fraction.
+        reissue: extra work for copies, as a share of the cost model's total.
+        utility_loss: mean loss of answer utility, as a share.
+        catch_up: extra work for requests that are already late, as a share of the cost model's total.
     """
 
     reissue: float = 0.0
@@ -47,7 +47,7 @@ class Budgets(_Struct, frozen=True):
     catch_up: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse a budget that is not a share."""
+        """Check that every budget is from 0 to 1."""
         for name in ("reissue", "utility_loss", "catch_up"):
             value = getattr(self, name)
             if not 0 <= value <= 1:  # NaN fails too
@@ -55,12 +55,12 @@ class Budgets(_Struct, frozen=True):
 
 
 class SpanMatch(_Struct, frozen=True):
-    """Which spans of a trace are calls of a stage.
+    """Rule that matches the spans of a trace that are calls of a stage.
 
     Attributes:
         service: `service.name` of the spans.
         operation: name of the spans.
-        occurrence: which call of that name under one parent, from 1.
+        occurrence: position of the call among those of that name under one parent, 1 or more.
     """
 
     service: str
@@ -68,20 +68,20 @@ class SpanMatch(_Struct, frozen=True):
     occurrence: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a call before the first."""
+        """Check that the occurrence is 1 or more."""
         _need(self.occurrence >= 1, f"occurrence counts from 1, so it cannot be {self.occurrence}")
 
 
 class PartialPolicy(_Struct, frozen=True):
-    """When a fan-out stops waiting (Kwiken section 5.3's dynamic rule).
+    """Stop rule of a fan-out, which answers with the shards it has (Kwiken section 5.3, dynamic rule).
 
     Attributes:
-        cutoff_ms: age of the stage at which it answers with what it has; None for never.
-        wait_ms: how long it goes on waiting after `progress` was reached; None for ever.
-        progress: share of shards that must have answered.
-        loss: expected loss of the stage's utility, a fraction.
-        weight: what a unit of that loss costs the whole answer: 1 where every stage's part is needed, the
-            stage's share of the weights where parts count on their own.
+        cutoff_ms: age of the stage at which it answers in any case, milliseconds; None for no cutoff.
+        wait_ms: time that it waits after `progress` is reached, milliseconds; None to wait for all shards.
+        progress: share of the shards that must have answered before `wait_ms` starts, 0 to 1.
+        loss: expected loss of the stage's utility, 0 to 1.
+        weight: loss of the whole answer per unit of the stage's loss, 0 to 1: 1 where the answer needs every
+            stage, else the stage's share of the utility weights.
     """
 
     cutoff_ms: float | None
@@ -91,7 +91,7 @@ class PartialPolicy(_Struct, frozen=True):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what no clock or share could be."""
+        """Check that times are 0 or more, and shares from 0 to 1."""
         for name in ("cutoff_ms", "wait_ms"):
             value = getattr(self, name)
             _need(value is None or _not_negative(value), f"{name} must be a finite number >= 0, not {value}")
@@ -101,14 +101,14 @@ class PartialPolicy(_Struct, frozen=True):
 
 
 class CatchUpPolicy(_Struct, frozen=True):
-    """What a stage does for a request that is late already (Kwiken section 5.5).
+    """Catch-up of a stage for requests that are already late (Kwiken section 5.5).
 
     Attributes:
-        after_ms: age of the request, from its own start, at which it is late.
-        threads: threads that a call gets which starts late.
-        priority: whether such a call goes ahead of others.
-        reissue: whether a call in flight gets a copy when its request comes of that age, and later calls
-            one at their start.
+        after_ms: age of the request from its start at which it is late, milliseconds.
+        threads: number of threads for a call that starts late, 1 to `MAX_THREADS`.
+        priority: whether a call that starts late is queued ahead of others.
+        reissue: whether a pending call gets a copy when its request reaches that age, and later calls one at
+            their start.
     """
 
     after_ms: float
@@ -117,30 +117,30 @@ class CatchUpPolicy(_Struct, frozen=True):
     reissue: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no clock or replica could serve."""
+        """Check that the age is 0 or more and the number of threads in range."""
         _need(_not_negative(self.after_ms), f"after_ms must be a finite number >= 0, not {self.after_ms}")
         known = 1 <= self.threads <= MAX_THREADS
         _need(known, f"threads must be from 1 to {MAX_THREADS}, not {self.threads}")
 
     @property
     def speedup(self) -> float:
-        """How much faster the threads do a call's work: the law through the source's 3 threads, 2 times."""
+        """Factor by which the threads speed up a call: linear, through the source's 2 times at 3 threads."""
         return 1.0 + (self.threads - 1) / 2
 
     @property
     def extra_work(self) -> float:
-        """Work that the threads burn beyond one thread's, as a share of it: `threads / speedup - 1`."""
+        """Extra work of the threads as a share of one thread's work: `threads / speedup - 1`."""
         return self.threads / self.speedup - 1.0
 
 
 class StagePlan(_Struct, frozen=True, omit_defaults=True):
-    """The policies of one stage; what is absent is not done.
+    """Policies of one stage; an absent policy is not in force.
 
     Attributes:
-        match: which spans of a foreign trace the stage is.
-        reissue: when a copy of a call goes.
-        partial: when a fan-out stops waiting.
-        catch_up: what is done for requests that are late already.
+        match: rule for the spans of the stage in foreign traces.
+        reissue: policy for copies of calls.
+        partial: stop rule of a fan-out.
+        catch_up: policy for requests that are already late.
     """
 
     match: SpanMatch | None = None
@@ -150,20 +150,20 @@ class StagePlan(_Struct, frozen=True, omit_defaults=True):
 
 
 class Costs(_Struct, frozen=True):
-    """Normalised cost of one visit of each stage: shares that sum to 1 (a fan-out: over its shards).
+    """Normalised cost of one visit of each stage, over all shards of a fan-out: shares that sum to at most 1.
 
-    Stages that cannot be reissued may be left out, so the shares given sum to at most 1.
+    The sum is below 1 where stages that cannot be reissued are left out.
 
     Attributes:
         model: name of the cost model: `typical`, `busy`, `calls`, `mean` or `file`.
-        stages: by stage: its share, from 0 to 1.
+        stages: by stage: its share of the cost, 0 to 1.
     """
 
     model: str
     stages: dict[str, float]
 
     def __post_init__(self) -> None:
-        """Refuse what is no share of a whole."""
+        """Check that shares are 0 or more and sum to at most 1."""
         for name, share in self.stages.items():
             _need(_not_negative(share), f"cost of stage {name!r} must be a finite number >= 0, not {share}")
         total = math.fsum(self.stages.values())
@@ -174,11 +174,11 @@ class Ladder(_Struct, frozen=True):
     """Percentiles of the latency of whole requests, milliseconds; 0 where a percentile is not stated.
 
     Attributes:
-        p50_ms: the median.
-        p90_ms: nine in ten requests take no longer.
-        p95_ms: 19 in 20.
-        p99_ms: 99 in 100.
-        p999_ms: 999 in 1000.
+        p50_ms: median latency.
+        p90_ms: latency that 90% of the requests do not exceed.
+        p95_ms: latency that 95% of the requests do not exceed.
+        p99_ms: latency that 99% of the requests do not exceed.
+        p999_ms: latency that 99.9% of the requests do not exceed.
     """
 
     p50_ms: float = 0.0
@@ -188,19 +188,19 @@ class Ladder(_Struct, frozen=True):
     p999_ms: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no latency."""
+        """Check that every percentile is finite and 0 or more."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
             _need(_not_negative(value), f"{name} must be a finite number >= 0, not {value}")
 
 
 class Intervals(_Struct, frozen=True, omit_defaults=True):
-    """Bounds around expected percentiles: for each field of `Ladder`, low and high.
+    """Confidence bounds (low, high) of expected percentiles, by field of `Ladder`, and of the spend.
 
     Attributes:
-        before: bounds of the ladder without the plan, milliseconds.
-        after: bounds of the ladder with it, milliseconds.
-        spent: bounds of what is spent, by budget's name, as fractions.
+        before: bounds of the percentiles without the plan, milliseconds.
+        after: bounds of the percentiles with the plan, milliseconds.
+        spent: bounds of the spend by name of the budget, as shares.
     """
 
     before: dict[str, tuple[float, float]] = {}
@@ -209,14 +209,14 @@ class Intervals(_Struct, frozen=True, omit_defaults=True):
 
 
 class Expected(_Struct, frozen=True, omit_defaults=True):
-    """What the plan is expected to buy, and at what price.
+    """Expected effect of a plan, and its cost.
 
     Attributes:
-        before: ladder without the plan.
-        after: ladder with it.
-        spent: expected spend, by budget's name, as fractions.
-        interval: probability that the bounds are meant to cover.
-        bounds: low and high of every figure.
+        before: percentiles without the plan.
+        after: percentiles with the plan.
+        spent: expected spend by budget, as shares.
+        interval: probability that each pair of bounds is meant to cover, above 0 and at most 1.
+        bounds: confidence bounds of every figure.
     """
 
     before: Ladder
@@ -226,22 +226,22 @@ class Expected(_Struct, frozen=True, omit_defaults=True):
     bounds: Intervals = Intervals()
 
     def __post_init__(self) -> None:
-        """Refuse an interval that is no probability."""
+        """Check that the interval is a probability."""
         _need(0 < self.interval <= 1, f"interval must be a probability in (0, 1], not {self.interval}")
 
 
 class Plan(_Struct, frozen=True, omit_defaults=False):
-    """A plan for one service (design 5.2).
+    """Plan for one service.
 
     Attributes:
-        version: 1; others are refused.
+        version: version of the format; must be 1.
         service: name of the service.
-        created: RFC 3339 time, given by the caller.
-        profile: digest of the profile that it was made from.
-        budgets: what may be spent.
-        cost: the cost model and its shares.
+        created: time of creation (RFC 3339), given by the caller.
+        profile: digest of the profile that the plan was made from.
+        budgets: budgets of the whole service.
+        cost: cost model and each stage's share of the cost.
         stages: policies by stage.
-        expected: what it should buy.
+        expected: expected effect; None where it was not computed.
     """
 
     version: int
@@ -254,7 +254,7 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
     expected: Expected | None = None
 
     def __post_init__(self) -> None:
-        """Refuse other versions, and a reissue that nobody could account for."""
+        """Check the version, and that every reissued stage has a cost to charge."""
         _need(self.version == VERSION, f"version must be {VERSION}, not {self.version}")
         for name, stage in self.stages.items():
             known = stage.reissue is None or name in self.cost.stages
@@ -262,7 +262,7 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
 
     @property
     def digest(self) -> str:
-        """A short name of this very plan: the start of the SHA-256 of its JSON."""
+        """Short identifier of the plan's content: the first 12 hex digits of the SHA-256 of its JSON."""
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:12]
 
     def to_json(self) -> str:
@@ -274,11 +274,11 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
         """Read a plan.
 
         Args:
-            text: JSON.
-            where: named in errors, a file's path say.
+            text: JSON document.
+            where: source to name in errors, such as a file's path.
 
         Raises:
-            InputError: for anything but a plan of version 1 with known fields only; names the field.
+            InputError: when the text is not a plan of version 1 with known fields only; names the field.
         """
         raw = parse_json(text, where=where, max_bytes=MAX_BYTES)
         if isinstance(raw, dict):
@@ -288,9 +288,13 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
     def check(self, service: Service) -> None:
         """Check that the plan fits a service.
 
+        Args:
+            service: definition of the service.
+
         Raises:
-            InputError: for another service.
-            DefinitionError: for an unknown stage, or one that may not be reissued; names the stage.
+            InputError: when the plan is for another service.
+            DefinitionError: for an unknown stage, or a reissue of one that is not idempotent; names the
+                stage.
         """
         if self.service != service.name:
             raise InputError(
@@ -305,7 +309,7 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
 
 
 def _check_parts(raw: dict[str, Any], *, where: str) -> None:
-    """Check what a check of the whole could not name: the version first, then each stage by its name."""
+    """Check the version, then each stage and cost alone, so that errors name the stage."""
     version = raw.get("version", VERSION)
     if version != VERSION or isinstance(version, bool | float):
         raise InputError(f"version must be {VERSION}, not {version!r}", where=where)

@@ -1,4 +1,4 @@
-"""A plan without digits that mean nothing: milliseconds to a nanosecond, shares to nine digits."""
+"""Rounding of a plan's numbers: milliseconds to a nanosecond, shares to nine significant digits."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import Any, TypeVar
 import msgspec
 
 T = TypeVar("T", bound=msgspec.Struct)
-MS_PLACES = 6  # finer than any clock behind a trace
-DIGITS = 9  # of a share
+DECIMALS_OF_MS = 6  # finer than any clock that traces are taken with
+DIGITS_OF_SHARE = 9
 _TIMEOUTS = ("after_ms", "cutoff_ms", "wait_ms")
-_LADDERS = ("before", "after")  # bounds by percentile
+_LADDERS = ("before", "after")  # bounds by percentile, milliseconds
 
 
 def tidied(struct: T) -> T:
-    """The same plan, or part of one, with its numbers rounded, so that its file is easy to read and compare.
+    """Plan, or part of one, with its numbers rounded, so that its file is easy to read and compare.
 
-    A share of shards stays as it is: whether it asks for one shard more hangs on its last digit.
+    `progress`, a share of shards, is not rounded: its last digit can decide whether one shard more is needed.
+
+    Args:
+        struct: plan or part of a plan.
     """
     fields = {name: _tidy(getattr(struct, name), name) for name in struct.__struct_fields__}
     return msgspec.structs.replace(struct, **fields)
@@ -38,14 +41,18 @@ def _number(value: float, field: str) -> float:
     if field in _TIMEOUTS:
         return later(value)
     if field.endswith("_ms") or field in _LADDERS:
-        return round(value, MS_PLACES)
-    return float(f"{value:.{DIGITS}g}")
+        return round(value, DECIMALS_OF_MS)
+    return float(f"{value:.{DIGITS_OF_SHARE}g}")
 
 
 def later(ms: float) -> float:
-    """A time-out with few digits, never before the one given: that may be a call's own latency.
+    """Time-out rounded up, milliseconds.
 
-    Such a call is in time; rounded down it would get a copy that nobody planned for.
+    A time-out may equal the latency of an observed call, which is then in time. Rounded down, the call would
+    get a copy that is not in the plan.
+
+    Args:
+        ms: time-out, milliseconds.
     """
-    near = round(ms, MS_PLACES)
-    return near if near >= ms else round(near + 10**-MS_PLACES, MS_PLACES)
+    near = round(ms, DECIMALS_OF_MS)
+    return near if near >= ms else round(near + 10**-DECIMALS_OF_MS, DECIMALS_OF_MS)

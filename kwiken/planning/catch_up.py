@@ -1,9 +1,9 @@
-"""A budget of help for late requests: one age of the request from which they catch up (Kwiken section 5.5).
+"""Catch-up planning: the age from which a request counts as late and gets help (Kwiken section 5.5).
 
-The source gives rules of thumb and no algorithm. Here one age `T_z` serves the whole DAG. From then on calls
-in flight get their copy at once and later ones at their start, at the stages where a copy pays at all; calls
-that start late get more threads, and go ahead of others. The age is the earliest whose cost stays within the
-budget on the profile's own requests, replayed with the plan's other levers and with common random numbers.
+The source gives rules of thumb and no algorithm. Here one age `T_z` serves the whole DAG. From that age on,
+calls in progress get their copy at once and later calls at their start, at the stages where copies pay at
+all; calls that start late get more threads and priority. The age is the earliest whose cost stays within the
+budget on the profile's own requests, replayed with the plan's other levers and common random numbers.
 
 A request that ends before an age is never late, so only the slow ones are replayed.
 """
@@ -22,25 +22,25 @@ from kwiken.curves import dealer
 from kwiken.latency import start_times
 from kwiken.plan import CatchUpPolicy, Plan, StagePlan
 from kwiken.profile import Profile, part_of
-from kwiken.simulation import ROWS, Player, smooth_p99
+from kwiken.simulation import ROWS, StageReplay, smooth_p99
 
-MOST_CELLS = 1 << 22  # calls that are held with their copies
-BISECTIONS = 14  # of the share of requests that come late
-WORTH = 2e-3  # least cut of p99 on later requests that the budget is spent for
-NOTHING = 1e-9  # spend that is none
-SAID = 6  # names of stages in a note
+MAX_CALLS_HELD = 1 << 22  # calls that are held in memory with their copies
+BISECTIONS = 14  # steps of the search for the share of requests that count as late
+MIN_P99_CUT = 2e-3  # least relative cut of p99 on later requests for which the budget is spent
+NEGLIGIBLE_SPEND = 1e-9  # share of all work below which a spend counts as none
+MAX_NAMES_IN_NOTE = 6  # stages named in a note
 
 
 @dataclass(frozen=True)
 class LateStudy:
-    """Help for late requests, and what led to it.
+    """Catch-up policies for a budget, and the findings behind them.
 
     Attributes:
-        policies: by stage that helps.
-        after_ms: age of a request from which it is late; None where the budget stays unspent.
-        late: share of the requests that come of that age.
-        cut: by which share p99 falls on requests later than those that the age was learned on.
-        notes: what a reader should know, in words.
+        policies: catch-up policy by stage that helps.
+        after_ms: age of a request from which it is late, milliseconds; None where the budget stays unspent.
+        late: share of the requests that reach that age.
+        cut: share by which p99 falls on requests later than those that the age was learned on.
+        notes: remarks for the reader of the plan, in words.
     """
 
     policies: Mapping[str, CatchUpPolicy] = field(default_factory=dict)
@@ -52,12 +52,12 @@ class LateStudy:
 
 @dataclass(frozen=True)
 class Actuators:
-    """What late requests get.
+    """Help that late requests get.
 
     Attributes:
-        reissue: stages whose late calls get copies.
-        threads: by stage: threads of calls that start late.
-        stages: all that give priority.
+        reissue: names of the stages whose late calls get copies.
+        threads: number of threads of calls that start late, by stage.
+        stages: names of all stages that give priority.
     """
 
     reissue: frozenset[str]
@@ -66,11 +66,11 @@ class Actuators:
 
     @property
     def costs(self) -> bool:
-        """Whether any of it costs anything."""
+        """Whether any of the help costs work; priority does not."""
         return bool(self.reissue or self.threads)
 
     def policies(self, after_ms: float) -> dict[str, CatchUpPolicy]:
-        """By stage: what it does for requests of that age."""
+        """Catch-up policy of every stage for requests of an age or more."""
         return {
             name: CatchUpPolicy(
                 after_ms=after_ms,
@@ -83,10 +83,10 @@ class Actuators:
 
 
 def _options(most: Actuators, paying: frozenset[str]) -> Iterator[Actuators]:
-    """Copies at the stages where they pay for all requests, or wherever they may, or none; threads or none.
+    """Combinations to try: copies where they pay for all requests, everywhere or nowhere; threads or none.
 
-    The source sends copies of late requests where its local reissues go. Yet a stage that is steady in most
-    requests may be all that a late one still has before it, so all stages are tried too.
+    The source sends copies of late requests where its local reissues go. A stage that is steady in most
+    requests may still be all that a late request has left, so copies at all stages are tried too.
     """
     for reissue in dict.fromkeys((paying, most.reissue, frozenset[str]())):
         for threads in (most.threads, {}) if most.threads else ({},):
@@ -104,16 +104,16 @@ def study_catch_up(
     seed: int = 0,
     copy_correlation: float | None = None,
 ) -> LateStudy:
-    """Find what a budget of help for late requests buys (Kwiken section 5.5).
+    """Find the catch-up policies that a budget for late requests pays for (Kwiken section 5.5).
 
     Args:
-        profile: what was learned.
-        draft: the plan without help for late requests.
-        budget: extra work for late requests, as a share of all work.
-        reissue: stages whose late calls may get copies.
-        paying: those among them that would get copies by their own age from one budget for both.
-        seed: of copies and coins.
-        copy_correlation: of copies with their calls; None for what pairs say.
+        profile: recorded requests.
+        draft: plan without help for late requests.
+        budget: extra work for late requests, as a share of all work; 0 for none.
+        reissue: names of stages whose late calls may get copies.
+        paying: names of those stages that would get local reissues from one budget for both.
+        seed: seed of the draws of copies and of their probabilities.
+        copy_correlation: correlation of copies with their calls; None for the one that recorded pairs show.
 
     Returns:
         Policies that keep the budget in nine of ten later periods, as far as the profile's history tells;
@@ -124,34 +124,34 @@ def study_catch_up(
     stages = tuple(stage.name for stage in profile.stages if not stage.own_time)
     threads = {stage.name: stage.threads for stage in profile.stages if stage.threads > 1}
     most = Actuators(frozenset(reissue), threads, stages)
-    arena = LateArena(profile, draft, most, seed=seed, copy_correlation=copy_correlation)
+    replayed = LateRequestReplay(profile, draft, most, seed=seed, copy_correlation=copy_correlation)
     if not most.costs:
-        return _priority_only(arena, most, budget)
+        return _priority_only(replayed, most, budget)
     found = [
-        (arena.risk(options, age), options, age)
+        (replayed.risk(options, age), options, age)
         for options in _options(most, frozenset(paying))
-        for age in [arena.least_age(options, budget)]
+        for age in [replayed.least_age(options, budget)]
     ]
     risk, chosen, age = min(found, key=lambda each: each[0])
-    cut = arena.held_out_cut(chosen, budget)
-    if cut < WORTH or not risk < arena.risk(None, 0.0):
+    cut = replayed.held_out_cut(chosen, budget)
+    if cut < MIN_P99_CUT or not risk < replayed.risk(None, 0.0):
         note = (
             f"help for late requests would cut p99 of later requests by {cut:.1%} only, so the catch-up "
             "budget stays unspent"
         )
         return LateStudy(cut=cut, notes=(note,))
-    late = arena.late_share(age)
+    late = replayed.late_share(age)
     return LateStudy(chosen.policies(age), age, late, cut, tuple(_notes(most, chosen, age, late, cut)))
 
 
-def _priority_only(arena: LateArena, most: Actuators, budget: float) -> LateStudy:
-    """With nothing that costs, the budget is the share of requests that go ahead of others."""
-    age = arena.age_of_share(budget)
+def _priority_only(replayed: LateRequestReplay, most: Actuators, budget: float) -> LateStudy:
+    """Priority without copies or threads: the budget is the share of requests that go ahead of others."""
+    age = replayed.age_of_share(budget)
     note = (
         "no stage can be reissued at a profit or use threads, so late requests get priority only; its gain "
-        "shows under load, which this expectation does not know"
+        "shows under load, which this expectation does not model"
     )
-    return LateStudy(most.policies(age), age, arena.late_share(age), 0.0, (note,))
+    return LateStudy(most.policies(age), age, replayed.late_share(age), 0.0, (note,))
 
 
 def _notes(most: Actuators, chosen: Actuators, age: float, late: float, cut: float) -> Iterator[str]:
@@ -168,21 +168,21 @@ def _notes(most: Actuators, chosen: Actuators, age: float, late: float, cut: flo
 
 
 def _named(stages: Collection[str]) -> str:
-    """The first few names, and how many there are besides."""
+    """The first few names, and the number of further ones."""
     names = sorted(stages)
-    more = f" and {len(names) - SAID} more" if len(names) > SAID else ""
-    return ", ".join(names[:SAID]) + more
+    more = f" and {len(names) - MAX_NAMES_IN_NOTE} more" if len(names) > MAX_NAMES_IN_NOTE else ""
+    return ", ".join(names[:MAX_NAMES_IN_NOTE]) + more
 
 
-class LateArena:
-    """Requests of a profile in the order of time, each call with its copy, to try ages of lateness on.
+class LateRequestReplay:
+    """Requests of a profile in order of time, each call with a copy, on which ages of lateness are tried.
 
     Args:
-        profile: what was learned; of many requests only every k-th is taken.
-        draft: the plan without help for late requests.
-        most: all that late requests may get.
-        seed: of copies and coins.
-        copy_correlation: of copies with their calls.
+        profile: recorded requests; of many, only every k-th is taken.
+        draft: plan without help for late requests.
+        most: all help that late requests may get.
+        seed: seed of the draws of copies and of their probabilities.
+        copy_correlation: correlation of copies with their calls; None for the one that recorded pairs show.
     """
 
     def __init__(
@@ -196,11 +196,11 @@ class LateArena:
     ) -> None:
         order = np.argsort(profile.started_s, kind="stable")
         cells = sum(stage.calls_ms.shape[1] for stage in profile.stages)
-        rows = max(1, min(ROWS, MOST_CELLS // max(1, cells)))
+        rows = max(1, min(ROWS, MAX_CALLS_HELD // max(1, cells)))
         self._profile = part_of(profile, order[:: -(-len(order) // rows)])
         self._draft = draft.stages
         self._players = [
-            Player(
+            StageReplay(
                 stage,
                 draft.cost.stages.get(stage.name, 0.0),
                 dealer(seed, i),
@@ -216,29 +216,29 @@ class LateArena:
         self._base = self._play(self._all, {})[0]
 
     def late_share(self, after_ms: float) -> float:
-        """Share of the requests that come of an age, without help."""
+        """Share of the requests that reach an age without help."""
         return float((self._base > after_ms).mean())
 
     def age_of_share(self, share: float) -> float:
-        """Age that this share of the requests comes of."""
+        """Age that a given share of the requests reaches, milliseconds."""
         return float(np.quantile(self._base, 1.0 - share))
 
     def risk(self, options: Actuators | None, after_ms: float) -> float:
-        """Smoothed p99 of all requests with help from that age on; None for none."""
+        """Smoothed p99 of all requests, milliseconds, with help from an age on; None for no help."""
         latency = self._base if options is None else self._helped(options, after_ms, self._all)[0]
         return smooth_p99(latency)
 
     def least_age(self, options: Actuators, budget: float, rows: Rows | None = None) -> float:
-        """The earliest age whose help later requests should keep within a budget.
+        """Earliest age whose help should keep within a budget on later requests, milliseconds.
 
         Args:
-            options: what late requests get.
-            budget: extra work.
-            rows: requests to learn on, in the order of time; all by default.
+            options: help that late requests get.
+            budget: extra work, as a share of all work.
+            rows: (k,) indices of the requests to learn on, in order of time; all by default.
         """
         learned = self._all if rows is None else rows
         base = self._base[learned]
-        low, high = 0.0, 1.0  # share of the requests that come late: the first fits, the second may not
+        low, high = 0.0, 1.0  # share of requests that are late: `low` fits the budget, `high` may not
         if self._likely(options, 0.0, learned) <= budget:
             return 0.0
         for _ in range(BISECTIONS):
@@ -248,7 +248,7 @@ class LateArena:
         return float(np.quantile(base, 1.0 - low))
 
     def held_out_cut(self, options: Actuators, budget: float) -> float:
-        """By which share p99 falls on later requests than those that the age was learned on."""
+        """Share by which p99 falls on requests later than those that the age was learned on."""
         cuts = []
         for learned, judged in SPLITS:
             early, late = (
@@ -264,17 +264,17 @@ class LateArena:
         return float(np.mean(cuts))
 
     def _likely(self, options: Actuators, after_ms: float, rows: Rows) -> float:
-        """What nine in ten later requests' mean spends should stay below."""
+        """Upper bound of the mean spend of nine in ten later periods."""
         spent = self._helped(options, after_ms, rows)[1]
         planned = float(spent.mean())
-        if planned <= NOTHING:
+        if planned <= NEGLIGIBLE_SPEND:
             return 0.0
         places = np.arange(len(rows))
-        # An age is the same for early and late requests, so only what it costs the late ones may differ.
+        # The age is the same for early and late requests, so only its cost for the late ones may differ.
         return likely_mean(places, planned, lambda _, judged: spent[judged])
 
     def _helped(self, options: Actuators, after_ms: float, rows: Rows) -> tuple[Floats, Floats]:
-        """(k,) latencies and (k,) spends of requests with help from an age on."""
+        """(k,) latencies, ms, and (k,) spends of requests with help from an age on."""
         latency, spent = self._base[rows].copy(), np.zeros(len(rows))
         late = np.flatnonzero(latency > after_ms)
         if len(late):

@@ -1,9 +1,9 @@
-"""Copies and partial answers of one plan, found together (Kwiken equation 5.4 for two levers).
+"""Joint planning of copies and partial answers (Kwiken equation 5.4 for two levers).
 
-Prices for both budgets choose a point on each fan-out's surface. Its copies are then settled, its stop rule
-is tuned on the calls as they are with these copies, and what is left of the reissue budget goes to the other
-stages, which see the fan-outs as they will be. (Planning the fan-outs' copies anew on what their rules leave
-would not rest: early stops make copies look needless, and without copies such rules lose too much.)
+Prices for both budgets choose a point on each fan-out's surface. That fixes the fan-out's copies; its stop
+rule is then tuned on the calls with these copies, and the rest of the reissue budget goes to the other
+stages, which see the fan-outs as planned. (Planning the fan-outs' copies again with their rules would not
+converge: early stops make copies look needless, and without copies such rules lose too much.)
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from kwiken.profile import Profile
 from kwiken.service import Reissue
 from kwiken.simulation import cut_at_stop
 
-JUDGES = 4  # draws of copies that a rule's loss is judged on
-MOST_CELLS = 1 << 22  # calls in all of them; of a wide fan-out one draw tells enough
-NEXT_DRAW = 7919  # between their seeds
+MAX_JUDGING_DRAWS = 4  # draws of copies on which a rule's loss is judged
+MAX_JUDGED_CALLS = 1 << 22  # calls in all of these draws; for a wide fan-out one draw is enough
+SEED_STEP = 7919  # difference of the seeds of two draws
 
 
 @dataclass(frozen=True)
 class JointPlanner:
-    """Plans copies and partial answers together.
+    """Planner of copies and partial answers together.
 
     Attributes:
-        shares: what stages cost.
-        budgets: what may be spent.
-        reissue: how reissues of the stages that are no fan-outs are apportioned.
-        partial: which stages may answer in part.
+        shares: cost of each stage.
+        budgets: upper bounds of the spend.
+        reissue: settings for the reissues of stages that are not fan-outs.
+        partial: settings for the stages that may answer in part.
     """
 
     shares: Costs
@@ -47,7 +47,7 @@ class JointPlanner:
     partial: PartialSettings
 
     def plan(self, profile: Profile) -> tuple[PartialStudy, ReissueStudy]:
-        """Stop rules and reissues of a profile."""
+        """Plan stop rules and reissues for a profile."""
         settings = self.reissue
         curves = stage_curves(profile, seed=settings.seed, copy_correlation=settings.copy_correlation)
         wanted = self._priced(profile, curves)
@@ -64,8 +64,8 @@ class JointPlanner:
         partial = study_partial(
             profile, self.budgets.utility_loss, self.partial, calls_ms=calls, judged_ms=others
         )
-        settled = _settled(profile, calls, partial.policies, fixed=wanted.fractions)
-        rest = study_reissues(settled, self.shares, max(0.0, self.budgets.reissue - reserved), settings)
+        planned = _with_planned_fan_outs(profile, calls, partial.policies, fixed=wanted.fractions)
+        rest = study_reissues(planned, self.shares, max(0.0, self.budgets.reissue - reserved), settings)
         share = reserved / self.budgets.reissue if self.budgets.reissue > 0 else 0.0
         return partial, ReissueStudy(
             curves={**curves, **rest.curves},
@@ -79,7 +79,7 @@ class JointPlanner:
         )
 
     def _priced(self, profile: Profile, curves: Mapping[str, Curve]) -> Allocation:
-        """What fan-outs get of the reissue budget, by the prices of both budgets."""
+        """Share of the reissue budget for each fan-out, by prices for both budgets."""
         weights = loss_weights(profile, self.partial)
         reissue, loss = self.budgets.reissue, self.budgets.utility_loss
         surfaces = {
@@ -107,14 +107,14 @@ def tuned_with_copies(
     partial: PartialSettings,
     reissue: ReissueSettings,
 ) -> PartialStudy:
-    """Stop rules tuned on fan-outs' calls as they are with their copies, and judged on other copies.
+    """Stop rules tuned on fan-outs' calls with their copies, and judged on other draws of copies.
 
     Args:
-        profile: what was learned.
-        policies: by stage that reissues.
-        budget: mean utility that may be lost.
-        partial: which stages may answer in part.
-        reissue: how copies hang together with their calls.
+        profile: recorded requests.
+        policies: reissue policies by stage.
+        budget: mean utility that may be lost, as a share.
+        partial: settings for the stages that may answer in part.
+        reissue: settings with the correlation of copies and their calls.
     """
     calls, *others = _calls_with_copies(profile, policies, partial, reissue)
     return study_partial(profile, budget, partial, calls_ms=calls, judged_ms=others)
@@ -123,7 +123,7 @@ def tuned_with_copies(
 def _calls_with_copies(
     profile: Profile, policies: Mapping[str, Reissue], partial: PartialSettings, reissue: ReissueSettings
 ) -> list[dict[str, Floats]]:
-    """Fan-outs' calls with one draw of copies, and with a few more where any are sent, to judge by.
+    """Fan-outs' calls with one draw of copies, and with a few more to judge by if any are sent.
 
     A loss of a thousandth is a few dozen answers, so a rule tuned on one draw loses up to half as much again
     on others.
@@ -131,14 +131,16 @@ def _calls_with_copies(
     names = tuple(loss_weights(profile, partial))
     cells = sum(profile.stage(name).calls_ms.size for name in names)
     judges = (
-        max(1, min(JUDGES, MOST_CELLS // max(1, cells))) if any(name in policies for name in names) else 0
+        max(1, min(MAX_JUDGING_DRAWS, MAX_JUDGED_CALLS // max(1, cells)))
+        if any(name in policies for name in names)
+        else 0
     )
     return [
         raced_calls(
             profile,
             policies,
             names,
-            seed=partial.seed + draw * NEXT_DRAW,
+            seed=partial.seed + draw * SEED_STEP,
             copy_correlation=reissue.copy_correlation,
         )
         for draw in range(1 + judges)
@@ -146,7 +148,7 @@ def _calls_with_copies(
 
 
 def _scaled(wanted: Allocation, budget: float, curves: Mapping[str, Curve]) -> Allocation:
-    """The same shape with less spend, and each stage's best coin for it."""
+    """The allocation scaled to less spend, with the best probability of copies for it at each stage."""
     factor = budget / wanted.spent if wanted.spent > 0 else 0.0
     fractions = {name: factor * share for name, share in wanted.fractions.items()}
     return with_coins(replace(wanted, fractions=fractions, spent=factor * wanted.spent), curves)
@@ -162,14 +164,14 @@ def _merged(one: Allocation, other: Allocation) -> Allocation:
     )
 
 
-def _settled(
+def _with_planned_fan_outs(
     profile: Profile,
     calls_ms: Mapping[str, Floats],
     policies: Mapping[str, PartialPolicy],
     *,
     fixed: Mapping[str, object],
 ) -> Profile:
-    """The profile with fan-outs as they will be, so that other stages' budgets see them so."""
+    """The profile with fan-outs as planned, so that the budgets of other stages account for them."""
     stages = []
     for stage in profile.stages:
         calls = calls_ms.get(stage.name)

@@ -1,4 +1,4 @@
-"""Proof on later requests: plans made on the first part of a profile, judged on the rest."""
+"""Held-out evaluation: plans made on the first part of a profile, judged on the rest."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import numpy as np
 
 from kwiken.errors import InputError
 from kwiken.plan import Budgets, Ladder, Plan
-from kwiken.planning.planner import FEWEST_REQUESTS, study_plan
+from kwiken.planning.planner import MIN_REQUESTS, study_plan
 from kwiken.profile import CostModel, Profile, part_of
 from kwiken.simulation import Simulation, replay
 
-LEARNED = 0.5
-CORRELATIONS = (0.0, 0.5)
+LEARNED_SHARE = 0.5  # share of the requests to plan on
+CORRELATIONS = (0.0, 0.5)  # correlations of copies with their calls at which plans are judged
 SPREADS = ("sumvar", "equal", "uniform")
-DRAWS = 20_000  # requests to replay at least: every later request so often
+MIN_REPLAYED = 20_000  # smallest number of requests to replay: each later one is repeated often enough
 
 
 class HeldOutArm(msgspec.Struct, frozen=True, kw_only=True):
-    """One way of spending the budget, on requests that it was not planned on.
+    """Result of one way of spending the budget, on requests that it was not planned on.
 
     Attributes:
         spread: `sumvar`, the plan; `equal`, the same budget for every stage; `uniform`, the same fraction of
             calls at every stage.
-        correlation: of a copy's normal score with its call's.
-        after: ladder of the later requests under it, milliseconds.
-        p99_cut: by which share p99 falls.
+        correlation: correlation of the normal scores of a copy and its call.
+        after: ladder of the later requests with this plan, milliseconds.
+        p99_cut: share by which p99 falls.
         spent: extra work, as a share of all work.
-        of_budget: that over the budget; 1 is the budget met.
+        of_budget: ratio of the spend to the budget.
     """
 
     spread: str
@@ -41,16 +41,16 @@ class HeldOutArm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What plans made on the first part of a profile do to the rest.
+    """Results of plans made on the first part of a profile and judged on the rest.
 
     Attributes:
-        service: its name.
-        learned: requests that were planned on.
-        judged: later requests; p99 rests on a hundredth of them.
+        service: name of the service.
+        learned: number of requests that were planned on.
+        judged: number of later requests; p99 rests on a hundredth of them.
         budget: reissue budget, as a share of all work.
-        objective: which one the plan took.
+        objective: objective that the plan took.
         before: ladder of the later requests without any plan, milliseconds.
-        arms: every spread at every correlation.
+        arms: results for every spread at every correlation.
     """
 
     service: str
@@ -62,14 +62,14 @@ class HeldOut(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[HeldOutArm, ...]
 
     def arm(self, spread: str, correlation: float) -> HeldOutArm:
-        """One of the arms.
+        """Result for one spread at one correlation.
 
         Args:
-            spread: how the budget was spread, as `HeldOutArm` names it.
-            correlation: of copies with their calls, from 0 to below 1.
+            spread: spread of the budget, as named by `HeldOutArm`.
+            correlation: correlation of copies with their calls, from 0 to below 1.
 
         Raises:
-            KeyError: there is no such arm.
+            KeyError: where it was not judged.
         """
         for arm in self.arms:
             if (arm.spread, arm.correlation) == (spread, correlation):
@@ -83,26 +83,26 @@ def held_out(
     budget: float = 0.05,
     objective: str = "tail",
     cost: CostModel | None = None,
-    learned: float = LEARNED,
+    learned: float = LEARNED_SHARE,
     correlations: Sequence[float] = CORRELATIONS,
     seed: int = 0,
 ) -> HeldOut:
     """Plan on the earlier requests of a profile and judge on the later ones, beside two even spreads.
 
-    The plans know nothing of the correlation that they are judged at, beyond what pairs in the profile tell.
+    The plans do not know the correlation at which they are judged, beyond what recorded pairs show.
 
     Args:
-        profile: what was learned; split by the requests' start.
-        budget: reissue budget, a share above 0.
-        objective: of the plan, as `study_plan` takes it; the even spreads have none.
+        profile: recorded requests; split by their start.
+        budget: reissue budget, a share above 0 and at most 1.
+        objective: objective of the plan, as `study_plan` takes it; the even spreads have none.
         cost: cost model, as `costs` takes it.
-        learned: share of the requests to plan on.
-        correlations: correlations of copies with their calls, to judge at; each from 0 to below 1.
-        seed: of all draws.
+        learned: share of the requests to plan on, between 0 and 1.
+        correlations: correlations of copies with their calls to judge at; each from 0 to below 1.
+        seed: seed of all draws.
 
     Raises:
-        InputError: for a share outside (0, 1), a budget outside (0, 1], a profile too small to split, or as
-            `study_plan`.
+        InputError: for a share outside (0, 1), a budget outside (0, 1], a profile too small to split, or
+            where `study_plan` raises it.
     """
     if not 0 < learned < 1:
         raise InputError(f"must be a share between 0 and 1, not {learned}", where="learned")
@@ -110,9 +110,9 @@ def held_out(
         raise InputError(f"must be a share above 0 and at most 1, not {budget}", where="budget")
     order = np.argsort(profile.started_s, kind="stable")
     count = int(learned * len(order))
-    if min(count, len(order) - count) < FEWEST_REQUESTS:
+    if min(count, len(order) - count) < MIN_REQUESTS:
         raise InputError(
-            f"each part needs {FEWEST_REQUESTS} requests, and the profile has {len(order)}", where="profile"
+            f"each part needs {MIN_REQUESTS} requests, and the profile has {len(order)}", where="profile"
         )
     early, later = part_of(profile, order[:count]), part_of(profile, order[count:])
     arms, taken, before = [], objective, Ladder()
@@ -143,15 +143,15 @@ def held_out(
 
 
 def replayed(later: Profile, plan: Plan, *, correlation: float | None, seed: int) -> Simulation:
-    """Every request of a profile, each as often, under a plan.
+    """Simulate every request of a profile equally often under a plan.
 
     Args:
         later: requests to judge by.
-        plan: made on others.
-        correlation: of copies with their calls; None for what the pairs of `later` tell.
-        seed: of the copies' draws.
+        plan: plan made on other requests.
+        correlation: correlation of copies with their calls; None for the one that recorded pairs show.
+        seed: seed of the draws of copies.
     """
-    rows = np.repeat(np.arange(later.requests), max(1, -(-DRAWS // later.requests)))
+    rows = np.repeat(np.arange(later.requests), max(1, -(-MIN_REPLAYED // later.requests)))
     return replay(later, plan, rows, seed=seed + 1, copy_correlation=correlation)
 
 

@@ -1,10 +1,10 @@
-"""Partial answers and reissues of one plan: one after the other, or together where that is better.
+"""Planning of partial answers and reissues for one plan, one after the other or together.
 
-Apart (Kwiken section 5.6's practical way): stop rules are tuned on the calls as they were, and reissues are
-planned on what the rules leave of them. The copies make good part of what the rules were meant to lose, which
-the source leaves unused; so the rules are tuned once more, on the calls with their copies. Together: see
-`_joint`. Which of the two is taken is decided on requests later than those planned on, and on all of them
-once more when both plans are made.
+Separately (Kwiken section 5.6's practical way): stop rules are tuned on the calls as recorded, and reissues
+are planned on the calls as the rules leave them. Copies recover part of the loss that the rules may cause,
+which the source leaves unused; so the rules are tuned once more on the calls with their copies. Together: see
+`kwiken.planning.joint`. The choice between the two is made on requests later than those planned on, and
+checked on all requests when both plans are made.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kwiken.apportion import LEAST_REQUESTS, SPLITS
+from kwiken.apportion import MIN_REQUESTS_TO_COMPARE, SPLITS
 from kwiken.partial import PartialSettings, PartialStudy, fan_outs, shortened, study_partial
 from kwiken.plan import VERSION, Budgets, Costs, Plan, StagePlan
 from kwiken.planning.joint import JointPlanner, tuned_with_copies
@@ -23,19 +23,18 @@ from kwiken.profile import Profile, part_of
 from kwiken.simulation import replay, smooth_p99
 
 WAYS = ("separate", "joint", "auto")
-WORTH = 0.002  # of p99: by how much planning together must be ahead on later requests
-DRAWS = 10_000  # requests to judge by, each as often
-MOST_LEARNED = 2500  # earlier requests that ways of planning are compared on
+MIN_LEAD = 0.002  # share of p99 by which planning together must be ahead on later requests
+MIN_REPLAYED = 10_000  # smallest number of requests to judge by: each is repeated often enough
+MAX_LEARNED = 2500  # earlier requests on which the two ways are compared
 
 
 @dataclass(frozen=True)
 class LeverVerdict:
-    """How the levers were planned, and why.
+    """Choice between planning the levers separately or together, and the reason.
 
     Attributes:
         taken: `separate` or `joint`.
-        cuts: by way that was tried: the share by which p99 fell, in the mean, on requests later than those
-            planned on.
+        cuts: by way that was tried: mean share by which p99 fell on requests later than those planned on.
     """
 
     taken: str = "separate"
@@ -43,7 +42,7 @@ class LeverVerdict:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The verdict in words; none where nothing was tried."""
+        """The verdict in words; empty where nothing was tried."""
         if not self.cuts:
             return ()
         told = ", ".join(f"{way} {cut:.1%}" for way, cut in self.cuts.items())
@@ -60,12 +59,12 @@ _WORDS = {"separate": "one after the other", "joint": "together"}
 
 @dataclass(frozen=True)
 class Levers:
-    """Stop rules and reissues that go together.
+    """Stop rules and reissues of one plan.
 
     Attributes:
-        partial: what the utility budget buys.
-        reissues: what the reissue budget buys, of the calls as the stop rules leave them.
-        verdict: how the two were planned, and why.
+        partial: stop rules for the utility budget.
+        reissues: reissues for the reissue budget, planned on the calls as the stop rules leave them.
+        verdict: choice between planning the two separately or together.
     """
 
     partial: PartialStudy
@@ -75,13 +74,13 @@ class Levers:
 
 @dataclass(frozen=True)
 class LeverPlanner:
-    """Plans reissues and partial answers of profiles of one service (Kwiken section 5.6).
+    """Planner of reissues and partial answers for profiles of one service (Kwiken section 5.6).
 
     Attributes:
-        shares: what stages cost.
-        budgets: what may be spent.
-        reissue: how reissues are apportioned.
-        partial: which stages may answer in part.
+        shares: cost of each stage.
+        budgets: upper bounds of the spend.
+        reissue: settings of the reissues.
+        partial: settings of the stages that may answer in part.
     """
 
     shares: Costs
@@ -93,8 +92,8 @@ class LeverPlanner:
         """Plan copies and partial answers.
 
         Args:
-            profile: what was learned.
-            way: one of `WAYS`; where only one lever can act, one after the other whatever it says.
+            profile: recorded requests.
+            way: one of `WAYS`; ignored where only one lever can act, which is planned separately.
         """
         if not self._both(profile) or self.reissue.spread != "sumvar":
             way = "separate"
@@ -110,7 +109,7 @@ class LeverPlanner:
         return replace(separate, verdict=replace(verdict, taken="separate"))
 
     def _both(self, profile: Profile) -> bool:
-        """Whether any stage may have copies and answer in part, with budgets for both."""
+        """Whether some stage may both have copies and answer in part, with budgets for both."""
         if not (self.budgets.reissue > 0 and self.budgets.utility_loss > 0):
             return False
         return any(stage.reissuable for stage in fan_outs(profile, self.partial.stages))
@@ -130,47 +129,47 @@ class LeverPlanner:
         return Levers(*planner.plan(profile))
 
     def _judged(self, profile: Profile) -> LeverVerdict:
-        """Plan earlier requests both ways, and look at later ones."""
-        if profile.requests < LEAST_REQUESTS:
+        """Choose a way by plans made on earlier requests and judged on later ones."""
+        if profile.requests < MIN_REQUESTS_TO_COMPARE:
             return LeverVerdict()
         objective = "tail" if self.reissue.objective == "auto" else self.reissue.objective
         quick = replace(self, reissue=replace(self.reissue, objective=objective))
         found = [quick.cuts_of(profile, learned, judged) for learned, judged in SPLITS]
         cuts = {way: float(np.mean([each[way] for each in found])) for way in ("separate", "joint")}
-        ahead = cuts["joint"] > cuts["separate"] + WORTH
+        ahead = cuts["joint"] > cuts["separate"] + MIN_LEAD
         return LeverVerdict("joint" if ahead else "separate", cuts)
 
     def cuts_of(self, profile: Profile, learned: float, judged: float) -> dict[str, float]:
-        """By way: by which share p99 of later requests falls under a plan of the earlier ones.
+        """By way: share by which p99 of later requests falls under a plan of the earlier ones.
 
         Args:
-            profile: what was learned.
+            profile: recorded requests.
             learned: share of the requests to plan on, the earliest.
-            judged: share up to which the requests after these are judged.
+            judged: share of the requests at which the judged ones, which follow the learned, end.
         """
         order = np.argsort(profile.started_s, kind="stable")
         count = int(learned * len(order))
-        early = part_of(profile, order[: count : max(1, count // MOST_LEARNED)])
+        early = part_of(profile, order[: count : max(1, count // MAX_LEARNED)])
         late = part_of(profile, order[count : int(judged * len(order))])
         base = smooth_p99(late.latency_ms)
         ways = {"separate": self._separate(early), "joint": self._joint(early)}
         return {way: 1.0 - self._p99(early, late, found) / base for way, found in ways.items()}
 
     def _p99(self, learned: Profile, judged: Profile, levers: Levers) -> float:
-        """Smoothed p99 of requests under a plan of others."""
-        rows = np.repeat(np.arange(judged.requests), max(1, DRAWS // judged.requests))
+        """Smoothed p99 of requests, milliseconds, under a plan made on others."""
+        rows = np.repeat(np.arange(judged.requests), max(1, MIN_REPLAYED // judged.requests))
         plan = self.draft(learned, levers)
         settings = self.reissue
         found = replay(judged, plan, rows, seed=settings.seed + 1, copy_correlation=settings.copy_correlation)
         return smooth_p99(found.after_ms)
 
     def draft(self, profile: Profile, levers: Levers, created: str = "") -> Plan:
-        """The plan of these levers; a request's own time is no stage that anyone could act on.
+        """Plan with these levers, without an entry for the requests' own time, which no policy can change.
 
         Args:
-            profile: what they were planned on.
-            levers: the policies.
-            created: when, as a plan states it.
+            profile: requests that were planned on.
+            levers: stop rules and reissues.
+            created: time of creation to note in the plan, RFC 3339.
         """
         return Plan(
             version=VERSION,

@@ -1,4 +1,4 @@
-"""What a reader of a plan should know, in words."""
+"""Notes on a plan for its reader: limits of the data, the margin and refused spend, in words."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping
 import numpy as np
 
 from kwiken.apportion import Verdict
-from kwiken.curves import FEWEST_CALLS, Curve
+from kwiken.curves import MIN_CALLS_FOR_CURVE, Curve
 from kwiken.profile import Profile, told_contradiction
 
-FEW_REQUESTS = 1000  # below, p99 rests on ten requests or less
-WORTH_SAYING = 0.01
-ALL = 0.995  # rounds to the whole budget
-SAID = 0.05  # correlation from which a reader should know of it
+MIN_REQUESTS_FOR_P99 = 1000  # number of requests below which p99 rests on ten of them or fewer
+MIN_REFUSED_NOTED = 0.01  # share of the planned spend refused from which a note is given
+WHOLE_BUDGET = 0.995  # share of the budget that rounds to the whole
+MIN_CORRELATION_NOTED = 0.05  # correlation of copies from which a note is given
 
 
 def verdict_notes(verdict: Verdict) -> list[str]:
-    """Notes on which objective was chosen, and why."""
+    """Note on the objective that was chosen, with the results of those tried."""
     if not verdict.cuts:
         return []
     told = ", ".join(f"{name} {cut:.1%}" for name, cut in verdict.cuts.items())
@@ -25,36 +25,40 @@ def verdict_notes(verdict: Verdict) -> list[str]:
 
 
 def reissue_notes(profile: Profile, curves: Mapping[str, Curve], margin: float, refused: float) -> list[str]:
-    """Notes on what limits a plan's reissues: too few requests or calls, the margin, the ledger's refusals."""
+    """Notes on limits of a plan's reissues: too few requests or calls, the margin, the ledger's refusals."""
     notes = []
-    if profile.requests < FEW_REQUESTS:
+    if profile.requests < MIN_REQUESTS_FOR_P99:
         notes.append(
             f"only {profile.requests} requests: high percentiles rest on a few of them, so intervals are "
             "wide and the plan spends less than it may"
         )
     if (told := told_contradiction(profile)) is not None:
-        notes.append(f"{told}; a plan goes by the stages, and so does what it expects")
-    if margin < ALL:
+        notes.append(f"{told}; a plan and its expectation follow the stages")
+    if margin < WHOLE_BUDGET:
         notes.append(
             f"{margin:.0%} of the reissue budget was apportioned; the rest is kept for later requests that "
             "differ from the earlier ones"
         )
-    if refused > WORTH_SAYING:
+    if refused > MIN_REFUSED_NOTED:
         notes.append(
             f"late calls come in bursts: the ledger should refuse {refused:.0%} of the planned spend because "
-            "its window is spent, and the expectation counts with that"
+            "its window is spent, and the expectation accounts for that"
         )
     cut = sum(int(stage.censored.sum()) for stage in profile.stages)
     if cut:
         notes.append(
             f"{cut} calls were cancelled before they ended; their latency is estimated (Kaplan-Meier), and "
-            "beyond the longest call seen it is taken as that"
+            "no estimate exceeds the longest call seen"
         )
-    linked = [f"{name} {curve.correlation:.2f}" for name, curve in curves.items() if curve.correlation > SAID]
+    linked = [
+        f"{name} {curve.correlation:.2f}"
+        for name, curve in curves.items()
+        if curve.correlation > MIN_CORRELATION_NOTED
+    ]
     if linked:
-        notes.append(f"copies are slow with their calls; correlation planned with: {', '.join(linked)}")
+        notes.append(f"copies are slow together with their calls; correlations used: {', '.join(linked)}")
     left = [s for s in profile.stages if s.reissuable and s.name not in curves]
-    rare = [s.name for s in left if (~np.isnan(s.calls_ms)).sum() < FEWEST_CALLS]
+    rare = [s.name for s in left if (~np.isnan(s.calls_ms)).sum() < MIN_CALLS_FOR_CURVE]
     hopeless = [s.name for s in left if s.name not in rare]
     if hopeless:
         notes.append(f"a copy would be as slow as its call, so none are sent: {', '.join(hopeless)}")

@@ -1,4 +1,4 @@
-"""From a profile to a plan: costs, curves, apportionment, policies and what they should buy."""
+"""Entry point of planning: costs, curves, apportionment, policies and the expected result of a plan."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from kwiken.planning.catch_up import LateStudy, study_catch_up
 from kwiken.planning.levers import WAYS, LeverPlanner, LeverVerdict
 from kwiken.planning.notes import reissue_notes, verdict_notes
 from kwiken.planning.reissues import ReissueSettings, ReissueStudy
-from kwiken.planning.useless_budget import in_vain_notes
+from kwiken.planning.useless_budget import useless_budget_notes
 from kwiken.profile import CostModel, Drift, Profile, costs, drift, drift_notes, once_notes
 from kwiken.simulation import Simulation, expect
 
-FEWEST_REQUESTS = 10  # below, no quantile means anything
+MIN_REQUESTS = 10  # requests below which no quantile is meaningful
 
 
 @dataclass(frozen=True)
 class PlanStudy:
-    """A plan, and why it is what it is.
+    """A plan with the findings behind it.
 
     Attributes:
         plan: the plan.
-        curves: by stage that may be reissued: its variance-response curve.
-        allocation: who got how much, what its policy gains, and what more of it would gain.
+        curves: variance-response curve of each stage that may be reissued.
+        allocation: budget of each stage, the gain of its policy, and the gain of a little more budget.
         margin: share of the budget that was apportioned; the rest is kept because spend on later requests
             differs from spend on earlier ones.
-        simulation: what the plan does to the profile's own requests.
-        notes: what a reader should know, in words.
-        verdict: which objective was taken, and how those that were tried did on later requests.
-        partial: what the utility budget buys: rules, curves of variance against loss, who may lose what.
-        late: what the catch-up budget buys: from which age on requests are helped, and how.
-        levers: whether copies and partial answers were planned together, and how both ways did.
-        bounds: by stage that reissue budget was meant for: how sure its curve is.
-        drift: stages that changed while they were traced.
-        between: by stage that gets copies: low and high of what they gain, ms² (nine times in ten); left out
-            where they gain nothing, as for a percentile they may.
+        simulation: effect of the plan on the profile's own requests.
+        notes: remarks for the reader of the plan, in words.
+        verdict: objective that was taken, and the results of the tried ones on later requests.
+        partial: partial answers for the utility budget: rules, curves of variance against loss, losses.
+        late: help for late requests for the catch-up budget: age, policies and gain.
+        levers: choice between planning copies and partial answers separately or together.
+        bounds: confidence bounds of the curve of each stage considered for reissue budget.
+        drift: stages whose latencies changed during the recording.
+        between: low and high gain of each stage that gets copies, ms² (90% interval); left out where there is
+            no gain in variance, as may happen when a percentile is the objective.
     """
 
     plan: Plan
@@ -63,7 +63,7 @@ class PlanStudy:
 
 
 class PlanSettings(TypedDict, total=False):
-    """Settings of `study_plan` beside the profile."""
+    """Keyword settings of `study_plan`, besides the profile."""
 
     budgets: Budgets
     objective: str
@@ -79,11 +79,11 @@ class PlanSettings(TypedDict, total=False):
 
 
 def make_plan(profile: Profile, **settings: Unpack[PlanSettings]) -> Plan:
-    """The plan for a profile; see `study_plan` for the settings, errors and the reasons.
+    """Make the plan for a profile; see `study_plan` for the settings, errors and the findings behind it.
 
     Args:
-        profile: what was learned.
-        **settings: those of `study_plan`, by its names.
+        profile: recorded requests.
+        **settings: settings of `study_plan`, by name.
     """
     return study_plan(profile, **settings).plan
 
@@ -103,31 +103,30 @@ def study_plan(
     utility_weights: Mapping[str, float] | None = None,
     levers: str = "auto",
 ) -> PlanStudy:
-    """Make a plan and keep what led to it (Kwiken section 5.2).
+    """Make a plan and keep the findings behind it (Kwiken section 5.2).
 
     Args:
-        profile: what was learned.
-        budgets: what may be spent, by lever.
-        objective: `tail`, the stages' variances and means as they count for p99; `variance`, the sum of the
-            variances alone, as the source has it; `p99` or `cvar` (mean of the slowest 1%) of the whole, by
-            descent from tail's answer; `auto`, that of tail and p99 which does better on requests later than
-            those it was planned on.
-        cost: as `costs` takes it.
-        spread: `sumvar`; or, to compare with, `equal` (the same budget to every stage) or `uniform` (the same
+        profile: recorded requests.
+        budgets: upper bounds of the spend, by lever.
+        objective: `tail`, the stages' variances and means by their effect on p99; `variance`, the sum of the
+            variances alone, as in the source; `p99` or `cvar` (mean of the slowest 1%) of whole requests, by
+            descent from the answer of `tail`; `auto`, the better of `tail` and `p99` on requests later than
+            those planned on.
+        cost: cost model, as `costs` takes it.
+        spread: `sumvar`; or, for comparison, `equal` (the same budget for every stage) or `uniform` (the same
             fraction of calls at every stage).
         created: RFC 3339 time to note in the plan.
-        window_s: length of the window over which a ledger will keep the budget (the runtime's: 10 s), so that
-            the expectation has what it refuses; None for none. See `expect`.
-        seed: of the draws behind the expectation.
-        copy_correlation: of a copy's normal score with its call's, at every stage; 0 for independent copies;
-            by default what each stage's pairs say, and 0 where there are none.
-        partial: names of the fan-outs whose answers may be partial; by default all, where there is a utility
+        window_s: length of the window over which a ledger will keep the budget (the runtime's: 10 s), in
+            seconds, so that the expectation includes its refusals; None for no ledger. See `expect`.
+        seed: seed of the draws behind the expectation.
+        copy_correlation: correlation of the normal scores of a copy and its call, at every stage; 0 for
+            independent copies; by default the one that each stage's pairs show, and 0 without pairs.
+        partial: names of the fan-outs whose answers may be partial; by default all, if there is a utility
             budget.
-        utility_weights: by stage: its relative part in the utility of the whole answer, where parts count on
-            their own; by default an answer needs every stage's part.
-        levers: how copies and partial answers are planned: `separate`, one after the other; `joint`, by one
-            price for each budget; `auto`, together only where that does better on requests later than those
-            planned on.
+        utility_weights: relative part of each stage in the utility of the whole answer, where parts count
+            independently; by default an answer needs every stage's part.
+        levers: planning of copies and partial answers: `separate`, one after the other; `joint`, by one price
+            for each budget; `auto`, together only if that is better on requests later than those planned on.
 
     Returns:
         The study. Budgets are met on later requests than those that time-outs and stop rules were learned
@@ -165,7 +164,7 @@ def study_plan(
         simulation=simulation,
         notes=(
             *verdict_notes(reissues.verdict),
-            *in_vain_notes(profile, plan, reissues.curves, seed=seed),
+            *useless_budget_notes(profile, plan, reissues.curves, seed=seed),
             *reissue_notes(profile, reissues.curves, reissues.margin, simulation.refused),
             *stopping.notes,
             *found.verdict.notes,
@@ -185,7 +184,7 @@ def study_plan(
 
 
 def _copied(stage: StagePlan) -> bool:
-    """Whether copies go to a stage, be it of late requests only."""
+    """Whether a stage sends copies, at least for late requests."""
     late = stage.catch_up is not None and stage.catch_up.reissue
     return stage.reissue is not None or late
 
@@ -206,9 +205,9 @@ def _check(profile: Profile, objective: str, spread: str, window_s: float | None
         raise InputError(f"{objective!r} goes with the spread 'sumvar' only", where="objective")
     if window_s is not None and not 0 < window_s < math.inf:
         raise InputError(f"must be a finite number of seconds above 0, not {window_s}", where="window_s")
-    if profile.requests < FEWEST_REQUESTS:
+    if profile.requests < MIN_REQUESTS:
         raise InputError(
-            f"a plan needs at least {FEWEST_REQUESTS} requests, and the profile has {profile.requests}; "
+            f"a plan needs at least {MIN_REQUESTS} requests, and the profile has {profile.requests}; "
             "trace the service for longer",
             where="profile",
         )
@@ -217,7 +216,7 @@ def _check(profile: Profile, objective: str, spread: str, window_s: float | None
 def _catch_up(
     profile: Profile, draft: Plan, reissues: ReissueStudy, *, seed: int, copy_correlation: float | None
 ) -> LateStudy:
-    """Help for late requests; copies where one budget for both would send any (Kwiken section 5.5)."""
+    """Catch-up policies; copies where one budget for both levers would send any (Kwiken section 5.5)."""
     budgets = draft.budgets
     if budgets.catch_up <= 0:
         return LateStudy()

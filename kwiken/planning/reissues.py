@@ -1,4 +1,4 @@
-"""The reissue lever of a plan: curves, an objective, and a budget apportioned for later requests to keep."""
+"""Reissue planning: curves, an objective, and a budget apportioned so that later requests keep it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from kwiken.apportion import Aim, Allocation, Verdict, caution_notes, chosen, cross_validated, within_budget
+from kwiken.apportion import (
+    Allocation,
+    Apportioner,
+    Verdict,
+    caution_notes,
+    chosen,
+    cross_validated,
+    within_budget,
+)
 from kwiken.curves import Curve, CurveBounds, stage_curves
 from kwiken.plan import Costs
 from kwiken.profile import Profile
@@ -15,7 +23,7 @@ from kwiken.service import Reissue
 
 @dataclass(frozen=True, kw_only=True)
 class ReissueSettings:
-    """How a reissue budget is apportioned; see `study_plan`."""
+    """Settings of a reissue plan; see `study_plan` for their meaning."""
 
     objective: str = "tail"
     spread: str = "sumvar"
@@ -25,17 +33,17 @@ class ReissueSettings:
 
 @dataclass(frozen=True)
 class ReissueStudy:
-    """Reissue policies, and what led to them.
+    """Reissue policies with the findings behind them.
 
     Attributes:
-        curves: by stage that may be reissued: its variance-response curve.
-        allocation: who got how much, with the gains of the policies chosen.
+        curves: variance-response curve of each stage that may be reissued.
+        allocation: budget of each stage, with the gains of the policies chosen.
         margin: share of the budget that was apportioned.
-        verdict: which objective was taken.
-        policies: by stage that gets any.
-        bounds: by stage that budget was meant for: how sure its curve is.
-        between: by stage that gets any: low and high of what its policy gains, ms².
-        notes: what a reader should know, in words.
+        verdict: objective that was taken.
+        policies: reissue policy by stage that has one.
+        bounds: confidence bounds of the curve of each stage considered for budget.
+        between: low and high gain of each policy, ms² (90% interval).
+        notes: remarks for the reader of the plan, in words.
     """
 
     curves: Mapping[str, Curve]
@@ -52,9 +60,9 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
     """Apportion a reissue budget.
 
     Args:
-        profile: what was learned; of partial answers, with the calls as their stop rules leave them.
-        shares: what stages cost.
-        budget: the most that may be spent.
+        profile: recorded requests; calls of partial answers as their stop rules leave them.
+        shares: cost of each stage.
+        budget: upper bound of the spend, as a share of all work.
         settings: objective, spread, seed and correlation of copies.
     """
     curves_of = partial(stage_curves, seed=settings.seed, copy_correlation=settings.copy_correlation)
@@ -65,7 +73,7 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         verdict = cross_validated(
             profile, prices, budget, curves_of=curves_of, curves=curves, seed=settings.seed
         )
-    aim = Aim(profile, curves, prices, verdict.objective, settings.spread, settings.seed)
+    aim = Apportioner(profile, curves, prices, verdict.objective, settings.spread, settings.seed)
     spending = within_budget(profile, prices, budget, aim)
     found = chosen(profile, curves, prices, spending.allocation, seed=settings.seed)
     return ReissueStudy(
@@ -74,7 +82,7 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         spending.margin,
         verdict,
         found.policies,
-        bounds=aim.caution.bounds,
+        bounds=aim.shrinkage.bounds,
         between=found.between,
-        notes=tuple(caution_notes(aim.caution.bounds)),
+        notes=tuple(caution_notes(aim.shrinkage.bounds)),
     )

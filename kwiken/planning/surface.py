@@ -1,8 +1,8 @@
-"""A fan-out's variance against both of its levers: first copies of late shards, then a stop rule.
+"""Variance surface of a fan-out over both of its levers: copies of late shards, then a stop rule.
 
 The source leaves several levers at one stage open. Each point here races every call with its copy at one
-share of reissues, and tunes the stop rule of one loss on what then comes in: copies bring back shards that a
-rule tuned without them would have left out, so the same loss buys an earlier stop.
+share of reissues, and tunes the stop rule for one loss on the resulting calls: copies bring back shards that
+a rule tuned without them would have left out, so the same loss allows an earlier stop.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from kwiken.curves import Curve, dealer
 from kwiken.partial import FanOut
 from kwiken.profile import Profile, StageProfile, rows_of
 from kwiken.service import Reissue
-from kwiken.simulation import Player
+from kwiken.simulation import StageReplay
 
-PARTS = (0.0, 0.03, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)  # of the most that each lever may take
-MOST_VISITS = 3000
-MOST_CELLS = 1 << 19
+# grid, as shares of the most that each lever may take
+GRID_SHARES = (0.0, 0.03, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+MAX_VISITS = 3000  # visits that a surface is computed from
+MAX_CALLS = 1 << 19  # calls that a surface is computed from
 
 
 @dataclass(frozen=True)
 class Surface:
-    """Variance of a fan-out's latency by what its levers take.
+    """Variance of a fan-out's latency by the use of its two levers.
 
     Attributes:
         reissue: (r,) ascending from 0: share of the shards' calls that get a copy.
-        loss: (l,) ascending from 0: mean utility that may be lost.
-        variance: (r, l): of the stage's latency then, ms²; falling along both.
+        loss: (l,) ascending from 0: mean utility lost, as a share.
+        variance: (r, l): variance of the stage's latency, ms²; falling along both axes.
     """
 
     reissue: Floats
@@ -39,7 +40,7 @@ class Surface:
     variance: Floats
 
     def fall(self, loss: float, low: float, high: float) -> float:
-        """By how much variance falls between two shares of reissues at one loss, ms².
+        """Fall of the variance between two shares of reissues at one loss, ms².
 
         Args:
             loss: mean utility lost, a value of the grid.
@@ -57,32 +58,32 @@ def surface(
     """The surface of a fan-out up to the most that either lever may take (Kwiken equation 5.4).
 
     Args:
-        stage: what was learned of it.
-        curve: its variance against reissues, whose policies and correlation of copies count; None where it
-            may have no copies.
+        stage: profile of the fan-out.
+        curve: its variance-response curve, with the policies and the correlation of copies; None where it may
+            have no copies.
         most_reissue: largest share of calls that may get a copy.
-        most_loss: largest mean loss of utility.
-        seed: of copies and coins, the same at every point.
+        most_loss: largest mean loss of utility, a share.
+        seed: seed of copies and of their probabilities, the same at every point.
     """
     some = _some(stage)
     rho = 0.0 if curve is None else curve.correlation
-    player = Player(some, 0.0, dealer(seed), copy_correlation=rho, dealt=True)
-    shares = np.unique([min(1.0, part * most_reissue) if curve is not None else 0.0 for part in PARTS])
-    losses = np.unique([min(1.0, part * most_loss) for part in PARTS])
+    player = StageReplay(some, 0.0, dealer(seed), copy_correlation=rho, dealt=True)
+    shares = np.unique([min(1.0, part * most_reissue) if curve is not None else 0.0 for part in GRID_SHARES])
+    losses = np.unique([min(1.0, part * most_loss) for part in GRID_SHARES])
     variance = np.empty((len(shares), len(losses)))
     for i, share in enumerate(shares.tolist()):
         policy = None if curve is None else curve.policy(share)
         fan_out = FanOut.of(some, player.raced(policy))
         rules = [None, *fan_out.tune(losses[1:].tolist())]
         variance[i] = [fan_out.moments(rule)[1] for rule in rules]
-    # More of either lever is never worse: less of it is always among what may be done.
+    # More of either lever is never worse, because less of it remains possible.
     return Surface(shares, losses, np.minimum.accumulate(np.minimum.accumulate(variance, axis=0), axis=1))
 
 
 def _some(stage: StageProfile) -> StageProfile:
-    """Every k-th request, so that a surface takes a second at most."""
+    """Every k-th request, so that a surface takes at most about a second."""
     n, width = stage.calls_ms.shape
-    wanted = max(1, min(MOST_VISITS, MOST_CELLS // width))
+    wanted = max(1, min(MAX_VISITS, MAX_CALLS // width))
     return rows_of(stage, np.arange(0, n, max(1, n // wanted)))
 
 
@@ -94,21 +95,21 @@ def raced_calls(
     seed: int = 0,
     copy_correlation: float | None = None,
 ) -> dict[str, Floats]:
-    """When fan-outs' shards answer under reissue policies.
+    """Answer times of fan-outs' shards under reissue policies.
 
     Args:
-        profile: what was learned.
-        policies: by stage that reissues.
-        names: stages of interest.
-        seed: of copies and coins.
-        copy_correlation: of copies with their calls; None for what pairs say.
+        profile: recorded requests.
+        policies: reissue policies by stage.
+        names: names of the stages to return.
+        seed: seed of copies and of their probabilities.
+        copy_correlation: correlation of copies with their calls; None for the one that recorded pairs show.
 
     Returns:
-        By stage of interest: (n, width) milliseconds; NaN for no call.
+        By stage: (n, width) milliseconds; NaN for no call.
     """
     found = {}
     for i, stage in enumerate(profile.stages):
         if stage.name in names:
-            player = Player(stage, 0.0, dealer(seed, i), copy_correlation=copy_correlation, dealt=True)
+            player = StageReplay(stage, 0.0, dealer(seed, i), copy_correlation=copy_correlation, dealt=True)
             found[stage.name] = player.raced(policies.get(stage.name))
     return found

@@ -1,7 +1,7 @@
-"""Two budgets at once: the least sum of variances over curves and surfaces, by one price for each budget.
+"""Apportionment of two budgets: least sum of variances over curves and surfaces, by one price per budget.
 
-With prices `a` and `b` for a unit of either budget every stage chooses for itself: the point of its curve or
-surface where `variance + a x reissues + b x loss` is least. Prices rise until both budgets are kept (Kwiken
+With prices `a` and `b` for a unit of either budget every stage chooses by itself the point of its curve or
+surface with the least `variance + a x reissues + b x loss`. Prices rise until both budgets are kept (Kwiken
 equation 5.4, which the source leaves open beyond one lever).
 """
 
@@ -17,21 +17,21 @@ from kwiken.apportion import HulledCurve
 from kwiken.arrays import Floats
 from kwiken.planning.surface import Surface
 
-BISECTIONS = 40
-LEAST_COST = 1e-12
-HIGHEST = 1e6  # a price: this many times the whole variance for a whole budget
+BISECTIONS = 40  # steps of the search for a price
+MIN_COST = 1e-12  # stands for a cost of 0 as a divisor
+MAX_PRICE = 1e6  # upper bound of a price: so many times the whole variance for a whole budget
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Shares:
-    """What each stage gets of either budget.
+    """Shares of two budgets by stage.
 
     Attributes:
-        reissue: by stage: share of its calls that get a copy.
-        loss: by stage with a surface: mean utility that it may lose.
-        prices: of a unit of the reissue budget and of the utility budget, ms².
+        reissue: share of calls that get a copy, by stage.
+        loss: mean utility that may be lost, by stage with a surface, a share.
+        prices: prices of a unit of the reissue budget and of the utility budget, ms².
     """
 
     reissue: Mapping[str, float]
@@ -40,7 +40,7 @@ class Shares:
 
 
 class _Options:
-    """Every stage's points in one table, padded: variance, and what a point takes of either budget."""
+    """Points of all stages in one padded table: variance, and the use of either budget."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class _Options:
         self._all = np.arange(len(self.names))
 
     def best(self, reissue_price: float, loss_price: float) -> Ints:
-        """(n,): each stage's choice at these prices; of equals, the first, which takes least."""
+        """(n,): each stage's best point at these prices; of equal ones the first, which is cheapest."""
         priced = reissue_price * self.costs * self.reissue + loss_price * self.weights * self.loss
         return np.asarray(np.argmin(self.variance + priced, axis=1))
 
     def spent(self, chosen: Ints) -> tuple[float, float]:
-        """What choices take of the reissue and of the utility budget."""
+        """Reissue and utility budgets that a choice of points uses."""
         return (
             float((self.costs[:, 0] * self.reissue[self._all, chosen]).sum()),
             float((self.weights[:, 0] * self.loss[self._all, chosen]).sum()),
@@ -103,22 +103,22 @@ def two_budgets(
     """Apportion a reissue budget and a utility budget together (Kwiken equation 5.4).
 
     Args:
-        curves: by stage that may be reissued.
-        surfaces: by fan-out that has both levers; counts in place of its curve.
-        costs: by stage: what reissuing all of its calls costs.
-        weights: by stage with a surface: what a unit of its loss costs the whole answer.
-        reissue: the most that may be spent on copies, in the unit of `costs`.
-        loss: the most utility that may be lost.
+        curves: variance-response curves of stages that may be reissued.
+        surfaces: surfaces of fan-outs with both levers; each replaces the stage's curve.
+        costs: cost of reissuing all calls of a stage, by stage.
+        weights: cost of a unit of a stage's loss to the whole answer, by stage with a surface.
+        reissue: upper bound of the spend on copies, in the unit of `costs`.
+        loss: upper bound of the utility lost, a share.
 
     Returns:
-        Shares that keep both budgets. Surfaces are not convex, so prices alone may leave budget over; what is
-        left of the reissue budget goes where it still lowers a surface.
+        Shares that keep both budgets. Surfaces are not convex, so prices alone may leave budget over; the
+        rest of the reissue budget goes where it still lowers a surface.
     """
     if not curves and not surfaces:
         return Shares({}, {}, (0.0, 0.0))
     options = _Options(curves, surfaces, costs, weights)
     whole = float(options.variance[:, 0].sum())
-    most = HIGHEST * max(whole, 1e-9)
+    most = MAX_PRICE * max(whole, 1e-9)
 
     def first_price(loss_price: float) -> float:
         def keeps(price: float) -> bool:
@@ -144,9 +144,9 @@ def _fill(
     losses: Mapping[str, float],
     left: float,
 ) -> None:
-    """Spend what is left of the reissue budget on surfaces, at the losses chosen: most gain first."""
+    """Spend the rest of the reissue budget on surfaces at the chosen losses, most gain first."""
     for _ in surfaces:
-        room = {name: left / max(costs[name], LEAST_COST) for name in surfaces}
+        room = {name: left / max(costs[name], MIN_COST) for name in surfaces}
         gains = {
             name: found.fall(losses[name], shares[name], shares[name] + room[name])
             for name, found in surfaces.items()
@@ -160,7 +160,7 @@ def _fill(
 
 
 def _least_price(keeps: Callable[[float], bool], most: float) -> float:
-    """The least price that keeps a budget; spend falls as the price rises. Bisects its logarithm."""
+    """Least price that keeps a budget, by bisection of its logarithm; spend falls as the price rises."""
     if keeps(0.0):
         return 0.0
     low, high = most * 1e-18, most

@@ -1,4 +1,4 @@
-"""What to say of a plan whose budget buys no p99: that it is so, and which budget would."""
+"""Note on a reissue budget without effect on p99, with the budget that would have one."""
 
 from __future__ import annotations
 
@@ -12,57 +12,59 @@ from kwiken.plan import Expected, Plan
 from kwiken.profile import Profile
 from kwiken.simulation import ROWS, Arena
 
-IN_VAIN = "this budget buys no p99 here"
-NOTHING = 0.01  # of p99: less is none
-WORTH = 0.05  # of p99, for a larger budget to be named
-STEP = 2.0  # from one budget that is tried to the next
+NO_GAIN = "this budget buys no p99 here"
+MIN_CUT = 0.01  # relative fall of p99 that counts as none
+MIN_CUT_NAMED = 0.05  # relative fall of p99 for which a larger budget is named
+BUDGET_RATIO = 2.0  # ratio of successive budgets that are tried
 
 
-def in_vain(budget: float, expected: Expected) -> list[str]:
-    """That a reissue budget was given and p99 is expected to stay where it is; nothing where it falls.
+def no_gain_notes(budget: float, expected: Expected) -> list[str]:
+    """Note that a reissue budget is expected to leave p99 where it is; empty if p99 is expected to fall.
 
     Args:
-        budget: for reissues, as a share of the cost.
-        expected: of the plan.
+        budget: reissue budget, as a share of all work.
+        expected: expectation of the plan.
     """
     before, after = expected.before.p99_ms, expected.after.p99_ms
-    if budget <= 0 or _cut(before, after) >= NOTHING:
+    if budget <= 0 or _cut(before, after) >= MIN_CUT:
         return []
-    return [f"{IN_VAIN}: {before:.4g} ms without the plan, {after:.4g} ms expected with it"]
+    return [f"{NO_GAIN}: {before:.4g} ms without the plan, {after:.4g} ms expected with it"]
 
 
-def in_vain_notes(profile: Profile, plan: Plan, curves: Mapping[str, Curve], *, seed: int = 0) -> list[str]:
-    """A note where a reissue budget was given and p99 is expected to stay where it is.
+def useless_budget_notes(
+    profile: Profile, plan: Plan, curves: Mapping[str, Curve], *, seed: int = 0
+) -> list[str]:
+    """Note on a reissue budget without effect on p99, with the larger budget that would have one.
 
     Args:
-        profile: what was learned.
-        plan: with its expectation.
-        curves: by stage that may be reissued.
-        seed: of the copies and coins by which larger budgets are tried.
+        profile: recorded requests.
+        plan: plan with its expectation.
+        curves: variance-response curve of each stage that may be reissued.
+        seed: seed of the copies with which larger budgets are tried.
     """
     budget, expected = plan.budgets.reissue, plan.expected
-    found = [] if expected is None else in_vain(budget, expected)
+    found = [] if expected is None else no_gain_notes(budget, expected)
     if not found:
         return []
     told = found[0]
     if not curves:
         return [f"{told}; no stage may be reissued"]
     for larger, cut in _larger(profile, plan, curves, budget, seed):
-        if cut >= WORTH:
+        if cut >= MIN_CUT_NAMED:
             return [f"{told}; a reissue budget of {larger:.3g} should cut it by {cut:.0%}"]
-    return [f"{told}; nor would more copies cut it by {WORTH:.0%}"]
+    return [f"{told}; no larger budget would cut it by {MIN_CUT_NAMED:.0%}"]
 
 
 def _larger(
     profile: Profile, plan: Plan, curves: Mapping[str, Curve], budget: float, seed: int
 ) -> Iterator[tuple[float, float]]:
-    """Larger budgets, and by which share each would cut p99."""
+    """Larger budgets, each with the share by which it would cut p99."""
     prices = {name: plan.cost.stages[name] for name in curves}
     rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
     arena = Arena(profile, curves, rows, seed=seed)
     base = _p99(arena, {})
     while budget < 1:
-        budget = min(1.0, STEP * budget)
+        budget = min(1.0, BUDGET_RATIO * budget)
         found = apportion(profile, curves, prices, budget, objective="tail", seed=seed)
         yield budget, _cut(base, _p99(arena, choices_of(curves, found)))
 

@@ -1,4 +1,4 @@
-"""Profiles: what traces say of a service, how sure that is, and what a call costs."""
+"""Profiles of services learned from traces: latencies of stages, their distributions, costs, consistency."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kwiken.profile.consistency import check_agrees, contradicted, told_contradi
 from kwiken.profile.copy_estimates import guess_by_kind, guess_copies
 from kwiken.profile.cost_models import CostModel, cost_of_one_call, costs
 from kwiken.profile.decay import decayed
-from kwiken.profile.distribution import Pool, complete_calls, pool
+from kwiken.profile.distribution import EmpiricalDistribution, call_distribution, complete_calls
 from kwiken.profile.idempotence import kept_single, once_notes
 from kwiken.profile.profile import OWN_TIME, Profile, StageProfile
 from kwiken.profile.spend_by_model import spent_by_model
@@ -18,9 +18,10 @@ __all__ = [
     "OWN_TIME",
     "CostModel",
     "Drift",
-    "Pool",
+    "EmpiricalDistribution",
     "Profile",
     "StageProfile",
+    "call_distribution",
     "check_agrees",
     "complete_calls",
     "contradicted",
@@ -34,7 +35,6 @@ __all__ = [
     "kept_single",
     "once_notes",
     "part_of",
-    "pool",
     "profile_from_json",
     "profile_to_json",
     "rows_of",

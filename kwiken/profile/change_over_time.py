@@ -1,7 +1,7 @@
-"""Whether a service changed while it was traced: are calls late more often in the later half than before?
+"""Drift test: share of late calls of each stage in the earlier and the later half of a profile's requests.
 
-A plan's time-outs are quantiles of what was seen. Where the tail beyond them grows or shrinks, a plan spends
-more or less than it means to, so each stage's share of late calls is compared between the halves of time.
+The time-outs of a plan are quantiles of observed latencies. Where the tail beyond them grows or shrinks, the
+plan spends more or less than its budget.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ import numpy as np
 from scipy.special import stdtr
 
 from kwiken.arrays import Floats, Ints
-from kwiken.profile.distribution import Pool, pool
+from kwiken.profile.distribution import EmpiricalDistribution, call_distribution
 from kwiken.profile.profile import Profile, StageProfile
 
-TAIL = 0.05  # share of the calls that are late, where no plan says
-LEVEL = 0.05  # chance of naming any stage though none changed
-BLOCKS = 10  # stretches of time in a half, whose spread tells chance: neighbours in time share their fate
-LEAST_CHANGE = 1.2  # factor from which a change matters
-FEWEST_LATE = 10
-SHOWN = 3
+LATE_SHARE = 0.05  # of the calls that count as late, where no plan gives a time-out
+SIGNIFICANCE_LEVEL = 0.05  # probability of naming any stage though none changed
+BLOCKS_PER_HALF = 10  # blocks of time whose spread gives the error: requests close in time are correlated
+MIN_FACTOR = 1.2  # between the shares of late calls; a smaller change does not matter
+MIN_LATE_CALLS = 10  # fewer tell nothing
+MAX_STAGES_SHOWN = 3  # in a note
 
 
 @dataclass(frozen=True)
 class Drift:
-    """A stage whose calls became late more often, or less.
+    """Change of a stage's share of late calls between the halves of a profile's requests.
 
     Attributes:
-        stage: its name.
-        after_ms: age from which a call counts as late: the plan's time-out, or the 95th percentile.
-        earlier: share of late calls in the earlier half of the requests.
-        later: share in the later half.
-        p_value: probability of such a difference, or of a larger one in any stage, if none changed (Holm).
+        stage: name of the stage.
+        after_ms: age from which a call counts as late, milliseconds: the plan's time-out, or the 95th
+            percentile.
+        earlier: share of late calls in the earlier half of the requests, 0 to 1.
+        later: share of late calls in the later half, 0 to 1.
+        p_value: probability of such a difference or a larger one in any stage if none changed (Holm), 0 to 1.
     """
 
     stage: str
@@ -44,7 +45,7 @@ class Drift:
 
     @property
     def words(self) -> str:
-        """The change in a sentence."""
+        """Sentence that describes the change."""
         return (
             f"{self.stage}: {self.earlier:.1%} of the calls took longer than {self.after_ms:.3g} ms in the "
             f"earlier half, {self.later:.1%} in the later"
@@ -52,19 +53,20 @@ class Drift:
 
 
 def drift(
-    profile: Profile, *, after_ms: Mapping[str, float] | None = None, level: float = LEVEL
+    profile: Profile, *, after_ms: Mapping[str, float] | None = None, level: float = SIGNIFICANCE_LEVEL
 ) -> tuple[Drift, ...]:
     """Stages that changed between the earlier and the later half of a profile's requests.
 
     Args:
-        profile: what was learned.
-        after_ms: by stage: from which age on a call is late, a plan's time-outs say; the 95th percentile for
-            those that are left out.
-        level: probability of naming any stage though none changed.
+        profile: profile of the service.
+        after_ms: by stage: age from which a call is late, milliseconds, such as the time-outs of a plan; the
+            95th percentile for stages left out.
+        level: probability of naming any stage though none changed, above 0 and below 1.
 
     Returns:
-        Those that changed by a fifth or more and beyond chance, most telling first. The test is Welch's, on
-        shares of late calls by stretches of time, with Holm's correction (1979) for the number of stages.
+        Stages that changed by a fifth or more, and significantly; the smallest p-value first. The test is
+        Welch's, on shares of late calls by blocks of time, with Holm's correction (1979) for the number of
+        stages.
     """
     order = np.argsort(profile.started_s, kind="stable")
     given = after_ms or {}
@@ -76,7 +78,7 @@ def drift(
     return tuple(
         each
         for each in _holm(tested)
-        if each.p_value <= level and _factor(each.earlier, each.later) >= LEAST_CHANGE
+        if each.p_value <= level and _factor(each.earlier, each.later) >= MIN_FACTOR
     )
 
 
@@ -86,16 +88,16 @@ def _factor(one: float, other: float) -> float:
 
 
 def _tested(stage: StageProfile, order: Ints, after_ms: float | None) -> Drift | None:
-    """A stage with its own chance of such a difference; None where there are too few late calls."""
-    law = pool(stage)
-    if not len(law):
+    """Test of one stage, with its uncorrected p-value; None where there are too few late calls."""
+    distribution = call_distribution(stage)
+    if not len(distribution):
         return None
-    age = float(law.quantile(np.array([1 - TAIL]))[0]) if after_ms is None else after_ms
-    late, calls = _late(stage, law, age)[order], (~np.isnan(stage.calls_ms)).sum(axis=1)[order]
-    if late.sum() < FEWEST_LATE:
+    age = float(distribution.quantile(np.array([1 - LATE_SHARE]))[0]) if after_ms is None else after_ms
+    late, calls = _late(stage, distribution, age)[order], (~np.isnan(stage.calls_ms)).sum(axis=1)[order]
+    if late.sum() < MIN_LATE_CALLS:
         return None
     halves = [_shares(late[part], calls[part]) for part in np.array_split(np.arange(len(order)), 2)]
-    if any(len(shares) < BLOCKS // 2 for shares in halves):
+    if any(len(shares) < BLOCKS_PER_HALF // 2 for shares in halves):
         return None
     earlier, later = (
         float(late[part].sum() / max(1, calls[part].sum()))
@@ -104,29 +106,30 @@ def _tested(stage: StageProfile, order: Ints, after_ms: float | None) -> Drift |
     return Drift(stage.name, age, earlier, later, _welch(*halves))
 
 
-def _late(stage: StageProfile, law: Pool, age: float) -> Floats:
-    """(n,): late calls of each request; one cut before that age counts by its chance to have become late.
+def _late(stage: StageProfile, distribution: EmpiricalDistribution, age: float) -> Floats:
+    """(n,): number of late calls of each request; a call cancelled before that age counts by its probability.
 
-    To leave such calls out would leave out late ones above all: where a plan came while traces were taken,
-    its copies end late calls early, and the service would seem to have become faster.
+    Leaving cancelled calls out would leave out mostly late ones: where a plan was applied while traces were
+    taken, its copies end late calls early, and the service would seem to have become faster.
     """
     late = (stage.calls_ms > age).astype(float)
     cut = stage.censored & (stage.calls_ms <= age)
     if cut.any():
-        still = law.tail(stage.calls_ms[cut])
-        beyond = law.tail(np.full(len(still), age))
+        still = distribution.tail(stage.calls_ms[cut])
+        beyond = distribution.tail(np.full(len(still), age))
         late[cut] = np.divide(beyond, still, out=np.zeros(len(still)), where=still > 0)
     return np.asarray(late.sum(axis=1))
 
 
 def _shares(late: Floats, calls: Ints) -> Floats:
-    """Share of late calls in each stretch of time that has calls."""
-    blocks = [(late[part].sum(), calls[part].sum()) for part in np.array_split(np.arange(len(late)), BLOCKS)]
+    """(b,): share of late calls in each block of time that has calls."""
+    parts = np.array_split(np.arange(len(late)), BLOCKS_PER_HALF)
+    blocks = [(late[part].sum(), calls[part].sum()) for part in parts]
     return np.array([few / many for few, many in blocks if many])
 
 
 def _welch(one: Floats, other: Floats) -> float:
-    """Two-sided chance of so different means."""
+    """Two-sided p-value of Welch's test for equal means."""
     errors = np.array([values.var(ddof=1) / len(values) for values in (one, other)])
     total = float(errors.sum())
     if not total > 0:
@@ -136,7 +139,7 @@ def _welch(one: Floats, other: Floats) -> float:
 
 
 def _holm(tested: list[Drift]) -> list[Drift]:
-    """The same, with chances corrected for their number (Holm 1979)."""
+    """Tests in ascending order of p-value, corrected for their number (Holm 1979)."""
     found, least = [], 0.0
     for rank, each in enumerate(sorted(tested, key=lambda one: one.p_value)):
         least = max(least, min(1.0, (len(tested) - rank) * each.p_value))
@@ -145,15 +148,15 @@ def _holm(tested: list[Drift]) -> list[Drift]:
 
 
 def drift_notes(found: tuple[Drift, ...]) -> tuple[str, ...]:
-    """What a reader should know of stages that changed, in words.
+    """Note for the reader on stages that changed while they were traced; empty where none did.
 
     Args:
-        found: stages that changed while they were traced.
+        found: changes, most significant first.
     """
     if not found:
         return ()
-    told = "; ".join(each.words for each in found[:SHOWN])
-    more = f"; and {len(found) - SHOWN} more stages" if len(found) > SHOWN else ""
+    told = "; ".join(each.words for each in found[:MAX_STAGES_SHOWN])
+    more = f"; and {len(found) - MAX_STAGES_SHOWN} more stages" if len(found) > MAX_STAGES_SHOWN else ""
     return (
         f"the service changed while it was traced ({told}{more}): trace it again, or fit with --half-life",
     )

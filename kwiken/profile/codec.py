@@ -1,4 +1,4 @@
-"""Profiles as JSON, version 1: strict, bounded, exact to the microsecond."""
+"""JSON codec of profiles, version 1: strict, with bounded sizes, exact to the microsecond."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kwiken.service import MAX_FANOUT, MAX_MS, MAX_REPLICAS, MAX_STAGES
 VERSION = 1
 MAX_BYTES = 1 << 29
 MAX_REQUESTS = 10_000_000
-MAX_CELLS = 20_000_000  # some 32 bytes each while they are read
+MAX_CELLS = 20_000_000  # calls over all stages: each takes about 32 bytes while it is read
 MAX_NAME = 1000
 MAX_COUNTS = 1000
 MAX_COUNT = 10**15
@@ -28,11 +28,11 @@ MAX_PAIRS = 1_000_000
 MAX_CLASSES = 1000
 MAX_VARIATION = 1e6
 MAX_WORTH = 1e9
-MAX_SECONDS = 1e12  # since 1970
+MAX_SECONDS = 1e12  # since 1970, of a request's start
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _NO_NUMBER = re.compile(rb"(?i)nan\b|inf(inity)?\b")
-_BY_REQUEST = ("latency_ms", "started_s", "calls_ms", "worth")  # lists of a value a request
-CUT_CODES = 3  # 0: both ended; 1: the call was cut short; 2: the copy was; 3: both were
+_BY_REQUEST = ("latency_ms", "started_s", "calls_ms", "worth")  # lists with one value per request
+MAX_CUT_CODE = 3  # 0: both ended; 1: the call was cancelled; 2: the copy was; 3: both were
 
 
 class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -40,13 +40,12 @@ class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class _Stage(_Struct, frozen=True):
-    """One stage; `calls_ms`, `censored` and `worth` hold a list a shard.
+    """Stage of a profile document; `calls_ms`, `censored`, `worth` and `asked` hold one list per shard.
 
-    In `calls_ms` null stands for no call, in `worth` for not known; `censored` has the numbers of requests.
-
-    `pairs` holds calls and their copies: both latencies, and which was cut short (see `CUT_CODES`);
-    `guesses` late calls and what their copies would have taken. `asked` holds a list a shard too: numbers of
-    `replica_names`, -1 for not known.
+    In `calls_ms` null means no call, in `worth` not known; `censored` holds indices of requests, and `asked`
+    indices in `replica_names`, -1 for not known. `pairs` holds both latencies of calls and their copies, and
+    a code for which was cancelled (see `MAX_CUT_CODE`); `guesses` late calls and the estimated latencies of
+    their copies.
     """
 
     name: str
@@ -78,13 +77,13 @@ class _Profile(_Struct, frozen=True):
 
 
 def profile_to_json(profile: Profile) -> str:
-    """The profile as JSON, readable by `profile_from_json`; times rounded to a microsecond.
+    """Encode a profile as JSON that `profile_from_json` reads; times are rounded to a microsecond.
 
     Args:
-        profile: to write.
+        profile: profile to encode.
 
     Raises:
-        InputError: for a profile that could not be read back; names stage and field.
+        InputError: for a profile that could not be read back; names the stage and the field.
     """
     stages = [_encode_stage(stage) for stage in profile.stages]
     document = _Profile(
@@ -125,7 +124,7 @@ def _encode_stage(stage: StageProfile) -> _Stage:
 
 
 def _columns(matrix: Floats) -> list[list[float | None]]:
-    """A list a column, with None for NaN."""
+    """One list per column, with None for NaN."""
     return [
         [None if value != value else value for value in column]  # noqa: PLR0124 - only NaN differs from itself
         for column in matrix.T.tolist()
@@ -141,14 +140,14 @@ def _encode_pairs(stage: StageProfile) -> list[tuple[float, float, int]]:
 
 
 def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
-    """Read a profile.
+    """Decode a profile from JSON.
 
     Args:
-        text: JSON.
-        where: named in errors, a file's path say.
+        text: JSON document.
+        where: source to name in errors, such as a file's path.
 
     Raises:
-        InputError: for anything but a sound profile of version 1; names the stage and field.
+        InputError: when the text is not a valid profile of version 1; names the stage and the field.
     """
     if len(text) > MAX_BYTES:
         raise InputError(f"is longer than {MAX_BYTES} bytes", where=where)
@@ -174,7 +173,7 @@ def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
 
 
 def _no_number(text: str | bytes, error: Exception) -> str | None:
-    """What to say where a writer put NaN or an infinity, which JSON does not have; None for other errors."""
+    """Message for NaN or infinity in the text, which JSON does not have; None for other errors."""
     place = _BYTE.search(str(error))
     if place is None:
         return None
@@ -226,10 +225,10 @@ def _array(columns: list[list[float | None]], requests: int) -> Floats:
 
 
 def _check(document: _Profile, *, where: str) -> None:
-    """Refuse whatever later code would trip over.
+    """Check sizes, ranges and references of a document.
 
     Raises:
-        InputError: naming the stage and field.
+        InputError: for the first problem; names the stage and the field.
     """
     for problem in chain(_problems(document), _time_problems(document.latency_ms, "latency_ms")):
         raise InputError(problem, where=where)
@@ -310,7 +309,7 @@ def _pair_problems(stage: _Stage) -> Iterator[str]:
     if len(stage.pairs) > MAX_PAIRS:
         yield f"pairs must be at most {MAX_PAIRS}, not {len(stage.pairs)}"
     for row, (call, copy, code) in enumerate(stage.pairs):
-        if not (0 <= call <= MAX_MS and 0 <= copy <= MAX_MS and 0 <= code <= CUT_CODES):
+        if not (0 <= call <= MAX_MS and 0 <= copy <= MAX_MS and 0 <= code <= MAX_CUT_CODE):
             yield f"pairs, {row}: must be two numbers of ms from 0 to {MAX_MS:.0f} and a code from 0 to 3"
     if len(stage.guesses) > MAX_PAIRS:
         yield f"guesses must be at most {MAX_PAIRS}, not {len(stage.guesses)}"

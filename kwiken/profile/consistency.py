@@ -1,4 +1,4 @@
-"""Whether a profile's stages explain its requests, as they do in every fit."""
+"""Consistency check of a profile: request latencies against the longest paths through its stages."""
 
 from __future__ import annotations
 
@@ -9,45 +9,55 @@ from kwiken.errors import InputError
 from kwiken.latency import end_to_end
 from kwiken.profile.profile import Profile
 
-FAR = 0.1  # share of a request's latency
-LEAST_MS = 0.1
-MANY = 0.1  # of the requests: worth a word
-MOST = 0.5  # of the requests: nothing that is said of these stages holds for these requests
+MAX_RELATIVE_GAP = 0.1  # between a request's latency and its longest path, as a share of the latency
+MAX_ABSOLUTE_GAP_MS = 0.1  # allowed in any case
+NOTED_SHARE = 0.1  # of contradicted requests: more are noted
+REFUSED_SHARE = 0.5  # of contradicted requests: with more, results for stages do not hold for requests
 
 
 def contradicted(profile: Profile) -> Bools:
-    """(n,): whether a request's latency is far from the longest path of its stages' times.
+    """(n,): whether a request's latency differs much from the longest path of its stages' latencies.
 
-    A fit names what no stage explains as the request's own time, so both agree to the microsecond. They do
-    not where a call was cut short, and these requests are passed over; nor where copies were sent (a profile
-    has what it had been without) or calls overlapped that come one after the other elsewhere.
+    A fit assigns time that no stage explains to the request's own time, so both agree to the microsecond.
+    They differ in three cases:
+    1. A call was cancelled: such requests are left out.
+    2. Copies were sent: the profile holds the latencies without copies.
+    3. Calls overlapped that come one after the other in other requests.
+
+    Args:
+        profile: profile of the service.
     """
     path = end_to_end(profile.stages, {stage.name: stage.latency_ms for stage in profile.stages})
-    far = np.abs(path - profile.latency_ms) > np.maximum(FAR * profile.latency_ms, LEAST_MS)
+    far = np.abs(path - profile.latency_ms) > np.maximum(
+        MAX_RELATIVE_GAP * profile.latency_ms, MAX_ABSOLUTE_GAP_MS
+    )
     cut = np.logical_or.reduce([stage.censored.any(axis=1) for stage in profile.stages])
     return np.asarray(far & ~cut)
 
 
 def check_agrees(profile: Profile) -> None:
-    """Refuse a profile most of whose requests are not what its stages say.
+    """Check that at most half of the requests contradict the profile's stages.
+
+    Args:
+        profile: profile of the service.
 
     Raises:
-        InputError: names a request, with both times.
+        InputError: when more do; names a request, with both latencies.
     """
-    told = told_contradiction(profile, MOST)
+    told = told_contradiction(profile, REFUSED_SHARE)
     if told is not None:
         raise InputError(told, where="profile")
 
 
-def told_contradiction(profile: Profile, at_least: float = MANY) -> str | None:
-    """How a profile's stages contradict its requests, in words, with the first request that they do.
+def told_contradiction(profile: Profile, at_least: float = NOTED_SHARE) -> str | None:
+    """Note on requests that contradict a profile's stages, with the first such request as an example.
 
     Args:
-        profile: what was learned.
-        at_least: share of the requests up to which nothing is said.
+        profile: profile of the service.
+        at_least: share of contradicted requests that is tolerated, 0 to 1.
 
     Returns:
-        None where no more of the requests are contradicted.
+        The note; None where no larger share of the requests is contradicted.
     """
     off = contradicted(profile)
     if not len(off) or off.mean() <= at_least:
@@ -57,6 +67,7 @@ def told_contradiction(profile: Profile, at_least: float = MANY) -> str | None:
         profile.stages, {stage.name: stage.latency_ms[row : row + 1] for stage in profile.stages}
     )
     return (
-        f"latency_ms of {off.mean():.0%} of the requests is more than {FAR:.0%} off from what their stages "
-        f"come to: request {row} has {profile.latency_ms[row]:.6g} ms, and its stages {float(path[0]):.6g} ms"
+        f"latency_ms of {off.mean():.0%} of the requests is more than {MAX_RELATIVE_GAP:.0%} off from what "
+        f"their stages come to: request {row} has {profile.latency_ms[row]:.6g} ms, and its stages "
+        f"{float(path[0]):.6g} ms"
     )

@@ -1,9 +1,10 @@
-"""What copies would have taken, where none were sent: the same work again, and another call's wait.
+"""Estimated latencies of copies where none were sent: the same work, with the waiting time of another call.
 
-A call's latency is work and waiting. The work comes with the request (its size), so a copy does it again; the
-wait for a replica, its queue, its pauses and the network, is another's on another replica. Where a replica
-measures its work (its CPU time), each late call therefore tells what a copy of it would have taken, and what
-the requests' sizes explain is told from what the replicas' states do, without a single duplicate.
+The latency of a call is work plus waiting time. The work depends on the request (its size), so a copy repeats
+it. The waiting time (queue, pauses and network of a replica) of a copy is that of another call on another
+replica. Where replicas measure their work (CPU time), each late call therefore gives an estimate of its
+copy's latency. This separates slowness due to requests from slowness due to replicas, without a single
+duplicate.
 """
 
 from __future__ import annotations
@@ -15,36 +16,36 @@ from kwiken.arrays import Floats
 
 Ints = NDArray[np.int64]
 
-LATE = 0.1  # share of the calls, the slowest, that are late at most,
-TELLING_SHARE = 0.9  # or so few as hold this share of the squares above the median: what copies are sent for,
-FEWEST_LATE = 10  # but so many
-MOST_GUESSES = 1000
-FEWEST_CALLS = 100
-LEAST = 1e-3  # of the usual work: what is taken for none
-TELLING = 0.1  # least share of a usual call that is work: of less, the rest may come with the request as well
+MAX_LATE_SHARE = 0.1  # of the calls: at most the slowest tenth counts as late
+VARIATION_SHARE = 0.9  # of the squares above the median: the calls that hold so much count as late
+MIN_LATE_CALLS = 10
+MAX_GUESSES = 1000
+MIN_CALLS_TO_GUESS = 100
+MIN_RELATIVE_WORK = 1e-3  # of the median work: less is raised to that, so that its logarithm is finite
+MIN_WORK_SHARE = 0.1  # of the median latency: with less, the waiting time may depend on the request too
 
 
 def guess_copies(latency_ms: Floats, busy_ms: Floats, replica: Ints, started: Floats | Ints) -> Floats | None:
-    """Late calls of a stage, and what copies of them would have taken.
+    """Late calls of a stage with estimated latencies of their copies, from measured work.
 
     Args:
-        latency_ms: (k,) of calls, NaN where it is not known.
-        busy_ms: (k,) work of each, as its replica measured it; NaN where it did not.
-        replica: (k,) number of the replica that took the call; below 0 where it is not known.
-        started: (k,) when each began, in any unit.
+        latency_ms: (k,) latencies of calls, milliseconds; NaN where not known.
+        busy_ms: (k,) work of each call as measured by its replica, milliseconds; NaN where not measured.
+        replica: (k,) number of the replica that took the call; below 0 where not known.
+        started: (k,) start of each call, in any unit.
 
     Returns:
-        (m, 2): latency of late calls, and for each its own work, at the pace of another replica, plus the
-        wait of the next call that went to that replica; milliseconds. None where too little is known, or
-        work is so small a part of usual calls that it tells nothing.
+        (m, 2): latency of late calls, and estimate for a copy: the call's own work, at the pace of another
+        replica, plus the waiting time of the next call to that replica; milliseconds. None where there are
+        too few calls, or work is too small a part of the median latency.
     """
     known = np.flatnonzero(~np.isnan(latency_ms) & ~np.isnan(busy_ms))
-    if len(known) < FEWEST_CALLS:
+    if len(known) < MIN_CALLS_TO_GUESS:
         return None
     order = known[np.argsort(started[known], kind="stable")]
     latency, replica = latency_ms[order], replica[order]
     busy = np.minimum(busy_ms[order], latency)
-    if np.median(busy) < TELLING * np.median(latency):
+    if np.median(busy) < MIN_WORK_SHARE * np.median(latency):
         return None
     late = _late(latency)
     other = _next_elsewhere(replica)[late]
@@ -54,19 +55,19 @@ def guess_copies(latency_ms: Floats, busy_ms: Floats, replica: Ints, started: Fl
 
 
 def guess_by_kind(calls_ms: Floats, kinds: Ints, started: Floats | Ints) -> Floats | None:
-    """Late calls of a stage, and what copies would have taken, by what others of their kind did take.
+    """Late calls of a stage with estimated latencies of their copies, from requests of the same kind.
 
-    Where work is not measured, as in other people's traces, kinds of requests tell what comes with a request,
-    as far as the kind does. It is a lower bound: requests of one kind differ among themselves too.
+    For traces without measured work. The kind of a request stands for its size. The correlation found is a
+    lower bound, since requests of one kind differ in size too.
 
     Args:
-        calls_ms: (n, width) latencies; NaN for no call.
-        kinds: (n,) kind of each request; below 0 where it says nothing.
-        started: (n,) when each request began, in any unit.
+        calls_ms: (n, width) latencies, milliseconds; NaN for no call.
+        kinds: (n,) kind of each request; below 0 where it is not known.
+        started: (n,) start of each request, in any unit.
 
     Returns:
-        (m, 2): latency of late calls, and of the same shard's call in the next request of the kind, ms. None
-        where too little is known.
+        (m, 2): latency of late calls, and of the same shard's call in the next request of the kind,
+        milliseconds. None where there are too few calls.
     """
     order = np.lexsort((started, kinds))
     order = order[kinds[order] >= 0]
@@ -76,31 +77,31 @@ def guess_by_kind(calls_ms: Floats, kinds: Ints, started: Floats | Ints) -> Floa
     last = np.append(kind[1:] != kind[:-1], True)
     first = np.flatnonzero(np.append(True, last[:-1]))
     after = np.arange(1, len(order) + 1)
-    after[last] = first  # the last of a kind is followed by its first
+    after[last] = first  # the last request of a kind takes the first of that kind
     pairs = np.stack((calls_ms[order], calls_ms[order[after]]), axis=2)[after != np.arange(len(order))]
     pairs = pairs[~np.isnan(pairs).any(axis=2)]
-    return pairs[_late(pairs[:, 0])] if len(pairs) >= FEWEST_CALLS else None
+    return pairs[_late(pairs[:, 0])] if len(pairs) >= MIN_CALLS_TO_GUESS else None
 
 
 def _late(latency: Floats) -> Ints:
-    """(m,): places, ascending, of the calls that make the stage vary.
+    """(m,): indices, ascending, of the late calls that cause most of the stage's variance.
 
-    Less late calls may be so for other reasons: by size in most of the slowest tenth, and by replicas' pauses
-    in the last hundredth. The choice looks at the calls' latency alone, so it does not bias what is learned
-    of the copies.
+    Less late calls may have other causes, such as size in most of the slowest tenth and pauses of replicas in
+    the last hundredth. The selection uses the latency of calls alone, so it does not bias the estimates of
+    their copies.
     """
     slowest = np.argsort(-latency, kind="stable")
     over = np.maximum(0.0, latency[slowest] - np.median(latency)) ** 2
-    enough = int(np.searchsorted(np.cumsum(over), TELLING_SHARE * over.sum())) + 1
-    number = max(FEWEST_LATE, min(enough, int(LATE * len(latency))))
+    enough = int(np.searchsorted(np.cumsum(over), VARIATION_SHARE * over.sum())) + 1
+    number = max(MIN_LATE_CALLS, min(enough, int(MAX_LATE_SHARE * len(latency))))
     places = np.sort(slowest[:number])
-    return np.asarray(places[:: -(-number // MOST_GUESSES)])
+    return np.asarray(places[:: -(-number // MAX_GUESSES)])
 
 
 def _next_elsewhere(replica: Ints) -> Ints:
-    """(k,): for each call the next one that went to another replica; the next at all where there is but one.
+    """(k,): index of the next call that went to another replica; with one replica, of the next call.
 
-    Past the last it goes on from the first.
+    The search continues from the first call after the last.
     """
     k = len(replica)
     places = np.arange(k)
@@ -111,12 +112,12 @@ def _next_elsewhere(replica: Ints) -> Ints:
 
 
 def _pace(busy: Floats, replica: Ints) -> Floats:
-    """(k,): how long the replica of each call takes for the same work, relative to the others.
+    """(k,): time that the replica of each call takes for the same work, as a ratio to an average replica.
 
-    From means of logs, each shrunk towards their mean by what chance alone would make of replicas that are
-    alike (empirical Bayes).
+    From means of logarithms, each shrunk towards their mean by the spread that chance alone would give equal
+    replicas (empirical Bayes).
     """
-    logs = np.log(np.maximum(busy, LEAST * max(float(np.median(busy)), np.finfo(float).tiny)))
+    logs = np.log(np.maximum(busy, MIN_RELATIVE_WORK * max(float(np.median(busy)), np.finfo(float).tiny)))
     _, place, calls = np.unique(replica, return_inverse=True, return_counts=True)
     means = np.bincount(place, logs) / calls
     noise = np.bincount(place, (logs - means[place]) ** 2).sum() / max(1, len(logs) - len(calls)) / calls

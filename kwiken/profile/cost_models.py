@@ -1,7 +1,8 @@
-"""Cost models: what share of the whole service's work each stage stands for (design 4, costs).
+"""Cost models: each stage's share of the work of an average request.
 
-The source charges a stage's mean latency. Where a fault makes a cheap stage slow, its mean is mostly tail and
-prices it out of the very help that it needs; so the median, measured busy time or plain calls come first.
+The source charges a stage's mean latency. Where a fault makes a cheap stage slow, its mean is mostly tail,
+and the stage becomes too expensive to reissue although it gains most. So busy time or the median is the
+default here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from kwiken.plan import Costs
 from kwiken.profile.profile import Profile, StageProfile
 
 MODELS = ("typical", "busy", "calls", "mean")
-LEAST_MS = 0.001  # the finest time that traces tell apart: no stage that is called costs nothing
+MIN_COST_MS = 0.001  # resolution of traces: a stage that is called never costs 0
+MAX_NAMES_SHOWN = 5
 
 CostModel = str | Mapping[str, float]
 
@@ -25,18 +27,18 @@ def costs(profile: Profile, model: CostModel | None = None) -> Costs:
     """Normalised costs of a profile's stages.
 
     Args:
-        profile: what was learned.
+        profile: profile of the service.
         model: `typical` (median time of a visit), `busy` (measured busy time), `calls` (every call costs
-            one), `mean` (mean time of a visit, the source's), all summed over a fan-out's shards; or a
-            mapping of stage names to the cost of a visit. By default `busy` where every stage that may be
-            reissued has a measured busy time, else `typical`.
+            one), `mean` (mean time of a visit, as in the source), all summed over a fan-out's shards; or a
+            mapping from stage names to the cost of a visit, above 0 in any unit. None for `busy` where every
+            stage that may be reissued has a measured busy time, else `typical`.
 
     Returns:
-        Shares of sum 1, of an average request: a stage that only some requests visit counts for that share
-        of them. The request's own time costs nothing unless a mapping names it.
+        Shares of the cost of an average request, of sum 1: a stage that only some requests visit counts for
+        that share of them. The request's own time costs 0 unless a mapping names it.
 
     Raises:
-        InputError: for an unknown model, or one that lacks what it needs; names the stages.
+        InputError: for an unknown model, or one that the profile lacks the data for; names the stages.
     """
     if model is None:
         model = default_model(profile)
@@ -49,10 +51,10 @@ def costs(profile: Profile, model: CostModel | None = None) -> Costs:
 
 
 def default_model(profile: Profile) -> str:
-    """`busy` where every reissuable stage has a measured busy time, else `typical`.
+    """Default cost model: `busy` where every reissuable stage has a measured busy time, else `typical`.
 
     Args:
-        profile: what was learned.
+        profile: profile of the service.
     """
     reissuable = [stage for stage in profile.stages if stage.reissuable and stage.visited.any()]
     measured = bool(reissuable) and all(stage.busy_ms is not None for stage in reissuable)
@@ -60,12 +62,12 @@ def default_model(profile: Profile) -> str:
 
 
 def cost_of_one_call(profile: Profile, shares: Costs, stage: str) -> float:
-    """What a reissue of one call of that stage costs, as a share of an average request's cost.
+    """Cost of one copy of a stage's call, as a share of an average request's cost.
 
     Args:
-        profile: what was learned.
-        shares: what stages cost.
-        stage: its name.
+        profile: profile of the service.
+        shares: costs of the stages.
+        stage: name of the stage.
 
     Raises:
         KeyError: when the profile has no such stage.
@@ -86,7 +88,7 @@ def _named(profile: Profile, model: str) -> dict[str, float]:
 def _need_busy(stages: Iterable[StageProfile]) -> None:
     lacking = [stage.name for stage in stages if stage.busy_ms is None and stage.reissuable]
     if lacking:
-        names = ", ".join(lacking[:5]) + (", ..." if len(lacking) > 5 else "")  # noqa: PLR2004 - enough
+        names = ", ".join(lacking[:MAX_NAMES_SHOWN]) + (", ..." if len(lacking) > MAX_NAMES_SHOWN else "")
         raise InputError(f"busy time was not measured for: {names}; use 'typical'", where="cost")
 
 
@@ -95,19 +97,19 @@ def _typical(stage: StageProfile) -> float:
     if not visited.any():
         return 0.0
     visits = np.nansum(stage.calls_ms[visited], axis=1)
-    return max(LEAST_MS, float(np.median(visits))) * float(visited.mean())
+    return max(MIN_COST_MS, float(np.median(visits))) * float(visited.mean())
 
 
 def _busy(stage: StageProfile) -> float:
     if stage.busy_ms is None:
         return _typical(stage)
-    return max(LEAST_MS, stage.busy_ms) * stage.calls_per_request
+    return max(MIN_COST_MS, stage.busy_ms) * stage.calls_per_request
 
 
 def _mean(stage: StageProfile) -> float:
     if not len(stage.calls_ms):
         return 0.0
-    return max(LEAST_MS * stage.calls_per_request, float(np.nansum(stage.calls_ms)) / len(stage.calls_ms))
+    return max(MIN_COST_MS * stage.calls_per_request, float(np.nansum(stage.calls_ms)) / len(stage.calls_ms))
 
 
 _MODELS: Mapping[str, Callable[[StageProfile], float]] = {

@@ -1,4 +1,4 @@
-"""Old requests count less: a profile in which a request of so long ago stands for half a request of now."""
+"""Exponential decay of a profile: older requests are thinned by a half-life."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from kwiken.errors import InputError
 from kwiken.profile.profile import Profile
 from kwiken.profile.subset import part_of
 
-LEAST = 2.0**-1000
+MIN_WEIGHT = 2.0**-1000  # of the oldest requests: floating-point weights must stay above 0
 
 
 def decayed(profile: Profile, half_life_s: float) -> Profile:
-    """A profile with fewer of the older requests.
+    """Profile with the older requests thinned out.
 
-    A request's weight halves with every `half_life_s` before the last one, and of requests of weight w every
-    1/w-th is kept, evenly spaced in time. So all that is made of the profile is weighted, each request as a
-    whole, and what depends on the number of requests knows how many there are left.
+    The weight of a request halves with every `half_life_s` of its age before the last one. Of requests of
+    weight w every 1/w-th is kept, evenly spaced in time. All later estimates are then weighted by whole
+    requests, and their errors reflect the number of requests that is left.
 
     Args:
-        profile: what was learned; calls seen with copies are kept whole, for they are few.
-        half_life_s: seconds.
+        profile: profile of the service; pairs of calls and copies are all kept, since they are few.
+        half_life_s: age at which the weight is a half, seconds, above 0.
 
     Returns:
-        The profile, its requests in the order of time; how many went is in its counts.
+        The profile, its requests in order of time; its counts hold the number left out.
 
     Raises:
-        InputError: for a half-life that is no time.
+        InputError: for a half-life that is not a finite number above 0.
     """
     if not 0 < half_life_s < math.inf:
         raise InputError(f"must be a finite number of seconds above 0, not {half_life_s}", where="half-life")
@@ -37,8 +37,9 @@ def decayed(profile: Profile, half_life_s: float) -> Profile:
     if not len(order):
         return profile
     age = profile.started_s[order[-1]] - profile.started_s[order]
-    weight = np.exp2(-np.minimum(age / half_life_s, -math.log2(LEAST)))
-    # Counted from the last, which is kept, backwards: the k-th whole weight is where a request stands.
+    weight = np.exp2(-np.minimum(age / half_life_s, -math.log2(MIN_WEIGHT)))
+    # Weights are summed from the last request backwards; a request is kept where the sum passes a whole
+    # number.
     whole = np.ceil(np.cumsum(weight[::-1]) - 1e-9)[::-1]
     kept = order[np.append(whole[:-1] > whole[1:], True)]
     gone = len(order) - len(kept)

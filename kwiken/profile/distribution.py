@@ -1,4 +1,4 @@
-"""The pool of a stage's call latencies: a weighted sample from which time-outs are read and copies drawn."""
+"""Empirical distribution of call latencies: time-outs are its quantiles, copies are drawn from it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from numpy.typing import NDArray
 from kwiken.arrays import Bools, Floats
 from kwiken.profile.profile import StageProfile
 
-# A time-out that would reissue within this relative distance of the wanted share is taken as it is;
-# farther away (ties, or a time-out's atom) the tied calls are thinned by a coin.
-CLOSE = 0.01
+# A time-out whose reissue share is within this relative distance of the wanted share is used without a coin.
+# Farther off (tied latencies, or many calls ended by a truncating time-out), a coin picks among the late
+# calls.
+SHARE_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True)
 class TimeOuts:
-    """Time-outs for some shares of calls to reissue, arrays of one shape.
+    """Time-outs for given shares of calls to reissue; (k,) arrays.
 
     Attributes:
-        after_ms: age at which a copy may go; infinite where nothing is reissued.
-        probability: share of the calls that reach that age and get a copy.
-        fraction: share of all calls that get one.
+        after_ms: age of a call at which its copy may be sent, milliseconds; infinite where nothing is
+            reissued.
+        probability: share of the calls older than `after_ms` that get a copy, above 0 and at most 1.
+        fraction: share of all calls that get a copy, 0 to 1.
     """
 
     after_ms: Floats
@@ -32,23 +34,23 @@ class TimeOuts:
 
 
 @dataclass(frozen=True)
-class Pool:
-    """Latencies of single calls with their weights.
+class EmpiricalDistribution:
+    """Weighted sample of the latencies of single calls.
 
     Attributes:
-        values: (k,) ascending, milliseconds.
-        weights: (k,) of sum 1; None for equal weights.
+        values: (k,) latencies, ascending, milliseconds.
+        weights: (k,) weights of the values, of sum 1; None for equal weights.
     """
 
     values: Floats
     weights: Floats | None = None
 
     @classmethod
-    def of(cls, latencies: Floats) -> Pool:
-        """The pool of fully observed latencies.
+    def of(cls, latencies: Floats) -> EmpiricalDistribution:
+        """Distribution of fully observed latencies.
 
         Args:
-            latencies: (n,) or (n, width), milliseconds; NaN stands for no call.
+            latencies: (n,) or (n, width) latencies, milliseconds; NaN for no call.
         """
         flat = np.ravel(latencies)
         flat = np.sort(flat)  # NaN goes last
@@ -59,47 +61,51 @@ class Pool:
 
     @property
     def mass(self) -> Floats:
-        """(k,): the weights, written out where they are equal."""
+        """(k,): weights of the values, of sum 1."""
         return np.full(len(self), 1 / max(1, len(self))) if self.weights is None else self.weights
 
     @cached_property
     def cdf(self) -> Floats:
-        """(k,): share of calls that take at most the k-th value (exact at the last of tied values)."""
+        """(k,): share of calls that take at most the k-th value; of tied values, only the last is exact."""
         if self.weights is None:
             return np.arange(1, len(self) + 1) / max(1, len(self))
         cdf = np.cumsum(self.weights)
-        cdf[-1:] = 1.0  # the sum of rounded weights must not leave a ghost of a tail
+        cdf[-1:] = 1.0  # weights are rounded: a sum below 1 would leave a tail beyond the largest value
         return cdf
 
     def tail(self, ages: Floats) -> Floats:
-        """(k,): share of calls that take longer than each of (k,) ages, milliseconds."""
+        """(k,): share of calls that take longer than each age.
+
+        Args:
+            ages: (k,) ages of a call, milliseconds.
+        """
         at = np.searchsorted(self.values, ages, side="right")
         if self.weights is None:
             return (len(self) - at) / max(1, len(self))
         return 1.0 - np.concatenate(([0.0], self.cdf))[at]
 
     def time_outs(self, fractions: Floats) -> TimeOuts:
-        """The time-outs at which these shares of the calls are reissued (Kwiken section 5.2.1).
+        """Time-outs at which given shares of the calls are reissued (Kwiken section 5.2.1).
 
-        The age is the `(1 - r)` quantile `x[round(n (1 - r)) - 1]`, and a call older than that gets a copy.
-        Where ties keep that from reissuing `r`, as at a truncating time-out, the age is set to the next
-        value below and the calls thinned by a coin, so that exactly `r` are reissued.
+        The age for a share `r` is the `(1 - r)` quantile `x[round(n (1 - r)) - 1]`; a call older than that
+        gets a copy. Where tied values would reissue less than `r`, the age is the next smaller value and a
+        coin decides which late calls get a copy, so that exactly `r` are reissued.
 
         Args:
-            fractions: (k,): the shares, from 0 to 1.
+            fractions: (k,) shares of the calls to reissue, 0 to 1.
         """
         wanted = np.asarray(fractions, dtype=float)
         ranks = self._ranks(wanted)
         after = np.where(ranks > 0, self.values[np.maximum(ranks, 1) - 1], 0.0)
         tail = self.tail(after)
-        short = tail < wanted * (1 - CLOSE)
+        short = tail < wanted * (1 - SHARE_TOLERANCE)
         if short.any():
             below = np.searchsorted(self.values, after[short], side="left")
             after[short] = np.where(below > 0, self.values[np.maximum(below, 1) - 1], 0.0)
             tail[short] = self.tail(after[short])
         none = (wanted <= 0) | (tail <= 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            probability = np.where(tail > wanted * (1 + CLOSE), wanted / tail, 1.0)
+            probability = np.where(tail > wanted * (1 + SHARE_TOLERANCE), wanted / tail, 1.0)
         probability[none] = 1.0
         after[none] = np.inf
         return TimeOuts(after, probability, np.where(none, 0.0, probability * tail))
@@ -117,30 +123,37 @@ class Pool:
         """(size,): independent draws, milliseconds.
 
         Args:
-            rng: where chance comes from.
-            size: how many.
+            rng: random generator to draw from.
+            size: number of draws, 0 or more.
         """
         if self.weights is None:
             return self.values[rng.integers(len(self), size=size)]
         return self.quantile(rng.random(size))
 
     def quantile(self, shares: Floats) -> Floats:
-        """(k,): the smallest values, milliseconds, that at least (k,) shares of the calls do not pass."""
+        """(k,): quantiles, milliseconds: the smallest values that at least the given shares do not exceed.
+
+        Args:
+            shares: (k,) shares of the calls, 0 to 1.
+        """
         at = np.searchsorted(self.cdf, shares, side="left")
         return self.values[np.minimum(at, len(self) - 1)]
 
-    def merged(self) -> Pool:
-        """The same law with equal values as one."""
+    def merged(self) -> EmpiricalDistribution:
+        """The same distribution with tied values merged."""
         last = np.append(np.diff(self.values) > 0, True)
         if last.all():
             return self
-        return Pool(self.values[last], np.diff(self.cdf[last], prepend=0.0))
+        return EmpiricalDistribution(self.values[last], np.diff(self.cdf[last], prepend=0.0))
 
-    def thinned(self, limit: int) -> Pool:
-        """A pool of at most about `limit` values: the upper half of them exact, the rest means of groups.
+    def thinned(self, limit: int) -> EmpiricalDistribution:
+        """Approximation by about `limit` values: an exact tail, and group means below it.
 
-        The slowest `limit / 2` calls decide the tail and stay as they are. The others are merged into
-        neighbours' groups of equal count, each at its weighted mean, so the pool's mean does not change.
+        The slowest `limit / 2` values decide the tail and are kept. The others are merged into groups of
+        neighbours, of equal count, each at its weighted mean, so the mean of the distribution is unchanged.
+
+        Args:
+            limit: number of values to keep, 2 or more; a smaller distribution is returned unchanged.
         """
         if len(self) <= limit:
             return self
@@ -149,47 +162,58 @@ class Pool:
         starts = np.linspace(0, body, limit // 2, endpoint=False).astype(np.int64)
         mass = np.add.reduceat(weights[:body], starts)
         means = np.add.reduceat(weights[:body] * self.values[:body], starts) / mass
-        return Pool(np.concatenate((means, self.values[body:])), np.concatenate((mass, weights[body:])))
+        return EmpiricalDistribution(
+            np.concatenate((means, self.values[body:])), np.concatenate((mass, weights[body:]))
+        )
 
 
-def kaplan_meier(latencies: Floats, censored: Bools) -> Pool:
-    """The product-limit estimate of a latency's law from calls of which some were cut short.
+def kaplan_meier(latencies: Floats, censored: Bools) -> EmpiricalDistribution:
+    """Product-limit estimate of a latency distribution from calls of which some were cancelled.
 
     Args:
-        latencies: (k,) milliseconds, no NaN.
-        censored: (k,): the true latency is at least what stands in `latencies`.
+        latencies: (k,) latencies, milliseconds, without NaN.
+        censored: (k,) whether the call was cancelled, so that its true latency is at least the value given.
 
     Returns:
-        The estimate as weights over the values seen (Kaplan and Meier 1958). What mass lies beyond the
-        largest observed latency is put at the largest value, censored or not: a lower bound of the tail.
+        The estimate as weights over the values seen (Kaplan and Meier 1958). Mass beyond the largest observed
+        latency is put at the largest value, censored or not: a lower bound of the tail.
     """
-    order = np.lexsort((censored, latencies))  # at ties, ends come before cuts
+    order = np.lexsort((censored, latencies))  # of tied latencies, observed ones come before cancelled ones
     values, ended = latencies[order], ~censored[order]
     hazard = ended / np.arange(len(values), 0, -1)
     survivors = np.cumprod(1.0 - hazard)
     weights = np.concatenate(([1.0], survivors[:-1])) * hazard
     weights[-1] += survivors[-1]
     kept = weights > 0
-    return Pool(values[kept], weights[kept])
+    return EmpiricalDistribution(values[kept], weights[kept])
 
 
-def pool(stage: StageProfile) -> Pool:
-    """The pool of single calls of a stage, over all its shards; empty where it was never called.
+def call_distribution(stage: StageProfile) -> EmpiricalDistribution:
+    """Latency distribution of a stage's calls, over all its shards; Kaplan-Meier where some were cancelled.
 
     Args:
-        stage: what was learned of it.
+        stage: profile of the stage; the result is empty when the stage was never called.
     """
     if not stage.censored.any():
-        return Pool.of(stage.calls_ms)
+        return EmpiricalDistribution.of(stage.calls_ms)
     there = ~np.isnan(stage.calls_ms)
     return kaplan_meier(stage.calls_ms[there], stage.censored[there])
 
 
-def complete_calls(stage: StageProfile, calls: Pool, rng: np.random.Generator) -> Floats:
-    """(n, width): the stage's calls with every censored one filled in from the pool beyond its bound.
+def complete_calls(stage: StageProfile, calls: EmpiricalDistribution, rng: np.random.Generator) -> Floats:
+    """Calls of a stage with a drawn latency in place of every censored one.
 
-    A call cut at `c` gets a draw from the Kaplan-Meier law given more than `c`; the rows then follow that
-    law, and stay joint with the other stages. Beyond the pool's end the bound itself stands.
+    A call cancelled at `c` gets a draw from the distribution conditional on more than `c`. The rows then
+    follow the distribution and stay joint with the other stages. A call cancelled beyond the largest value
+    keeps `c`.
+
+    Args:
+        stage: profile of the stage.
+        calls: Kaplan-Meier distribution of the stage's calls (`call_distribution`), milliseconds.
+        rng: random generator for the draws.
+
+    Returns:
+        (n, width) latencies, milliseconds; NaN where there was no call.
     """
     if not stage.censored.any():
         return stage.calls_ms

@@ -1,4 +1,4 @@
-"""Stages whose calls must not run twice: what traces of a foreign service cannot tell, and its owner can."""
+"""Idempotence of stages: marks stages whose calls must not be copied, and warns where it is unknown."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from fnmatch import fnmatchcase
 from kwiken.errors import InputError
 from kwiken.profile.profile import Profile, StageProfile
 
-SHOWN = 8
+MAX_NAMES_SHOWN = 8
 
 
 def kept_single(profiles: Sequence[Profile], patterns: Collection[str]) -> tuple[Profile, ...]:
-    """The same profiles with some stages that may not be reissued.
+    """Profiles in which the stages that match a pattern may not be reissued.
 
     Args:
-        profiles: what was learned.
+        profiles: profiles of services.
         patterns: names of stages, or shell patterns such as `*:write_*`.
 
     Raises:
-        InputError: for a pattern that is no stage's of any profile.
+        InputError: for a pattern that matches no stage of any profile.
     """
     names = [stage.name for profile in profiles for stage in profile.stages if not stage.own_time]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            known = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+            known = ", ".join(names[:MAX_NAMES_SHOWN]) + (", ..." if len(names) > MAX_NAMES_SHOWN else "")
             raise InputError(f"no stage is named {pattern!r}; there are: {known}", where="once")
     return tuple(_kept_single(profile, patterns) for profile in profiles)
 
@@ -39,17 +39,19 @@ def _kept_single(profile: Profile, patterns: Collection[str]) -> Profile:
 
 
 def once_notes(profile: Profile, copied: Collection[str]) -> list[str]:
-    """A warning, in words, of copies at stages of which nobody said that they may run twice.
+    """Warning about copies at stages whose idempotence is unknown; empty where there are none.
 
     Args:
-        profile: what was learned.
-        copied: names of the stages that a plan sends copies of.
+        profile: profile of the service.
+        copied: names of the stages whose calls a plan copies.
     """
     unknown = [s.name for s in profile.stages if s.name in copied and not _tells_idempotence(profile, s)]
-    safe = "traces do not say what may safely run twice; `kwiken fit --once STAGE` keeps a write from it"
+    safe = (
+        "traces do not record which calls may run twice; exclude stages that write: `kwiken fit --once STAGE`"
+    )
     return [f"{safe}. Copies go to: {', '.join(unknown)}"] if unknown else []
 
 
 def _tells_idempotence(profile: Profile, stage: StageProfile) -> bool:
-    """Whether the profile knows if calls of a stage may run twice: spans of our own runtime say so."""
+    """Whether the profile records if calls of a stage may run twice, as spans of kwiken's runtime do."""
     return stage.match.service == f"{profile.service}-{stage.name}"

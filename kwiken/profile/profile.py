@@ -1,4 +1,4 @@
-"""The profile: what was learned of a service from its traces."""
+"""Profile of a service: latencies and facts of its stages, learned from traces."""
 
 from __future__ import annotations
 
@@ -11,38 +11,39 @@ import numpy as np
 from kwiken.arrays import Bools, Floats, Ints
 from kwiken.plan import SpanMatch
 
-OWN_TIME = " (own time)"  # how the name of a request's own time ends
-WORTH_DIGITS = 6  # of an answer's worth, kept in JSON and hashed
+OWN_TIME = " (own time)"  # suffix of the name of the stage that stands for a request's own time
+WORTH_DIGITS = 6  # decimals of an answer's worth kept in JSON and in the digest
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageProfile:
-    """What was learned of one stage; n requests, joint by row with the other stages of the profile.
+    """Profile of one stage: n requests, whose rows are joint with those of the profile's other stages.
 
     Attributes:
-        name: of the stage.
+        name: name of the stage.
         after: names of its parents.
-        match: which spans it was learned from.
-        calls_ms: (n, width): latency of each primary call, milliseconds; a fan-out has a column a shard.
-            NaN where there was no such call. As the caller saw it, without any reissue.
-        censored: (n, width): the call was cancelled, so its latency is at least what stands in `calls_ms`.
-        busy_ms: mean time that a replica worked on one call; None where it was not measured.
-        busy_variation: standard deviation of that time as a ratio to its mean; None where it was not
-            measured.
-        replicas: how many were seen to take calls; None where the traces do not tell.
+        match: rule for the spans that the stage was learned from.
+        calls_ms: (n, width) latency of each primary call as the caller saw it, without any reissue,
+            milliseconds; a fan-out has a column per shard. NaN where there was no such call.
+        censored: (n, width) whether the call was cancelled, so that its latency is at least that in
+            `calls_ms`.
+        busy_ms: mean time that a replica worked on one call, milliseconds; None where it was not measured.
+        busy_variation: standard deviation of that time as a ratio to its mean, 0 or more; None where it was
+            not measured.
+        replicas: number of replicas seen, 1 or more; None where the traces do not record it.
         reissuable: whether a copy of a call may be sent.
-        pairs_ms: (m, 2): latency of calls that had a copy, and of that copy from its own start; None where no
-            copies were seen.
-        pairs_cut: (m, 2): which of these were cut short, so took at least as long.
-        guesses_ms: (m, 2): latency of late calls, and what copies of them would have taken by what they
-            worked (`guess_copies`); None where that is not known.
-        worth: (n, width): what each primary call's answer was worth, as a weight beside the other shards of
-            its request: 1 for the shard with the top hit and 0 for the others, say. NaN where it is not
-            known; None where it never is: then every shard is worth the same.
-        threads: most threads that a call of a late request can use.
-        asked: (n, width): which of `replica_names` each primary call went to; -1 where it is not known. None
-            where the traces do not tell.
-        replica_names: of the replicas that took calls.
+        pairs_ms: (m, 2) latency of calls that had a copy, and of that copy from its own start, milliseconds;
+            None where no copies were seen.
+        pairs_cut: (m, 2) which of these were cancelled, so took at least that long.
+        guesses_ms: (m, 2) latency of late calls, and an estimate of what copies of them would have taken
+            (`guess_copies`), milliseconds; None where there is no estimate.
+        worth: (n, width) weight of each primary call's answer relative to the other shards of its request,
+            such as 1 for the shard with the top hit and 0 for the others. NaN where it is not known; None
+            where it never is, so that all shards weigh the same.
+        threads: maximum number of threads that a call of a late request can use, 1 or more.
+        asked: (n, width) index in `replica_names` of the replica that took each primary call; -1 where it is
+            not known. None where the traces do not record replicas.
+        replica_names: names of the replicas that took calls.
     """
 
     name: str
@@ -64,42 +65,42 @@ class StageProfile:
 
     @property
     def latency_ms(self) -> Floats:
-        """(n,): latency of the slowest call of each request, milliseconds; 0 where the stage was skipped."""
+        """(n,): latency of each request's slowest call, milliseconds; 0 where the stage was skipped."""
         return np.asarray(np.fmax.reduce(self.calls_ms, axis=1, initial=0.0))
 
     @property
     def own_time(self) -> bool:
-        """Whether this is the request's own time: what no stage explains, and nothing can speed up."""
+        """Whether the stage is a request's own time, which no span explains and no copy shortens."""
         return not self.reissuable and self.name.endswith(OWN_TIME)
 
     @property
     def visited(self) -> Bools:
-        """(n,): whether the request called the stage at all."""
+        """(n,): whether the request called the stage."""
         return np.asarray(~np.isnan(self.calls_ms).all(axis=1))
 
     @property
     def visit_share(self) -> float:
-        """Share of the requests that called the stage."""
+        """Share of the requests that called the stage, 0 to 1."""
         return float(self.visited.mean()) if len(self.calls_ms) else 0.0
 
     @property
     def calls_per_request(self) -> float:
-        """Mean number of primary calls per request, skipped visits included."""
+        """Mean number of primary calls per request; a request that skipped the stage counts as 0."""
         return float((~np.isnan(self.calls_ms)).sum() / max(1, len(self.calls_ms)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """What was learned of a service.
+    """Profile of a service: n requests.
 
     Attributes:
-        service: its name.
-        stages: parents before children.
-        latency_ms: (n,): latency of whole requests, milliseconds.
-        started_s: (n,): when they started, seconds since 1970.
-        counts: what was read and what was set aside while learning, by kind; never silently dropped.
-        classes: (n,) which of `class_names` each request is of; None where they are all of one kind.
-        class_names: of the kinds of requests.
+        service: name of the service.
+        stages: profiles of its stages, parents before children.
+        latency_ms: (n,) latency of each whole request, milliseconds.
+        started_s: (n,) start of each request, seconds since 1970.
+        counts: numbers of items read and of items left out while learning, by kind.
+        classes: (n,) index in `class_names` of each request's class; None where there are no classes.
+        class_names: names of the classes of requests.
     """
 
     service: str
@@ -116,7 +117,14 @@ class Profile:
         return len(self.latency_ms)
 
     def stage(self, name: str) -> StageProfile:
-        """The stage of that name; KeyError when there is none."""
+        """Profile of the stage of that name.
+
+        Args:
+            name: name of the stage.
+
+        Raises:
+            KeyError: when there is no such stage.
+        """
         for stage in self.stages:
             if stage.name == name:
                 return stage
@@ -124,7 +132,7 @@ class Profile:
 
     @property
     def digest(self) -> str:
-        """`sha256:` and the hash of all that was learned, to the microsecond, as its JSON keeps it."""
+        """`sha256:` and the hash of the profile's content, with times to the microsecond as in its JSON."""
         total = hashlib.sha256(self.service.encode())
         for stage in self.stages:
             total.update(repr((stage.name, stage.after, stage.busy_ms, stage.reissuable)).encode())
@@ -148,5 +156,5 @@ class Profile:
 
 
 def to_microseconds(milliseconds: Floats) -> Floats:
-    """The same times, rounded to whole microseconds, still in milliseconds; contiguous."""
+    """Times rounded to whole microseconds, in milliseconds, as a contiguous array of the same shape."""
     return np.ascontiguousarray(np.round(milliseconds, 3))

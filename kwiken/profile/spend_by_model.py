@@ -1,4 +1,4 @@
-"""What a plan's copies cost by every way of counting: in calls, in typical, busy and mean work."""
+"""Extra work of a plan under each cost model: calls, typical, busy and mean time."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from kwiken.profile.profile import Profile
 
 
 def spent_by_model(profile: Profile, shares: Costs, spent: Mapping[str, float]) -> dict[str, float]:
-    """The same extra work under every cost model that the profile knows enough for.
+    """Extra work of a plan under every cost model that the profile has the data for.
 
-    A budget is kept in the plan's own unit; what is cheap in one may be dear in another, as the copies of a
-    stage with a fault are, whose mean is mostly tail.
+    A budget is enforced in the plan's own cost model. The same copies may cost much more in another: the mean
+    time of a stage with a fault, for example, is mostly tail.
 
     Args:
-        profile: what was learned.
-        shares: the plan's costs, in which `spent` is told.
-        spent: by stage: extra work there, as a share of all work; of copies, of help for late requests, or
-            of both.
+        profile: profile of the service.
+        shares: costs of the plan, in whose model `spent` is given.
+        spent: by stage: extra work there as a share of all work, for copies, catch-up or both.
 
     Returns:
         By model (`calls`, `typical`, `mean`, and `busy` where busy times were measured): extra work as a
-        share of all work, counted by that model.
+        share of all work in that model.
     """
     more = {name: value / shares.stages[name] for name, value in spent.items() if shares.stages.get(name)}
     measured = all(

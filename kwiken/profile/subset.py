@@ -1,4 +1,4 @@
-"""Subset of a profile: some of its requests, with every stage cut to them."""
+"""Subset of a profile: some of its requests, in every stage."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kwiken.profile.profile import Profile, StageProfile
 
 
 def part_of(profile: Profile, rows: Ints) -> Profile:
-    """The profile of some of its requests, in the order given; pairs and busy times stay those of all.
+    """Profile of some of the requests, in the order given; pairs and busy times stay those of all requests.
 
     Args:
-        profile: of all requests.
-        rows: (m,) numbers of requests.
+        profile: profile of all requests.
+        rows: (m,) indices of requests.
     """
     return replace(
         profile,
@@ -25,7 +25,12 @@ def part_of(profile: Profile, rows: Ints) -> Profile:
 
 
 def rows_of(stage: StageProfile, rows: Ints) -> StageProfile:
-    """The profile of a stage in some requests, in the order given; pairs stay as they are."""
+    """Profile of a stage in some of the requests, in the order given; pairs and busy times stay those of all.
+
+    Args:
+        stage: profile of the stage in all requests.
+        rows: (m,) indices of requests.
+    """
     return replace(
         stage,
         calls_ms=stage.calls_ms[rows],

@@ -1,4 +1,4 @@
-"""Queues: what load does to latencies, and what copies do to load.
+"""Queueing model of a service: the effect of load on latencies, and of copies on load.
 
-The model is of replicas that have processors of their own.
+Assumes that every replica has processors of its own; contention for a shared machine is not modelled.
 """

@@ -1,4 +1,4 @@
-"""Tables and figures of published sources, computed anew beside the published values."""
+"""Reproductions: tables and figures of published sources, computed anew beside the published values."""
 
 from __future__ import annotations
 

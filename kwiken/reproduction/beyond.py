@@ -1,4 +1,4 @@
-"""Beyond the source: copies that hang together with their calls, and policies at equal cost."""
+"""Extensions of the source: copies correlated with their calls, and reissue policies at equal cost."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from kwiken.reproduction.population import POPULATIONS, population, population_p
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
 from kwiken.reproduction.trial import Trial
 
-REQUESTS = 8_000
-BUDGET = 0.05
+REQUESTS = 8_000  # requests of a DAG in each period
+BUDGET = 0.05  # reissue budget, as a share of all work
 CORRELATIONS = (0.0, 0.1, 0.3, 0.5, 0.7)
-PARTS = 3  # jobs that the DAGs are dealt out to
-CALLS = 100_000
-COSTS = (0.01, 0.05, 0.2)
+PARTS = 3  # jobs among which the DAGs are divided
+CALLS = 100_000  # calls of a single stage with a textbook distribution
+COSTS = (0.01, 0.05, 0.2)  # extra calls, as a share
 STAGE_COSTS = (0.01, 0.05)
-STAGE_CALLS, STAGES = 4_000, 4
-DAGS = range(0, 45, 5)  # of population C, with their first varying stages
-WORTH = 0.02
+STAGE_CALLS, STAGES = 4_000, 4  # calls of a stage, and number of stages of a DAG
+DAGS = range(0, 45, 5)  # DAGs of population C of which the first varying stages are taken
+MIN_VARIANCE_FALL = 0.02  # relative fall of the variance for which a second copy is worth its cost
 
 
 def correlated(seed: int, dealt: int) -> list[dict[float, float]]:
-    """By DAG, and by correlation of copies with their calls: p99 cut at 5%, planned as if independent."""
+    """By DAG of a part, and by correlation of copies: p99 cut at 5%, planned as if independent."""
     found = []
     for place, dag in enumerate(population(POPULATIONS["C"], np.random.default_rng(seed))):
         if place % PARTS == dealt:
@@ -44,16 +44,16 @@ def _cuts(trial: Trial, rng: np.random.Generator) -> dict[float, float]:
     for rho in CORRELATIONS:
         copies = {}
         for name, calls in trial.test.items():
-            late = calls > after[name]  # no other call has a copy
+            late = calls > after[name]  # only these have a copy
             copies[name] = np.zeros(len(calls))
-            copies[name][late] = linked(trial.curves[name].pool, calls[late], scores[name][late], rho)
+            copies[name][late] = linked(trial.curves[name].distribution, calls[late], scores[name][late], rho)
         latency, _ = replace(trial, copies=copies).play(allocation)
         found[rho] = gain(p99, float(np.percentile(latency, 99)))
     return found
 
 
 def conclude_correlated(results: list[list[dict[float, float]]]) -> Findings:
-    """How the gain falls as copies hang together with their calls."""
+    """Rows and plot of the gain against the correlation of copies."""
     dags = [dag for dealt in results for dag in dealt]
     cuts = [percent(float(np.mean([dag[rho] for dag in dags]))) for rho in CORRELATIONS]
     rows = tuple(
@@ -72,26 +72,26 @@ def conclude_correlated(results: list[list[dict[float, float]]]) -> Findings:
 
 
 def policies(law: str, seed: int) -> dict[str, list[float]]:
-    """By policy: variance left of one law at each cost."""
+    """By policy: variance left with one distribution at each cost."""
     found = compare_policies(_calls(law, np.random.default_rng([seed, 71])), COSTS)
     return {name: values.tolist() for name, values in found.items()}
 
 
-LAWS = ("log-normal, sigma 1", "2% of calls 20 times as slow", "exponential")
+DISTRIBUTIONS = ("log-normal, sigma 1", "2% of calls 20 times as slow", "exponential")
 
 
 def _calls(law: str, rng: np.random.Generator) -> Floats:
-    if law == LAWS[0]:
+    if law == DISTRIBUTIONS[0]:
         return rng.lognormal(0, 1, CALLS)
-    if law == LAWS[1]:
+    if law == DISTRIBUTIONS[1]:
         return rng.lognormal(0, 0.3, CALLS) * np.where(rng.random(CALLS) < 0.02, 20.0, 1.0)  # noqa: PLR2004
     return rng.exponential(1, CALLS)
 
 
 def conclude_policies(results: list[dict[str, list[float]]]) -> Findings:
-    """Every policy at every cost."""
+    """Rows for every policy at every cost."""
     rows: list[Row] = []
-    for law, result in zip(LAWS, results, strict=True):
+    for law, result in zip(DISTRIBUTIONS, results, strict=True):
         for place, cost in enumerate(COSTS):
             for name, values in result.items():
                 metric = f"variance left at {cost:.0%}, {name}, {law}"
@@ -109,7 +109,7 @@ def two_copies(place: int, seed: int) -> list[dict[str, list[float]]]:
 
 
 def conclude_two_copies(results: list[list[dict[str, list[float]]]]) -> Findings:
-    """At how many stages a second copy is worth its cost."""
+    """Rows with the number of stages at which a second copy is worth its cost."""
     stages = [stage for dag in results for stage in dag]
     rows = []
     for place, cost in enumerate(STAGE_COSTS):
@@ -120,7 +120,7 @@ def conclude_two_copies(results: list[list[dict[str, list[float]]]]) -> Findings
         )
         least = np.min(two / one)
         note = f"population C; the better of double and DoubleR over SingleR: least ratio {least:.3f}"
-        rows.append(row("Section 5.2.1", metric, int((two < (1 - WORTH) * one).sum()), note=note))
+        rows.append(row("Section 5.2.1", metric, int((two < (1 - MIN_VARIANCE_FALL) * one).sum()), note=note))
     return Findings(tuple(rows))
 
 
@@ -128,6 +128,6 @@ def parts(seed: int) -> tuple[Part, ...]:
     """Correlated copies over population C, and policies of one and two copies."""
     return (
         Part("correlated copies", tuple((correlated, (seed, i)) for i in range(PARTS)), conclude_correlated),
-        Part("policies", tuple((policies, (law, seed)) for law in LAWS), conclude_policies),
+        Part("policies", tuple((policies, (law, seed)) for law in DISTRIBUTIONS), conclude_policies),
         Part("two copies", tuple((two_copies, (place, seed)) for place in DAGS), conclude_two_copies),
     )

@@ -20,21 +20,21 @@ from kwiken.partial import (
     tune_stop_rule,
     tune_wait_for_fraction,
 )
-from kwiken.reproduction.population import POPULATIONS, StageLaw, fan_out_queries, population
+from kwiken.reproduction.population import POPULATIONS, StageDistribution, fan_out_queries, population
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
 from kwiken.reproduction.trial import Sample, Trial
 
 REQUESTS = 6000
 TUNED_ON = 1500  # queries that the stop rules are tuned on
-RESPONDERS = 400
+RESPONDERS = 400  # responders of a fan-out
 FAN_OUTS = 3
-VARIANCE_SHARE = 0.15  # of each fan-out in the DAG's whole variance
-COST_SHARE = 0.32  # of each fan-out in the DAG's whole cost
-LOSS = 0.001
+VARIANCE_SHARE = 0.15  # share of each fan-out in the DAG's whole variance
+COST_SHARE = 0.32  # share of each fan-out in the DAG's whole cost
+LOSS = 0.001  # utility that may be lost, a share
 LOSSES = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01)
-REISSUES = (0.01, 0.03, 0.1, 1.0)
-MOST_VARYING = 10  # stages that panel (c) looks at
-WORTH_COUNTING = 0.001  # of the budget
+REISSUES = (0.01, 0.03, 0.1, 1.0)  # reissue budgets, as shares of all work
+SHOWN_STAGES = 10  # stages that panel (c) shows
+MIN_BUDGET_SHARE = 0.001  # share of the budget from which a stage counts as given budget
 PANEL_C = ("variance", "budget")
 
 
@@ -43,7 +43,7 @@ Tune = Callable[..., Tuned]
 
 @dataclass(frozen=True)
 class LossCurve:
-    """A fan-out's variance by loss, as `sumvar` takes it."""
+    """Variance of a fan-out by its loss, as `sumvar` takes it; (k,) each, ms² for the hull."""
 
     fraction: Floats
     hull: Floats
@@ -59,7 +59,7 @@ def _loss_curve(responders: Responders, tune: Tune) -> LossCurve:
 
 @dataclass(frozen=True)
 class Large:
-    """A DAG of which three stages are fan-outs, with their responders in both periods."""
+    """DAG with three fan-outs, with their responders in both periods."""
 
     trial: Trial
     train: dict[str, Responders]
@@ -67,7 +67,7 @@ class Large:
 
 
 def _large(rng: np.random.Generator) -> Large:
-    """The largest DAG of population C, three of its stages on the longest chain made fan-outs."""
+    """The largest DAG of population C, with three stages of its longest chain made fan-outs."""
     stages = population(POPULATIONS["C"], rng)[-1]
     plain = Trial.of(stages, REQUESTS, rng)
     names = _spine(stages, plain.train)
@@ -90,7 +90,7 @@ def _large(rng: np.random.Generator) -> Large:
     return Large(trial, train, test)
 
 
-def _spine(stages: tuple[StageLaw, ...], latency: Sample) -> list[str]:
+def _spine(stages: tuple[StageDistribution, ...], latency: Sample) -> list[str]:
     """Three stages of the mean request's longest chain, spread evenly over it."""
     means = {name: float(values.mean()) for name, values in latency.items()}
     ends: dict[str, float] = {}
@@ -106,19 +106,20 @@ def _spine(stages: tuple[StageLaw, ...], latency: Sample) -> list[str]:
 
 
 def _shorten(large: Large, curves: Mapping[str, LossCurve], tune: Tune, loss: float) -> Large:
-    """Fix the stop rules with the loss budget; the stages' latencies become the shortened ones."""
+    """Fix the stop rules for the loss budget; the fan-outs' latencies become the shortened ones."""
     given = sumvar(curves, sequential_costs(dict.fromkeys(curves, 1.0)), loss).fractions
     train, test, copies = dict(large.trial.train), dict(large.trial.test), dict(large.trial.copies)
     for name, share in given.items():
         rule = tune(large.train[name].first(TUNED_ON), loss=share).rule
         train[name], _ = apply_rule(rule, large.train[name])
         test[name], _ = apply_rule(rule, large.test[name])
-        copies[name] = np.roll(test[name], 997)  # another query's latency, for a copy of the whole stage
+        # latency of another query stands for a copy of the whole stage
+        copies[name] = np.roll(test[name], 997)
     return replace(large, trial=replace(large.trial, train=train, test=test, copies=copies))
 
 
 def _with_curves(large: Large) -> Trial:
-    """The trial with curves of the fan-outs' latencies as they are now; the other stages keep theirs."""
+    """The trial with curves of the fan-outs' present latencies; the other stages keep theirs."""
     trial = large.trial
     fan_outs = {name: reissue_curve(trial.train[name], policies=("single",)) for name in large.train}
     return replace(trial, curves={**trial.curves, **fan_outs})
@@ -160,11 +161,11 @@ def combined(seed: int) -> dict[str, list[float]]:
 
 
 def _panel_c(trial: Trial) -> dict[str, list[float]]:
-    """Of the stages that vary most, and most first: share of the variance and of a 3% budget."""
+    """Shares of the variance and of a 3% budget of the stages with most variance, in descending order."""
     fractions = sumvar(trial.curves, trial.costs, 0.03).fractions
     variance = {name: float(curve.variance[0]) for name, curve in trial.curves.items()}
     total = sum(variance.values())
-    most = sorted(variance, key=lambda name: -variance[name])[:MOST_VARYING]
+    most = sorted(variance, key=lambda name: -variance[name])[:SHOWN_STAGES]
     return {
         "variance": [variance[name] / total for name in most],
         "budget": [trial.costs[name] * fractions[name] / 0.03 for name in most],
@@ -172,7 +173,7 @@ def _panel_c(trial: Trial) -> dict[str, list[float]]:
 
 
 def conclude_combined(results: list[dict[str, list[float]]]) -> Findings:
-    """Rows of Figure 5.8 and its two panels."""
+    """Rows and panels of Figure 5.8."""
     found = {key: np.mean([result[key] for result in results], axis=0).tolist() for key in results[0]}
     note = (
         f"mean of {len(results)} synthetic DAGs of 150 stages, {VARIANCE_SHARE:.0%} of the variance a fan-out"
@@ -189,7 +190,7 @@ def conclude_combined(results: list[dict[str, list[float]]]) -> Findings:
 
 
 def _panel_c_rows(results: list[dict[str, list[float]]]) -> tuple[Row, ...]:
-    given = float(np.mean([np.mean(np.array(result["budget"]) > WORTH_COUNTING) for result in results]))
+    given = float(np.mean([np.mean(np.array(result["budget"]) > MIN_BUDGET_SHARE) for result in results]))
     told = "of the ten stages that vary most, at 0.1% loss and 3% reissues"
     order = [float(spearmanr(result["variance"], result["budget"]).statistic) for result in results]
     return (
@@ -220,7 +221,7 @@ def _panels(found: dict[str, list[float]]) -> tuple[Plot, ...]:
     left = tuple(Series(key, budgets, [percent(cut) for cut in found[key]]) for key in ARMS)
     losses = [100 * loss for loss in LOSSES[1:]]
     right = Series("3% reissues", losses, [percent(cut) for cut in found["by loss"]])
-    ranks = list(range(1, MOST_VARYING + 1))
+    ranks = list(range(1, SHOWN_STAGES + 1))
     stages = tuple(Series(f"share of {key}", ranks, [percent(v) for v in found[key]]) for key in PANEL_C)
     title = "p99 cut by reissue budget at a loss of 0.1%"
     return (

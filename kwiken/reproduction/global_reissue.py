@@ -1,9 +1,9 @@
-"""Global reissue: part of the budget goes to requests that are late already (Kwiken section 5.5).
+"""Global reissue: a part of the budget for requests that are already late (Kwiken section 5.5).
 
 The source names the idea and its gain but not the algorithm. Here one age of the request, `late_after_ms`,
-arms it: a call in flight when its request reaches that age is reissued at once, and later calls are
-duplicated at their start. A variant that looks at the request's age only when a stage starts makes things
-worse: the laggard that made the request late is then never helped.
+triggers it: a call in progress at that age is reissued at once, and later calls are duplicated at their
+start. A variant that checks the request's age only when a stage starts makes things worse: the slow call that
+made the request late then never gets a copy.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import numpy as np
 from kwiken.apportion import HulledCurve, sumvar
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
-from kwiken.latency import Node, start_times
+from kwiken.latency import DagNode, start_times
 
-BISECTIONS = 30
+BISECTIONS = 30  # steps of the search for the age
 Sample = Mapping[str, Floats]
 
 
 @dataclass(frozen=True)
 class GlobalReissue:
-    """Local time-outs, and an age of the request beyond which the allowed stages reissue at once.
+    """Local time-outs, and an age of the request beyond which allowed stages reissue at once.
 
     After Kwiken section 5.5.
 
     Attributes:
-        after_ms: by stage: local time-out; infinite for none.
-        allowed: stages that late requests may reissue.
-        late_after_ms: age of a request from which it counts as late; infinite for never.
+        after_ms: local time-out by stage, milliseconds; infinite for none.
+        allowed: names of the stages that late requests may reissue.
+        late_after_ms: age of a request from which it counts as late, milliseconds; infinite for never.
     """
 
     after_ms: Mapping[str, float]
@@ -41,7 +41,7 @@ class GlobalReissue:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a policy does to sampled requests.
+    """Result of a policy on sampled requests.
 
     Attributes:
         latency_ms: (n,) latency of the requests.
@@ -53,20 +53,20 @@ class Outcome:
 
 
 def run_global_reissue(
-    stages: Sequence[Node],
+    stages: Sequence[DagNode],
     primary_ms: Sample,
     copy_ms: Sample,
     policy: GlobalReissue,
     costs: Mapping[str, float],
 ) -> Outcome:
-    """Play sampled requests through a DAG (Kwiken section 5.5).
+    """Simulate sampled requests through a DAG (Kwiken section 5.5).
 
     Args:
-        stages: parents before children.
+        stages: stages, parents before children.
         primary_ms: by stage: (n,) latency of the first attempt.
-        copy_ms: by stage: (n,) latency of a copy, should there be one.
-        policy: when copies go.
-        costs: by stage: share of the whole cost.
+        copy_ms: by stage: (n,) latency of a copy, if one is sent.
+        policy: time-outs and age that trigger copies.
+        costs: share of each stage in the whole cost.
     """
     ends: dict[str, Floats] = {}
     spent = 0.0
@@ -86,7 +86,7 @@ def run_global_reissue(
 
 
 def tune_global_reissue(
-    stages: Sequence[Node],
+    stages: Sequence[DagNode],
     curves: Mapping[str, HulledCurve],
     costs: Mapping[str, float],
     samples: tuple[Sample, Sample],
@@ -98,16 +98,16 @@ def tune_global_reissue(
     """Split a budget into local time-outs and help for late requests (Kwiken section 5.5).
 
     Args:
-        stages: parents before children.
+        stages: stages, parents before children.
         curves: variance-response curve by stage.
-        costs: by stage: share of the whole cost.
+        costs: share of each stage in the whole cost.
         samples: recorded first attempts and copies, by stage: (n,) milliseconds.
-        time_out: local time-out, in ms, at which a stage reissues a fraction of its calls.
-        budget: extra cost in all, as a fraction.
+        time_out: function that gives a stage's local time-out, in ms, for a fraction of its calls.
+        budget: total extra cost, as a fraction.
         share: part of the budget kept for late requests, from 0 to 1.
 
     Returns:
-        The policy whose total cost on the samples is the budget, or less where no age would spend it.
+        The policy whose total cost on the samples is the budget, or less if no age would spend it.
 
     Raises:
         InputError: for a share outside [0, 1].
@@ -127,12 +127,12 @@ def tune_global_reissue(
 
 
 def _longest(primary_ms: Sample) -> float:
-    """No request is older than all its stages one after the other."""
+    """Upper bound of a request's age, milliseconds: all stages one after the other."""
     return float(np.sum([values.max() for values in primary_ms.values()]))
 
 
 def _least_age(spent: Callable[[float], float], budget: float, longest: float) -> float:
-    """The earliest age within the budget; the later the age, the less is spent, but for noise of copies."""
+    """Earliest age within the budget; the spend falls with the age, except for noise of copies."""
     low, high = 0.0, longest
     if spent(low) <= budget:
         return low

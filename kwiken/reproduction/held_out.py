@@ -1,7 +1,7 @@
-"""Plans of the real planner judged on later requests: budgets kept, and p99 against even spreads.
+"""Held-out evaluation of the planner on synthetic DAGs: budgets kept, and p99 against even spreads.
 
-Each DAG's requests are split in time: the planner sees the first part as the profile of a service, and what
-it plans is replayed on the second. Nothing here is of the source, which judged on later days likewise.
+Each DAG's requests are split in time: the planner gets the first part as the profile of a service, and its
+plan is replayed on the second. The source judged on later days likewise; the values here are not from it.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ import numpy as np
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import replayed, study_plan
 from kwiken.profile import Profile
-from kwiken.reproduction.population import POPULATIONS, StageLaw, population, population_profile
+from kwiken.reproduction.population import POPULATIONS, StageDistribution, population, population_profile
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, percent, row
 
 EARLIER, LATER = 6_000, 12_000
 CASES = (("C", 0.05, 1), ("A", 0.05, 2), ("D", 0.05, 2), ("C", 0.01, 2))  # population, budget, every k-th DAG
 CORRELATIONS = (0.0, 0.5)
 EVEN = {"equal": "the same budget for every stage", "uniform": "the same fraction at every stage"}
-OBJECTIVES = ("variance", "p99")  # what the better of is asked of `auto`
-WITHIN = 0.1
-PARTS = 5  # jobs that the DAGs of a case are dealt out to
+OBJECTIVES = ("variance", "p99")  # the better of these is what `auto` should reach
+WITHIN = 0.1  # relative deviation of the spend from the budget that counts as met
+PARTS = 5  # jobs among which the DAGs of a case are divided
 CREATED = "2013-08-12T00:00:00Z"
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One DAG: by way of planning and correlation of copies, p99 cut; by way, spend over budget.
+    """Results of one DAG, by way of planning: the planner's objectives and the even spreads.
 
-    The ways are the planner's objectives and the even spreads.
+    Attributes:
+        cut: share by which p99 falls, by way and correlation of copies.
+        spent: ratio of the spend to the budget, by way.
     """
 
     cut: dict[tuple[str, float], float]
@@ -38,7 +40,7 @@ class Judged:
 
 
 def judge(case: tuple[str, float, int], seed: int, dealt: int) -> list[Judged]:
-    """Some DAGs of a population, planned on earlier requests and judged on later ones."""
+    """Results of some DAGs of a population, planned on earlier requests and judged on later ones."""
     name, budget, every = case
     found = []
     for place, dag in enumerate(population(POPULATIONS[name], np.random.default_rng([seed, 62]))):
@@ -48,7 +50,7 @@ def judge(case: tuple[str, float, int], seed: int, dealt: int) -> list[Judged]:
     return found
 
 
-def _judged(dag: tuple[StageLaw, ...], budget: float, rng: np.random.Generator) -> Judged:
+def _judged(dag: tuple[StageDistribution, ...], budget: float, rng: np.random.Generator) -> Judged:
     early, later = (population_profile(dag, requests, rng) for requests in (EARLIER, LATER))
     cut, spent = {}, {}
     for way, plan in _plans(early, budget).items():
@@ -60,7 +62,7 @@ def _judged(dag: tuple[StageLaw, ...], budget: float, rng: np.random.Generator) 
 
 
 def _plans(early: Profile, budget: float) -> dict[str, Plan]:
-    """By way of planning: the planner's plan. What `auto` takes is made once."""
+    """Plans by way of planning; the objective that `auto` takes is planned once only."""
     allowed = Budgets(reissue=budget)
     auto = study_plan(early, budgets=allowed, objective="auto", created=CREATED)
     plans = {"auto": auto.plan, auto.verdict.objective: auto.plan}
@@ -73,7 +75,7 @@ def _plans(early: Profile, budget: float) -> dict[str, Plan]:
 
 
 def conclude(results: list[list[Judged]]) -> Findings:
-    """Every population and budget."""
+    """Rows and plot for every population and budget."""
     rows: list[Row] = []
     lines = []
     for place, (name, budget, _) in enumerate(CASES):
@@ -142,6 +144,6 @@ def _budget_rows(dags: list[Judged], label: str) -> list[Row]:
 
 
 def part(seed: int) -> Part:
-    """All populations and budgets."""
+    """Part with all populations and budgets."""
     jobs = tuple((judge, (case, seed, dealt)) for case in CASES for dealt in range(PARTS))
     return Part("held out", jobs, conclude)

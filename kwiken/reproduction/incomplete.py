@@ -1,4 +1,4 @@
-"""Partial answers: Table 5.2, Figures 5.4 and 5.6."""
+"""Reproduction of partial answers: Table 5.2, Figures 5.4 and 5.6."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from kwiken.reproduction.order_statistics import rank_for, wait_for_fraction_gai
 from kwiken.reproduction.population import fan_out_queries
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
 
-RUNS, QUERIES = 20, 1000  # queries as few as the source's own rows suggest
-LOSS = 0.001
+RUNS, QUERIES = 20, 1000  # as few queries as the source's own rows suggest
+LOSS = 0.001  # utility that may be lost, a share
 PERCENTILES = (50, 75, 90, 95, 99)
 LOSSES = (0.0005, 0.001, 0.002, 0.005, 0.01)
 SEEDS = 3
-FEW = 300  # responders of a service whose loss budget is less than one of them
+FEW_RESPONDERS = 300  # responders of a service whose loss budget is less than one of them
 SHOWN, STEP = 2000, 20  # queries to choose from, and every k-th responder to draw
 
 
@@ -39,7 +39,7 @@ def _log_normal(share: float) -> float:
     return float(math.exp(1 + 2 * ndtri(share)))
 
 
-# Law, responders, share that may be missing, and the source's cuts of p95 and p99 in percent.
+# Distribution, responders, share that may be missing, and the source's cuts of p95 and p99 in percent.
 TABLE: tuple[tuple[str, Callable[[float], float], int, float, tuple[float, float]], ...] = (
     ("Normal(1, sd 10)", _normal, 10_000, 0.001, (25.33, 29.22)),
     ("Normal(1, sd 10)", _normal, 10_000, 0.01, (44.29, 47.67)),
@@ -51,7 +51,7 @@ TABLE: tuple[tuple[str, Callable[[float], float], int, float, tuple[float, float
 
 
 def table_row(place: int, seed: int) -> list[Row]:
-    """One line of Table 5.2: exact, and by as few queries as the source seems to have used."""
+    """Rows for one line of Table 5.2: exact, and sampled with as few queries as in the source."""
     name, law, n, loss, source = TABLE[place]
     runs = [_sampled(law, n, loss, np.random.default_rng([seed, place, run])) for run in range(RUNS)]
     rows = []
@@ -67,7 +67,7 @@ def table_row(place: int, seed: int) -> list[Row]:
 def _sampled(law: Callable[[float], float], n: int, loss: float, rng: np.random.Generator) -> list[float]:
     """Cuts of p95 and p99 among sampled queries; both order statistics are drawn jointly, without n draws."""
     k = rank_for(n, loss)
-    # Of n uniforms the k-th is Beta(k, n-k+1); given it, the largest is the largest of n-k on what is left.
+    # The k-th of n uniforms is Beta(k, n-k+1); given it, the largest is that of n-k uniforms on the rest.
     kth = rng.beta(k, n - k + 1, size=QUERIES)
     last = kth + (1 - kth) * rng.beta(n - k, 1, size=QUERIES)
     waited, all_in = (np.array([law(share) for share in shares]) for shares in (kth, last))
@@ -83,7 +83,7 @@ RULES = {
 
 
 def rules(seed: int) -> dict[str, dict[str, list[float]]]:
-    """Each rule tuned on some queries and judged on others: cuts by percentile, variance ratio, loss."""
+    """By rule, tuned on some queries and judged on others: cuts by percentile, variance ratio, loss."""
     rng = np.random.default_rng([seed, 6])
     train, test = (Responders.of(fan_out_queries(queries, rng)) for queries in (3000, 6000))
     base = test.last_ms
@@ -140,8 +140,8 @@ def conclude_rules(results: list[dict[str, dict[str, list[float]]]]) -> Findings
 
 
 def _few_responders() -> Row:
-    gained = wait_for_fraction_gain(_log_normal, FEW, LOSS, 0.99)
-    metric = f"cut of p99 by waiting for all but {LOSS:.1%}, any law, n={FEW}, %"
+    gained = wait_for_fraction_gain(_log_normal, FEW_RESPONDERS, LOSS, 0.99)
+    metric = f"cut of p99 by waiting for all but {LOSS:.1%}, any law, n={FEW_RESPONDERS}, %"
     note = "of so few responders none may be missing: a matter of rounding, for every law"
     return row("Table 5.2", metric, percent(gained), source="0 (image and video search)", note=note)
 
@@ -160,7 +160,7 @@ def _stop_rows(stops: dict[str, list[float]]) -> list[Row]:
 
 
 def progress(seed: int) -> Plot:
-    """Figure 5.4: how the responders of a quick, a slow, a long-tailed and a stepping query come in."""
+    """Figure 5.4: progress of a quick, a slow, a long-tailed and a stepping query."""
     queries = np.sort(fan_out_queries(SHOWN, np.random.default_rng([seed, 54])), axis=1)
     share = np.linspace(0, 100, queries.shape[1])
     median, most, last = (queries[:, int(part * (queries.shape[1] - 1))] for part in (0.5, 0.9, 1.0))
@@ -196,7 +196,7 @@ def _plots(found: dict[str, dict[str, list[float]]]) -> tuple[Plot, ...]:
 
 
 def conclude_table(results: list[list[Row]]) -> Findings:
-    """All lines of Table 5.2."""
+    """Rows of all lines of Table 5.2."""
     return Findings(tuple(line for lines in results for line in lines))
 
 

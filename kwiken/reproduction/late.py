@@ -1,4 +1,4 @@
-"""A synthetic web search: its course, what makes it slow, and catch-up (Figures 2.1, 5.1, 5.7a)."""
+"""Synthetic web search: its course, blame of its stages, and catch-up (Figures 2.1, 5.1, 5.7a)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kwiken.reproduction.rows import Findings, Part, Plot, Series, gain, percent
 REQUESTS = 100_000
 TIME_OUT_MS = {"lookup": 400.0, "snippets": 300.0}
 START_UP_MS = 10.0
-PROTECTED_MS = 6.0
-RECOVERED_MS = 60.0  # the least that the recovery of a lost packet takes
-AGES = (0.8, 1.0, 1.25, 1.5, 2.0)  # of the median latency
+PROTECTED_MS = 6.0  # longest transfer at high priority
+RECOVERED_MS = 60.0  # shortest recovery of a lost packet
+AGES = (0.8, 1.0, 1.25, 1.5, 2.0)  # age from which a request is late, over the median latency
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class WebSearch:
 
 
 def draw(rng: np.random.Generator) -> WebSearch:
-    """Log-normal work with a time-out, and transfers of which a few wait for a lost packet's time-out."""
+    """Log-normal work with a time-out, and transfers a few of which wait for a lost packet's time-out."""
 
     def transfer(lost: float) -> Floats:
         recovery = np.where(rng.random(REQUESTS) < lost, rng.uniform(60, 400, REQUESTS), 0.0)
@@ -48,7 +48,7 @@ def draw(rng: np.random.Generator) -> WebSearch:
 def play(
     search: WebSearch, late_after_ms: float, *, threads: tuple[str, ...], priority: bool
 ) -> tuple[Floats, float, float]:
-    """Latency of the requests; extra thread-time and share of transfers at high priority."""
+    """Latency of the requests, ms, extra thread-time as a share, and share of transfers at high priority."""
     age = np.full(REQUESTS, START_UP_MS)
     burnt = hurried = 0.0
     for work, moved in (("lookup", "first_transfer"), ("snippets", "last_transfer")):
@@ -81,7 +81,7 @@ SOURCE = {
 
 
 def measure(seed: int) -> dict[str, list[tuple[float, float, float]]]:
-    """By arm, for each age: p99 cut, extra thread-time, share of transfers at high priority."""
+    """By arm and age: p99 cut, extra thread-time, share of transfers at high priority."""
     search = draw(np.random.default_rng([seed, 57]))
     base, _, _ = play(search, math.inf, threads=(), priority=False)
     median, p99 = np.percentile(base, (50, 99)).tolist()
@@ -94,7 +94,7 @@ def measure(seed: int) -> dict[str, list[tuple[float, float, float]]]:
 
 
 def conclude(results: list[dict[str, list[tuple[float, float, float]]]]) -> Findings:
-    """Rows at the median as threshold, and a plot over thresholds."""
+    """Rows with the median as the age, and a plot over ages."""
     found = results[0]
     rows = []
     for arm, values in found.items():
@@ -114,7 +114,7 @@ def conclude(results: list[dict[str, list[tuple[float, float, float]]]]) -> Find
 
 
 def diagnose(seed: int) -> dict[str, Blame]:
-    """Blame of the parts of the search; a transfer that waits for a lost packet counts as timed out."""
+    """Blame of the stages of the search; a transfer with a lost packet counts as timed out."""
     search = draw(np.random.default_rng([seed, 51]))
     transfers = search.first_transfer + search.last_transfer
     spent = {
@@ -132,7 +132,7 @@ def diagnose(seed: int) -> dict[str, Blame]:
 
 
 def conclude_blame(results: list[dict[str, Blame]]) -> Findings:
-    """Figure 5.1."""
+    """Rows of Figure 5.1."""
     rows = []
     note = "synthetic chain; a stage is blamed for what is beyond its mean and two standard deviations"
     for name, found in results[0].items():
@@ -154,7 +154,7 @@ BLAMED = {
 
 
 def course(seed: int) -> Plot:
-    """Figure 2.1: when the parts of the search end, in typical and in slow requests."""
+    """Figure 2.1: end times of the stages of the search, in typical and in slow requests."""
     search = draw(np.random.default_rng([seed, 21]))
     parts = np.stack(
         (

@@ -1,4 +1,4 @@
-"""What waiting for the first k of n responders buys, exactly (Kwiken Table 5.2)."""
+"""Order statistics: exact gain of waiting for the first k of n responders (Kwiken Table 5.2)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Quantile = Callable[[float], float]
 
 
 def rank_for(n: int, loss: float) -> int:
-    """How many of n responders to wait for when a share `loss` may be missing: `ceil(n (1 - loss))`."""
-    return math.ceil(round(n * (1.0 - loss), 9))  # rounded, or .999 x 1000 would give 1000 at times
+    """Number of n responders to wait for if a share `loss` may be missing: `ceil(n (1 - loss))`."""
+    return math.ceil(round(n * (1.0 - loss), 9))  # rounded, as .999 x 1000 may otherwise give 1000
 
 
 def order_quantile(share: float, k: int, n: int) -> float:
-    """The share of the law that the `share`-quantile of the k-th of n independent draws stands at.
+    """Probability level, in one draw's distribution, of the `share`-quantile of the k-th of n draws.
 
     The k-th order statistic of uniforms is Beta(k, n - k + 1).
 
@@ -31,13 +31,13 @@ def order_quantile(share: float, k: int, n: int) -> float:
 
 
 def wait_for_fraction_gain(quantile: Quantile, n: int, loss: float, share: float) -> float:
-    """By which fraction a quantile of a fan-out's latency falls when it waits for `1 - loss` of n.
+    """Relative fall of a quantile of a fan-out's latency when it waits for `1 - loss` of n responders.
 
     Args:
         quantile: inverse distribution function of one responder's latency.
-        n: responders.
-        loss: share of them that may be missing.
-        share: which quantile of the fan-out's latency, .99 for p99.
+        n: number of responders, 1 or more.
+        loss: share of the responders that may be missing, from 0 to 1.
+        share: level of the fan-out's quantile, .99 for p99.
     """
     all_in = quantile(order_quantile(share, n, n))
     enough_in = quantile(order_quantile(share, rank_for(n, loss), n))

@@ -1,7 +1,7 @@
 """Synthetic populations with the statistics that Kwiken reports of its production DAGs (Figures 2.1 to 2.5).
 
-The production traces are not public. These generators are fixed by their published summary and by neutral
-choices where that is silent; they are not adjusted to make a result fit.
+The production traces are not public. The generators are fixed by their published summary, and by neutral
+choices where it is silent; they are not adjusted to fit a result.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from kwiken.latency import end_to_end
 from kwiken.plan import SpanMatch
 from kwiken.profile import Profile, StageProfile
 
-DAGS = 45
-MOST_STAGES = 150
+DAGS = 45  # number of DAGs, as in the source
+MAX_STAGES = 150  # stages of the largest DAG, as in the source
 
 
 @dataclass(frozen=True)
-class StageLaw:
+class StageDistribution:
     """A stage of a synthetic DAG: log-normal latency cut by a system time-out.
 
     Attributes:
-        name: of the stage.
+        name: name of the stage.
         after: names of its parents.
         log_median: log of the median latency in ms.
         sigma: standard deviation of the log of the latency; a number without unit.
-        cap_ms: time-out; infinite for none.
+        cap_ms: time-out, milliseconds; infinite for none.
     """
 
     name: str
@@ -44,23 +44,23 @@ class StageLaw:
         """(size,) latencies, milliseconds.
 
         Args:
-            rng: where chance comes from.
-            size: how many.
+            rng: source of randomness.
+            size: number of draws.
         """
         return np.minimum(np.exp(self.log_median + self.sigma * rng.standard_normal(size)), self.cap_ms)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What sets one population apart from another.
+    """Parameters of one population.
 
     Attributes:
-        mean_log_sd: spread of the stages' mean latencies, as the sd of their log.
-        means_ms: the least and the largest mean.
+        mean_log_sd: standard deviation of the log of the stages' mean latencies.
+        means_ms: smallest and largest mean latency.
         sigma_median: median of the stages' sigma.
-        sigma_log_sd: spread of sigma within a DAG.
-        shared_log_sd: spread of sigma between DAGs.
-        slow_power: how sigma grows with the stage's mean.
+        sigma_log_sd: standard deviation of the log of sigma within a DAG.
+        shared_log_sd: standard deviation of the log of sigma between DAGs.
+        slow_power: exponent with which sigma grows with the stage's mean.
         cap: time-out as a multiple of the median; infinite for none.
     """
 
@@ -98,26 +98,26 @@ POPULATIONS = {
 
 def population(
     calibration: Calibration, rng: np.random.Generator, *, dags: int = DAGS
-) -> list[tuple[StageLaw, ...]]:
+) -> list[tuple[StageDistribution, ...]]:
     """Synthetic DAGs, smallest first; each a tuple of stages, parents before children.
 
     The number of stages follows the published quantiles (median 14, p90 81); layers, in-degrees and
     aggregators follow the published summary of their shapes (Kwiken Figures 2.1 to 2.5).
 
     Args:
-        calibration: what sets this population apart, one of `POPULATIONS` say.
-        rng: of the draws.
-        dags: how many; sizes are quantiles of the published law.
+        calibration: parameters of the population, for example one of `POPULATIONS`.
+        rng: source of randomness.
+        dags: number of DAGs; their sizes are quantiles of the published distribution.
     """
     sizes = [_size((i + 0.5) / dags) for i in range(dags)]
     return [_dag(size, calibration, rng) for size in sizes]
 
 
 def _size(share: float) -> int:
-    return int(np.clip(round(math.exp(math.log(14) + 1.37 * float(ndtri(share)))), 1, MOST_STAGES))
+    return int(np.clip(round(math.exp(math.log(14) + 1.37 * float(ndtri(share)))), 1, MAX_STAGES))
 
 
-def _dag(size: int, calibration: Calibration, rng: np.random.Generator) -> tuple[StageLaw, ...]:
+def _dag(size: int, calibration: Calibration, rng: np.random.Generator) -> tuple[StageDistribution, ...]:
     parents = _parents(size, rng)
     shared = rng.normal(0, calibration.shared_log_sd) if calibration.shared_log_sd else 0.0
     return tuple(
@@ -128,13 +128,13 @@ def _dag(size: int, calibration: Calibration, rng: np.random.Generator) -> tuple
 
 def _law(
     name: str, after: tuple[str, ...], calibration: Calibration, shared: float, rng: np.random.Generator
-) -> StageLaw:
+) -> StageDistribution:
     mean = float(np.clip(rng.lognormal(math.log(10), calibration.mean_log_sd), *calibration.means_ms))
     middle = math.log(calibration.sigma_median) + shared
     sigma = rng.lognormal(middle, calibration.sigma_log_sd) * (mean / 10) ** calibration.slow_power
     sigma = float(np.clip(sigma, 0.05, 2))
     log_median = math.log(mean) - sigma * sigma / 2
-    return StageLaw(name, after, log_median, sigma, calibration.cap * math.exp(log_median))
+    return StageDistribution(name, after, log_median, sigma, calibration.cap * math.exp(log_median))
 
 
 def _parents(size: int, rng: np.random.Generator) -> list[set[int]]:
@@ -149,7 +149,7 @@ def _parents(size: int, rng: np.random.Generator) -> list[set[int]]:
 
 
 def _layers(size: int, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """(size,) ascending layer of each stage: one stage a layer, the others anywhere but in the last."""
+    """(size,) ascending layer of each stage: at least one stage per layer, and exactly one in the last."""
     depth = int(np.clip(round(1.3 * math.sqrt(size) * rng.lognormal(0, 0.25)), min(2, size), size))
     free = rng.integers(0, max(1, depth - 1), size=size - depth)
     return np.sort(np.concatenate((np.arange(depth), free)))
@@ -158,7 +158,7 @@ def _layers(size: int, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dt
 def _first_parents(
     i: int, layers: np.ndarray[tuple[int], np.dtype[np.int64]], rng: np.random.Generator
 ) -> set[int]:
-    """One parent in the layer before, and a few more farther up, the nearer the likelier."""
+    """One parent in the previous layer, and a few more in earlier ones, nearer ones being more likely."""
     before = np.flatnonzero(layers == layers[i] - 1)
     chosen = {int(rng.choice(before))}
     earlier = np.flatnonzero(layers < layers[i])
@@ -181,7 +181,7 @@ def _aggregate(parents: list[set[int]], rng: np.random.Generator) -> None:
 
 
 def _attach_childless(parents: list[set[int]], rng: np.random.Generator) -> None:
-    """Leave no loose end: a childless stage feeds a random later one, or the last."""
+    """Attach every childless stage to a random later one, or to the last."""
     last = len(parents) - 1
     fed = set().union(*parents) if parents else set()
     for i in range(last):
@@ -190,13 +190,13 @@ def _attach_childless(parents: list[set[int]], rng: np.random.Generator) -> None
             parents[later].add(i)
 
 
-def population_profile(dag: Sequence[StageLaw], requests: int, rng: np.random.Generator) -> Profile:
-    """The profile of a service that is such a DAG: every stage drawn on its own, requests at even intervals.
+def population_profile(dag: Sequence[StageDistribution], requests: int, rng: np.random.Generator) -> Profile:
+    """Profile of a service with such a DAG: independent stages, requests at even intervals.
 
     Args:
-        dag: parents before children.
-        requests: how many.
-        rng: of the draws.
+        dag: stages, parents before children.
+        requests: number of requests.
+        rng: source of randomness.
     """
     stages = tuple(
         StageProfile(

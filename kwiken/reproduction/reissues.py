@@ -1,4 +1,4 @@
-"""Reissues over 45 DAGs: Figures 5.5, 5.7b and 5.9, and the allocations that the source compares with."""
+"""Reproduction of reissues over 45 DAGs: Figures 5.5, 5.7b and 5.9, and allocations for comparison."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from kwiken.reproduction.trial import Trial
 REQUESTS = 20_000
 BUDGETS = (0.01, 0.03, 0.05, 0.1, 1.0)
 PERCENTILES = (50, 75, 90, 95, 99)
-SHARES = (1 / 30, 1 / 6)
-PRODUCTION = 0.002  # what the time-outs in production cost the source
-LATE_SEEDS = 3  # help for late requests takes as long as all the rest
-SHOWN = 22  # the DAG whose curves are drawn: the median one
+SHARES = (1 / 30, 1 / 6)  # shares of the budget kept for late requests
+PRODUCTION = 0.002  # cost of the source's time-outs in production, a share
+LATE_SEEDS = 3  # seeds with help for late requests, which takes as long as all the rest
+SHOWN = 22  # index of the DAG whose curves are drawn: the median one
 
 
 @dataclass
 class DagResult:
-    """What one DAG gave: its shape, and p99 cuts by budget, percentile, allocation or share for the late."""
+    """Results of one DAG: shape, and p99 cuts by budget, percentile, allocation or late share."""
 
     shape: Shape
     sumvar: dict[float, float]
@@ -42,19 +42,19 @@ class DagResult:
 
 
 def run_seed(name: str, seed: int, *, more: bool = False) -> list[DagResult]:
-    """All DAGs of one population drawn with one seed.
+    """Results of all DAGs of one population drawn with one seed.
 
     Args:
-        name: of the population.
-        seed: of the population and its requests.
-        more: also try weights and help for late requests, which takes as long as all the rest.
+        name: name of the population.
+        seed: seed of the population and its requests.
+        more: whether to try weights and help for late requests too, which takes as long as all the rest.
     """
     rng = np.random.default_rng(seed)
     return [_dag(Trial.of(dag, REQUESTS, rng), more=more) for dag in population(POPULATIONS[name], rng)]
 
 
 def run_seed_with_more(name: str, seed: int) -> list[DagResult]:
-    """The same with weights and help for late requests."""
+    """Results with weights and help for late requests; see `run_seed`."""
     return run_seed(name, seed, more=True)
 
 
@@ -101,7 +101,7 @@ def _cuts(base: Floats, latency: Floats) -> list[float]:
 
 
 def _weights(trial: Trial) -> dict[str, dict[str, float]]:
-    """The weights of stages that the source tried without gain."""
+    """Weights of stages that the source tried without gain."""
     on_path = critical_path(trial.stages, trial.train).mean(axis=1).tolist()
     return {
         "mean latency": {name: float(values.mean()) for name, values in trial.train.items()},
@@ -113,7 +113,7 @@ def _weights(trial: Trial) -> dict[str, dict[str, float]]:
 
 
 def _paths(trial: Trial) -> dict[str, float]:
-    """By stage: how many paths from a source to a sink lead through it."""
+    """Number of paths from a source to a sink through each stage."""
     to: dict[str, float] = {}
     for stage in trial.stages:
         to[stage.name] = sum(to[parent] for parent in stage.after) or 1.0
@@ -297,7 +297,7 @@ def run_other(name: str, seed: int) -> dict[float, float]:
 
 
 def conclude_others(results: list[dict[float, float]]) -> Findings:
-    """How far the result hangs on the population."""
+    """Rows on the dependence of the result on the population."""
     rows = []
     for name, result in zip(("A", "D"), results, strict=True):
         for budget in (0.05, 1.0):

@@ -1,4 +1,4 @@
-"""What a reproduction says: rows beside the source's values, and series to plot."""
+"""Results of a reproduction: rows beside the source's values, series to plot, and jobs that yield them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import msgspec
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of a source beside ours.
+    """One value of a source beside ours.
 
     Attributes:
-        figure: of the source, "Figure 5.5" say.
-        metric: what is measured, with its unit.
+        figure: figure, table or section of the source, for example "Figure 5.5".
+        metric: quantity that is measured, with its unit.
         source: the source's value or claim, as a text; empty where it gives none.
         ours: our value, in the unit that `metric` names.
-        note: why they differ, or how ours was measured.
+        note: reason for a difference, or conditions of our measurement.
     """
 
     figure: str
@@ -35,13 +35,13 @@ def row(figure: str, metric: str, ours: float, *, source: str = "", note: str = 
 
 @dataclass(frozen=True)
 class Series:
-    """A line or a cloud of points.
+    """Line or cloud of points.
 
     Attributes:
-        label: for the legend.
-        x: (n,) places across, in the unit of the plot's axis.
-        y: (n,) heights, in the unit of the other axis.
-        points: whether it is a cloud and no line.
+        label: label in the legend.
+        x: (n,) horizontal coordinates, in the unit of the plot's axis.
+        y: (n,) vertical coordinates, in the unit of the plot's axis.
+        points: whether to draw points instead of a line.
     """
 
     label: str
@@ -52,16 +52,16 @@ class Series:
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure to draw beside the source's.
+    """Figure to draw beside the source's.
 
     Attributes:
-        figure: of the source, "Figure 5.5" say.
-        title: what it shows.
-        x_label: of the axis across, with its unit.
-        y_label: of the axis upwards, with its unit.
-        series: lines and clouds.
-        log_x: whether the axis across is logarithmic.
-        log_y: whether the axis upwards is.
+        figure: figure of the source, for example "Figure 5.5".
+        title: title of the plot.
+        x_label: label of the horizontal axis, with its unit.
+        y_label: label of the vertical axis, with its unit.
+        series: lines and clouds of points.
+        log_x: whether the horizontal axis is logarithmic.
+        log_y: whether the vertical axis is logarithmic.
     """
 
     figure: str
@@ -75,7 +75,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Findings:
-    """All that one part of a reproduction found.
+    """Results of one part of a reproduction.
 
     Attributes:
         rows: our values beside the source's.
@@ -86,14 +86,15 @@ class Findings:
     plots: tuple[Plot, ...] = ()
 
 
-# One independent piece of work: a function of module level and plain arguments, for another process to run.
+# One independent piece of work: a module-level function and plain arguments, so that another process can run
+# it.
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
 Spread = Callable[[Sequence[Job]], Iterable[Any]]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a reproduction: independent jobs, and what their results come to."""
+    """Part of a reproduction: independent jobs, and a function from their results to findings."""
 
     name: str
     jobs: tuple[Job, ...]
@@ -102,12 +103,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Everything that reproduces one source.
+    """Reproduction of one source.
 
     Attributes:
-        name: by which it is called.
-        title: of the source.
-        parts: independent of one another.
+        name: name by which it is selected.
+        title: title of the source.
+        parts: independent parts.
     """
 
     name: str
@@ -125,11 +126,11 @@ def one_by_one(jobs: Sequence[Job]) -> Iterable[Any]:
 
 
 def run(reproduction: Reproduction, spread: Spread = one_by_one) -> Findings:
-    """Run all jobs of all parts, however `spread` distributes them, and conclude.
+    """Run the jobs of all parts and collect their findings, in the order of the source.
 
     Args:
-        reproduction: what to run.
-        spread: runs jobs and gives their results in order.
+        reproduction: reproduction to run.
+        spread: function that runs jobs, for example in other processes, and gives their results in order.
     """
     jobs = [job for part in reproduction.parts for job in part.jobs]
     results = list(spread(jobs))
@@ -150,16 +151,16 @@ KINDS = ("Figure", "Table", "Equation", "Section")
 
 
 def _place(figure: str) -> tuple[int, list[str]]:
-    """Where a figure stands: figures by number, then whatever else the source numbers, then the rest."""
+    """Sort key of a figure: figures by number, then tables, equations and sections, then the rest."""
     kind, _, number = figure.partition(" ")
     return (KINDS.index(kind) if kind in KINDS else len(KINDS), re.split(r"(?<=\d)(?=[a-z])|\.", number))
 
 
 def percent(share: float) -> float:
-    """A share in percent, to a hundredth."""
+    """A share in percent, rounded to a hundredth."""
     return round(100 * share, 2)
 
 
 def gain(before: float, after: float) -> float:
-    """By which share a latency fell."""
+    """Relative fall of a latency, as a share."""
     return 1.0 - after / before if before > 0 else 0.0

@@ -12,9 +12,9 @@ from kwiken.reproduction.trial import Trial
 
 SEARCH_DAGS, SEARCH_TRIES, SEARCH_REQUESTS = 9, 2000, 4000
 SEARCH_BUDGETS = (0.01, 0.05, 0.1)
-NEAR = 0.94
-CLOUD = 600
-CLOUD_STAGES = 28
+NEAR = 0.94  # ratio to random search's cut from which a case counts as near
+CLOUD = 600  # random allocations in the scatter plot
+CLOUD_STAGES = 28  # smallest number of stages of the DAG in the scatter plot
 
 
 def random_search(place: int, seed: int) -> list[tuple[float, float]]:
@@ -40,7 +40,7 @@ def _p99(trial: Trial, allocation: Allocation, *, on_train: bool = False) -> flo
 
 
 def _random_allocation(trial: Trial, budget: float, rng: np.random.Generator) -> Allocation:
-    """A random split of the budget; what a stage cannot use is left unspent."""
+    """Random split of the budget; a share that a stage cannot use is left unspent."""
     split = rng.dirichlet(np.full(len(trial.stages), 0.5))
     fractions = {
         stage.name: min(1.0, float(part) * budget / trial.costs[stage.name])
@@ -50,7 +50,7 @@ def _random_allocation(trial: Trial, budget: float, rng: np.random.Generator) ->
 
 
 def scatter(seed: int) -> tuple[list[float], list[float], float, float]:
-    """On a DAG of about 28 stages: sum of variances and p99 of random allocations, and SumVar's own."""
+    """Sum of variances and p99 of random allocations on a DAG of about 28 stages, and of SumVar's own."""
     rng = np.random.default_rng([seed, CLOUD_STAGES])
     stages = next(dag for dag in population(POPULATIONS["C"], rng) if len(dag) >= CLOUD_STAGES)
     trial = Trial.of(stages, SEARCH_REQUESTS, rng)
@@ -63,7 +63,7 @@ def scatter(seed: int) -> tuple[list[float], list[float], float, float]:
 
 
 def conclude_search(results: list[list[tuple[float, float]]]) -> Findings:
-    """How SumVar stands against random search."""
+    """Rows comparing SumVar with random search."""
     cases = [case for result in results for case in result]
     ahead = float(np.mean([ours - best for ours, best in cases]))
     near = float(np.mean([ours >= NEAR * best for ours, best in cases]))
@@ -84,7 +84,7 @@ def conclude_search(results: list[list[tuple[float, float]]]) -> Findings:
 
 
 def conclude_scatter(results: list[tuple[list[float], list[float], float, float]]) -> Findings:
-    """How closely p99 follows the sum of variances."""
+    """Rows and plot of p99 against the sum of variances."""
     risk, p99, ours_risk, ours_p99 = results[0]
     order = round(float(spearmanr(risk, p99).statistic), 3)
     below = percent(float(np.mean(np.array(p99) < ours_p99)))

@@ -1,4 +1,4 @@
-"""What the DAGs look like, and what reissues do to single stages: Figures 2.2 to 2.5 and Equation 5.2."""
+"""Shape of the DAGs, and effect of reissues on single stages: Figures 2.2 to 2.5 and Equation 5.2."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from kwiken.reproduction.trial import Trial
 
 HEAVY = 10.0  # p99 over median from which a tail counts as heavy
 SOME, MANY = 0.1, 0.5  # shares of calls reissued at which the source describes its curves
-LONG = 10  # stages on a path
+LONG = 10  # number of stages from which a path counts as long
 SYNTHETIC = "synthetic DAGs; the source's are production traces"
-POINTS = 60  # of a drawn distribution
+POINTS = 60  # points of a drawn distribution
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One DAG, as Figures 2.2 to 2.5 look at it; the last six hold a value a stage.
+    """Statistics of one DAG for Figures 2.2 to 2.5; the last six hold one value per stage.
 
     Attributes:
-        stages: how many.
-        effective: how many of them matter.
-        effective_path: of these on the average critical path.
-        in_degree: median of the effective stages'.
-        most_in: largest of all.
-        most_out: largest number of children.
-        longest: stages on the longest path.
-        tail_ratio: p99 over median of the whole.
-        p95_ratio: p95 over median of the whole.
-        bound: variance of the whole over the sum of the stages'.
-        in_degrees: of the effective stages.
+        stages: number of stages.
+        effective: number of effective stages.
+        effective_path: mean number of effective stages on a critical path.
+        in_degree: median in-degree of the effective stages.
+        most_in: largest in-degree of all stages.
+        most_out: largest number of children of a stage.
+        longest: number of stages on the longest path.
+        tail_ratio: p99 over median of whole requests.
+        p95_ratio: p95 over median of whole requests.
+        bound: variance of whole requests over the sum of the stages' variances.
+        in_degrees: in-degrees of the effective stages.
         stage_tails: p99 over median.
         means_ms: means.
         sds_ms: standard deviations.
-        left_some: variance left where 10% of the calls are reissued.
-        left_many: likewise at 50%.
+        left_some: share of the variance left where 10% of the calls are reissued.
+        left_many: share of the variance left where 50% of the calls are reissued.
     """
 
     stages: int
@@ -61,11 +61,11 @@ class Shape:
 
 
 def shape_of(trial: Trial, latency_ms: Floats) -> Shape:
-    """The shape of a trial's DAG.
+    """Statistics of a trial's DAG.
 
     Args:
-        trial: the DAG and its requests.
-        latency_ms: (n,) of its judged requests without reissues.
+        trial: the DAG with its requests.
+        latency_ms: (n,) latencies of its judged requests without reissues.
     """
     found = characterise(trial.stages, trial.test, latency_ms)
     median, p95 = np.percentile(latency_ms, (50, 95)).tolist()
@@ -95,7 +95,7 @@ def shape_of(trial: Trial, latency_ms: Floats) -> Shape:
 
 
 def shape_rows(dags: list[Shape]) -> tuple[Row, ...]:
-    """Figures 2.2 to 2.5 beside ours."""
+    """Rows of Figures 2.2 to 2.5 and Equation 5.2."""
     whole = np.array([dag.tail_ratio for dag in dags])
     p95 = np.array([dag.p95_ratio for dag in dags])
     tails = np.concatenate([dag.stage_tails for dag in dags])
@@ -223,7 +223,7 @@ def _cdf(label: str, values: list[float] | list[int]) -> Series:
 
 
 def curve_plot(trial: Trial) -> Plot:
-    """Figure 2.5: the curves of the stages that gain most, least, and in the middle at 10%."""
+    """Figure 2.5: curves of the stages that gain most, least, and in the middle at 10%."""
     left = {name: curve.hull_at(SOME) / float(curve.variance[0]) for name, curve in trial.curves.items()}
     ranked = sorted(left, key=left.__getitem__)
     shown = [ranked[round(place)] for place in np.linspace(0, len(ranked) - 1, min(5, len(ranked)))]

@@ -1,4 +1,4 @@
-"""Sources whose tables and figures are computed anew, by name."""
+"""Registry of reproductions, by name of the source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAMES = {"kwiken": "Kwiken (Jalaparti et al., SIGCOMM 2013): reissues, partial a
 
 
 def reproduction(name: str, *, seeds: int = 8) -> Reproduction:
-    """What reproduces a source.
+    """Reproduction of a source.
 
     Args:
         name: one of `NAMES`.

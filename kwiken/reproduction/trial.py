@@ -1,4 +1,4 @@
-"""One synthetic DAG: what it is trained on, what it is judged on, and how policies play on it."""
+"""Trial of one synthetic DAG: requests to learn from, requests to judge by, and replay of policies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kwiken.arrays import Floats
 from kwiken.curves import Curve, reissue_curve
 from kwiken.latency import end_to_end
 from kwiken.reproduction.global_reissue import GlobalReissue, run_global_reissue
-from kwiken.reproduction.population import StageLaw
+from kwiken.reproduction.population import StageDistribution
 
 Sample = dict[str, Floats]
 
@@ -23,15 +23,15 @@ class Trial:
     """A DAG with recorded requests of two disjoint periods.
 
     Attributes:
-        stages: parents before children.
+        stages: stages, parents before children.
         train: by stage: (n,) latencies to learn from, milliseconds.
-        test: by stage: (n,) latencies to judge by.
-        copies: by stage: (n,) latencies of copies in the judged period, drawn on their own.
-        curves: learned from `train`.
-        costs: share of each stage's mean latency in the sum, as the source charges.
+        test: by stage: (n,) latencies to judge by, milliseconds.
+        copies: by stage: (n,) latencies of copies in the judged period, drawn independently, milliseconds.
+        curves: variance-response curves learned from `train`.
+        costs: share of each stage's mean latency in the sum, which the source charges as its cost.
     """
 
-    stages: tuple[StageLaw, ...]
+    stages: tuple[StageDistribution, ...]
     train: Sample
     test: Sample
     copies: Sample
@@ -39,8 +39,8 @@ class Trial:
     costs: Mapping[str, float]
 
     @classmethod
-    def of(cls, stages: tuple[StageLaw, ...], requests: int, rng: np.random.Generator) -> Trial:
-        """Draw a trial of that many requests a period."""
+    def of(cls, stages: tuple[StageDistribution, ...], requests: int, rng: np.random.Generator) -> Trial:
+        """Draw a trial with a number of requests in each period."""
         train, test, copies = ({stage.name: stage.draw(rng, requests) for stage in stages} for _ in range(3))
         means = {name: float(values.mean()) for name, values in train.items()}
         total = math.fsum(means.values())
@@ -54,24 +54,25 @@ class Trial:
         )
 
     def time_out(self, name: str, fraction: float) -> float:
-        """The stage's local time-out that reissues that fraction of the training calls; infinite for none."""
-        policy = self.curves[name].policy(fraction, coin=1.0)  # the source has no coins
+        """Local time-out, ms, at which a stage reissues a fraction of training calls; infinite for none."""
+        # every late call: the source has no probability
+        policy = self.curves[name].policy(fraction, coin=1.0)
         return math.inf if policy is None else policy.after_ms
 
     def play(self, allocation: Allocation, *, on_train: bool = False) -> tuple[Floats, float]:
-        """(n,) latency of the requests under an allocation, and what it really spent."""
+        """(n,) latency of the requests under an allocation, ms, and the measured spend, a cost share."""
         after = {name: self.time_out(name, fraction) for name, fraction in allocation.fractions.items()}
         return self.play_time_outs(after, on_train=on_train)
 
     def play_time_outs(
         self, after_ms: Mapping[str, float], *, on_train: bool = False
     ) -> tuple[Floats, float]:
-        """The same for given time-outs by stage."""
+        """Latency and spend under given time-outs by stage; see `play`."""
         policy = GlobalReissue(after_ms, frozenset(), math.inf)
         primary = self.train if on_train else self.test
         outcome = run_global_reissue(self.stages, primary, self.copies, policy, self.costs)
         return outcome.latency_ms, outcome.spent
 
     def latency_ms(self, *, on_train: bool = False) -> Floats:
-        """(n,) latency of the requests with nothing reissued."""
+        """(n,) latency of the requests without reissues, milliseconds."""
         return end_to_end(self.stages, self.train if on_train else self.test)

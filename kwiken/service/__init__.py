@@ -1,4 +1,4 @@
-"""Service definitions: stages, their handlers, the DAG, and the DAG as a document or a drawing."""
+"""Service definitions: a DAG of stages with handlers, its document formats and its drawings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compatibility of types between stages: whether a parent's answer can ever be a child's input.
+"""Type compatibility between stages: a parent's answer against the child's parameter.
 
 Answers travel as MessagePack. Two types are compatible unless no value of the first one, encoded, can be
 decoded as the second one. The check is cautious: a type that is unknown here counts as compatible.
@@ -48,13 +48,13 @@ def can_become(answer: Any, wanted: Any) -> bool:
     try:
         given, taken = msgspec.inspect.multi_type_info([answer, wanted])
     except (TypeError, ValueError, NameError):
-        return True  # the codec says what is wrong with such a type
+        return True  # the codec reports what is wrong with such a type
     return _fits(given, taken, 0)
 
 
 def _fits(given: msgspec.inspect.Type, taken: msgspec.inspect.Type, depth: int) -> bool:
     """Whether some value of one type can be read as the other. There are three cases."""
-    # 1. Equal types, and types nested deeper than is looked at.
+    # 1. Equal types, and types nested too deep to compare.
     if depth > MAX_DEPTH or given == taken:
         return True
     # 2. Unions: any arm will do.
@@ -62,10 +62,10 @@ def _fits(given: msgspec.inspect.Type, taken: msgspec.inspect.Type, depth: int) 
         return any(_fits(arm, taken, depth) for arm in given.types)
     if isinstance(taken, msgspec.inspect.UnionType):
         return any(_fits(given, arm, depth) for arm in taken.types)
-    # 3. Containers of items, objects with fields, and all else.
+    # 3. Containers of items, objects with fields, and scalars.
     one, other = _item(given), _item(taken)
     if one is not None and other is not None and _kind(given) == _kind(taken):
-        # An empty list can be read as a list of anything, but a stage that never sends an item is no stage.
+        # An empty list decodes as a list of anything, but a stage that sends only empty lists makes no sense.
         return _fits(one, other, depth + 1)
     if isinstance(given, _OBJECTS) and isinstance(taken, _OBJECTS):
         return _objects_fit(given, taken, depth)
@@ -94,7 +94,7 @@ def _objects_fit(given: Any, taken: Any, depth: int) -> bool:
 
 
 def _kind(kind: msgspec.inspect.Type) -> str | None:
-    """How values of a type look on the wire; None where they may look like several things."""
+    """Kind of a type's encoded values; None where a type has values of several kinds."""
     if isinstance(kind, _OBJECTS):
         return None if getattr(kind, "array_like", False) else "map"
     return _KINDS.get(type(kind))

@@ -1,7 +1,7 @@
-"""A service as a document: plain values, JSON and YAML, both ways and strict.
+"""Strict codecs of service definitions: plain values, JSON, YAML and networkx graphs, both ways.
 
-What a document carries is the DAG and its settings. Handlers, utility functions, `setup` and the page are
-code, so they stay with the Python definition.
+A document holds the DAG and its settings. Handlers, utility functions, `setup` and the page are code, so they
+are part of the Python definition only.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.errors import InputError
+from kwiken.extras import needs
 from kwiken.parsing import convert, parse_json, to_str
 from kwiken.service.service import Service
 from kwiken.service.stage import Reissue, Stage
@@ -21,7 +22,7 @@ _FIELDS: Final = {"version", "service", "stages"}
 
 
 class StageDoc(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A stage's settings as they are written; see `Stage` for their meaning."""
+    """Settings of a stage in a document; see `Stage` for their meaning."""
 
     name: str
     after: tuple[str, ...] = ()
@@ -40,10 +41,10 @@ _DEFAULTS: Final = {field.name: field.default for field in dataclasses.fields(St
 
 
 def service_to_dict(service: Service) -> dict[str, Any]:
-    """The service as plain values: strings, numbers, booleans, lists and dicts.
+    """Encode a service as plain values: strings, numbers, booleans, lists and dicts.
 
     Args:
-        service: to write.
+        service: service to encode.
     """
     return {
         "version": VERSION,
@@ -53,7 +54,7 @@ def service_to_dict(service: Service) -> dict[str, Any]:
 
 
 def stage_to_dict(stage: Stage) -> dict[str, Any]:
-    """The stage's settings as plain values, without those that stand at their defaults."""
+    """Encode the settings of a stage that differ from their defaults as plain values."""
     plain = {name: getattr(stage, name) for name in StageDoc.__struct_fields__}
     told = {name: value for name, value in plain.items() if value != _DEFAULTS[name]}
     return {
@@ -62,15 +63,16 @@ def stage_to_dict(stage: Stage) -> dict[str, Any]:
 
 
 def service_from_dict(raw: Any, *, where: str = "service") -> Service:
-    """A service from plain values.
+    """Decode a service from plain values.
 
     Args:
-        raw: as `service_to_dict` gives them.
-        where: named in errors, a file's path say.
+        raw: values as `service_to_dict` returns them.
+        where: source to name in errors, such as a file's path.
 
     Raises:
-        InputError: another version, an unknown or missing field, a wrong type; names the stage and the field.
-        DefinitionError: settings or edges that no service can have; names the stage.
+        InputError: for another version, an unknown or missing field, or a wrong type; names the stage and the
+            field.
+        DefinitionError: for settings or edges that no service can have; names the stage.
     """
     if not isinstance(raw, dict):
         raise InputError(f"must hold an object with the fields {_listed(_FIELDS)}", where=where)
@@ -88,11 +90,16 @@ def service_from_dict(raw: Any, *, where: str = "service") -> Service:
 
 
 def stage_from_dict(raw: Any, number: int, *, where: str) -> Stage:
-    """One stage from plain values; `number` names it in errors while its name is not known.
+    """Decode one stage from plain values.
+
+    Args:
+        raw: values as `stage_to_dict` returns them.
+        number: position of the stage from 1, to name it in errors where it has no valid name.
+        where: source to name in errors.
 
     Raises:
-        InputError: an unknown or missing field or a wrong type.
-        DefinitionError: a setting that no stage can have.
+        InputError: for an unknown or missing field, or a wrong type.
+        DefinitionError: for a setting that no stage can have.
     """
     name = raw.get("name") if isinstance(raw, dict) else None
     here = f"{where}: stage {name!r}" if isinstance(name, str) else f"{where}: stage number {number}"
@@ -108,57 +115,60 @@ def _listed(names: set[str]) -> str:
 
 
 def service_to_json(service: Service) -> str:
-    """The service as JSON, readable by `service_from_json`.
+    """Encode a service as JSON that `service_from_json` reads.
 
     Args:
-        service: to write.
+        service: service to encode.
     """
     return msgspec.json.format(msgspec.json.encode(service_to_dict(service)), indent=1).decode() + "\n"
 
 
 def service_from_json(text: str | bytes, *, where: str = "service") -> Service:
-    """Read a service from JSON; errors as `service_from_dict`, and broken JSON names the line.
+    """Decode a service from JSON; errors as `service_from_dict`, and broken JSON names the line.
 
     Args:
-        text: JSON.
-        where: named in errors, a file's path say.
+        text: JSON document.
+        where: source to name in errors, such as a file's path.
     """
     return service_from_dict(parse_json(text, where=where), where=where)
 
 
 def service_to_yaml(service: Service) -> str:
-    """The service as YAML, readable by `service_from_yaml`.
+    """Encode a service as YAML that `service_from_yaml` reads.
 
     Args:
-        service: to write.
+        service: service to encode.
     """
-    import yaml
+    with needs("kwiken.service_to_yaml", "plan"):
+        import yaml
 
     return yaml.safe_dump(service_to_dict(service), sort_keys=False, allow_unicode=True)
 
 
 def service_from_yaml(text: str | bytes, *, where: str = "service") -> Service:
-    """Read a service from YAML; errors as `service_from_dict`, and broken YAML names the line.
+    """Decode a service from YAML; errors as `service_from_dict`, and broken YAML names the line.
 
     Args:
-        text: YAML.
-        where: named in errors, a file's path say.
+        text: YAML document.
+        where: source to name in errors, such as a file's path.
     """
-    from kwiken.parsing import parse_yaml
+    with needs("kwiken.service_from_yaml", "plan"):
+        from kwiken.parsing import parse_yaml
 
     return service_from_dict(parse_yaml(to_str(text, where=where), where=where), where=where)
 
 
 def service_to_graph(service: Service) -> Any:
-    """The service as a `networkx.DiGraph`.
+    """Convert a service to a `networkx.DiGraph`.
 
-    Nodes carry the settings that differ from their defaults; an edge carries `position`, the place of the
-    parent among the child's parameters; the graph carries `version` and `service`.
+    Nodes have the settings that differ from their defaults as attributes. An edge has `position`, the index
+    of the parent among the child's parameters. The graph has `version` and `service`.
 
     Args:
-        service: to write.
+        service: service to convert.
     """
-    import networkx as nx
+    with needs("kwiken.service.service_to_graph", "plan"):
+        import networkx as nx
 
     graph: Any = nx.DiGraph(version=VERSION, service=service.name)
     for stage in service.stages.values():
@@ -170,18 +180,19 @@ def service_to_graph(service: Service) -> Any:
 
 
 def service_from_graph(graph: Any, *, name: str | None = None) -> Service:
-    """A service from a `networkx.DiGraph`, whoever made it.
+    """Convert a `networkx.DiGraph` from any source to a service.
 
     Args:
-        graph: nodes are stage names, node attributes their settings; parents stand in the order of the edges'
-            `position` where they have one, else as they were added.
-        name: of the service; None takes the graph's attribute `service`.
+        graph: graph whose nodes are stage names, with settings as attributes. Parents are ordered by the
+            edges' `position` where they have one, else as they were added.
+        name: name of the service; None for the graph's attribute `service`.
 
     Raises:
-        InputError: not a simple directed graph, an unknown attribute, a wrong type.
-        DefinitionError: a cycle, or settings that no stage can have.
+        InputError: for anything but a simple directed graph, an unknown attribute, or a wrong type.
+        DefinitionError: for a cycle, or settings that no stage can have.
     """
-    import networkx as nx
+    with needs("kwiken.service.service_from_graph", "plan"):
+        import networkx as nx
 
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
         raise InputError("must be a simple directed graph (networkx.DiGraph)", where="graph")
@@ -191,7 +202,8 @@ def service_from_graph(graph: Any, *, name: str | None = None) -> Service:
     for node, settings in graph.nodes(data=True):
         for field in settings.keys() & {"name", "after"}:
             raise InputError(
-                f"unknown field {field!r}; the graph itself says it", where=f"graph: stage {node!r}"
+                f"unknown field {field!r}; nodes and edges of the graph define it",
+                where=f"graph: stage {node!r}",
             )
         stages.append({"name": node, "after": _parents(graph, node), **settings})
     title = name if name is not None else graph.graph.get("service")

@@ -1,4 +1,4 @@
-"""Drawings of a DAG as text: Mermaid and Graphviz DOT."""
+"""Text drawings of a DAG: Mermaid and Graphviz DOT."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from kwiken.service.stage import Stage
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """One stage of a drawing.
+    """Box of a drawing: one stage.
 
     Attributes:
-        name: any text.
+        name: name of the stage; any text.
         after: names of the boxes with an arrow to this one.
-        notes: lines below the name.
-        shards: a fan-out is drawn with doubled sides, its outgoing arrows carry the number.
-        optional: drawn dashed.
+        notes: lines of text below the name.
+        shards: number of shards, 1 or more; above 1 the box has doubled sides, and its outgoing arrows show
+            the number.
+        optional: whether the box and its outgoing arrows are dashed.
     """
 
     name: str
@@ -30,11 +31,11 @@ class Box:
 
 
 def boxes_of(service: Service, notes: Mapping[str, Sequence[str]] | None = None) -> list[Box]:
-    """The boxes of a service.
+    """Boxes of a service's stages.
 
     Args:
-        service: to draw.
-        notes: more lines, by stage.
+        service: service to draw.
+        notes: further lines of text by stage; None for none.
     """
     extra = notes or {}
     return [
@@ -61,10 +62,10 @@ def _facts(stage: Stage) -> Iterable[str]:
 
 
 def to_mermaid(drawing: Service | Sequence[Box]) -> str:
-    """A Mermaid flowchart, from left to right.
+    """Draw a Mermaid flowchart from left to right.
 
     Args:
-        drawing: a service, or boxes of whatever has stages; parents may stand anywhere.
+        drawing: service, or boxes in any order.
     """
     boxes = boxes_of(drawing) if isinstance(drawing, Service) else drawing
     names = {box.name: f"s{number}" for number, box in enumerate(boxes)}
@@ -83,17 +84,17 @@ def to_mermaid(drawing: Service | Sequence[Box]) -> str:
 
 
 def _mermaid(text: str) -> str:
-    """Text inside a quoted Mermaid label; whatever has a meaning there becomes its code point."""
+    """Escape text for a quoted Mermaid label: special characters become their code points."""
     return "".join(
         c if (c.isalnum() and printable(c) == c) or c in " _-.,:/()+=%" else f"#{ord(c)};" for c in text
     )
 
 
 def to_dot(drawing: Service | Sequence[Box]) -> str:
-    """A Graphviz digraph, from left to right; takes what `to_mermaid` takes.
+    """Draw a Graphviz digraph from left to right.
 
     Args:
-        drawing: boxes and edges.
+        drawing: service, or boxes in any order.
     """
     boxes = boxes_of(drawing) if isinstance(drawing, Service) else drawing
     names = {box.name: f"s{number}" for number, box in enumerate(boxes)}
@@ -111,7 +112,7 @@ def to_dot(drawing: Service | Sequence[Box]) -> str:
 
 
 def _dot(text: str) -> str:
-    """Text inside a quoted DOT label: no escape, no entity and no line end of its own."""
+    """Escape text for a quoted DOT label: backslashes, quotes, entities and line ends."""
     return printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
 
 

@@ -1,4 +1,4 @@
-"""A stage's handler: its shape is checked at definition, its types are read for the wire."""
+"""Handler signatures: checked when a stage is defined, and read for encoding and decoding of calls."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 @dataclass(frozen=True)
 class Signature:
-    """Types of a stage's handler, for the wire.
+    """Types of a stage's handler, for encoding and decoding of calls.
 
     Attributes:
-        inputs: one type a parent (one in all for a source: the request).
+        inputs: type of each parent's answer; for a source, the type of the request.
         output: type of the answer of one call (of one shard, at a fan-out).
         takes_shard: whether the handler has a keyword `shard`.
-        takes_threads: whether it has a keyword `threads`.
+        takes_threads: whether the handler has a keyword `threads`.
     """
 
     inputs: tuple[Any, ...]
@@ -36,6 +36,9 @@ class Signature:
 
 def signature_of(stage: Stage) -> Signature:
     """Types of a stage's handler.
+
+    Args:
+        stage: stage with a handler.
 
     Raises:
         DefinitionError: when the stage has no handler or an annotation cannot be read.
@@ -64,12 +67,12 @@ def item_type(hint: Any) -> Any:
 
 
 def type_name(hint: Any) -> str:
-    """A type as its author wrote it, for messages."""
+    """Name of a type for messages, as written in the source."""
     return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
 
 
 def _function(handler: Handler | None) -> Any:
-    """The function that carries the annotations of a handler; a partial has none of its own."""
+    """Function that has the annotations of a handler; a `functools.partial` has none of its own."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return handler
@@ -84,10 +87,14 @@ def _hints(stage: Stage) -> dict[str, Any]:
 
 
 def check_handler(stage: Stage, stages: Mapping[str, Stage]) -> None:
-    """Check that a stage's handler takes what its parents give.
+    """Check that the parameters of a stage's handler fit its parents and settings.
+
+    Args:
+        stage: stage with a handler.
+        stages: stages by name, including all parents.
 
     Raises:
-        DefinitionError: names the stage and what is wrong with its handler.
+        DefinitionError: for a handler that does not fit; names the stage and the parameter.
     """
 
     def refuse(message: str) -> typing.NoReturn:
@@ -107,7 +114,7 @@ def check_handler(stage: Stage, stages: Mapping[str, Stage]) -> None:
             refuse(f"has `{word}` but {without}")
     for extra in parameters.values():
         if extra.kind is extra.KEYWORD_ONLY and extra.default is extra.empty and extra.name not in _PASSED:
-            refuse(f"needs {extra.name!r}, which nobody passes; give it a default")
+            refuse(f"needs {extra.name!r}, which no caller passes; give it a default")
     positional = [p for p in parameters.values() if p.kind in _POSITIONAL]
     count = max(1, len(stage.after))
     if len(positional) != count:
@@ -117,13 +124,13 @@ def check_handler(stage: Stage, stages: Mapping[str, Stage]) -> None:
 
 
 def _check_merge(stage: Stage, parameters: Sequence[str], stages: Mapping[str, Stage]) -> None:
-    """Check that the answers of fan-outs are taken as `Partial`, no others, and None where it may come."""
+    """Check annotations: `Partial` for fan-outs and no others, and `None` allowed for optional parents."""
     written = getattr(_function(stage.handler), "__annotations__", {})
     hints: dict[str, Any] | None = None
     for name, parent in zip(parameters, (stages[parent] for parent in stage.after), strict=False):
         plain = parent.fanout == 1 and not parent.optional
         if plain and "Partial" not in str(written.get(name)):
-            continue  # nothing to check, so names that only a type checker knows do no harm
+            continue  # nothing to check: annotations that exist for type checkers only need not resolve
         hints = _hints(stage) if hints is None else hints
         problem = _merge_problem(name, hints.get(name, Any), parent)
         if problem is not None:

@@ -1,4 +1,4 @@
-"""A service: a named DAG of stages, with edges stated and every check made at definition time."""
+"""Service: a named DAG of stages, checked as it is defined."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MAX_STAGES: Final = 1000
 
 
 class Service:
-    """A named DAG of stages.
+    """Named DAG of stages.
 
     Args:
-        name: as a stage's.
-        page: HTML that the gateway serves at `/`; None for none.
+        name: name of the service; the same characters as a stage's name.
+        page: HTML that the gateway serves at `/`; None for no page.
 
     Raises:
-        DefinitionError: for what cannot be a name.
+        DefinitionError: for an invalid name.
 
     Example:
         ```
@@ -50,12 +50,12 @@ class Service:
 
     @classmethod
     def of(cls, name: str, stages: Iterable[Stage], *, page: str | None = None) -> Service:
-        """A service from stages in any order.
+        """Make a service from stages in any order.
 
         Args:
-            name: as a stage's.
-            stages: all of its stages.
-            page: HTML that the gateway serves at `/`; None for none.
+            name: name of the service.
+            stages: all stages of the service.
+            page: HTML that the gateway serves at `/`; None for no page.
 
         Raises:
             DefinitionError: for a duplicate, an unknown parent, a cycle or a fan-out without merge.
@@ -72,7 +72,7 @@ class Service:
                     raise DefinitionError(_unknown_parent(parent, waiting), stage=stage.name)
         while waiting:
             before = len(waiting)
-            for stage in tuple(waiting.values()):  # keeps the order given wherever that is possible
+            for stage in tuple(waiting.values()):  # keeps the given order where the edges allow
                 if service._stages.keys() >= set(stage.after):
                     service.add(waiting.pop(stage.name))
             if len(waiting) == before:
@@ -87,15 +87,15 @@ class Service:
         name: str | None = None,
         **settings: Any,
     ) -> Callable[[H], H]:
-        """Declare the decorated coroutine function a stage; see `Stage` for the settings.
+        """Decorator that declares a coroutine function the handler of a new stage.
 
         Args:
-            after: the stages, or their handlers, whose answers this one takes, in order.
-            name: of the stage; the function's own name where it is None.
+            after: parents of the stage, by name or handler, in the order of the handler's parameters.
+            name: name of the stage; None for the name of the function.
             **settings: the other fields of `Stage`.
 
         Raises:
-            DefinitionError: at once, naming the stage, for whatever is wrong with it.
+            DefinitionError: when the function is decorated, for an invalid stage; names the stage.
         """
 
         def declare(handler: H) -> H:
@@ -129,7 +129,10 @@ class Service:
         return names[0]
 
     def add(self, stage: Stage) -> None:
-        """Add a stage whose parents are there already.
+        """Add a stage whose parents have been added.
+
+        Args:
+            stage: stage to add.
 
         Raises:
             DefinitionError: for a duplicate, an unknown parent, or a handler that does not fit.
@@ -148,14 +151,17 @@ class Service:
 
     @property
     def stages(self) -> Mapping[str, Stage]:
-        """The stages by name, parents before children; a live view that cannot be written to."""
+        """Stages by name, parents before children: a read-only view that reflects later additions."""
         return self._view
 
     def __getitem__(self, name: str) -> Stage:
-        """The stage of that name.
+        """Stage of that name.
+
+        Args:
+            name: name of the stage.
 
         Raises:
-            DefinitionError: when there is none.
+            DefinitionError: when there is no such stage.
         """
         if name not in self._stages:
             known = ", ".join(self._stages) or "none"
@@ -163,7 +169,7 @@ class Service:
         return self._stages[name]
 
     def __eq__(self, other: object) -> bool:
-        """Same name and same stages with the same settings; handlers do not count."""
+        """Whether both have the same name and stages with the same settings; handlers are ignored."""
         if not isinstance(other, Service):
             return NotImplemented
         return self.name == other.name and dict(self._stages) == dict(other._stages)
@@ -175,20 +181,24 @@ class Service:
         return f"Service({self.name!r}, stages={list(self._stages)})"
 
     def children(self, name: str) -> tuple[str, ...]:
-        """Names of the stages that take this one's answer."""
+        """Names of the stages that take a stage's answer.
+
+        Args:
+            name: name of the stage.
+        """
         return tuple(stage.name for stage in self._stages.values() if name in stage.after)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The stages that take the request itself."""
+        """Names of the stages that take the request itself."""
         return tuple(stage.name for stage in self._stages.values() if not stage.after)
 
     @property
     def sink(self) -> str:
-        """The one stage whose answer is the request's.
+        """Name of the one stage whose answer is that of the request.
 
         Raises:
-            DefinitionError: where there is none, or more than one.
+            DefinitionError: when there is no such stage, or more than one.
         """
         parents = {parent for stage in self._stages.values() for parent in stage.after}
         sinks = [name for name in self._stages if name not in parents]
@@ -198,10 +208,10 @@ class Service:
         return sinks[0]
 
     def check(self) -> None:
-        """Check the whole: one sink, which is no fan-out and not optional, and types that fit between stages.
+        """Check the complete service: one sink (no fan-out, not optional), and types that fit between stages.
 
         Raises:
-            DefinitionError: naming the stage.
+            DefinitionError: for the first check that fails; names the stage.
         """
         sink = self._stages[self.sink]
         if sink.fanout > 1:
@@ -212,7 +222,7 @@ class Service:
             self._check_types(stage)
 
     def _check_types(self, stage: Stage) -> None:
-        """Check that each parent's answer can be what the stage takes from it."""
+        """Check that the type of each parent's answer can be decoded as the stage's parameter."""
         if stage.handler is None:
             return
         inputs = signature_of(stage).inputs
@@ -229,7 +239,10 @@ class Service:
                 )
 
     def signature(self, name: str) -> Signature:
-        """Types of the stage's handler.
+        """Types of a stage's handler.
+
+        Args:
+            name: name of the stage.
 
         Raises:
             DefinitionError: when the stage has no handler or an annotation cannot be read.
@@ -242,7 +255,7 @@ def _unknown_parent(parent: str, known: Iterable[str]) -> str:
 
 
 def _cycle(waiting: Mapping[str, Stage]) -> list[str]:
-    """Some cycle among stages of which each waits for another; the first name stands last again."""
+    """Names of a cycle among stages that all have a parent among them; ends with its first name."""
     path: list[str] = []
     name = next(iter(waiting))
     while name not in path:

@@ -1,4 +1,4 @@
-"""One stage of a service: its settings, and the checks that need nothing but the stage."""
+"""Stage of a service: its settings, and the checks that depend on the stage alone."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
 MAX_FANOUT: Final = 10_000
 MAX_REPLICAS: Final = 10_000
 MAX_THREADS: Final = 1024
-MAX_NUMBER: Final = 1e12
-MAX_COPIES: Final = 16  # a storm, not a hedge, lies beyond
-MAX_MS: Final = 86_400_000.0  # a day: no request is waited for longer, and every clock can count it
+MAX_COST: Final = 1e12  # of a cost or a utility weight
+MAX_COPIES: Final = 16  # of one call: more would overload a stage rather than hedge
+MAX_MS: Final = 86_400_000.0  # a day: no request waits longer, and every clock can represent it
 
 
 class Partial(msgspec.Struct, Generic[T], frozen=True):
-    """What a fan-out hands to the stage that merges it: one place a shard, None where a shard is missing.
+    """Answer of a fan-out to the stage that merges it, possibly without some shards.
 
     Attributes:
-        values: the shards' answers in shard order; None marks a shard that did not answer in time.
-        utility: what the answer is worth, from 0 to 1; 1 when nothing is missing.
+        values: answers in shard order; None for a shard that did not answer in time.
+        utility: worth of the answer, 0 to 1; 1 when no shard is missing.
     """
 
     values: tuple[T | None, ...]
@@ -37,7 +37,7 @@ class Partial(msgspec.Struct, Generic[T], frozen=True):
 
     @property
     def present(self) -> list[T]:
-        """The answers that are there, in shard order."""
+        """Answers that arrived, in shard order."""
         return [value for value in self.values if value is not None]
 
     @property
@@ -47,13 +47,14 @@ class Partial(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Reissue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
-    """When to send a copy of a stage's call to another replica.
+    """Reissue policy: when to send a copy of a stage's call to another replica.
 
     Attributes:
-        after_ms: age of the call, from its own start, at which the copy may go.
-        probability: share of the calls that reach `after_ms` and get a copy (SingleR, Kaler et al. 2017).
-        copies: the most copies that one call may have.
-        fraction: share of all calls of the stage that the plan expects to reissue.
+        after_ms: age of the call from its own start at which a copy may be sent, milliseconds, 0 to `MAX_MS`.
+        probability: share of the calls of that age that get a copy, above 0 and at most 1 (SingleR, Kaler et
+            al. 2017).
+        copies: maximum number of copies of one call, 1 to `MAX_COPIES`.
+        fraction: share of all calls of the stage that the plan expects to reissue, 0 to 1.
     """
 
     after_ms: float
@@ -62,7 +63,7 @@ class Reissue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     fraction: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse values that no clock, coin or replica could serve."""
+        """Check that every field is in its range."""
         if not 0 <= self.after_ms <= MAX_MS:  # NaN fails too
             raise ValueError(f"after_ms must be from 0 to {MAX_MS:.0f} (a day), not {self.after_ms}")
         if not 0 < self.probability <= 1:
@@ -75,32 +76,33 @@ class Reissue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One node of a service's DAG.
+    """Stage of a service: one node of its DAG.
 
     Attributes:
-        name: starts with a letter; letters, digits, `_`, `-` and `.`; at most 64 characters.
-        after: names of the stages whose answers this one needs, in the order of its handler's parameters.
-        handler: coroutine function; takes the parents' answers (a source takes the request), and
-            `shard` as a keyword where `fanout` is above 1, and `threads` where that is. None in a definition
-            read from a file.
-        fanout: number of shards; one call goes to each.
-        replicas: number of server processes that run the stage.
-        idempotent: whether a call may run twice; without it the stage is never reissued or retried.
-        optional: whether the request may go on with None where this stage fails.
-        utility: worth, from 0 to 1, of an answer with shards missing; None: the share of shards present.
-        utility_weight: the stage's share in the utility of the whole answer, relative to other stages.
-        timeout_ms: the longest that the stage may take, milliseconds.
-        worth: what each shard's answer turned out to be worth once all are there, relative to the others (1
-            for the one with the top hit and 0 for the rest, say); plans of partial answers are made from it.
-            None: how far `utility` falls without that shard.
-        threads: the most threads that a late request's call can use; above 1 the handler is told how many as
-            the keyword `threads`.
-        cost: relative cost of a whole visit; None: measured.
-        reissue: a fixed policy, in force until a plan replaces it.
-        setup: run once in every process that serves the stage, before it is ready.
+        name: name of the stage: a letter, then letters, digits, `_`, `-` and `.`; at most 64 characters.
+        after: names of the parents, whose answers the stage takes, in the order of its handler's parameters.
+        handler: coroutine function that takes the parents' answers (a source takes the request), the keyword
+            `shard` where `fanout` is above 1, and the keyword `threads` where `threads` is above 1. None in a
+            definition read from a file.
+        fanout: number of shards, 1 to `MAX_FANOUT`; a request makes one call to each.
+        replicas: number of server processes that run the stage, 1 to `MAX_REPLICAS`.
+        idempotent: whether a call may run twice; a stage that is not idempotent is never reissued or retried.
+        optional: whether a request continues with None as the answer when the stage fails.
+        utility: function from a partial answer to its worth, 0 to 1; None for the share of shards present.
+        utility_weight: weight of the stage in the utility of the whole answer, relative to other stages,
+            above 0.
+        timeout_ms: maximum latency of the stage, milliseconds, above 0 and at most `MAX_MS`.
+        worth: function from a complete answer to the relative worth of each shard's part, such as 1 for the
+            shard with the top hit and 0 for the rest; plans of partial answers are made from it. None for the
+            fall of `utility` without that shard.
+        threads: maximum number of threads that a late request's call can use, 1 to `MAX_THREADS`; above 1 the
+            handler gets the number as the keyword `threads`.
+        cost: relative cost of a whole visit, above 0; None to measure it.
+        reissue: reissue policy that is in force until a plan replaces it; None for no copies.
+        setup: function that each process serving the stage runs once before it is ready; None for none.
 
     Raises:
-        DefinitionError: for a field that is not what it should be; names the stage and the field.
+        DefinitionError: for an invalid field; names the stage and the field.
     """
 
     name: str
@@ -120,7 +122,7 @@ class Stage:
     setup: Callable[[], Any] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what can be seen to be wrong in the stage alone."""
+        """Check every field that does not depend on other stages."""
         if not (isinstance(self.name, str) and NAME.match(self.name)):
             raise DefinitionError(
                 "a name starts with a letter and has at most 64 letters, digits, '_', '-' and '.'",
@@ -152,7 +154,7 @@ def _number_problems(stage: Stage) -> Iterator[str]:
         value = getattr(stage, label)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
             yield f"{label} must be a whole number from 1 to {most}, not {value!r}"
-    for label, limit in (("timeout_ms", MAX_MS), ("utility_weight", MAX_NUMBER), ("cost", MAX_NUMBER)):
+    for label, limit in (("timeout_ms", MAX_MS), ("utility_weight", MAX_COST), ("cost", MAX_COST)):
         value = getattr(stage, label)
         if label == "cost" and value is None:
             continue
@@ -180,5 +182,5 @@ def _policy_problems(stage: Stage) -> Iterator[str]:
         yield f"reissue must be a Reissue, not {reissue!r}"
     if not stage.idempotent:
         yield "is not idempotent, so it cannot be reissued; set idempotent=True if a call may run twice"
-    if stage.replicas < 2:  # noqa: PLR2004 - the call's own and another
+    if stage.replicas < 2:  # noqa: PLR2004 - one for the call, one for its copy
         yield "has one replica, and a reissue goes to another; set replicas=2 or more"

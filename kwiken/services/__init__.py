@@ -1,1 +1,1 @@
-"""Real services written on the runtime."""
+"""Example services written on the runtime."""

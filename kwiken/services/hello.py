@@ -1,8 +1,8 @@
-"""The smallest service worth copying: three stages, one of them a fan-out.
+"""Minimal example service: three stages, one of them a fan-out.
 
-Run it with `kwiken up kwiken.services.hello:hello`. A stage is a coroutine function. It takes its parents'
-answers in the order of `after`; the first one takes the request. What it takes and gives is typed, because it
-travels between processes.
+Run it with `kwiken up kwiken.services.hello:hello`. A stage is a coroutine function. Its arguments are the
+answers of its parents in the order of `after`; the first stage takes the request. Arguments and answers are
+typed, because they travel between processes.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ GREETINGS = ("Hello", "Bonjour", "Hola", "Ciao")
 
 
 class Visitor(Struct, frozen=True):
-    """Who asks."""
+    """Request: the name of the person to greet."""
 
     name: str
 
 
 @hello.stage(replicas=2, idempotent=True)
 async def tidy(request: Visitor) -> Visitor:
-    """One call a request. `idempotent`: it may run twice, so it may be sent again when it is slow."""
+    """Clean the name up: one call a request. An idempotent call may run twice, so it may be hedged."""
     return Visitor(" ".join(request.name.split())[:60].title() or "World")
 
 
 @hello.stage(after=[tidy], fanout=len(GREETINGS), replicas=2, idempotent=True)
 async def greet(visitor: Visitor, *, shard: int) -> str:
-    """One call a shard, all at the same time."""
+    """Greet in one language: one call a shard, all shards at the same time."""
     return f"{GREETINGS[shard]}, {visitor.name}!"
 
 
 @hello.stage(after=[greet], replicas=2, idempotent=True)
 async def join(greetings: Partial[str]) -> str:
-    """The stage after a fan-out gets all shards' answers at once; one that came too late is None there."""
+    """Join the answers of all shards; the answer of a shard that was too late is missing."""
     return " ".join(greetings.present)
 
 

@@ -1,10 +1,10 @@
-"""Trace-driven simulation of requests under a plan, with common random numbers."""
+"""Trace-driven simulation of requests under a plan, and comparison of plans by common random numbers."""
 
 from __future__ import annotations
 
 from kwiken.simulation.common_random_numbers import RISKS, ROWS, TAIL, Arena, Choice, Risk, Rows, smooth_p99
 from kwiken.simulation.expectation import expect
-from kwiken.simulation.stage_replay import Player, cut_at_stop, utility_shares
+from kwiken.simulation.stage_replay import StageReplay, cut_at_stop, utility_shares
 from kwiken.simulation.trace_driven import REQUESTS, Simulation, acting, replay, simulate
 
 __all__ = [
@@ -14,10 +14,10 @@ __all__ = [
     "TAIL",
     "Arena",
     "Choice",
-    "Player",
     "Risk",
     "Rows",
     "Simulation",
+    "StageReplay",
     "acting",
     "cut_at_stop",
     "expect",

@@ -1,7 +1,7 @@
-"""Common random numbers: many allocations judged on the same requests, copies and coins.
+"""Common random numbers: comparison of many allocations on the same requests, copies and coins.
 
-Two allocations differ here only where they act differently, so small differences of a high percentile show
-that independent draws would bury in noise.
+Two allocations give different latencies only where their policies differ. Small differences of a high
+percentile show, which the noise of independent draws would hide.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from kwiken.latency import end_to_end, start_times
 from kwiken.profile import Profile, StageProfile, complete_calls
 
 Rows = NDArray[np.int64]
-Choice = tuple[float, float]  # share of a stage's calls to reissue, and the coin
-Risk = Callable[[Floats, int], float]  # of the slowest requests' latencies, and of how many they are
+Choice = tuple[float, float]  # share of a stage's calls to reissue, and the coin's probability
+Risk = Callable[[Floats, int], float]  # of the slowest requests' latencies, and the number of all requests
 
-ROWS = 10_000  # requests that a search looks at
-NEAR_P99 = (0.985, 0.995)
-WORST = 0.99
-TAIL = 1 - NEAR_P99[0]  # the share of slowest requests that risks look at
+ROWS = 10_000  # requests that a search uses at most, about
+NEAR_P99 = (0.985, 0.995)  # quantiles that `smooth_p99` averages between
+CVAR_QUANTILE = 0.99
+TAIL = 1 - NEAR_P99[0]  # share of the slowest requests that every risk depends on
 
 
 def smooth_p99(latency_ms: Floats, of: int | None = None) -> float:
     """Mean of the percentiles from 98.5 to 99.5, milliseconds: p99 without the jumps of one order statistic.
 
-    A stage's own p99 does not move under a time-out beyond it, so p99 itself is flat where it should guide.
+    A time-out beyond a stage's p99 does not move that p99, so p99 itself gives a search no slope there.
 
     Args:
-        latency_ms: (k,) at least the slowest 1.5% of the requests.
-        of: how many requests there are in all; `k` by default.
+        latency_ms: (k,) latencies, milliseconds, of at least the slowest 1.5% of the requests.
+        of: number of all requests, `k` or more; None for `k`.
     """
     return _mean_between(latency_ms, *NEAR_P99, of=of)
 
 
 def cvar(latency_ms: Floats, of: int | None = None) -> float:
-    """Mean of the slowest 1% of latencies, milliseconds (conditional value at risk); as `smooth_p99`."""
-    return _mean_between(latency_ms, WORST, 1.0, of=of)
+    """Mean of the slowest 1% of latencies, milliseconds (conditional value at risk); see `smooth_p99`."""
+    return _mean_between(latency_ms, CVAR_QUANTILE, 1.0, of=of)
 
 
 def _mean_between(latency_ms: Floats, low: float, high: float, *, of: int | None) -> float:
@@ -58,22 +58,22 @@ RISKS: Mapping[str, Risk] = {"p99": smooth_p99, "cvar": cvar}
 
 
 class Arena:
-    """Requests of a profile with copies and coins drawn once for every call.
+    """Simulated requests of a profile, with a copy and a coin drawn once for every call.
 
     Args:
-        profile: what was learned.
-        curves: by stage that may be reissued; a copy has the law and correlation of its curve.
-        rows: (n,) which requests; at most about `ROWS` of them are taken, evenly.
-        learned: curves whose policies to play, where they were learned on other requests than `curves`.
-        seed: of copies and coins.
-        tail: share of slowest requests that matter; those that no choice can bring among them are left out.
-            By default all matter.
+        profile: profile of the service.
+        curves: curve of each stage that may be reissued; a copy has its distribution and correlation.
+        rows: (n,) indices of requests; of more than `ROWS` an even subsample is used.
+        learned: curves whose policies are simulated, where they were learned on other requests than `curves`.
+        seed: seed of the copies and coins.
+        tail: share of the slowest requests that the risk depends on, above 0 and at most 1. Requests that no
+            choice can bring among them are left out.
 
     Attributes:
-        requests: how many requests there are, those left out included.
+        requests: number of requests, including those left out.
 
     Raises:
-        InputError: for no rows.
+        InputError: when there are no rows.
     """
 
     def __init__(
@@ -87,13 +87,15 @@ class Arena:
         tail: float = 1.0,
     ) -> None:
         if not len(rows):
-            raise InputError("there are no requests to judge by")
+            raise InputError("there are no requests to compare allocations on")
         self._rows = rows[:: max(1, len(rows) // ROWS)]
         self.requests = len(self._rows)
         self._stages = profile.stages
         policies = curves if learned is None else learned
-        self._players = {
-            stage.name: _Player(stage, curves[stage.name], policies[stage.name], self._rows, dealer(seed, i))
+        self._races = {
+            stage.name: _StageRaces(
+                stage, curves[stage.name], policies[stage.name], self._rows, dealer(seed, i)
+            )
             for i, stage in enumerate(profile.stages)
             if stage.name in curves and stage.name in policies
         }
@@ -103,7 +105,7 @@ class Arena:
         self._alone = {
             stage.name: stage.latency_ms[self._rows]
             for stage in profile.stages
-            if stage.name not in self._players
+            if stage.name not in self._races
         }
         self._choices: dict[str, Choice] = {}
         self._ends: dict[str, Floats] = {}
@@ -112,20 +114,21 @@ class Arena:
         self.settle({})
 
     def _keep_slow(self, tail: float) -> None:
-        """Leave out what can never be slow: slower than the fastest end that a slow request can have.
+        """Leave out requests that are never among the slowest, whatever the choices.
 
-        A copy at once is the best that a choice can do for a call, so the k-th slowest request is never
-        faster than the k-th slowest of that; and no choice makes a request slower than no copy does.
+        A copy at once is the best that a choice can do for a call, so the k-th slowest latency under any
+        choice is at least the k-th slowest with copies at once. No choice makes a request slower than it is
+        without copies. So a request below that bound without copies is never among the k slowest.
         """
         count = min(self.requests, int(np.ceil(tail * self.requests)) + 1)
-        least = self._played({name: player.fastest for name, player in self._players.items()})
-        slow = self._played({}) >= np.partition(least, self.requests - count)[self.requests - count]
-        for player in self._players.values():
-            player.keep(slow)
+        least = self._end_to_end({name: stage.fastest for name, stage in self._races.items()})
+        slow = self._end_to_end({}) >= np.partition(least, self.requests - count)[self.requests - count]
+        for stage in self._races.values():
+            stage.keep(slow)
         self._alone = {name: latency[slow] for name, latency in self._alone.items()}
 
-    def _played(self, latency: Mapping[str, Floats]) -> Floats:
-        """(n,) latencies of the requests with some stages' given, the others without copies."""
+    def _end_to_end(self, latency: Mapping[str, Floats]) -> Floats:
+        """(n,): latencies of the requests, ms, with given latencies of some stages; others without copies."""
         whole = {
             stage.name: latency.get(stage.name, self._latency(stage.name, (0.0, 1.0)))
             for stage in self._stages
@@ -133,14 +136,27 @@ class Arena:
         return end_to_end(self._stages, whole)
 
     def settle(self, choices: Mapping[str, Choice]) -> Floats:
-        """Make these choices the ground that `changed` starts from; (k,) latencies of the requests."""
+        """Set the choices that `changed` starts from.
+
+        Args:
+            choices: by stage: share of calls and coin; a stage without one gets no copies.
+
+        Returns:
+            (k,) latencies of the requests, milliseconds.
+        """
         self._choices = dict(choices)
         self._ends = {}
         self._run(self._ends, self._choices, self._stages)
         return self._whole(self._ends)
 
     def changed(self, choices: Mapping[str, Choice]) -> Floats:
-        """(k,) latencies, milliseconds, with some choices changed; only what follows them is redone."""
+        """(k,): latencies of the requests, milliseconds, with some choices changed.
+
+        Only the stages changed and their descendants are computed again.
+
+        Args:
+            choices: by stage that changes: share of calls and coin.
+        """
         touched = set(choices).union(*(self._below[name] for name in choices))
         ends = dict(self._ends)
         stages = [stage for stage in self._stages if stage.name in touched]
@@ -156,21 +172,21 @@ class Arena:
             ends[stage.name] = latency if start is None else latency + start
 
     def _latency(self, name: str, choice: Choice) -> Floats:
-        return self._players[name].latency(choice) if name in self._players else self._alone[name]
+        return self._races[name].latency(choice) if name in self._races else self._alone[name]
 
     def _whole(self, ends: Mapping[str, Floats]) -> Floats:
         return np.asarray(np.maximum.reduce([ends[name] for name in self._sinks]))
 
 
-class _Player:
-    """One stage's calls, each with its copy and its coin."""
+class _StageRaces:
+    """Calls of one stage, each with its copy and its coin."""
 
     def __init__(
         self, stage: StageProfile, curve: Curve, learned: Curve, rows: Rows, rng: np.random.Generator
     ) -> None:
-        self._calls = complete_calls(stage, curve.pool, rng)[rows]
+        self._calls = complete_calls(stage, curve.distribution, rng)[rows]
         self._copies = linked(
-            curve.pool, self._calls, rng.standard_normal(self._calls.shape), curve.correlation
+            curve.distribution, self._calls, rng.standard_normal(self._calls.shape), curve.correlation
         )
         self._coins = rng.random(self._calls.shape)
         self._learned = learned
@@ -178,16 +194,16 @@ class _Player:
 
     @property
     def fastest(self) -> Floats:
-        """(n,): latency of the slowest call if every call had its copy at once."""
+        """(n,): latency of the slowest call, ms, if every call had its copy at once."""
         return np.asarray(np.fmax.reduce(np.minimum(self._calls, self._copies), axis=1, initial=0.0))
 
     def keep(self, rows: Bools) -> None:
-        """Forget the requests that are not True here."""
+        """Drop the requests that are False in `rows`, (n,)."""
         self._calls, self._copies, self._coins = self._calls[rows], self._copies[rows], self._coins[rows]
         self._last = None
 
     def latency(self, choice: Choice) -> Floats:
-        """(n,): latency of the slowest call; the last answer is kept."""
+        """(n,): latency of the slowest call, ms, under a choice; the last result is cached."""
         if self._last is None or self._last[0] != choice:
             self._last = (choice, self._raced(choice))
         return self._last[1]
@@ -202,6 +218,7 @@ class _Player:
 
 
 def _descendants(stages: Sequence[StageProfile]) -> dict[str, set[str]]:
+    """By stage: names of all stages that directly or indirectly follow the stage."""
     below: dict[str, set[str]] = {stage.name: set() for stage in stages}
     for stage in reversed(stages):
         for parent in stage.after:

@@ -1,4 +1,4 @@
-"""What a plan should buy, with intervals by a bootstrap over blocks of requests."""
+"""Expected effect of a plan, with confidence intervals by a bootstrap over blocks of requests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kwiken.simulation.ledger_replay import granted
 from kwiken.simulation.trace_driven import REQUESTS, Simulation, replay
 
 Again = Callable[[Plan], Simulation]
-INTERVAL = 0.9
-RESAMPLES = 200
-BLOCKS = 50  # stretches of time that are resampled whole: slow requests come in bursts
+INTERVAL_LEVEL = 0.9
+BOOTSTRAP_RESAMPLES = 200
+BOOTSTRAP_BLOCKS = 50  # blocks of time that are resampled whole: slow requests come in bursts
 
 
 def expect(
@@ -34,17 +34,18 @@ def expect(
     """Replay every request of a profile with and without the plan.
 
     Args:
-        profile: what the plan was learned from.
-        plan: the plan.
-        window_s: length of the window over which a ledger will keep the budget; None for no ledger. Only
-            for profiles that hold every request: in a sample of them windows look emptier than they are.
-        seed: of the draws.
+        profile: profile that the plan was made from.
+        plan: plan to replay.
+        window_s: length of the window over which a ledger enforces the budget, seconds; None for no ledger.
+            Only for profiles that hold every request: with a sample, windows look emptier than they are.
+        seed: seed of the draws.
         copy_correlation: as `simulate` takes it.
 
     Returns:
         The simulation, and ladders before and after with intervals and the expected spend. The intervals
-        resample whole stretches of time (a block bootstrap), since neighbours in time share their fate.
-        Of p99.9 they mean little below some 10,000 requests: no resample holds more than was seen.
+        resample whole blocks of time (a block bootstrap), since requests close in time are correlated. For
+        p99.9 they mean little below some 10,000 requests, since a resample holds no slower request than was
+        seen.
     """
     order = np.argsort(profile.started_s, kind="stable")
     times = max(1, REQUESTS // max(1, profile.requests))
@@ -54,7 +55,7 @@ def expect(
         again = partial(replay, profile, rows=rows, seed=seed, copy_correlation=copy_correlation)
         simulation = _kept_to_window(simulation, profile.started_s[order], plan, window_s, again)
     weights = _block_weights(len(rows), np.random.default_rng([seed, len(rows)]))
-    low, high = 50 * (1 - INTERVAL), 50 * (1 + INTERVAL)
+    low, high = 50 * (1 - INTERVAL_LEVEL), 50 * (1 + INTERVAL_LEVEL)
     spends = {
         "reissue": simulation.expected_spent,
         "utility_loss": simulation.lost,
@@ -74,7 +75,7 @@ def expect(
         before=simulation.before,
         after=simulation.after,
         spent=Budgets(**{lever: min(1.0, float(spent.mean())) for lever, spent in spends.items()}),
-        interval=INTERVAL,
+        interval=INTERVAL_LEVEL,
         bounds=bounds,
     )
 
@@ -82,19 +83,19 @@ def expect(
 def _kept_to_window(
     simulation: Simulation, started_s: Floats, plan: Plan, window_s: float, again: Again
 ) -> Simulation:
-    """The same requests where ledgers refuse what a window cannot pay.
+    """Result for the same requests when ledgers refuse what exceeds a window's budget.
 
-    Each round of the replay, which runs through all requests once, has ledgers of its own. A request without
-    the copies, or the help, that its ledger refuses goes as under a plan that has none; its stop rules stay.
-    What stages spend, and what is expected over the coins, is cut by the same share, as a refusal does not
-    ask whose copy it was.
+    Each round of the replay, which runs through all requests once, has ledgers of its own. A request whose
+    copies, or whose catch-up, the ledger refuses has the result of a plan without them; its stop rules stay.
+    The spend of each stage, and the expectation over coins, are reduced by the same share, since a refusal
+    does not depend on the stage.
 
     Args:
-        simulation: without any ledger.
-        started_s: (n,) ascending.
-        plan: with the budgets.
-        window_s: length of the window.
-        again: replays the same requests under another plan.
+        simulation: result without any ledger.
+        started_s: (n,) start times of the profile's requests, seconds, ascending.
+        plan: plan with the budgets.
+        window_s: length of the window, seconds.
+        again: function that replays the same requests under another plan.
     """
     copies = _paid(simulation.spent, started_s, plan.budgets.reissue, window_s)
     help_ = _paid(simulation.late_spent, started_s, plan.budgets.catch_up, window_s)
@@ -147,25 +148,25 @@ def _without(plan: Plan, *, copies: bool, help_: bool) -> Plan:
 
 
 def _blocks(requests: int) -> NDArray[np.int64]:
-    """(n,): number of the block that each request belongs to."""
-    return np.arange(requests) * min(BLOCKS, requests) // max(1, requests)
+    """(n,): number of the bootstrap block of each request."""
+    return np.arange(requests) * min(BOOTSTRAP_BLOCKS, requests) // max(1, requests)
 
 
 def _block_weights(requests: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """(resamples, blocks): how often each resample takes each block."""
-    count = min(BLOCKS, requests)
-    return rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
+    """(resamples, blocks): number of times that each resample holds each block."""
+    count = min(BOOTSTRAP_BLOCKS, requests)
+    return rng.multinomial(count, np.full(count, 1 / count), size=BOOTSTRAP_RESAMPLES)
 
 
 def _block_means(values: Floats, weights: NDArray[np.int64]) -> Floats:
-    """(resamples,): mean of each resample."""
+    """(resamples,): mean of the values in each resample."""
     block = _blocks(len(values))
     sums, counts = np.bincount(block, values), np.bincount(block)
     return np.asarray((weights @ sums) / (weights @ counts))
 
 
 def _bounds(latency_ms: Floats, weights: NDArray[np.int64]) -> dict[str, tuple[float, float]]:
-    """For each field of a ladder, the interval's ends."""
+    """By field of a ladder: ends of the interval, milliseconds."""
     order = np.argsort(latency_ms)
     block = _blocks(len(latency_ms))[order]
     found = np.empty((len(weights), len(PERCENTILES)))
@@ -173,6 +174,6 @@ def _bounds(latency_ms: Floats, weights: NDArray[np.int64]) -> dict[str, tuple[f
         mass = np.cumsum(row[block])
         ranks = np.asarray(PERCENTILES) / 100 * mass[-1]
         found[i] = latency_ms[order[np.minimum(np.searchsorted(mass, ranks), len(order) - 1)]]
-    ends = np.percentile(found, (50 * (1 - INTERVAL), 50 * (1 + INTERVAL)), axis=0)
+    ends = np.percentile(found, (50 * (1 - INTERVAL_LEVEL), 50 * (1 + INTERVAL_LEVEL)), axis=0)
     names = [f.name for f in msgspec.structs.fields(Ladder)]
     return {name: (float(a), float(b)) for name, a, b in zip(names, *ends.tolist(), strict=True)}

@@ -1,4 +1,4 @@
-"""What a ledger over a sliding window refuses: bursts of late calls ask for more than a window may spend."""
+"""Replay of the budget ledger: which requests it refuses copies when a burst exceeds its window's budget."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import numpy as np
 
 from kwiken.arrays import Bools, Floats
 
-BURST_REQUESTS = 50.0  # the service account's bucket, in budgets of one request
+BURST_REQUESTS = 50.0  # capacity of the service account's bucket, in budgets of one request
 
 
 def granted(spends: Floats, started_s: Floats, *, budget: float, window_s: float) -> Bools:
-    """Which requests get their copies under a success-filled bucket and a sliding window.
+    """Requests that get their copies under a success-filled token bucket and a sliding window.
 
-    A request is granted all of its copies or none. It earns `budget` when it starts; the ledger of the
-    runtime waits for its end, which is soon beside the window.
+    A request is granted all of its copies or none. It earns `budget` when it starts. The runtime's ledger
+    credits it when it ends, which is a small difference compared with the window.
 
     Args:
-        spends: (n,) what each request's copies cost, as a share of a request's cost.
-        started_s: (n,) ascending.
-        budget: share of the work that may be spent.
-        window_s: length of the window.
+        spends: (n,) cost of each request's copies, as a share of an average request's cost.
+        started_s: (n,) start times, seconds, ascending.
+        budget: share of all work that may be spent, 0 to 1.
+        window_s: length of the window, seconds, above 0.
 
     Returns:
-        (n,) True where the copies are paid for; requests without copies are granted.
+        (n,) True where the copies are granted; a request without copies is granted.
     """
     times, wanted = started_s.tolist(), spends.tolist()
     paid = [0.0] * len(wanted)

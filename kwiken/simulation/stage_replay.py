@@ -1,9 +1,9 @@
-"""One stage under a plan: which of a request's calls get copies or threads, and when the stage goes on.
+"""Replay of one stage under a plan: copies, threads and stop rule of its calls, and the latency that results.
 
-A call's copy goes at the earlier of two moments: the call's own age from the stage's reissue policy, and the
-moment at which its request is late (Kwiken section 5.5's global reissue: `min(T_s, max(0, T_z - start))`). A
-call that starts late runs with more threads. A fan-out goes on when its stop rule says so, after copies and
-threads did what they could; a copy that would go later than that is never sent.
+A call's copy is sent at the earlier of two times: the age in the stage's reissue policy, and the time at
+which its request becomes late (Kwiken section 5.5's global reissue: `min(T_s, max(0, T_z - start))`). A call
+that starts late runs with more threads. The stop rule of a fan-out is applied to the latencies after copies
+and threads; a copy due after the stop is never sent.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ from scipy.special import ndtr
 from kwiken.arrays import Bools, Floats
 from kwiken.curves import known_correlation, linked
 from kwiken.plan import CatchUpPolicy, PartialPolicy, StagePlan
-from kwiken.profile import Pool, StageProfile, complete_calls, pool
+from kwiken.profile import EmpiricalDistribution, StageProfile, call_distribution, complete_calls
 from kwiken.service import Reissue
 
 Rows = NDArray[np.int64]
 Ints = NDArray[np.int64]
-MOST_CELLS = 1 << 21  # calls of one stage that are held at once
+MAX_CELLS = 1 << 21  # calls of one stage in memory at once
 
 
 @dataclass(frozen=True)
-class Played:
-    """What a stage did in some requests.
+class StageOutcome:
+    """Outcome of a stage in some requests.
 
     Attributes:
-        latency_ms: (k,): until the stage went on.
-        copies: (k,): copies that its own reissue policy sent, with the coins as they fell.
-        expected: (k,): what it sends on average over the coins: late calls, each by its chance of a copy.
-        late_copies: (k,): copies sent because the request was late.
-        late_work: (k,): work that threads burnt on late calls beyond their own, in calls.
-        lost: (k,): share of the stage's utility that was not waited for.
-        late: (k,): calls that started late.
+        latency_ms: (k,) latency of the stage, milliseconds.
+        copies: (k,) number of copies sent by its reissue policy, with the coins drawn.
+        expected: (k,) mean number of such copies over the coins: late calls times their probability of a
+            copy.
+        late_copies: (k,) number of copies sent because the request was late.
+        late_work: (k,) extra work of threads on late calls, in units of one call's work.
+        lost: (k,) share of the stage's utility in shards that had not answered at the stop.
+        late: (k,) number of calls that started late.
     """
 
     latency_ms: Floats
@@ -50,24 +51,25 @@ class Played:
     late: Ints
 
     @classmethod
-    def of_rows(cls, rows: int) -> Played:
-        """Room for so many requests."""
+    def of_rows(cls, rows: int) -> StageOutcome:
+        """Zeros for that many requests, to be filled in."""
         counts = [np.zeros(rows, dtype=np.int64) for _ in range(3)]
         work, lost = np.zeros(rows), np.zeros(rows)
         return cls(np.zeros(rows), counts[0], np.zeros(rows), counts[1], work, lost, counts[2])
 
 
-class Player:
-    """One stage, ready to be replayed: its calls with the cancelled ones filled in, and the law of a copy.
+class StageReplay:
+    """Replay of one stage: its calls, with cancelled ones filled in, and the distribution of a copy.
 
     Args:
-        stage: what was learned of it.
-        share: what its calls cost, as a share of an average request's cost.
-        rng: of copies, coins and whatever stands for cancelled calls.
-        copy_correlation: of a copy's normal score with its call's; None for what the stage's pairs say.
-        races: whether any copies will be asked for.
-        dealt: whether every call has its copy and coin from the start, so that policies are compared by
-            common random numbers; for policies of one copy, and takes memory for all calls.
+        stage: profile of the stage.
+        share: cost of its calls, as a share of an average request's cost.
+        rng: random generator for copies, coins and latencies of cancelled calls.
+        copy_correlation: correlation of a copy's normal score with its call's, 0 or more and below 1; None to
+            estimate it from the stage's profile.
+        races: whether any copies will be sent.
+        dealt: whether the copy and the coin of every call are drawn at the start, so that policies are
+            compared by common random numbers. For policies of one copy; takes memory for all calls.
     """
 
     def __init__(
@@ -81,65 +83,79 @@ class Player:
         dealt: bool = False,
     ) -> None:
         self.name, self.after = stage.name, stage.after
-        law = pool(stage) if races or stage.censored.any() else Pool(np.empty(0))
-        self.calls_ms = complete_calls(stage, law, rng)
+        distribution = (
+            call_distribution(stage) if races or stage.censored.any() else EmpiricalDistribution(np.empty(0))
+        )
+        self.calls_ms = complete_calls(stage, distribution, rng)
         self._alone: Floats = np.fmax.reduce(self.calls_ms, axis=1, initial=0.0)
         self._count: Ints = (~np.isnan(self.calls_ms)).sum(axis=1)
-        self._law, self._rng = law, rng
-        self._races = races and len(law) > 0
-        self._rho = known_correlation(stage, law, copy_correlation) if self._races else 0.0
+        self._distribution, self._rng = distribution, rng
+        self._races = races and len(distribution) > 0
+        self._rho = known_correlation(stage, distribution, copy_correlation) if self._races else 0.0
         self._weights = utility_shares(stage.calls_ms, stage.worth)
         self._work = _work_share(stage)
         shape = self.calls_ms.shape
-        self._deal = (rng.standard_normal(shape), rng.random(shape)) if dealt and self._races else None
+        self._predrawn = (rng.standard_normal(shape), rng.random(shape)) if dealt and self._races else None
         self.cost = share / stage.calls_per_request if stage.calls_per_request else 0.0
 
     def alone(self, rows: Rows) -> Floats:
-        """(k,): latency of the stage in these requests without any plan."""
+        """(k,): latency of the stage in these requests without any plan, milliseconds.
+
+        Args:
+            rows: (k,) indices of requests.
+        """
         return self._alone[rows]
 
     def calls(self, rows: Rows) -> int:
-        """Number of calls of these requests."""
+        """Number of calls of these requests.
+
+        Args:
+            rows: (k,) indices of requests.
+        """
         return int(self._count[rows].sum())
 
     def raced(self, policy: Reissue | None) -> Floats:
-        """(n, width): when every call of every request is over, racing its copies; NaN for no call."""
+        """(n, width): latency of every call when it races its copies, milliseconds; NaN for no call.
+
+        Args:
+            policy: reissue policy; None for no copies.
+        """
         ends = self.calls_ms.copy()
-        block = max(1, MOST_CELLS // ends.shape[1])
+        block = max(1, MAX_CELLS // ends.shape[1])
         for at in range(0, len(ends), block):
             rows = np.arange(at, min(at + block, len(ends)))
-            race = _Race(ends[rows], self._deck(rows, ends[rows]))
+            race = _Race(ends[rows], self._draws(rows, ends[rows]))
             if self._races:
                 race.run(policy)
             ends[rows] = race.ends
         return ends
 
-    def play(self, rows: Rows, plan: StagePlan, start_ms: Floats | None) -> Played:
-        """The stage in these requests under a plan; memory is bounded by taking them in blocks.
+    def play(self, rows: Rows, plan: StagePlan, start_ms: Floats | None) -> StageOutcome:
+        """Replay requests under a plan, in blocks that bound the memory.
 
         Args:
-            rows: (k,) which requests.
+            rows: (k,) indices of requests.
             plan: policies of the stage.
-            start_ms: (k,) age of the requests when the stage starts; None for 0.
+            start_ms: (k,) age of the requests when the stage starts, milliseconds; None for 0.
         """
-        played = Played.of_rows(len(rows))
-        block = max(1, MOST_CELLS // self.calls_ms.shape[1])
+        outcome = StageOutcome.of_rows(len(rows))
+        block = max(1, MAX_CELLS // self.calls_ms.shape[1])
         for at in range(0, len(rows), block):
             part = slice(at, at + block)
-            self._play_block(rows[part], plan, None if start_ms is None else start_ms[part], played, part)
-        return played
+            self._play_block(rows[part], plan, None if start_ms is None else start_ms[part], outcome, part)
+        return outcome
 
     def _play_block(
-        self, rows: Rows, plan: StagePlan, start_ms: Floats | None, played: Played, part: slice
+        self, rows: Rows, plan: StagePlan, start_ms: Floats | None, outcome: StageOutcome, part: slice
     ) -> None:
         calls = self.calls_ms[rows]
-        race = _Race(calls, self._deck(rows, calls))
+        race = _Race(calls, self._draws(rows, calls))
         if plan.catch_up is not None:
             start = np.zeros(len(rows)) if start_ms is None else start_ms
             if plan.catch_up.threads > 1:
-                played.late_work[part] = self._hurry(race, plan.catch_up, start, self._count[rows])
+                outcome.late_work[part] = self._speed_up(race, plan.catch_up, start, self._count[rows])
             late = start >= plan.catch_up.after_ms
-            played.late[part] = late * self._count[rows]
+            outcome.late[part] = late * self._count[rows]
             if plan.catch_up.reissue and self._races:
                 race.late_at(np.maximum(0.0, plan.catch_up.after_ms - start))
         if self._races:
@@ -147,73 +163,86 @@ class Player:
         latency = np.fmax.reduce(race.ends, axis=1, initial=0.0)
         if plan.partial is not None:
             latency = stop_times(race.ends, self._count[rows], plan.partial)
-            played.lost[part] = lost_utility(race.ends, latency, self._weights, rows)
-        played.latency_ms[part] = latency
+            outcome.lost[part] = lost_utility(race.ends, latency, self._weights, rows)
+        outcome.latency_ms[part] = latency
         stop = latency if plan.partial is not None else None
-        played.copies[part], played.late_copies[part] = race.sent_before(stop)
-        played.expected[part] = race.expected_before(stop)
+        outcome.copies[part], outcome.late_copies[part] = race.sent_before(stop)
+        outcome.expected[part] = race.expected_before(stop)
 
-    def _hurry(self, race: _Race, policy: CatchUpPolicy, start_ms: Floats, count: Ints) -> Floats:
-        """Speed up the calls that start late; (k,) extra work, in calls."""
+    def _speed_up(self, race: _Race, policy: CatchUpPolicy, start_ms: Floats, count: Ints) -> Floats:
+        """Speed up the calls that start late, in place; (k,) extra work, in units of one call's work."""
         late = start_ms >= policy.after_ms
         race.ends[late] *= 1.0 - self._work * (1.0 - 1.0 / policy.speedup)
         return np.asarray(late * count * policy.extra_work, dtype=float)
 
-    def _deck(self, rows: Rows, calls: Floats) -> Deck:
-        dealt = None if self._deal is None else (self._deal[0][rows], self._deal[1][rows])
-        return Deck(self._law, self._rng, self._rho, calls.copy() if self._rho > 0 else None, dealt)
+    def _draws(self, rows: Rows, calls: Floats) -> CopyDraws:
+        dealt = None if self._predrawn is None else (self._predrawn[0][rows], self._predrawn[1][rows])
+        return CopyDraws(
+            self._distribution, self._rng, self._rho, calls.copy() if self._rho > 0 else None, dealt
+        )
 
 
 @dataclass(frozen=True)
-class Deck:
-    """Where copies and coins come from.
+class CopyDraws:
+    """Source of the copies and coins of a block of requests.
 
     Attributes:
-        law: of a copy.
-        rng: to draw from.
-        rho: correlation of a copy's normal score with its call's.
-        calls: (k, width) the calls as they were, where copies hang together with them.
-        dealt: (k, width) each: a normal value and a coin for every call, drawn before; None to draw now.
+        distribution: latency distribution of a copy.
+        rng: random generator for draws on demand.
+        rho: correlation of a copy's normal score with its call's, 0 or more and below 1.
+        calls: (k, width) latencies of the calls before any race, milliseconds; None for independent copies.
+        dealt: (k, width) standard normal values and (k, width) coins drawn in advance; None to draw on
+            demand.
     """
 
-    law: Pool
+    distribution: EmpiricalDistribution
     rng: np.random.Generator
     rho: float = 0.0
     calls: Floats | None = None
     dealt: tuple[Floats, Floats] | None = None
 
     def copies(self, which: Ints) -> Floats:
-        """Latencies of copies of these calls, by place in the block; each from its own start."""
+        """(m,): latencies of copies of these calls, each from its own start, milliseconds.
+
+        Args:
+            which: (m,) indices of calls in the flattened block.
+        """
         if self.calls is None and self.dealt is None:
-            return self.law.draw(self.rng, len(which))
+            return self.distribution.draw(self.rng, len(which))
         normal = self.rng.standard_normal(len(which)) if self.dealt is None else self.dealt[0].ravel()[which]
         if self.calls is None:
-            return self.law.quantile(ndtr(normal))
-        return linked(self.law, self.calls.ravel()[which], normal, self.rho)
+            return self.distribution.quantile(ndtr(normal))
+        return linked(self.distribution, self.calls.ravel()[which], normal, self.rho)
 
     def coins(self, which: Ints) -> Floats:
-        """Uniform values for these calls."""
+        """(m,): uniform values from 0 to 1; a copy is sent where the value is below the probability."""
         return self.rng.random(len(which)) if self.dealt is None else self.dealt[1].ravel()[which]
 
 
 class _Race:
-    """Calls of a block against their copies; `ends` holds when each call is over, from the stage's start."""
+    """Race of a block's calls with their copies; `ends` holds the latency of each call, updated in place."""
 
-    def __init__(self, calls: Floats, deck: Deck) -> None:
+    def __init__(self, calls: Floats, draws: CopyDraws) -> None:
         self.ends = calls
         self._flat = calls.reshape(-1)
-        self._deck = deck
+        self._draws = draws
         self._late_at: Floats | None = None
         self._left: NDArray[np.int16] | None = None  # copies that each call may still have
         self._sent: list[tuple[Ints, Floats | float, bool]] = []
         self._chances: list[tuple[Ints, float, float]] = []  # late calls, their age, and the coin
 
     def late_at(self, late_ms: Floats) -> None:
-        """Have every call's copy go at the latest at this age of the stage, a row a value."""
+        """Set the age of the stage, (k,) ms, at which each request is late and its calls get copies."""
         self._late_at = np.repeat(late_ms, self.ends.shape[1])
 
     def run(self, policy: Reissue | None) -> None:
-        """Send the copies of a reissue policy, and those of late requests."""
+        """Send the copies of a reissue policy and those of late requests, in order of age.
+
+        There are two cases:
+        1. Only a policy: its copies go at its ages.
+        2. Late requests too: copies for lateness go between those ages, and all count against the policy's
+           number of copies per call (1 without a policy).
+        """
         if self._late_at is None:
             for age in _ages(policy):
                 self._send_own(age, policy)
@@ -232,7 +261,7 @@ class _Race:
         late = np.flatnonzero(open_)
         self._chances.append((late, age, policy.probability))
         if policy.probability < 1:
-            late = late[self._deck.coins(late) < policy.probability]
+            late = late[self._draws.coins(late) < policy.probability]
         self._send(late, age, by_request=False)
 
     def _send_late(self, *, before: float) -> None:
@@ -240,18 +269,22 @@ class _Race:
         assert self._left is not None
         due = np.flatnonzero((self._late_at < before) & (self._flat > self._late_at) & (self._left > 0))
         self._send(due, self._late_at[due], by_request=True)
-        self._late_at[due] = math.inf  # once
+        self._late_at[due] = math.inf  # each call gets one copy for lateness
 
     def _send(self, which: Ints, age: Floats | float, *, by_request: bool) -> None:
         if not len(which):
             return
-        self._flat[which] = np.minimum(self._flat[which], age + self._deck.copies(which))
+        self._flat[which] = np.minimum(self._flat[which], age + self._draws.copies(which))
         if self._left is not None:
             self._left[which] -= 1
         self._sent.append((which, age, by_request))
 
     def sent_before(self, stop_ms: Floats | None) -> tuple[Ints, Ints]:
-        """(k,) copies by the stage's own policy and (k,) for late requests, sent before the stage went on."""
+        """(k,) number of copies of the reissue policy, and (k,) of late requests, sent before the stop.
+
+        Args:
+            stop_ms: (k,) time of the stop, milliseconds; None where the stage waits for all calls.
+        """
         rows, width = self.ends.shape
         own, late = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
         for which, age, by_request in self._sent:
@@ -262,10 +295,13 @@ class _Race:
         return own, late
 
     def expected_before(self, stop_ms: Floats | None) -> Floats:
-        """(k,) copies by the stage's own policy before the stage went on, on average over their coins.
+        """(k,): mean number of copies of the reissue policy before the stop, over their coins.
 
-        Exact for one copy a call: whether a call is late does not hang on its own coin. Of further copies
-        each counts by its chance where the ones before it went as they were drawn.
+        Exact for one copy a call, since whether a call is late does not depend on its own coin. Further
+        copies count by their probability, given the earlier ones as drawn.
+
+        Args:
+            stop_ms: (k,) time of the stop, milliseconds; None where the stage waits for all calls.
         """
         rows, width = self.ends.shape
         found = np.zeros(rows)
@@ -278,18 +314,18 @@ class _Race:
 
 
 def _ages(policy: Reissue | None) -> Iterator[float]:
-    """Ages of a call at which its copies may go."""
+    """Ages of a call, milliseconds, at which its copies may be sent."""
     if policy is not None:
         yield from (copy * policy.after_ms for copy in range(1, policy.copies + 1))
 
 
 def stop_times(ends_ms: Floats, count: Ints, policy: PartialPolicy) -> Floats:
-    """(k,): when a fan-out goes on under a stop rule (Kwiken section 5.3), never before its first answer.
+    """(k,): time at which a fan-out stops waiting (Kwiken section 5.3), never before its first answer.
 
     Args:
-        ends_ms: (k, width): when each shard answers; NaN for no call.
-        count: (k,): number of calls.
-        policy: the rule.
+        ends_ms: (k, width) latency of each shard's answer, milliseconds; NaN for no call.
+        count: (k,) number of calls of each request.
+        policy: stop rule.
 
     Returns:
         Milliseconds from the stage's start; 0 where there are no calls.
@@ -306,11 +342,11 @@ def stop_times(ends_ms: Floats, count: Ints, policy: PartialPolicy) -> Floats:
 
 
 def cut_at_stop(calls_ms: Floats, policy: PartialPolicy) -> Floats:
-    """(n, width): calls under a stop rule: none lasts longer than its visit.
+    """(n, width): latencies of calls, milliseconds, each cut at the time its stop rule ends the stage.
 
     Args:
-        calls_ms: (n, width): when each shard answers; NaN for no call.
-        policy: the rule.
+        calls_ms: (n, width) latency of each shard's answer, milliseconds; NaN for no call.
+        policy: stop rule.
     """
     stop = stop_times(calls_ms, (~np.isnan(calls_ms)).sum(axis=1), policy)
     return np.asarray(np.minimum(calls_ms, stop[:, None]))
@@ -329,7 +365,7 @@ def order_statistic(values: Floats, rank: Ints) -> Floats:
 
 
 def lost_utility(ends_ms: Floats, stop_ms: Floats, shares: Floats | None, rows: Rows) -> Floats:
-    """(k,): share of the utility that is not in by the stop; shares as `utility_shares` gives them."""
+    """(k,): share of the utility that has not arrived by the stop, 0 to 1; `shares` of `utility_shares`."""
     late: Bools = ends_ms > stop_ms[:, None]  # False for no call
     if shares is None:
         count = (~np.isnan(ends_ms)).sum(axis=1)
@@ -341,12 +377,14 @@ def utility_shares(calls_ms: Floats, worth: Floats | None) -> Floats | None:
     """(n, width): each call's share of its request's utility; None where all calls are worth the same.
 
     Args:
-        calls_ms: (n, width): NaN where there was no call.
-        worth: (n, width): what the answers were worth, NaN where unknown; None for never known.
+        calls_ms: (n, width) latencies of calls, milliseconds; NaN for no call.
+        worth: (n, width) relative weight of each answer, 0 or more; NaN where unknown; None where no worth is
+            known.
 
     Returns:
-        Rows of sum 1, or of 0 where all answers were worth nothing. An answer of unknown worth, one that was
-        not waited for say, is taken as the mean of its request's others; where none is known all are equal.
+        Rows of sum 1, or of sum 0 where all answers are worth nothing. An answer of unknown worth, such as
+        one that was not waited for, counts as the mean of the known ones of its request; where none is known,
+        all are equal.
     """
     if worth is None or not np.isfinite(worth).any():
         return None
@@ -360,7 +398,7 @@ def utility_shares(calls_ms: Floats, worth: Floats | None) -> Floats | None:
 
 
 def _work_share(stage: StageProfile) -> float:
-    """Share of a call's time that is work, which threads can share; all of it where none was measured."""
+    """Share of a call's latency that is work, which threads divide; 1 where busy time is not known."""
     mean = float(np.nanmean(stage.calls_ms)) if (~np.isnan(stage.calls_ms)).any() else 0.0
     if stage.busy_ms is None or mean <= 0:
         return 1.0

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
-from kwiken.latency import Node, ladder, start_times
+from kwiken.latency import DagNode, ladder, start_times
 from kwiken.plan import Ladder, Plan, StagePlan
 from kwiken.profile import Profile
-from kwiken.simulation.stage_replay import Player
+from kwiken.simulation.stage_replay import StageReplay
 
 Rows = NDArray[np.int64]
-REQUESTS = 20_000
-BLOCK = 1 << 17  # requests that are replayed at once, so that memory does not grow with their number
+REQUESTS = 20_000  # requests that are simulated by default
+REQUESTS_PER_BLOCK = 1 << 17  # replayed at once, so that memory does not grow with the number of requests
 
 
 def _none() -> Floats:
@@ -26,24 +26,24 @@ def _none() -> Floats:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What became of simulated requests.
+    """Results of simulated requests, with and without a plan.
 
     Attributes:
-        before_ms: (n,): latency of each request without the plan.
-        after_ms: (n,): of the same request with it: same stages' latencies, copies beside them.
-        spent: (n,): what the copies of each request cost, as a share of an average request's cost, with the
-            coins as they fell.
-        expected_spent: (n,): the same on average over the coins, a share of an average request's cost too.
-        stage_spent: by stage: mean over requests of what its copies cost, on average over the coins.
-        stage_fraction: by stage: share of its calls that get a copy, on average over the coins.
-        lost: (n,): utility lost in each request: the sum over stages of their losses times their weights.
+        before_ms: (n,) latency of each request without the plan, milliseconds.
+        after_ms: (n,) latency of the same requests with the plan, milliseconds, from the same primary calls.
+        spent: (n,) cost of each request's copies, as a share of an average request's cost, with the coins
+            drawn.
+        expected_spent: (n,) mean of that cost over the coins, in the same unit.
+        stage_spent: by stage: cost of its copies, mean over requests and coins, in the same unit.
+        stage_fraction: by stage: share of its calls that get a copy, mean over the coins.
+        lost: (n,) utility lost in each request: sum over stages of their losses times their weights.
         stage_loss: by stage that may answer in part: share of its own utility lost, mean over requests.
-        late_spent: (n,): what help for each late request cost, in the unit of `spent`.
-        stage_late: by stage that helps late requests: mean over requests of what that cost.
-        hurried: share of all calls that started late, at stages that help late requests.
-        censored: calls of the profile whose true latency had to be estimated.
+        late_spent: (n,) cost of catch-up for each late request, in the unit of `spent`.
+        stage_late: by stage with a catch-up policy: cost of its catch-up, mean over requests.
+        hurried: share of all calls that started late, at stages with a catch-up policy.
+        censored: number of calls of the profile whose true latency had to be estimated.
         refused: share of the copies' cost that a ledger refused, where one was simulated.
-        late_refused: share of the help for late requests that a ledger refused.
+        late_refused: share of the catch-up's cost that a ledger refused.
     """
 
     before_ms: Floats
@@ -63,12 +63,12 @@ class Simulation:
 
     @property
     def before(self) -> Ladder:
-        """Percentiles without the plan."""
+        """Latency percentiles without the plan."""
         return ladder(self.before_ms)
 
     @property
     def after(self) -> Ladder:
-        """Percentiles with it."""
+        """Latency percentiles with the plan."""
         return ladder(self.after_ms)
 
     @property
@@ -78,12 +78,12 @@ class Simulation:
 
     @property
     def utility_loss(self) -> float:
-        """Mean utility lost, a fraction."""
+        """Mean utility lost, a fraction from 0 to 1."""
         return float(self.lost.mean()) if len(self.lost) else 0.0
 
     @property
     def catch_up(self) -> float:
-        """Extra cost of help for late requests, as a share of the cost of all requests."""
+        """Extra cost of catch-up for late requests, as a share of the cost of all requests."""
         return float(self.late_spent.mean()) if len(self.late_spent) else 0.0
 
 
@@ -98,20 +98,20 @@ def simulate(
 ) -> Simulation:
     """Simulate requests through the profile's DAG (Kwiken section 5.4).
 
-    A request takes the latencies of one recorded request in all stages, drawn with replacement, so whatever
-    makes stages slow together stays. Copies are drawn from the stage's own calls; every call races its own,
-    and both arms see the same primaries. Stop rules see the shards' latencies after their copies; what they
-    leave out counts by its recorded worth. Help for late requests goes by their age in the plan's arm. No
-    queueing: a copy does not slow others, and priority is no faster.
+    A request takes the latencies of one recorded request in all stages, drawn with replacement, so the
+    correlation between stages is kept. Copies are drawn from the stage's own calls; every call races its own
+    copy, and both arms use the same primary calls. Stop rules are applied to the shards' latencies after
+    their copies; missing answers count by their recorded worth. Catch-up starts by a request's age in the arm
+    with the plan. There is no queueing: a copy does not slow other calls, and priority makes no call faster.
 
     Args:
-        profile: what was learned.
-        plan: policies and costs; None for none.
-        requests: number of requests to draw.
-        seed: of all draws.
-        independent: draw every stage on its own, as the source does.
-        copy_correlation: of a copy's normal score with its call's, at every stage; 0 for independent copies;
-            by default what each stage's pairs say, and 0 where there are none.
+        profile: profile of the service.
+        plan: policies and costs; None for no plan.
+        requests: number of requests to draw, 1 or more.
+        seed: seed of all draws.
+        independent: whether every stage is drawn on its own, as in the source.
+        copy_correlation: correlation of a copy's normal score with its call's at every stage, 0 or more and
+            below 1; 0 for independent copies; None to estimate it per stage, 0 where nothing is known.
 
     Raises:
         InputError: for an empty profile, fewer than one request, a plan for a stage that it lacks or that
@@ -124,11 +124,11 @@ def simulate(
     rng = np.random.default_rng(seed)
     replayer = Replayer(profile, plan, seed=seed, copy_correlation=copy_correlation)
     parts = []
-    for at in range(0, requests, BLOCK):
-        count = min(BLOCK, requests - at)
+    for at in range(0, requests, REQUESTS_PER_BLOCK):
+        count = min(REQUESTS_PER_BLOCK, requests - at)
         if independent:
             rows = [rng.integers(profile.requests, size=count) for _ in profile.stages]
-        else:  # their order does not matter, and sorted rows are read faster
+        else:  # the order of the draws does not matter, and sorted rows are read faster
             rows = [np.sort(rng.integers(profile.requests, size=count))] * len(profile.stages)
         parts.append(replayer.run(rows))
     return replayer.join(parts)
@@ -145,23 +145,25 @@ def replay(
     """Replay chosen requests of a profile, in the order given.
 
     Args:
-        profile: what was learned.
-        plan: policies and costs; None for none.
-        rows: (n,) which recorded requests.
-        seed: of the copies' draws; each stage has its own stream, so plans differ only where policies do.
+        profile: profile of the service.
+        plan: policies and costs; None for no plan.
+        rows: (n,) indices of recorded requests.
+        seed: seed of the copies' draws; each stage has its own stream, so results of two plans differ only
+            where their policies do.
         copy_correlation: as `simulate` takes it.
 
     Raises:
         InputError: for a plan for a stage that the profile lacks.
     """
     replayer = Replayer(profile, plan, seed=seed, copy_correlation=copy_correlation)
-    starts = range(0, max(1, len(rows)), BLOCK)
-    return replayer.join([replayer.run([rows[at : at + BLOCK]] * len(profile.stages)) for at in starts])
+    starts = range(0, max(1, len(rows)), REQUESTS_PER_BLOCK)
+    width = len(profile.stages)
+    return replayer.join([replayer.run([rows[at : at + REQUESTS_PER_BLOCK]] * width) for at in starts])
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What became of one block of requests; the sums are over its requests, by stage."""
+    """Results of one block of requests; `sums` holds totals over its requests by stage."""
 
     before_ms: Floats
     after_ms: Floats
@@ -174,7 +176,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Totals of a stage in a block: calls, expected copies, late help (in calls), late calls, loss."""
+    """Totals of a stage in a block: calls, expected copies, catch-up work, late calls, utility lost."""
 
     calls: int
     copies: float
@@ -184,12 +186,12 @@ class _Sums:
 
 
 class Replayer:
-    """A profile and a plan, ready to replay blocks of requests.
+    """Replays blocks of requests of a profile with and without a plan.
 
     Args:
-        profile: what was learned.
-        plan: policies and costs; None for none.
-        seed: of the copies' draws.
+        profile: profile of the service.
+        plan: policies and costs; None for no plan.
+        seed: seed of the copies' draws.
         copy_correlation: as `simulate` takes it.
 
     Raises:
@@ -202,8 +204,8 @@ class Replayer:
         self._plans = acting(profile, plan)
         shares = plan.cost.stages if plan is not None else {}
         self._censored = sum(int(stage.censored.sum()) for stage in profile.stages)
-        self._players = [
-            Player(
+        self._replays = [
+            StageReplay(
                 stage,
                 shares.get(stage.name, 0.0),
                 np.random.default_rng([seed, i]),
@@ -216,43 +218,48 @@ class Replayer:
         self._sinks = [stage.name for stage in profile.stages if stage.name not in inner]
 
     def run(self, rows: list[Rows]) -> _Part:
-        """Replay a block: by stage, which recorded requests' latencies it takes."""
+        """Replay a block.
+
+        Args:
+            rows: (n,) indices of the recorded requests whose latencies a stage takes, for each stage in
+                order.
+        """
         before: dict[str, Floats] = {}
         after: dict[str, Floats] = {}
         spent, expected, lost, late_spent = (np.zeros(len(rows[0])) for _ in range(4))
         sums: dict[str, _Sums] = {}
-        for player, chosen in zip(self._players, rows, strict=True):
-            alone = player.alone(chosen)
-            before[player.name] = _end(player, before, alone)
-            plan = self._plans.get(player.name)
+        for replayed, chosen in zip(self._replays, rows, strict=True):
+            alone = replayed.alone(chosen)
+            before[replayed.name] = _end(replayed, before, alone)
+            plan = self._plans.get(replayed.name)
             if plan is not None:
-                start = start_times(player, after)
-                played = player.play(chosen, plan, start)
-                after[player.name] = played.latency_ms if start is None else played.latency_ms + start
-                late_work = played.late_copies + played.late_work
-                spent += player.cost * played.copies
-                expected += player.cost * played.expected
-                late_spent += player.cost * late_work
+                start = start_times(replayed, after)
+                outcome = replayed.play(chosen, plan, start)
+                after[replayed.name] = outcome.latency_ms if start is None else outcome.latency_ms + start
+                late_work = outcome.late_copies + outcome.late_work
+                spent += replayed.cost * outcome.copies
+                expected += replayed.cost * outcome.expected
+                late_spent += replayed.cost * late_work
                 if plan.partial is not None:
-                    lost += plan.partial.weight * played.lost
-                sums[player.name] = _Sums(
-                    player.calls(chosen),
-                    float(played.expected.sum()),
+                    lost += plan.partial.weight * outcome.lost
+                sums[replayed.name] = _Sums(
+                    replayed.calls(chosen),
+                    float(outcome.expected.sum()),
                     float(late_work.sum()),
-                    int(played.late.sum()),
-                    float(played.lost.sum()),
+                    int(outcome.late.sum()),
+                    float(outcome.lost.sum()),
                 )
-            elif all(after[parent] is before[parent] for parent in player.after):
-                after[player.name] = before[player.name]
+            elif all(after[parent] is before[parent] for parent in replayed.after):
+                after[replayed.name] = before[replayed.name]
             else:
-                after[player.name] = _end(player, after, alone)
+                after[replayed.name] = _end(replayed, after, alone)
         last = [np.maximum.reduce([ends[name] for name in self._sinks]) for ends in (before, after)]
         return _Part(last[0], last[1], spent, expected, lost, late_spent, sums)
 
     def join(self, parts: list[_Part]) -> Simulation:
-        """Put blocks together."""
+        """Join the results of blocks into one simulation."""
         requests = max(1, sum(len(part.spent) for part in parts))
-        costs = {player.name: player.cost for player in self._players}
+        costs = {replayed.name: replayed.cost for replayed in self._replays}
 
         def total(name: str, field: str) -> float:
             return float(sum(getattr(part.sums[name], field) for part in parts))
@@ -279,7 +286,11 @@ class Replayer:
 
 
 def acting(profile: Profile, plan: Plan | None) -> dict[str, StagePlan]:
-    """The stages that a plan does something at.
+    """Stages with at least one policy in a plan.
+
+    Args:
+        profile: profile of the service.
+        plan: plan for the service; None for no plan.
 
     Raises:
         InputError: for a stage that the profile lacks, or a partial answer of one that is no fan-out.
@@ -308,13 +319,13 @@ def acting(profile: Profile, plan: Plan | None) -> dict[str, StagePlan]:
 
 
 def _races(plan: StagePlan | None) -> bool:
-    """Whether a stage's calls may get copies."""
+    """Whether calls of a stage may get copies under its plan."""
     return plan is not None and (
         plan.reissue is not None or (plan.catch_up is not None and plan.catch_up.reissue)
     )
 
 
-def _end(stage: Node, ends: Mapping[str, Floats], latency: Floats) -> Floats:
-    """(k,): when a stage ends whose parents' ends are known."""
+def _end(stage: DagNode, ends: Mapping[str, Floats], latency: Floats) -> Floats:
+    """(k,): end of a stage, ms, from the ends of its parents."""
     start = start_times(stage, ends)
     return latency if start is None else latency + start

@@ -1,4 +1,4 @@
-"""Objectives beyond the sum of variances: p99 and CVaR by descent, and the choice between them."""
+"""Objectives p99 and CVaR by local search, and the choice between objectives by cross-validation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kwiken.errors import InputError
 from kwiken.plan import Budgets
 from kwiken.planning import study_plan
 from kwiken.profile import Profile, StageProfile, costs, part_of
-from kwiken.reproduction.population import POPULATIONS, StageLaw, population
+from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
 from kwiken.simulation import RISKS, TAIL, Arena, smooth_p99
 from kwiken.simulation.common_random_numbers import cvar
 
@@ -30,23 +30,28 @@ CREATED = "2026-01-01T00:00:00Z"
 def drawn(stage_of: StageOf, profile_of: ProfileOf) -> Callable[..., Profile]:
     """Requests of a synthetic DAG."""
 
-    def draw(dag: tuple[StageLaw, ...], requests: int, seed: int) -> Profile:
+    def draw(dag: tuple[StageDistribution, ...], requests: int, seed: int) -> Profile:
         rng = np.random.default_rng(seed)
-        return profile_of(*(stage_of(law.name, law.draw(rng, requests), after=law.after) for law in dag))
+        return profile_of(
+            *(
+                stage_of(distribution.name, distribution.draw(rng, requests), after=distribution.after)
+                for distribution in dag
+            )
+        )
 
     return draw
 
 
-def dag_of(place: int) -> tuple[StageLaw, ...]:
+def dag_of(place: int) -> tuple[StageDistribution, ...]:
     return population(POPULATIONS["C"], np.random.default_rng(1))[place]
 
 
 def held_out(
     later: Profile, curves: Mapping[str, Curve], choices: Mapping[str, tuple[float, float]]
 ) -> float:
-    """By which share p99 of later requests falls."""
-    laws = stage_curves(later)
-    arena = Arena(later, laws, np.arange(later.requests), learned=curves, seed=77)
+    """Share by which p99 of later requests falls."""
+    distributions = stage_curves(later)
+    arena = Arena(later, distributions, np.arange(later.requests), learned=curves, seed=77)
     alone, raced = (np.percentile(arena.settle(given), 99) for given in ({}, choices))
     return float(1 - raced / alone)
 
@@ -102,7 +107,7 @@ def test_descent_keeps_the_spend_and_does_not_lose_on_later_requests(
 def test_descent_leaves_the_plateau_where_the_sum_of_variances_looks_elsewhere(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
-    """A rare, huge outlier of a dear stage draws all budget; p99 is made by another stage."""
+    """A rare, huge outlier of an expensive stage attracts all budget, while another stage causes p99."""
     n = 6000
     rng = np.random.default_rng(3)
     rare = rng.exponential(1, n) + 2000 * (rng.random(n) < 0.003)

@@ -1,4 +1,4 @@
-"""Apportioning: SumVar against exhaustive search, and its invariants; the straw men."""
+"""SumVar against exhaustive search, its invariants, and its baselines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mean and spread together: what the sum of variances does not see."""
+"""Apportionment by mean and variance together, against the sum of variances."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.apportion import allocation_of, sumvar
-from kwiken.apportion.mean_variance import MeanAndSpread
+from kwiken.apportion.mean_variance import MeanVarianceApportioner
 from kwiken.curves import stage_curves
 from kwiken.errors import InputError
 from kwiken.plan import Budgets
@@ -25,7 +25,7 @@ CREATED = "2026-01-01T00:00:00Z"
 
 @pytest.fixture
 def branches(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
-    """A long branch that every request waits for, and a short one that varies more but that none waits for."""
+    """Long branch on every critical path, and a short branch with more variance on none."""
     rng = np.random.default_rng(1)
     return profile_of(
         stage_of("long", 100 + rng.exponential(10, 4000)),
@@ -38,7 +38,7 @@ def test_what_no_request_waits_for_gets_nothing(branches: Profile) -> None:
     curves = stage_curves(branches)
     prices = {"long": 0.4, "short": 0.4, "join": 0.2}
     assert sumvar(curves, prices, 0.05).fractions["short"] > 0.05
-    found = MeanAndSpread(branches, curves)(prices, 0.05)
+    found = MeanVarianceApportioner(branches, curves)(prices, 0.05)
     assert found.fractions["short"] == 0
     assert found.fractions["long"] > 0.1
     assert found.spent == pytest.approx(0.05)
@@ -51,7 +51,7 @@ def test_the_budget_is_kept_and_gains_are_the_curves_own(seed: int, budget: floa
     profile = population_profile(dag, 400, rng)
     curves = stage_curves(profile)
     prices = {name: 1 / len(curves) for name in curves}
-    found = MeanAndSpread(profile, curves)(prices, budget)
+    found = MeanVarianceApportioner(profile, curves)(prices, budget)
     assert found.spent <= budget * (1 + 1e-9)
     assert all(0 <= share <= 1 for share in found.fractions.values())
     for name, share in found.fractions.items():
@@ -61,7 +61,7 @@ def test_the_budget_is_kept_and_gains_are_the_curves_own(seed: int, budget: floa
 def test_alike_stages_of_a_chain_get_alike(stage_of: StageOf, profile_of: ProfileOf) -> None:
     calls = np.random.default_rng(2).lognormal(2, 1, 3000)
     profile = profile_of(stage_of("a", calls), stage_of("b", calls, after=("a",)))
-    found = MeanAndSpread(profile, stage_curves(profile))({"a": 0.5, "b": 0.5}, 0.06)
+    found = MeanVarianceApportioner(profile, stage_curves(profile))({"a": 0.5, "b": 0.5}, 0.06)
     assert found.fractions["a"] == pytest.approx(found.fractions["b"], rel=0.5)
     assert found.spent == pytest.approx(0.06)
 

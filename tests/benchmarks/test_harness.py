@@ -8,8 +8,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks._harness import LEAST_S, Row, alone, in_turn, side_by_side, timed
-from benchmarks._results import as_json, as_page, as_table, figure
+from benchmarks.harness import MIN_TIMED_S, Row, alone, in_turn, side_by_side, timed
+from benchmarks.results import as_json, as_page, as_table, figure
 
 
 class Ticker:
@@ -18,7 +18,7 @@ class Ticker:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         self.order: list[str] = []
-        monkeypatch.setattr("benchmarks._harness.time", SimpleNamespace(perf_counter=lambda: self.now))
+        monkeypatch.setattr("benchmarks.harness.time", SimpleNamespace(perf_counter=lambda: self.now))
 
     def work(self, name: str, *seconds: float) -> object:
         waits = list(seconds)
@@ -74,7 +74,7 @@ def test_short_work_is_timed_several_times_in_a_row(ticker: Ticker) -> None:
 
     assert timed(work) == 0.5
     assert timed(work) == pytest.approx(0.001)
-    assert len(calls) == 2 + round(LEAST_S / 0.001)
+    assert len(calls) == 2 + round(MIN_TIMED_S / 0.001)
 
 
 def test_alone(ticker: Ticker) -> None:

@@ -1,4 +1,4 @@
-"""What the comparison with Ray Serve does without Ray: skip, load, reckon, clean up."""
+"""Comparison with Ray Serve, tested without Ray: skipping, load, figures, clean-up."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from typing import ClassVar
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import _ray, _ray_load, bench_ray
-from benchmarks._ray_load import arrivals, open_load
+from benchmarks import bench_ray, ray_process
+from benchmarks import open_load as open_load_module
 from benchmarks.bench_ray import Turn
+from benchmarks.open_load import arrivals, open_load
 
 ROOT = Path(program.__file__).parents[1]
 
@@ -35,15 +36,15 @@ def test_without_ray_it_is_skipped_in_one_line_and_counted(
 
 
 def test_missing_names_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_ray, "NEEDED", ("asyncio", "no_such_module_here"))
-    assert _ray.missing() == ["no_such_module_here"]
+    monkeypatch.setattr(ray_process, "NEEDED", ("asyncio", "no_such_module_here"))
+    assert ray_process.missing() == ["no_such_module_here"]
 
 
 def test_environment_keeps_ours_and_sets_rays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "elsewhere:1")
     monkeypatch.setenv("KEPT", "yes")
     monkeypatch.setenv("PYTHONPATH", "mine")
-    found = _ray.environment("/a/folder")
+    found = ray_process.environment("/a/folder")
     assert "RAY_ADDRESS" not in found  # else it would join a cluster that runs already
     assert found["KEPT"] == "yes"
     assert found["RAY_USAGE_STATS_ENABLED"] == "0"
@@ -54,12 +55,12 @@ async def test_a_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_
     broken = tmp_path / "ray"
     broken.mkdir()
     (broken / "__init__.py").write_text("raise SystemExit('this ray is broken')")
-    made = _ray.environment
+    made = ray_process.environment
     monkeypatch.setattr(
-        _ray, "environment", lambda folder: made(folder) | {"PYTHONPATH": f"{broken.parent}:{ROOT}"}
+        ray_process, "environment", lambda folder: made(folder) | {"PYTHONPATH": f"{broken.parent}:{ROOT}"}
     )
     with pytest.raises(RuntimeError, match="this ray is broken"):
-        async with _ray.ray_serve():
+        async with ray_process.ray_serve():
             pass
 
 
@@ -71,8 +72,8 @@ def test_no_orphan_outlives_the_process() -> None:
         f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {orphan!r}]).pid, flush=True)"
     )
     code = (
-        "import subprocess, sys; from benchmarks import _ray; _ray.adopt_orphans();"
-        f"subprocess.run([sys.executable, '-c', {child!r}]); print(_ray.end_orphans(0.5))"
+        "import subprocess, sys; from benchmarks import ray_process; ray_process.adopt_orphans();"
+        f"subprocess.run([sys.executable, '-c', {child!r}]); print(ray_process.end_orphans(0.5))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     pid, killed = map(int, done.stdout.split())
@@ -144,7 +145,7 @@ async def test_open_load_asks_once_for_each_arrival() -> None:
 
 
 async def test_open_load_does_not_wait_for_answers() -> None:
-    """Nothing is answered before all was asked; a closed load would never get there."""
+    """The server answers only once all requests have come; a closed loop would never finish."""
     wanted = len(list(arrivals(200.0, 0.3)))
     async with server(FINE, after=wanted) as (url, heard):
         latencies = await open_load(url, "/", b"", rate=200.0, seconds=0.3)
@@ -159,7 +160,7 @@ async def test_open_load_fails_with_an_answer_that_is_none() -> None:
 
 
 async def test_open_load_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_ray_load, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(open_load_module, "MOST_AT_ONCE", 3)
     async with server(FINE, after=1000) as (url, _):
         with pytest.raises(ExceptionGroup) as caught:
             await open_load(url, "/", b"", rate=1000.0, seconds=0.5)

@@ -1,4 +1,4 @@
-"""Copies that are slow with their calls: what pairs tell, what curves make of it, and what plans then buy."""
+"""Correlated copies: estimates from pairs, curves under correlation, and the plans that result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kwiken.curves.copy_correlation import copy_correlation
 from kwiken.errors import InputError
 from kwiken.plan import Budgets
 from kwiken.planning import study_plan
-from kwiken.profile import Pool, Profile, StageProfile, profile_from_json, profile_to_json
+from kwiken.profile import EmpiricalDistribution, Profile, StageProfile, profile_from_json, profile_to_json
 from kwiken.reproduction.population import POPULATIONS, population
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
@@ -27,7 +27,7 @@ CREATED = "2026-01-01T00:00:00Z"
 
 
 def raced_pairs(rho: float, pairs: int, *, after_ms: float, seed: int = 0) -> tuple[Floats, Floats, Bools]:
-    """Log-normal calls, and what a race that cancels its loser shows of the late ones and their copies."""
+    """Log-normal calls, with the pairs that are observed when a race cancels its loser."""
     rng = np.random.default_rng(seed)
     z = rng.standard_normal((200 * pairs, 2))
     z[:, 1] = rho * z[:, 0] + np.sqrt(1 - rho**2) * z[:, 1]
@@ -43,7 +43,7 @@ def raced_pairs(rho: float, pairs: int, *, after_ms: float, seed: int = 0) -> tu
 def test_pairs_of_races_tell_the_correlation_in_spite_of_cancelling(stage_of: StageOf, rho: float) -> None:
     calls, pairs, cut = raced_pairs(rho, 3000, after_ms=3.0)
     stage = replace(stage_of("a", calls), pairs_ms=pairs, pairs_cut=cut)
-    found = copy_correlation(stage, Pool.of(calls))
+    found = copy_correlation(stage, EmpiricalDistribution.of(calls))
     assert found.rho == pytest.approx(rho, abs=0.05)
     assert found.low - 0.03 <= rho <= found.high + 0.03
     assert found.pairs == 3000
@@ -52,7 +52,9 @@ def test_pairs_of_races_tell_the_correlation_in_spite_of_cancelling(stage_of: St
 def test_the_interval_holds_the_estimate_however_many_pairs_there_are(stage_of: StageOf) -> None:
     for pairs in (30, 300, 3000, 20_000):
         calls, seen, cut = raced_pairs(0.5, pairs, after_ms=1.0)
-        found = copy_correlation(replace(stage_of("a", calls), pairs_ms=seen, pairs_cut=cut), Pool.of(calls))
+        found = copy_correlation(
+            replace(stage_of("a", calls), pairs_ms=seen, pairs_cut=cut), EmpiricalDistribution.of(calls)
+        )
         assert found.low < found.rho < found.high
         assert found.low - 0.01 <= 0.5 <= found.high + 0.01
 
@@ -62,7 +64,7 @@ def test_few_pairs_are_shrunk_towards_independence(stage_of: StageOf) -> None:
     for pairs in (3, 30, 3000):
         calls, seen, cut = raced_pairs(0.6, pairs, after_ms=3.0, seed=2)
         stage = replace(stage_of("a", calls), pairs_ms=seen, pairs_cut=cut)
-        found.append(copy_correlation(stage, Pool.of(calls)))
+        found.append(copy_correlation(stage, EmpiricalDistribution.of(calls)))
     assert found[0].rho < 0.4
     assert found[2].rho == pytest.approx(0.6, abs=0.05)
     assert found[0].high - found[0].low > found[2].high - found[2].low
@@ -70,20 +72,20 @@ def test_few_pairs_are_shrunk_towards_independence(stage_of: StageOf) -> None:
 
 def test_no_pairs_no_correlation(stage_of: StageOf) -> None:
     stage = stage_of("a", np.arange(1.0, 50.0))
-    assert copy_correlation(stage, Pool.of(stage.calls_ms)).rho == 0
+    assert copy_correlation(stage, EmpiricalDistribution.of(stage.calls_ms)).rho == 0
     both_cut = replace(stage, pairs_ms=np.ones((4, 2)), pairs_cut=np.ones((4, 2), dtype=np.bool_))
-    assert copy_correlation(both_cut, Pool.of(stage.calls_ms)).pairs == 0
+    assert copy_correlation(both_cut, EmpiricalDistribution.of(stage.calls_ms)).pairs == 0
 
 
 def test_linked_copies_have_the_law_and_the_link() -> None:
     rng = np.random.default_rng(1)
-    pool = Pool.of(rng.exponential(5, 20_000))
-    calls = pool.draw(rng, 40_000)
-    copies = linked(pool, calls, rng.standard_normal(40_000), 0.6)
+    distribution = EmpiricalDistribution.of(rng.exponential(5, 20_000))
+    calls = distribution.draw(rng, 40_000)
+    copies = linked(distribution, calls, rng.standard_normal(40_000), 0.6)
     assert np.quantile(copies, [0.1, 0.5, 0.99]) == pytest.approx(
-        np.quantile(pool.values, [0.1, 0.5, 0.99]), rel=0.05
+        np.quantile(distribution.values, [0.1, 0.5, 0.99]), rel=0.05
     )
-    scores = np.corrcoef(normal_scores(pool, calls), normal_scores(pool, copies))[0, 1]
+    scores = np.corrcoef(normal_scores(distribution, calls), normal_scores(distribution, copies))[0, 1]
     assert scores == pytest.approx(0.6, abs=0.02)
 
 
@@ -96,7 +98,7 @@ def test_moments_of_correlated_copies_match_sampling(shards: int, coin: float) -
     after = float(np.quantile(calls, 0.9))
     mean, variance = curve.moments(Reissue(after_ms=after, probability=coin))
     many = np.repeat(calls, 30, axis=0)
-    copies = linked(curve.pool, many, rng.standard_normal(many.shape), 0.5)
+    copies = linked(curve.distribution, many, rng.standard_normal(many.shape), 0.5)
     sent = (many > after) & (rng.random(many.shape) < coin)
     raced = np.where(sent, np.minimum(many, after + copies), many).max(axis=1)
     assert mean == pytest.approx(raced.mean(), rel=0.005)
@@ -106,14 +108,14 @@ def test_moments_of_correlated_copies_match_sampling(shards: int, coin: float) -
 @pytest.mark.parametrize("shards", [100, 400])
 @pytest.mark.parametrize("share", [0.01, 0.1, 1.0])
 def test_wide_fan_outs_wait_for_their_slowest_copies(shards: int, share: float) -> None:
-    """Of hundreds of copies some are slower than any middle of a few equal parts of their law."""
+    """Some of hundreds of copies are slower than the middle of the last of a few equal parts."""
     rng = np.random.default_rng(7)
     calls = rng.lognormal(0, 1, (40_000 // shards, shards))
     curve = reissue_curve(calls, correlation=0.3)
     policy = curve.policy(share, coin=1.0)
     assert policy is not None
     again = np.repeat(calls, 10, axis=0)
-    copies = linked(curve.pool, again, rng.standard_normal(again.shape), 0.3)
+    copies = linked(curve.distribution, again, rng.standard_normal(again.shape), 0.3)
     ends = np.where(again > policy.after_ms, np.minimum(again, policy.after_ms + copies), again).max(axis=1)
     mean, variance = curve.moments(policy)
     assert mean == pytest.approx(ends.mean(), rel=0.02)
@@ -142,8 +144,18 @@ def test_p99_gain_of_a_population_falls_as_published_and_the_budget_holds(
     cut: dict[float, list[float]] = {0.0: [], 0.5: [], 0.7: []}
     for place, dag in enumerate(dags):
         rng = np.random.default_rng(place)
-        profile = profile_of(*(stage_of(law.name, law.draw(rng, 4000), after=law.after) for law in dag))
-        later = profile_of(*(stage_of(law.name, law.draw(rng, 8000), after=law.after) for law in dag))
+        profile = profile_of(
+            *(
+                stage_of(distribution.name, distribution.draw(rng, 4000), after=distribution.after)
+                for distribution in dag
+            )
+        )
+        later = profile_of(
+            *(
+                stage_of(distribution.name, distribution.draw(rng, 8000), after=distribution.after)
+                for distribution in dag
+            )
+        )
         for rho, cuts in cut.items():
             plan = study_plan(
                 profile, budgets=Budgets(reissue=0.05), cost="mean", created=CREATED, copy_correlation=rho
@@ -218,5 +230,5 @@ def test_a_correlation_outside_its_range_is_refused(
 
 
 def test_scores_of_tied_values_take_their_middle() -> None:
-    pool = Pool.of(np.array([1.0, 1.0, 1.0, 2.0]))
-    assert normal_scores(pool, np.array([1.0])) == pytest.approx(ndtri(0.375))
+    distribution = EmpiricalDistribution.of(np.array([1.0, 1.0, 1.0, 2.0]))
+    assert normal_scores(distribution, np.array([1.0])) == pytest.approx(ndtri(0.375))

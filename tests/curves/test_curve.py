@@ -1,4 +1,4 @@
-"""The reissue curve of single calls: anchors, ties, atoms, censored pools."""
+"""Variance-response curve of single calls: anchors, ties, truncated and censored distributions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kwiken.arrays import Floats
 from kwiken.curves import Curve, reissue_curve
 from kwiken.curves.curve import GRID
 from kwiken.errors import InputError
-from kwiken.profile import Pool
+from kwiken.profile import EmpiricalDistribution
 from kwiken.service import Reissue
 
 
@@ -54,7 +54,7 @@ def test_exponential_anchor(fraction: float, variance: float) -> None:
 
 
 def exponential_curve() -> Curve:
-    # Samples at the law's own quantiles: what remains is the curve's error, not a draw's.
+    # Samples at the distribution's own quantiles: what remains is the curve's error, not a draw's.
     n = 200_000
     return reissue_curve(-np.log1p(-(np.arange(n) + 0.5) / n))
 
@@ -177,7 +177,7 @@ def test_requests_that_skip_the_stage_count_as_no_time() -> None:
 
 def test_law_of_a_copy_may_differ_from_the_calls() -> None:
     calls = np.array([1.0, 10.0])
-    curve = reissue_curve(calls, Pool.of(np.array([2.0, 2.0])), grid=(0.0, 1.0))
+    curve = reissue_curve(calls, EmpiricalDistribution.of(np.array([2.0, 2.0])), grid=(0.0, 1.0))
     # Every call gets a copy of 2 ms at once: 1 stays, 10 becomes 2.
     assert curve.mean_ms[-1] == pytest.approx(1.5)
     assert curve.variance[-1] == pytest.approx(0.25)

@@ -1,4 +1,4 @@
-"""Intervals around curves: they cover, they shrink with requests, and bursts widen them."""
+"""Confidence intervals of curves: coverage, shrinking with requests, and widening by bursts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ProfileOf = Callable[..., Profile]
 def test_intervals_cover_the_truth_about_as_often_as_they_say(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
-    """Of Exp(1) the variance at each share is known: V(r) = 2 - r (3/2 - ln r) - (1 - r/2)²."""
+    """For Exp(1) the variance at each share is known: V(r) = 2 - r (3/2 - ln r) - (1 - r/2)²."""
     known = {0.05: 0.8246, 0.2: 0.5681, 1.0: 0.25}
     covered = []
     for seed in range(25):

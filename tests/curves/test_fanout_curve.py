@@ -1,4 +1,4 @@
-"""The curve of a fan-out's slowest shard, against enumeration and sampling."""
+"""Moments of a fan-out's slowest call, against enumeration and sampling."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from hypothesis import strategies as st
 from kwiken.arrays import Floats
 from kwiken.curves import reissue_curve
 from kwiken.curves.fan_out import RankedCalls, slowest_moments
-from kwiken.profile import Pool
+from kwiken.profile import EmpiricalDistribution
 
 
-def outcomes(row: Floats, pool: Floats, age: float, probability: float) -> Iterator[tuple[float, float]]:
-    """Every (probability, slowest call) of one request: each late call has no copy, or one of the pool's."""
+def outcomes(
+    row: Floats, distribution: Floats, age: float, probability: float
+) -> Iterator[tuple[float, float]]:
+    """Every (probability, slowest call) of one request: each late call has no copy, or one of the distribution's."""
     options = []
     for call in row[~np.isnan(row)]:
         if call <= age:
             options.append([(1.0, call)])
             continue
-        raced = [(probability / len(pool), min(call, age + copy)) for copy in pool]
+        raced = [(probability / len(distribution), min(call, age + copy)) for copy in distribution]
         options.append([(1 - probability, call), *raced])
     for combination in itertools.product(*options):
         yield float(np.prod([p for p, _ in combination])), max((z for _, z in combination), default=0.0)
 
 
-def enumerated(calls: Floats, pool: Floats, age: float, probability: float) -> tuple[float, float]:
-    pairs = [pair for row in calls for pair in outcomes(row, pool, age, probability)]
+def enumerated(calls: Floats, distribution: Floats, age: float, probability: float) -> tuple[float, float]:
+    pairs = [pair for row in calls for pair in outcomes(row, distribution, age, probability)]
     return sum(p * z for p, z in pairs) / len(calls), sum(p * z * z for p, z in pairs) / len(calls)
 
 
@@ -43,22 +45,27 @@ CALLS = st.lists(
 
 @given(CALLS, st.lists(st.integers(0, 9).map(float), min_size=1, max_size=4), st.integers(0, 9))
 @pytest.mark.parametrize("probability", [1.0, 0.3])
-def test_moments_are_exact(probability: float, calls: list[list[float]], pool: list[float], age: int) -> None:
-    matrix, law = np.array(calls), np.sort(np.array(pool))
+def test_moments_are_exact(
+    probability: float, calls: list[list[float]], copies: list[float], age: int
+) -> None:
+    matrix, distribution = np.array(calls), np.sort(np.array(copies))
     if np.isnan(matrix).all():
         matrix[0, 0] = 1.0
     mean, square = slowest_moments(
-        RankedCalls.of(matrix), Pool(law), np.array([float(age)]), probability=probability
+        RankedCalls.of(matrix),
+        EmpiricalDistribution(distribution),
+        np.array([float(age)]),
+        probability=probability,
     )
-    want_mean, want_square = enumerated(matrix, law, float(age), probability)
+    want_mean, want_square = enumerated(matrix, distribution, float(age), probability)
     assert mean[0] == pytest.approx(want_mean, rel=1e-9, abs=1e-12)
     assert square[0] == pytest.approx(want_square, rel=1e-9, abs=1e-12)
 
 
 def test_weighted_law_of_a_copy_is_exact() -> None:
     calls = np.array([[5.0, 7.0], [2.0, 9.0]])
-    plain = Pool(np.array([1.0, 1.0, 1.0, 4.0]))
-    weighted = Pool(np.array([1.0, 4.0]), np.array([0.75, 0.25]))
+    plain = EmpiricalDistribution(np.array([1.0, 1.0, 1.0, 4.0]))
+    weighted = EmpiricalDistribution(np.array([1.0, 4.0]), np.array([0.75, 0.25]))
     ages = np.array([0.0, 2.0, 6.0, np.inf])
     for a, b in zip(
         slowest_moments(RankedCalls.of(calls), plain, ages),
@@ -114,8 +121,8 @@ def test_large_fan_outs_are_bounded_and_still_right(monkeypatch: pytest.MonkeyPa
     rng = np.random.default_rng(5)
     calls = rng.lognormal(0, 0.5, (3000, 40))
     exact = reissue_curve(calls)
-    monkeypatch.setattr("kwiken.curves.fan_out.MOST_CELLS", 60_000)
-    monkeypatch.setattr("kwiken.curves.fan_out.MOST_POOL", 4000)
+    monkeypatch.setattr("kwiken.curves.fan_out.MAX_CALLS", 60_000)
+    monkeypatch.setattr("kwiken.curves.fan_out.MAX_VALUES", 4000)
     ranked = RankedCalls.of(calls)
     assert sum(len(column) for column in ranked.columns) <= 60_000
     rough = reissue_curve(calls)
@@ -125,7 +132,7 @@ def test_large_fan_outs_are_bounded_and_still_right(monkeypatch: pytest.MonkeyPa
 
 def test_thinned_pool_keeps_mean_weight_and_the_slow_end() -> None:
     values = np.sort(np.random.default_rng(6).lognormal(0, 1, 10_000))
-    thin = Pool(values).thinned(1000)
+    thin = EmpiricalDistribution(values).thinned(1000)
     assert len(thin) <= 1001
     assert thin.weights is not None
     assert thin.weights.sum() == pytest.approx(1)
@@ -136,20 +143,20 @@ def test_thinned_pool_keeps_mean_weight_and_the_slow_end() -> None:
 
 @pytest.mark.parametrize("age", [0.0, 2.0, 6.0])
 def test_ranks_that_hardly_any_copies_reach_are_left_out_without_a_trace(age: float) -> None:
-    """400 shards, of which only the first hundred or so ranks count; the whole sum by the law of the max."""
+    """400 shards, of which only the first hundred or so ranks count; the whole sum by the distribution of the max."""
     rng = np.random.default_rng(5)
     calls = rng.exponential(1.0, (16, 400))
-    pool = Pool.of(calls)
-    ends = np.unique(np.concatenate((calls.ravel(), age + pool.values)))
+    distribution = EmpiricalDistribution.of(calls)
+    ends = np.unique(np.concatenate((calls.ravel(), age + distribution.values)))
     upto = np.ones(len(ends))
     mean = square = 0.0
-    passed = 1.0 - pool.tail(ends - age + 1e-9)  # share of copies over by then, whatever was rounded
+    passed = 1.0 - distribution.tail(ends - age + 1e-9)  # share of copies over by then, whatever was rounded
     for row in calls:
         late = (row[None, :] > ends[:, None]).sum(axis=1)
         upto = np.where((ends < age) & (late > 0), 0.0, passed**late)
         step = np.diff(upto, prepend=0.0)
         mean += float((step * ends).sum()) / len(calls)
         square += float((step * ends * ends).sum()) / len(calls)
-    found = slowest_moments(RankedCalls.of(calls), pool, np.array([age]))
+    found = slowest_moments(RankedCalls.of(calls), distribution, np.array([age]))
     assert found[0][0] == pytest.approx(mean, rel=1e-12)
     assert found[1][0] == pytest.approx(square, rel=1e-12)

@@ -1,4 +1,4 @@
-"""Policies at equal cost: the published anchors, and what must hold of any."""
+"""Reissue policies at equal cost: published anchors, and invariants of every policy."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kwiken.arrays import Floats
 from kwiken.curves import compare_policies
 from kwiken.curves.policies_compared import faster_of_two, staggered
 from kwiken.errors import InputError
-from kwiken.profile import Pool
+from kwiken.profile import EmpiricalDistribution
 
 
-def laws() -> dict[str, Floats]:
+def distributions() -> dict[str, Floats]:
     rng = np.random.default_rng(0)
     n = 100_000
     even = (np.arange(n) + 0.5) / n
@@ -21,7 +21,7 @@ def laws() -> dict[str, Floats]:
 
 
 @pytest.mark.parametrize(
-    ("law", "fraction", "single", "double", "immediate"),
+    ("distribution", "fraction", "single", "double", "immediate"),
     [
         ("log-normal", 0.05, 0.483, 0.556, 0.964),
         ("slow mode", 0.05, 0.032, 0.021, 0.954),
@@ -29,16 +29,19 @@ def laws() -> dict[str, Floats]:
     ],
 )
 def test_anchors_at_equal_cost(
-    law: str, fraction: float, single: float, double: float, immediate: float
+    distribution: str, fraction: float, single: float, double: float, immediate: float
 ) -> None:
-    found = {name: float(values[0]) for name, values in compare_policies(laws()[law], [fraction]).items()}
+    found = {
+        name: float(values[0])
+        for name, values in compare_policies(distributions()[distribution], [fraction]).items()
+    }
     assert found["single"] == pytest.approx(single, abs=0.03)
     assert found["double"] == pytest.approx(double, abs=0.03)
     assert found["immediate"] == pytest.approx(immediate, abs=0.03)
 
 
 def test_more_freedom_is_never_worse() -> None:
-    for calls in laws().values():
+    for calls in distributions().values():
         found = compare_policies(calls[:20_000], [0.005, 0.01, 0.05, 0.2])
         assert (found["single_r"] <= found["single"] + 1e-9).all()
         assert (found["single_r"] <= found["immediate"] + 0.002).all()
@@ -46,23 +49,23 @@ def test_more_freedom_is_never_worse() -> None:
 
 
 def test_a_coin_saves_tiny_budgets_from_a_rare_slow_mode() -> None:
-    found = compare_policies(laws()["slow mode"], [0.01])
+    found = compare_policies(distributions()["slow mode"], [0.01])
     assert float(found["single"][0]) == pytest.approx(0.717, abs=0.03)
     assert float(found["single_r"][0]) == pytest.approx(0.528, abs=0.03)
 
 
-def test_laws_of_two_copies_match_sampling() -> None:
+def test_distributions_of_two_copies_match_sampling() -> None:
     rng = np.random.default_rng(1)
-    pool = Pool.of(rng.exponential(3, 2000))
-    first, second = pool.draw(rng, 200_000), pool.draw(rng, 200_000)
-    for law, drawn in (
-        (faster_of_two(pool), np.minimum(first, second)),
-        (staggered(pool, 2.0), np.minimum(first, 2.0 + second)),
+    distribution = EmpiricalDistribution.of(rng.exponential(3, 2000))
+    first, second = distribution.draw(rng, 200_000), distribution.draw(rng, 200_000)
+    for either, drawn in (
+        (faster_of_two(distribution), np.minimum(first, second)),
+        (staggered(distribution, 2.0), np.minimum(first, 2.0 + second)),
     ):
-        assert law.mass.sum() == pytest.approx(1)
-        assert (law.mass >= -1e-12).all()
-        assert law.mass @ law.values == pytest.approx(drawn.mean(), rel=0.01)
-        assert np.interp(2.5, law.values, law.cdf) == pytest.approx((drawn <= 2.5).mean(), abs=0.01)
+        assert either.mass.sum() == pytest.approx(1)
+        assert (either.mass >= -1e-12).all()
+        assert either.mass @ either.values == pytest.approx(drawn.mean(), rel=0.01)
+        assert np.interp(2.5, either.values, either.cdf) == pytest.approx((drawn <= 2.5).mean(), abs=0.01)
 
 
 @pytest.mark.parametrize("bad", [[], [0.0], [1.5], [float("nan")]])

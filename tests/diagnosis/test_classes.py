@@ -1,4 +1,4 @@
-"""What a plan does to each kind of requests."""
+"""Effect of a plan on each class of request."""
 
 from __future__ import annotations
 

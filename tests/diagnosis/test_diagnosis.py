@@ -18,7 +18,7 @@ from kwiken.errors import InputError
 from kwiken.latency import end_to_end, parents_first
 from kwiken.reproduction.global_reissue import GlobalReissue, run_global_reissue, tune_global_reissue
 from kwiken.reproduction.order_statistics import order_quantile, rank_for, wait_for_fraction_gain
-from kwiken.reproduction.population import POPULATIONS, StageLaw, population
+from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def test_populations_are_dags_without_loose_ends_and_repeat_for_a_seed(name: str
         assert {stage.name for stage in dag} - fed == {dag[-1].name}
 
 
-def samples(dag: tuple[StageLaw, ...], rng: np.random.Generator, size: int) -> dict[str, Floats]:
+def samples(dag: tuple[StageDistribution, ...], rng: np.random.Generator, size: int) -> dict[str, Floats]:
     return {stage.name: stage.draw(rng, size) for stage in dag}
 
 

@@ -1,4 +1,4 @@
-"""Explaining a profile: the stage at fault stands out, and what-ifs agree with plans."""
+"""Explanation of a profile: the stage at fault stands out, and what-ifs agree with plans."""
 
 from __future__ import annotations
 

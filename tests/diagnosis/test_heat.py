@@ -1,4 +1,4 @@
-"""Heat maps: every call is in the cell of its replica and time, and slow replicas and moments stand out."""
+"""Heat maps: every call is in its replica's and time's cell; slow replicas and periods stand out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a span's name or a line of a map says of a call, and what is refused."""
+"""Calls denoted by span names and map entries, and invalid ones."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class TestMerging:
         words = str(refusal.value)
         assert "stage 'lookup' (and 1 more) names no gRPC method" in words
         assert "'lookup' of 'cart'" in words
-        assert '--map FILE holding {"lookup": "package.Service/Method"}' in words
+        assert 'name its call in `map`: {"lookup": "package.Service/Method"}' in words
 
     def test_only_reissued_stages_need_a_call(self) -> None:
         stages: dict[str, Any] = {"lookup": stage("a.B/C", LATE), "own time": stage("whatever")}

@@ -1,4 +1,4 @@
-"""Envoy's bootstrap: what stands in it, and that Envoy itself takes it."""
+"""Envoy exporter: content of the bootstrap, and its validation by Envoy itself."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class TestValues:
         assert hedged_of(exported)[0]["route"]["retry_policy"]["per_try_timeout"] == text
         assert f"a: {after_ms:g} ms became" in comments(exported)
 
-    def test_the_coin_is_a_runtime_fraction(self) -> None:
+    def test_the_probability_is_a_runtime_fraction(self) -> None:
         exported = envoy_bootstrap(plan_with({"a": stage("/x", Reissue(after_ms=1, probability=0.43))}), {})
         hedged, rest = routes_of(exported)
         assert hedged["match"]["runtime_fraction"] == {

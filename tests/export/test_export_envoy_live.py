@@ -1,4 +1,4 @@
-"""An exported bootstrap in a running Envoy: copies go when they should, and never make a call worse."""
+"""Exported bootstrap in a running Envoy: copies are sent when due, and never make a call worse."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ async def test_the_budget_bounds_the_copies_that_run_at_once(tmp_path: Path) -> 
         assert await asyncio.gather(*calls) == [(200, "slow")] * 40
 
 
-async def test_the_coin_is_tossed_for_a_share_of_calls(tmp_path: Path) -> None:
+async def test_copies_are_sent_for_the_share_of_calls_with_that_probability(tmp_path: Path) -> None:
     """Each call is its own first attempt or not: those with a copy are about 30% of 100 (6 deviations: 28)."""
 
     async def script(attempt: int) -> web.Response:

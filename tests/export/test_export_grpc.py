@@ -1,4 +1,4 @@
-"""gRPC service configs: read by the schema that gRPC publishes, and by gRPC's own client."""
+"""gRPC exporter: service configs read by gRPC's published schema and by its own client."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def checked(exported: Exported) -> ServiceConfig:
 
 
 def client_says(config: str) -> str:
-    """What gRPC's own client (C-core) says of a service config: it parses it when a channel is made."""
+    """Objection of gRPC's own client (C-core) to a service config, which it parses as a channel is made."""
     import grpc
 
     options = [("grpc.service_config", config), ("grpc.service_config_disable_resolution", 1)]
@@ -111,7 +111,7 @@ class TestValues:
         assert checked(exported).method_config[0].hedging_policy.max_attempts == 5
         assert any("a: 7 copies become 4" in note for note in exported.notes)
 
-    def test_no_coin(self) -> None:
+    def test_no_probability_of_copies(self) -> None:
         policy = Reissue(after_ms=40, probability=0.25, fraction=0.01)
         exported = grpc_config(plan_with({"a": stage("s.S/M", policy)}), {})
         assert any("copies 25% of the calls that reach 40 ms" in note and "up to 4.00% of calls instead of 1.00%" in note for note in exported.notes)  # fmt: skip
@@ -134,7 +134,7 @@ class TestValues:
     def test_nothing_to_reissue(self) -> None:
         exported = grpc_config(plan_with({"a": stage("whatever")}), {})
         assert read_json(exported) == {"methodConfig": []}
-        assert exported.notes == ("the plan reissues nothing, so there is nothing to set",)
+        assert exported.notes == ("the plan reissues nothing, so there are no settings to write",)
         assert client_says(exported.text).startswith("UNAVAILABLE")
 
     def test_what_has_no_place_is_told(self) -> None:

@@ -1,4 +1,4 @@
-"""Istio's resources: read by the fields that Istio publishes, and the patch by Envoy itself."""
+"""Istio exporter: resources read by Istio's published fields, and the patch validated by Envoy itself."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ class TestValues:
         assert first.match[0].uri == StringMatch(regex="/u/[^/]+")
         assert second.match[0].uri == StringMatch(prefix="/p")
 
-    def test_no_coin_is_told(self) -> None:
+    def test_no_probability_is_noted(self) -> None:
         plan = plan_with({"a": stage("/x", Reissue(after_ms=40, probability=0.25, fraction=0.01))})
         exported = istio_documents(plan, {})
         assert "up to 4.00% of calls instead of 1.00%" in comments(exported)
@@ -243,7 +243,7 @@ class TestValues:
 
     @pytest.mark.parametrize("host", ["hotel_rates", "a..b", "a.-b", "a" * 64])
     def test_a_host_that_no_mesh_has(self, host: str) -> None:
-        with pytest.raises(InputError, match=r"stage 'a': .* is no name of a host in a mesh; .*--map FILE"):
+        with pytest.raises(InputError, match=r"stage 'a': .* is no name of a host in a mesh; .*`map`"):
             istio_documents(plan_with({"a": stage("/x", LATE, service=host)}), {})
 
     def test_routes_of_like_names_are_told_apart(self) -> None:

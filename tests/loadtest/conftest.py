@@ -1,4 +1,4 @@
-"""A known server and the `kwiken load` command, each in a process of its own: gevent never enters the tests'."""
+"""Fixtures: a server with known behaviour and `kwiken load`, in processes of their own because of gevent."""
 
 from __future__ import annotations
 

@@ -399,8 +399,9 @@ def test_bad_usage_is_one_line(capfd: pytest.CaptureFixture[str], arguments: lis
 
 def test_loading_the_package_starts_neither_gevent_nor_locust() -> None:
     code = (
-        "import sys, loadtest, kwiken.cli.live.load, kwiken.loadtest.run, kwiken.loadtest.settings, kwiken.loadtest.report, kwiken.loadtest.records\n"
-        "loadtest.LoadSettings, loadtest.run_load, loadtest.Queries\n"
+        "import sys\n"
+        "import kwiken.cli.live.load, kwiken.loadtest.queries, kwiken.loadtest.records, kwiken.loadtest.report\n"
+        "from kwiken.loadtest import LoadSettings, run_load\n"
         "print(sorted({'gevent', 'locust', 'greenlet'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What `kwiken load` says around its report, without sending anything."""
+"""Messages of `kwiken load` around its report, without sending requests."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_the_self_check_measures() -> None:
     code = (
         "import json\n"
         "from kwiken.loadtest import selfcheck\n"
-        "selfcheck.RATES = (100, 200)\n"
+        "selfcheck.CHECKED_RATES_PER_S = (100, 200)\n"
         "steps = selfcheck.highest_rate(0.3, tell=lambda text: None)['steps']\n"
         "print(json.dumps([selfcheck.floor(0.5), selfcheck.client_cost(20), steps]))\n"
     )

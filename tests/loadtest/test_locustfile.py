@@ -1,4 +1,4 @@
-"""The user inside Locust's own command, with and without its page."""
+"""Locustfile inside Locust's own command, with and without its web page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule against a fake clock and fake threads: no sleeping, exact latencies."""
+"""Open-loop generator with a fake clock and fake threads: no sleeping, exact latencies."""
 
 from __future__ import annotations
 

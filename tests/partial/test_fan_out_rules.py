@@ -1,4 +1,4 @@
-"""Stop rules compared at a service's own fan-outs, in the library and by `kwiken explain --stop-rules`."""
+"""Comparison of stop rules at a service's own fan-outs, in the library and by `kwiken explain --stop-rules`."""
 
 from __future__ import annotations
 

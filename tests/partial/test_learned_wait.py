@@ -1,4 +1,4 @@
-"""Waits that queries learn from their own first answers, and the comparison of all stop rules."""
+"""Learned wait: fitted to each query's first answers, and compared with all other stop rules."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from kwiken.partial.learned_wait import LearnedWait, _Sums, tune_learned_wait
 from kwiken.reproduction.population import fan_out_queries
 
 
-def test_a_querys_own_law_is_learned_from_its_first_answers() -> None:
-    # Answers exactly at the scores of a log-normal law: the regression finds it, whatever the share.
+def test_a_querys_own_distribution_is_learned_from_its_first_answers() -> None:
+    # Answers exactly at the scores of a log-normal distribution: the regression finds it, whatever the share.
     places = (np.arange(1, 41) - 0.375) / 40.25
     rows = [np.exp(location + scale * ndtri(places)) for location, scale in ((3.0, 0.2), (1.0, 0.7))]
     responders = Responders.of(np.array(rows))
     for progress in (0.25, 0.5, 0.9):
-        law = _Sums.of(responders).law(responders, progress, 0.4, 0.0)
-        assert law.location == pytest.approx([3.0, 1.0])
-        assert law.scale == pytest.approx([0.2, 0.7])
-        assert law.learned_ms == pytest.approx([row[math.ceil(40 * progress) - 1] for row in rows])
-    shrunk = _Sums.of(responders).law(responders, 0.5, 0.4, 20.0)
+        fit = _Sums.of(responders).fit(responders, progress, 0.4, 0.0)
+        assert fit.location == pytest.approx([3.0, 1.0])
+        assert fit.scale == pytest.approx([0.2, 0.7])
+        assert fit.learned_ms == pytest.approx([row[math.ceil(40 * progress) - 1] for row in rows])
+    shrunk = _Sums.of(responders).fit(responders, 0.5, 0.4, 20.0)
     assert shrunk.scale == pytest.approx([0.3, 0.55])
 
 

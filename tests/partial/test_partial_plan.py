@@ -1,4 +1,4 @@
-"""Utility budgets: curves of variance against loss, budgets held on later requests, and what is said in words."""
+"""Utility budgets: curves of variance against loss, budgets kept on later requests, and notes."""
 
 from __future__ import annotations
 

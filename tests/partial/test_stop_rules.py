@@ -1,4 +1,4 @@
-"""Stop rules of fan-outs: special cases, monotony, the order of the rules, losses composed."""
+"""Stop rules of fan-outs: special cases, monotonicity, ranking, and losses of several stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan's JSON, version 1: the contract's own example is read; anything else is refused and named."""
+"""JSON of plans, version 1: the example of the contract is read; invalid documents are refused with the field."""
 
 from __future__ import annotations
 

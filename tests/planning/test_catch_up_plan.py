@@ -11,9 +11,9 @@ import pytest
 from kwiken.latency import end_to_end
 from kwiken.plan import Budgets, CatchUpPolicy, Plan, SpanMatch
 from kwiken.planning import study_plan
-from kwiken.planning.catch_up import Actuators, LateArena, study_catch_up
+from kwiken.planning.catch_up import Actuators, LateRequestReplay, study_catch_up
 from kwiken.profile import Profile, StageProfile, costs
-from kwiken.reproduction.population import POPULATIONS, StageLaw, population
+from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
 from kwiken.simulation import simulate
 
 StageOf = Callable[..., StageProfile]
@@ -22,7 +22,7 @@ ProfileOf = Callable[..., Profile]
 CREATED = "2026-01-01T00:00:00Z"
 
 
-def drawn(laws: tuple[StageLaw, ...], requests: int, seed: int, *, threads: int = 1) -> Profile:
+def drawn(laws: tuple[StageDistribution, ...], requests: int, seed: int, *, threads: int = 1) -> Profile:
     rng = np.random.default_rng(seed)
     stages = tuple(
         StageProfile(
@@ -159,13 +159,13 @@ def test_an_arena_spends_less_the_later_requests_are_late() -> None:
     names = tuple(stage.name for stage in profile.stages)
     draft = study_plan(profile, budgets=Budgets(reissue=0.03), created=CREATED, cost="mean").plan
     most = Actuators(frozenset(names), {}, names)
-    arena = LateArena(profile, draft, most)
+    replayed = LateRequestReplay(profile, draft, most)
     ages = np.linspace(0, float(profile.latency_ms.max()), 12)
-    spends = [arena._helped(most, age, np.arange(2000))[1].mean() for age in ages]
+    spends = [replayed._helped(most, age, np.arange(2000))[1].mean() for age in ages]
     assert (np.diff(spends) <= 1e-9).all()
     assert spends[0] > 0.5
     assert spends[-1] == 0
-    risks = [arena.risk(most, age) for age in ages]
+    risks = [replayed.risk(most, age) for age in ages]
     assert (np.diff(risks) >= -1e-9).all()
 
 

@@ -1,4 +1,4 @@
-"""Plans judged on later requests."""
+"""Held-out evaluation: plans judged on later requests."""
 
 from __future__ import annotations
 

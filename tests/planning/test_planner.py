@@ -1,4 +1,4 @@
-"""From profile to plan: budgets held on later requests, gains, words, and what is refused."""
+"""Planner: budgets kept on later requests, gains, notes, and invalid settings."""
 
 from __future__ import annotations
 

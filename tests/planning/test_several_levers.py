@@ -1,4 +1,4 @@
-"""Copies and partial answers together: surfaces, prices for two budgets, and which way later requests prefer."""
+"""Joint planning of copies and partial answers: surfaces, two budgets, and the choice on later requests."""
 
 from __future__ import annotations
 

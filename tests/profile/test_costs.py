@@ -1,3 +1,5 @@
+"""Cost models of stages: shares of an average request's work, and refusals."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

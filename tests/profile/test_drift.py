@@ -1,4 +1,4 @@
-"""Stages that change while they are traced are named, those that do not are not; old requests fade."""
+"""Drift test and decay: changed stages are named, steady ones are not, and old requests are thinned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ProfileOf = Callable[..., Profile]
 
 
 def bursty(rng: np.random.Generator, requests: int) -> Floats:
-    """Latencies of which neighbours in time share their fate."""
+    """Latencies that are correlated with those close in time."""
     found: Floats = np.exp(lfilter([np.sqrt(1 - 0.9**2)], [1, -0.9], rng.normal(size=requests)))
     return found
 
@@ -31,14 +31,14 @@ def steady(rng: np.random.Generator, requests: int) -> Floats:
     return rng.lognormal(0, 1, requests)
 
 
-@pytest.mark.parametrize("law", [steady, bursty])
+@pytest.mark.parametrize("distribution", [steady, bursty])
 def test_what_did_not_change_is_seldom_named(
-    law: Callable[..., Floats], stage_of: StageOf, profile_of: ProfileOf
+    distribution: Callable[..., Floats], stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
     named = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        named += len(drift(profile_of(*(stage_of(f"s{i}", law(rng, 2000)) for i in range(8))))) > 0
+        named += len(drift(profile_of(*(stage_of(f"s{i}", distribution(rng, 2000)) for i in range(8))))) > 0
     assert named <= 9, "one in twenty is meant"
 
 

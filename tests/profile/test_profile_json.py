@@ -1,4 +1,4 @@
-"""Profiles as JSON: round trips, and thirty ways of being no profile."""
+"""JSON of profiles: round trips, and refusals of invalid documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies that hang together with their calls: as much as told, and by the law of rests."""
+"""Correlated copies in the queueing simulator: the given correlation, and the distribution of rests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest, spearmanr
 
 from kwiken.arrays import Floats
-from kwiken.profile import Pool
+from kwiken.profile import EmpiricalDistribution
 from kwiken.queueing.simulator import Calls, Constant, Empirical, Station
 from kwiken.queueing.simulator.race import QueueRace
 from kwiken.queueing.simulator.stage import _without_queue, copies_of
@@ -22,9 +22,9 @@ RESTS = np.random.default_rng(27).lognormal(2.0, 0.8, 4000)
 
 def linked(rests_ms: Floats, rho: float, *, weights: Sequence[float] | None = None) -> Floats:
     """(n,): the rest of a copy of each call."""
-    pool = Pool.of(RESTS)
+    pool = EmpiricalDistribution.of(RESTS)
     if weights is not None:
-        pool = Pool(pool.values, np.asarray(weights))
+        pool = EmpiricalDistribution(pool.values, np.asarray(weights))
     station = Station(name="a", work=Constant(2.0), rest=Empirical(pool), alike=rho)
     copies = copies_of(station, np.random.default_rng(20))
     return np.array([copies(rest)[1] for rest in rests_ms.tolist()])
@@ -32,7 +32,7 @@ def linked(rests_ms: Floats, rho: float, *, weights: Sequence[float] | None = No
 
 @pytest.mark.parametrize("rho", [0.4, 0.9])
 def test_rests_are_alike_as_far_as_told(rho: float) -> None:
-    calls = Pool.of(RESTS).draw(np.random.default_rng(21), 12_000)
+    calls = EmpiricalDistribution.of(RESTS).draw(np.random.default_rng(21), 12_000)
     copies = linked(calls, rho)
     of_gaussians = 6 / np.pi * np.arcsin(rho / 2)  # Spearman's, of a Gaussian copula
     assert spearmanr(calls, copies).statistic == pytest.approx(of_gaussians, abs=0.03)
@@ -40,7 +40,7 @@ def test_rests_are_alike_as_far_as_told(rho: float) -> None:
 
 
 def test_without_a_correlation_a_copy_rests_on_its_own() -> None:
-    calls = Pool.of(RESTS).draw(np.random.default_rng(22), 12_000)
+    calls = EmpiricalDistribution.of(RESTS).draw(np.random.default_rng(22), 12_000)
     assert abs(spearmanr(calls, linked(calls, 0.0)).statistic) < 0.03
 
 
@@ -49,7 +49,7 @@ def test_weights_count() -> None:
     weights = np.ones(len(RESTS))
     weights[: len(RESTS) // 10] = 9.0
     weights /= weights.sum()
-    pool = Pool(np.sort(RESTS), weights)
+    pool = EmpiricalDistribution(np.sort(RESTS), weights)
     copies = linked(pool.draw(np.random.default_rng(24), 12_000), 0.8, weights=weights.tolist())
     for share in (0.25, 0.5, 0.75, 0.9):
         limit = float(pool.quantile(np.array([share]))[0])

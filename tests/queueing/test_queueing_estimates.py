@@ -1,4 +1,4 @@
-"""The simulator's judgement of replicas is the runtime's."""
+"""Replica scores of the simulator against those of the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queueing simulator against textbook queues: means and tails within 2%."""
+"""Queueing simulator against textbook queues: means and tails within 2%."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ import numpy as np
 import pytest
 
 from kwiken.arrays import Floats
-from kwiken.profile import Pool
-from kwiken.queueing.simulator import Background, Calls, Constant, Empirical, Law, LogNormal, Station, serve
+from kwiken.profile import EmpiricalDistribution
+from kwiken.queueing.simulator import (
+    Background,
+    Calls,
+    Constant,
+    Empirical,
+    LogNormal,
+    ServiceTimes,
+    Station,
+    serve,
+)
 from kwiken.queueing.simulator.race import QueueRace, Served
-from tests.support.laws import Exponential
+from tests.support.distributions import Exponential
 from tests.support.queue_formulas import erlang_c, mg1_mean_wait_ms, mm1_latency_beyond, mmk_mean_wait_ms
 
 WORK = Exponential(10.0)
@@ -60,10 +69,10 @@ class TestInOrderOfArrival:
             (Constant(10.0), 100.0, 0.8),
             (LogNormal(10.0, 0.5), 100.0 * (1 + 0.5**2), 0.7),
             (LogNormal(10.0, 1.5), 100.0 * (1 + 1.5**2), 0.5),
-            (Empirical(Pool.of(MEASURED)), float((MEASURED**2).mean()), 0.6),
+            (Empirical(EmpiricalDistribution.of(MEASURED)), float((MEASURED**2).mean()), 0.6),
         ],
     )
-    def test_mg1(self, law: Law, square_ms2: float, utilisation: float) -> None:
+    def test_mg1(self, law: ServiceTimes, square_ms2: float, utilisation: float) -> None:
         waited = waits(Station(name="a", work=law), utilisation, count=2_000_000)
         assert waited.mean() == pytest.approx(
             mg1_mean_wait_ms(utilisation, law.mean_ms, square_ms2), rel=0.02

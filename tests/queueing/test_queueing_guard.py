@@ -1,4 +1,4 @@
-"""From where on copies hurt: the known threshold, and that it lies higher where copies are late and few."""
+"""Load guard: the known threshold, and higher ones for late and few copies."""
 
 from __future__ import annotations
 
@@ -12,19 +12,27 @@ from kwiken.plan import Budgets, StagePlan
 from kwiken.planning import make_plan
 from kwiken.queueing.load import guard as guard_module
 from kwiken.queueing.load import guards, load_model, plan_hurts_above
-from kwiken.queueing.load.guard import BUSIEST, FINE, Look, _first_bad, guard, look, tail_hurts
+from kwiken.queueing.load.guard import (
+    MAX_UTILISATION,
+    UTILISATION_STEP,
+    Look,
+    _first_bad,
+    guard,
+    look,
+    tail_hurts,
+)
 from kwiken.queueing.load.stage_model import StageModel
 from kwiken.queueing.simulator import Constant, Station
 from kwiken.service import Reissue
-from tests.support.laws import Exponential
+from tests.support.distributions import Exponential
 from tests.support.queue_profiles import queue_profile, rate_of
 
 
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A third of the calls tells as much here, in a third of the time."""
-    monkeypatch.setattr(guard_module, "CALLS", 20_000)
-    monkeypatch.setattr(guard_module, "REQUESTS", 4000)
+    monkeypatch.setattr(guard_module, "CALLS_PER_LOOK", 20_000)
+    monkeypatch.setattr(guard_module, "REQUESTS_PER_LOOK", 4000)
 
 
 def pure(station: Station, utilisation: float = 0.2) -> StageModel:
@@ -86,7 +94,7 @@ class TestThreshold:
         monkeypatch.setattr(guard_module, "_hurts", hurting)
         found = guard(model, EVERYTHING, factor=model.factor_at(here), hurts=here >= edge)
         assert found.above is not None
-        assert edge <= found.above <= edge + FINE
+        assert edge <= found.above <= edge + UTILISATION_STEP
         assert all(used < here if here >= edge else used > here for used in asked)
 
     def test_few_calls_show_what_is_plain(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +106,7 @@ class TestThreshold:
             return look(model, policy, factor=factor, seed=seed, calls=calls)
 
         monkeypatch.setattr(guard_module, "look", seen)
-        monkeypatch.setattr(guard_module, "CALLS", 60_000)
+        monkeypatch.setattr(guard_module, "CALLS_PER_LOOK", 60_000)
         found = guard(pure(BLIND), EVERYTHING)
         assert found.above is not None
         assert 0.28 < found.above < 0.4
@@ -142,9 +150,9 @@ class TestBusiest:
 class TestBisection:
     @pytest.mark.parametrize("edge", [0.1, 0.33, 0.9])
     def test_it_finds_the_edge(self, edge: float) -> None:
-        found = _first_bad(lambda x: x >= edge, 0.05, BUSIEST)
+        found = _first_bad(lambda x: x >= edge, 0.05, MAX_UTILISATION)
         assert found is not None
-        assert edge <= found <= edge + FINE
+        assert edge <= found <= edge + UTILISATION_STEP
 
     def test_all_or_nothing(self) -> None:
         assert _first_bad(lambda _: False, 0.0, 1.0) is None

@@ -1,4 +1,4 @@
-"""A profile's requests at another load with a plan: budgets, accounts, and what both arms share."""
+"""Simulation of a plan at another load: budgets, accounts, and draws shared by both runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kwiken.plan import Budgets, CatchUpPolicy, Plan, StagePlan
 from kwiken.planning import make_plan
 from kwiken.profile import Profile
 from kwiken.queueing.load import LoadModel, load_model, simulate_load
-from kwiken.queueing.load.simulate import BURST, SLACK, reissuing
+from kwiken.queueing.load.simulate import ACCOUNT_BURST_COPIES, ACCOUNT_SLACK, reissuing
 from kwiken.service import Reissue
 from tests.support.queue_profiles import CHAIN, queue_profile, rate_of
 
@@ -78,8 +78,8 @@ class TestAccounts:
     def test_a_rare_policy_has_slack_and_prompt_calls_earn(self) -> None:
         station = reissuing(CHAIN[1], Reissue(after_ms=30.0, fraction=0.05))
         assert station.earnings is not None
-        assert station.earnings.fraction == pytest.approx(0.05 * SLACK / 0.95)
-        assert station.earnings.burst == BURST
+        assert station.earnings.fraction == pytest.approx(0.05 * ACCOUNT_SLACK / 0.95)
+        assert station.earnings.burst == ACCOUNT_BURST_COPIES
         assert station.earnings.prompt_only
         assert station.earnings.keeps_back
 
@@ -96,8 +96,11 @@ class TestAccounts:
         from kwiken.runtime.decisions.program import MAX_LATE_SHARE, stage_fraction
 
         limits = Limits()
-        assert (limits.slack, limits.burst_calls) == (SLACK, BURST)
-        assert (limits.fixed_share, MAX_LATE_SHARE) == (simulate.UNSTATED, simulate.MOSTLY)
+        assert (limits.slack, limits.burst_calls) == (ACCOUNT_SLACK, ACCOUNT_BURST_COPIES)
+        assert (limits.fixed_share, MAX_LATE_SHARE) == (
+            simulate.UNSTATED_FRACTION,
+            simulate.ALL_EARN_LATE_SHARE,
+        )
         for policy in (
             Reissue(after_ms=9.0, fraction=0.03),
             Reissue(after_ms=9.0, fraction=0.03, probability=0.1),

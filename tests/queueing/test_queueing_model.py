@@ -1,4 +1,4 @@
-"""Taking a profile apart: what it was made of comes back, and other loads are told from one."""
+"""Decomposition of a profile: its ingredients are recovered, and other loads predicted from one."""
 
 from __future__ import annotations
 
@@ -106,13 +106,13 @@ class TestWhatIsGiven:
         profile = queue_profile(rate_of(0.5), requests=3000, known=False)
         with pytest.raises(InputError, match="no stage has a measured busy time"):
             load_model(profile)
-        with pytest.raises(InputError, match="replicas: nobody knows how many stage 'rank' has"):
+        with pytest.raises(InputError, match="replicas: the number of stage 'rank' is not known"):
             load_model(profile, utilisation={"rank": 0.5})
         model = load_model(profile, utilisation={"rank": 0.5}, replicas={"rank": 4})
         assert model.stages["rank"].utilisation == pytest.approx(0.5)
         assert model.stages["rank"].station.work.mean_ms == pytest.approx(5.0, rel=0.05)
         assert model.stages["fetch"].station.replicas is None
-        assert any("load does not act on these" in note and "fetch" in note for note in model.notes)
+        assert any("load has no effect on stages" in note and "fetch" in note for note in model.notes)
 
     def test_what_calls_do_not_explain_is_background(self) -> None:
         profile = queue_profile(rate_of(0.3), requests=3000)
@@ -136,7 +136,7 @@ class TestWhatIsGiven:
         with pytest.raises(InputError, match=r"stage 'rank' would have been busy 20\d%"):
             load_model(profile, replicas={"rank": 1})
         crowded = load_model(profile, replicas={"rank": 3})
-        assert any("more waiting than latencies have room for" in note for note in crowded.notes)
+        assert any("more waiting than the measured latencies" in note for note in crowded.notes)
 
     def test_a_load_beyond_the_replicas_is_refused(self) -> None:
         model = load_model(queue_profile(rate_of(0.5), requests=3000))

@@ -1,4 +1,4 @@
-"""Requests through a DAG of queues: against networks whose answer is known, and what must not matter."""
+"""Requests through a DAG of queues: networks with known answers, and invariances."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kwiken.queueing.simulator import (
     simulate_queues,
 )
 from kwiken.service import Reissue
-from tests.support.laws import Exponential
+from tests.support.distributions import Exponential
 
 WORK = Exponential(10.0)
 

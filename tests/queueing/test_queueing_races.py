@@ -1,4 +1,4 @@
-"""Queues with copies, against a slow simulator that knows nothing but the rules; and what the rules imply."""
+"""Queues with copies against a slow reference simulator, and properties that the rules imply."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from kwiken.queueing.simulator import (
     Station,
     serve,
 )
-from kwiken.queueing.simulator.race import MAY, Copies, QueueRace, Served, turns
-from kwiken.queueing.simulator.replica_scores import CLIP, FRESH_MS, GAIN, HALF_LIFE_MS
+from kwiken.queueing.simulator.race import MAY_COPY, Copies, QueueRace, Served, turns
+from kwiken.queueing.simulator.replica_scores import FRESH_MS, HALF_LIFE_MS, MAX_SAMPLE_RATIO, SMOOTHING
 from kwiken.queueing.simulator.stage import copies_of
 from kwiken.service import Reissue
-from tests.support.laws import Exponential
+from tests.support.distributions import Exponential
 
 WORK = Exponential(10.0)
 
@@ -47,7 +47,7 @@ class Attempt:
 
 
 class Beliefs:
-    """What a caller believes of replicas, by the same rules: every step by itself."""
+    """Reference estimates of replicas by the same rules, one step at a time."""
 
     def __init__(self, replicas: int) -> None:
         self.latency: list[float | None] = [None] * replicas
@@ -61,7 +61,9 @@ class Beliefs:
 
     @staticmethod
     def moved(known: float | None, took: float) -> float:
-        return took if not known else (1 - GAIN) * known + GAIN * min(took, CLIP * known)
+        return (
+            took if not known else (1 - SMOOTHING) * known + SMOOTHING * min(took, MAX_SAMPLE_RATIO * known)
+        )
 
     def dropped(self, replica: int, took: float, now: float) -> None:
         if took > (self.latency[replica] or 0.0):
@@ -107,7 +109,7 @@ class Slow:
         after_ms = self.station.reissue.after_ms if self.station.reissue is not None else inf
         # (moment, call, whether it may have a copy, whether it is the call's first)
         timers: list[tuple[float, int, bool, bool]] = sorted(
-            (moment + after_ms, call, role == MAY, True)
+            (moment + after_ms, call, role == MAY_COPY, True)
             for call, (moment, role) in enumerate(zip(calls.arrival.tolist(), self.race._roles, strict=True))
             if role
         )
@@ -182,7 +184,7 @@ class Slow:
         return max(1.0, min(1.0 + kept, earnings.burst))
 
     def in_flight(self, replica: int) -> list[Attempt]:
-        """What the caller waits for there."""
+        """Outstanding calls of a replica."""
         return [
             a
             for a in self.attempts
@@ -361,7 +363,7 @@ class TestRules:
         assert 0.04 * 9000 < served.copies.sum() <= 5 + 0.05 * (calls.pinned < 0).sum()
 
     def test_copies_that_overload_their_stage_are_refused(self) -> None:
-        """Without cancellation or an account waits make copies, which make waits: it never settles."""
+        """Without cancellation or an account waits cause copies, which cause waits: it never converges."""
         station = Station(name="busy", work=WORK, replicas=4, cancel="none", reissue=Reissue(after_ms=20.0))
         calls = calls_of(station, 0.7, 50_000, np.random.default_rng(1))
         with pytest.raises(OverloadError, match=r"stage 'busy'.*overload"):

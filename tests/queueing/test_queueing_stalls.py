@@ -1,4 +1,4 @@
-"""Replicas that stand still, read from traces: told from slow calls, and met more often where calls are few."""
+"""Pauses of replicas inferred from traces: told from slow calls, and more frequent per call at low load."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PausingReplica:
         return max(WORK_MS + REST_MS, now - oldest) * (len(self.flight) + 1)
 
     def serve(self, now: float, work_ms: float) -> float:
-        """When it answers."""
+        """Time of its answer."""
         end = max(now, self.free) + work_ms
         while self.stops < end:
             self.goes_on = self.stops + PAUSE_MS
@@ -53,7 +53,7 @@ class PausingReplica:
 
 
 def profile_of(rate_per_s: float, seconds: float, seed: int, *, pauses: bool = True) -> Profile:
-    """What traces would say of one stage, each call at the better of two replicas."""
+    """Profile of one stage as traces would give it, each call at the better of two replicas."""
     rng = np.random.default_rng(seed)
     count = int(rate_per_s * seconds)
     arrivals = np.cumsum(rng.standard_exponential(count)) * 1e3 / rate_per_s

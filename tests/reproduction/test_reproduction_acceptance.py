@@ -1,4 +1,4 @@
-"""What the reproduction must show, over fixed seeds (levels of population C), at a size that takes seconds."""
+"""Acceptance levels of the reproduction over fixed seeds (population C), at a size of seconds."""
 
 from __future__ import annotations
 

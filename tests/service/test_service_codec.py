@@ -1,4 +1,4 @@
-"""Services survive JSON, YAML, plain values and networkx; whatever else comes is refused and named."""
+"""Codecs of service definitions: round trips through all formats, and refusals that name the stage."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-import kwiken
 from kwiken.errors import DefinitionError, InputError
-from kwiken.service import Reissue, Service, Stage
+from kwiken.service import Reissue, Service, Stage, codec
 from kwiken.service.codec import StageDoc
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,12}", fullmatch=True) | st.sampled_from(
@@ -68,10 +67,10 @@ class TestRoundTrips:
     @given(services())
     def test_every_form_gives_the_same_service_in_the_same_order(self, service: Service) -> None:
         for again in (
-            kwiken.service_from_dict(kwiken.service_to_dict(service)),
-            kwiken.service_from_json(kwiken.service_to_json(service)),
-            kwiken.service_from_yaml(kwiken.service_to_yaml(service)),
-            kwiken.service_from_graph(kwiken.service_to_graph(service)),
+            codec.service_from_dict(codec.service_to_dict(service)),
+            codec.service_from_json(codec.service_to_json(service)),
+            codec.service_from_yaml(codec.service_to_yaml(service)),
+            codec.service_from_graph(codec.service_to_graph(service)),
         ):
             assert again == service
             assert list(again.stages) == list(service.stages)
@@ -81,13 +80,13 @@ class TestRoundTrips:
 
     @given(services())
     def test_the_dict_is_plain(self, service: Service) -> None:
-        plain = kwiken.service_to_dict(service)
+        plain = codec.service_to_dict(service)
         assert json.loads(json.dumps(plain)) == plain
         assert yaml.safe_load(yaml.safe_dump(plain)) == plain
 
     @given(services())
     def test_the_graph_is_the_dag(self, service: Service) -> None:
-        graph = kwiken.service_to_graph(service)
+        graph = codec.service_to_graph(service)
         assert nx.is_directed_acyclic_graph(graph)
         assert set(graph) == set(service.stages)
         assert set(graph.edges) == {(p, s.name) for s in service.stages.values() for p in s.after}
@@ -97,13 +96,13 @@ class TestRoundTrips:
 
         service = Service("demo", page="<html>")
         service.stage(fanout=2, utility=lambda _: 1.0, setup=print)(lookup)
-        again = kwiken.service_from_json(kwiken.service_to_json(service))
+        again = codec.service_from_json(codec.service_to_json(service))
         assert again == service
         assert again.page is None
         assert (again["lookup"].handler, again["lookup"].utility, again["lookup"].setup) == (None, None, None)
 
     def test_defaults_are_left_out_and_mean_the_same_when_read(self) -> None:
-        assert kwiken.service_to_dict(Service.of("demo", [Stage(name="a")]))["stages"] == [{"name": "a"}]
+        assert codec.service_to_dict(Service.of("demo", [Stage(name="a")]))["stages"] == [{"name": "a"}]
         stage = {field.name: field.default for field in dataclasses.fields(Stage)}
         document = StageDoc(name="a")
         assert {name: getattr(document, name) for name in StageDoc.__struct_fields__ if name != "name"} == {
@@ -114,13 +113,13 @@ class TestRoundTrips:
 
     def test_the_order_of_parents_is_that_of_the_handler_not_of_the_graph(self) -> None:
         stages = [Stage(name="a"), Stage(name="b"), Stage(name="c", after=("b", "a"))]
-        graph = kwiken.service_to_graph(Service.of("demo", stages))
+        graph = codec.service_to_graph(Service.of("demo", stages))
         edges = list(graph.edges(data=True))
         shuffled: Any = nx.DiGraph(**graph.graph)
         shuffled.add_nodes_from(graph.nodes(data=True))
         random.Random(1).shuffle(edges)
         shuffled.add_edges_from(edges)
-        assert kwiken.service_from_graph(shuffled)["c"].after == ("b", "a")
+        assert codec.service_from_graph(shuffled)["c"].after == ("b", "a")
 
     def test_a_service_of_the_largest_size_is_read_back(self) -> None:
         stages = [
@@ -128,8 +127,8 @@ class TestRoundTrips:
             for n in range(1000)
         ]
         service = Service.of("large", stages)
-        assert kwiken.service_from_json(kwiken.service_to_json(service)) == service
-        assert kwiken.service_from_yaml(kwiken.service_to_yaml(service)) == service
+        assert codec.service_from_json(codec.service_to_json(service)) == service
+        assert codec.service_from_yaml(codec.service_to_yaml(service)) == service
 
 
 GOOD: dict[str, Any] = {
@@ -194,9 +193,9 @@ class TestRefusals:
     @pytest.mark.parametrize(("raw", "message"), BAD)
     def test_bad_documents_name_the_stage_and_the_field(self, raw: Any, message: str) -> None:
         attempts: list[Callable[[], Service]] = [
-            lambda: kwiken.service_from_dict(raw, where="my.json"),
-            lambda: kwiken.service_from_json(json.dumps(raw), where="my.json"),
-            lambda: kwiken.service_from_yaml(yaml.safe_dump(raw), where="my.json"),
+            lambda: codec.service_from_dict(raw, where="my.json"),
+            lambda: codec.service_from_json(json.dumps(raw), where="my.json"),
+            lambda: codec.service_from_yaml(yaml.safe_dump(raw), where="my.json"),
         ]
         for attempt in attempts:
             with pytest.raises((InputError, DefinitionError), match=message):
@@ -223,7 +222,7 @@ class TestRefusals:
     )
     def test_broken_json(self, text: str | bytes, message: str) -> None:
         with pytest.raises(InputError, match=message):
-            kwiken.service_from_json(text, where="my.json")
+            codec.service_from_json(text, where="my.json")
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -258,17 +257,17 @@ class TestRefusals:
     )
     def test_broken_yaml(self, text: str | bytes, message: str) -> None:
         with pytest.raises(InputError, match=message) as caught:
-            kwiken.service_from_yaml(text, where="my.yaml")
+            codec.service_from_yaml(text, where="my.yaml")
         assert str(caught.value).startswith("my.yaml")
 
     def test_a_yaml_bomb_is_refused_at_its_first_anchor(self) -> None:
         lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40)]
         with pytest.raises(InputError, match=r"my\.yaml:1: anchors"):
-            kwiken.service_from_yaml("\n".join(lines), where="my.yaml")
+            codec.service_from_yaml("\n".join(lines), where="my.yaml")
 
     @given(st.text(max_size=60) | st.binary(max_size=60))
     def test_any_text_is_read_or_refused_as_ours(self, text: str | bytes) -> None:
-        for read in (kwiken.service_from_json, kwiken.service_from_yaml):
+        for read in (codec.service_from_json, codec.service_from_yaml):
             with pytest.raises((InputError, DefinitionError)):
                 read(text)
 
@@ -277,20 +276,20 @@ class TestGraphs:
     @pytest.mark.parametrize("graph", [nx.Graph(), nx.MultiDiGraph(), None, {"a": []}])
     def test_only_simple_directed_graphs(self, graph: Any) -> None:
         with pytest.raises(InputError, match="simple directed graph"):
-            kwiken.service_from_graph(graph, name="demo")
+            codec.service_from_graph(graph, name="demo")
 
     def test_a_foreign_graph_needs_a_name_only(self) -> None:
         graph = nx.DiGraph([("a", "b"), ("a", "c"), ("c", "d"), ("b", "d")])
-        service = kwiken.service_from_graph(graph, name="demo")
+        service = codec.service_from_graph(graph, name="demo")
         assert service["d"].after == ("c", "b")
         with pytest.raises(InputError, match="service"):
-            kwiken.service_from_graph(graph)
+            codec.service_from_graph(graph)
 
     def test_cycles_and_loops_are_refused(self) -> None:
         with pytest.raises(DefinitionError, match="cycle"):
-            kwiken.service_from_graph(nx.DiGraph([("a", "b"), ("b", "a")]), name="demo")
+            codec.service_from_graph(nx.DiGraph([("a", "b"), ("b", "a")]), name="demo")
         with pytest.raises(DefinitionError, match="itself"):
-            kwiken.service_from_graph(nx.DiGraph([("a", "a")]), name="demo")
+            codec.service_from_graph(nx.DiGraph([("a", "a")]), name="demo")
 
     @pytest.mark.parametrize(
         ("attributes", "message"),
@@ -305,18 +304,18 @@ class TestGraphs:
         graph: Any = nx.DiGraph()
         graph.add_node("a", **attributes)
         with pytest.raises(InputError, match=message):
-            kwiken.service_from_graph(graph, name="demo")
+            codec.service_from_graph(graph, name="demo")
 
     def test_nodes_are_names(self) -> None:
         with pytest.raises(InputError, match="must be a string"):
-            kwiken.service_from_graph(nx.DiGraph([(1, 2)]), name="demo")
+            codec.service_from_graph(nx.DiGraph([(1, 2)]), name="demo")
 
     def test_places_are_numbers(self) -> None:
         graph: Any = nx.DiGraph()
         graph.add_edge("a", "b", position="first")
         with pytest.raises(InputError, match="edge a->b: position"):
-            kwiken.service_from_graph(graph, name="demo")
+            codec.service_from_graph(graph, name="demo")
 
     def test_another_version_is_refused(self) -> None:
         with pytest.raises(InputError, match="version must be 1, not 2"):
-            kwiken.service_from_graph(nx.DiGraph(version=2, service="demo"))
+            codec.service_from_graph(nx.DiGraph(version=2, service="demo"))

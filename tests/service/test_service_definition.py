@@ -1,4 +1,4 @@
-"""Every mistake in a definition is refused when it is made, and the error names the stage."""
+"""Service definitions: every mistake is refused when it is made, with an error that names the stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawings show what matters and no name can break out of its quotes."""
+"""Drawings of services: settings shown, and names escaped."""
 
 from __future__ import annotations
 

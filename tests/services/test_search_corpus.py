@@ -1,4 +1,4 @@
-"""The corpus: what is read from source, under which names."""
+"""Search corpus: documents read from source, and their public names."""
 
 from __future__ import annotations
 

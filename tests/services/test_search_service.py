@@ -1,4 +1,4 @@
-"""The search service as a whole: its definition, its answers, and what it does when parts are missing."""
+"""Search service: its definition, its answers, and answers with missing parts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(coroutine: Any) -> Any:
 
 
 def ranked(query: str, missing: set[int] = frozenset(), *, named: bool = True) -> Ranked:  # type: ignore[assignment]
-    """What `rank` says when some shards of the look-up do not answer."""
+    """Result of `rank` if some shards of the look-up do not answer."""
     asked = run(package.spell(run(package.parse(query))))
     hits = [run(package.lookup(asked, shard=at)) if at not in missing else None for at in range(SHARDS)]
     partial = Partial(tuple(hits), utility(Partial(tuple(hits))))

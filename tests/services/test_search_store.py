@@ -1,4 +1,4 @@
-"""The index on disk: atomic, checked, built once by whoever is first."""
+"""Index store on disk: atomic, checked, and built by one process only."""
 
 from __future__ import annotations
 

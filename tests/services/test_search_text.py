@@ -1,4 +1,4 @@
-"""Words, stems and edits: what index and queries must agree on."""
+"""Tokenizer, stemmer and edit distance, which the index and queries share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search service's commands, its query source, and its figures."""
+"""Commands of the search service, query generator, and measures."""
 
 from __future__ import annotations
 

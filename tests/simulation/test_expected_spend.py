@@ -1,4 +1,4 @@
-"""What a plan says that its copies cost is an expectation over coins, not one draw of them."""
+"""Expected spend of a plan: the mean over coins rather than one draw."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kwiken.plan import Budgets, PartialPolicy, StagePlan
 from kwiken.planning import study_plan
 from kwiken.profile import Profile, StageProfile
 from kwiken.service import Reissue
-from kwiken.simulation import Player
+from kwiken.simulation import StageReplay
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -20,7 +20,7 @@ ROUNDS = 300
 
 
 def test_what_is_reissued_and_what_is_spent_are_one(stage_of: StageOf, profile_of: ProfileOf) -> None:
-    """One stage is all of the work: its share of calls and of cost are the same number."""
+    """Profile of one stage, whose share of calls and share of cost are equal."""
     x = 20 * np.random.default_rng(1).lognormal(0, 1, 20_000)
     study = study_plan(
         profile_of(stage_of("a", x)), budgets=Budgets(reissue=0.01), objective="p99", created=CREATED
@@ -84,7 +84,7 @@ def test_a_ledger_takes_its_share_of_what_is_expected(stage_of: StageOf, profile
 def test_expectation_is_what_draws_come_to_on_average(stage_of: StageOf, plan: StagePlan) -> None:
     stage = stage_of("a", np.random.default_rng(3).exponential(10, (200, 4)))
     rows = np.tile(np.arange(200), ROUNDS)
-    played = Player(stage, 1.0, np.random.default_rng(5)).play(rows, plan, None)
+    played = StageReplay(stage, 1.0, np.random.default_rng(5)).play(rows, plan, None)
     assert played.copies.mean() > 0.2
     assert played.expected.mean() == pytest.approx(played.copies.mean(), rel=0.01)
     drawn, meant = (
@@ -99,5 +99,5 @@ def test_expectation_is_what_draws_come_to_on_average(stage_of: StageOf, plan: S
 def test_without_a_coin_nothing_is_left_to_expect(stage_of: StageOf) -> None:
     stage = stage_of("a", np.random.default_rng(3).exponential(10, (200, 4)))
     plan = StagePlan(reissue=Reissue(after_ms=6.0, copies=2))
-    played = Player(stage, 1.0, np.random.default_rng(5)).play(np.arange(200), plan, None)
+    played = StageReplay(stage, 1.0, np.random.default_rng(5)).play(np.arange(200), plan, None)
     assert (played.expected == played.copies).all()

@@ -1,4 +1,4 @@
-"""The simulator against closed forms, exact curves and its own accounts."""
+"""Simulator against closed forms, exact curves and its own accounts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kwiken.latency import end_to_end, ladder
 from kwiken.plan import Budgets, Costs, Plan, SpanMatch, StagePlan
 from kwiken.profile import Profile, StageProfile, costs
 from kwiken.service import Reissue
-from kwiken.simulation import Player, replay, simulate
+from kwiken.simulation import StageReplay, replay, simulate
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -144,7 +144,7 @@ def test_no_race_is_lost_by_racing(
         calls_ms=matrix,
         censored=np.zeros(matrix.shape, dtype=np.bool_),
     )
-    player = Player(stage, 1.0, np.random.default_rng(seed))
+    player = StageReplay(stage, 1.0, np.random.default_rng(seed))
     played = player.play(np.arange(len(matrix)), StagePlan(reissue=policy), None)
     assert (played.latency_ms <= matrix.max(axis=1)).all()
     assert (played.latency_ms >= np.minimum(matrix.max(axis=1), after)).all()
@@ -221,7 +221,7 @@ def test_large_stages_are_raced_in_blocks_with_the_same_accounts(
 ) -> None:
     plan = plan_for(diamond, b=Reissue(after_ms=1.0))
     whole = simulate(diamond, plan, requests=5000, seed=3)
-    monkeypatch.setattr("kwiken.simulation.stage_replay.MOST_CELLS", 999)
+    monkeypatch.setattr("kwiken.simulation.stage_replay.MAX_CELLS", 999)
     blocks = simulate(diamond, plan, requests=5000, seed=3)
     assert blocks.reissue == whole.reissue
     assert blocks.after_ms.mean() == pytest.approx(whole.after_ms.mean(), rel=0.02)
@@ -232,7 +232,7 @@ def test_many_requests_are_replayed_in_blocks_with_the_same_accounts(
 ) -> None:
     plan = plan_for(diamond, b=Reissue(after_ms=1.0), d=Reissue(after_ms=0.0))
     whole = simulate(diamond, plan, requests=10_000, seed=3)
-    monkeypatch.setattr("kwiken.simulation.trace_driven.BLOCK", 777)
+    monkeypatch.setattr("kwiken.simulation.trace_driven.REQUESTS_PER_BLOCK", 777)
     blocks = simulate(diamond, plan, requests=10_000, seed=3)
     assert len(blocks.before_ms) == len(blocks.after_ms) == len(blocks.spent) == 10_000
     assert blocks.stage_fraction["d"] == 1.0

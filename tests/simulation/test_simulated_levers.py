@@ -1,4 +1,4 @@
-"""Partial answers and catch-up in the simulator: what is lost, what is spent, and that nobody gets slower."""
+"""Partial answers and catch-up in the simulator: utility lost, spend, and no request slower."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kwiken.partial import Responders, StopRule, apply_rule
 from kwiken.plan import Budgets, CatchUpPolicy, PartialPolicy, Plan, StagePlan
 from kwiken.profile import Profile, StageProfile, costs
 from kwiken.service import Reissue
-from kwiken.simulation import Player, replay, simulate, utility_shares
+from kwiken.simulation import StageReplay, replay, simulate, utility_shares
 from kwiken.simulation.stage_replay import order_statistic, stop_times
 
 StageOf = Callable[..., StageProfile]
@@ -234,8 +234,8 @@ def test_blocks_keep_the_accounts_of_all_levers(
         c=StagePlan(reissue=Reissue(after_ms=4), catch_up=catch_up),
     )
     whole = simulate(profile, plan, requests=6000, seed=3)
-    monkeypatch.setattr("kwiken.simulation.trace_driven.BLOCK", 701)
-    monkeypatch.setattr("kwiken.simulation.stage_replay.MOST_CELLS", 999)
+    monkeypatch.setattr("kwiken.simulation.trace_driven.REQUESTS_PER_BLOCK", 701)
+    monkeypatch.setattr("kwiken.simulation.stage_replay.MAX_CELLS", 999)
     blocks = simulate(profile, plan, requests=6000, seed=3)
     assert len(blocks.lost) == len(blocks.late_spent) == 6000
     assert blocks.utility_loss == pytest.approx(whole.utility_loss, rel=0.05)
@@ -249,7 +249,7 @@ def test_dealt_copies_make_policies_comparable_request_by_request(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
     stage = three(stage_of, profile_of, n=2000).stage("wide")
-    player = Player(stage, 1.0, np.random.default_rng(5), dealt=True)
+    player = StageReplay(stage, 1.0, np.random.default_rng(5), dealt=True)
     rows = np.arange(2000)
 
     def ends(after: float) -> Floats:
@@ -257,6 +257,6 @@ def test_dealt_copies_make_policies_comparable_request_by_request(
 
     assert np.array_equal(ends(2.0), ends(2.0))
     assert (ends(1.0) <= ends(2.0)).all()
-    drawn = Player(stage, 1.0, np.random.default_rng(6))
+    drawn = StageReplay(stage, 1.0, np.random.default_rng(6))
     free = drawn.play(rows, StagePlan(reissue=Reissue(after_ms=1.0)), None)
     assert ends(1.0).mean() == pytest.approx(free.latency_ms.mean(), rel=0.05)

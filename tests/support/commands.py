@@ -1,4 +1,4 @@
-"""Running the command line inside the test's process, and what a refusal looks like."""
+"""Runner of the command line inside the test's process, and checks of refusals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def one_refusal(stderr: str, pattern: str) -> None:
 def reading_command() -> Iterator[subprocess.Popen[str]]:
     """A `kwiken plan` that has begun to read its standard input, in which nothing more comes."""
     reader, writer = os.pipe()
-    command = [sys.executable, "-m", "cli", "plan", "-"]
+    command = [sys.executable, "-m", "kwiken.cli", "plan", "-"]
     child = subprocess.Popen(command, stdin=reader, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         os.write(writer, b"{")

@@ -1,4 +1,4 @@
-"""Envoy itself, from its package: checks files, and runs one for as long as a test asks."""
+"""Envoy from its package: validates files, and runs for the duration of a test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHECK_S = 60.0
 
 
 def envoy_binary() -> str:
-    """Where Envoy is; the test is skipped where its package is not installed (it exists for Linux only)."""
+    """Path of Envoy; skips the test where its package is not installed (it exists for Linux only)."""
     spec = importlib.util.find_spec("envoy")
     places = (spec.submodule_search_locations or []) if spec is not None else []
     for place in places:
@@ -32,7 +32,7 @@ def envoy_binary() -> str:
 
 
 def refusal(text: str, folder: Path) -> str | None:
-    """What `envoy --mode validate` says against a file; None when it takes it."""
+    """Objection of `envoy --mode validate` to a file; None if it is valid."""
     path = folder / "envoy.yaml"
     path.write_text(text, encoding="utf-8")
     command = [envoy_binary(), "--mode", "validate", "-l", "error", "-c", str(path)]
@@ -41,7 +41,7 @@ def refusal(text: str, folder: Path) -> str | None:
 
 
 def pointed_at(text: str, ports: list[int]) -> Any:
-    """An exported bootstrap that listens on a free port and whose one cluster is servers of this machine."""
+    """Exported bootstrap that listens on a free port, with local servers as its only cluster."""
     bootstrap = yaml.safe_load(text)
     (listener,) = bootstrap["static_resources"]["listeners"]
     listener["address"]["socket_address"]["port_value"] = 0
@@ -57,7 +57,7 @@ def pointed_at(text: str, ports: list[int]) -> Any:
 
 @contextlib.asynccontextmanager
 async def running(bootstrap: Any, folder: Path) -> AsyncIterator[str]:
-    """An Envoy for as long as the block runs; gives its listener's URL."""
+    """Envoy for the duration of a block; yields its listener's URL."""
     config, admin = folder / "run.yaml", folder / "admin"
     config.write_text(yaml.safe_dump(bootstrap), encoding="utf-8")
     process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""Plans to export, and the strict reading of what came out."""
+"""Plans to export, and strict readers of exported files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kwiken.service import Reissue
 
 
 def plan_with(stages: dict[str, StagePlan], *, reissue: float = 0.05, service: str = "shop") -> Plan:
-    """A plan whose stages cost alike."""
+    """Plan whose stages have equal costs."""
     return Plan(
         version=1,
         service=service,
@@ -28,21 +28,21 @@ def plan_with(stages: dict[str, StagePlan], *, reissue: float = 0.05, service: s
 def stage(
     operation: str, reissue: Reissue | None = None, *, service: str = "cart", turn: int = 1
 ) -> StagePlan:
-    """A stage whose calls are spans of that name."""
+    """Stage whose calls are spans of a given name."""
     return StagePlan(match=SpanMatch(service=service, operation=operation, occurrence=turn), reissue=reissue)
 
 
 def read_yaml(exported: Exported) -> list[Any]:
-    """Its documents, read by another reader's rules than the writer's: YAML 1.1 in full."""
+    """Documents of an export, read by full YAML 1.1, unlike the writer's rules."""
     return [document for document in yaml.safe_load_all(exported.text) if document is not None]
 
 
 def read_json(exported: Exported) -> Any:
-    """Its document."""
+    """The only document of an export."""
     return json.loads(exported.text)
 
 
 def comments(exported: Exported) -> str:
-    """What stands in its comments, unwrapped."""
+    """Comments of an export, unwrapped."""
     lines = [line[1:].strip() for line in exported.text.splitlines() if line.startswith("#")]
     return " ".join(lines)

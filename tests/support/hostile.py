@@ -1,4 +1,4 @@
-"""Text that attacks whoever prints it, documents full of it, and what output must look like all the same."""
+"""Hostile text that attacks a terminal, documents full of it, and a check that output is harmless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open-loop load under virtual time."""
+"""Open-loop load under virtual time, for tests of the executor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kwiken.runtime.engine import Executor
 
 @dataclass
 class Outcome:
-    """One request: when it was meant to start, how long it took, and how it failed."""
+    """One request: intended start and latency in seconds, and its error."""
 
     at: float
     took: float
@@ -20,7 +20,7 @@ class Outcome:
 
 @dataclass
 class Load:
-    """What became of a load; times count from its start."""
+    """Outcomes of a load; times in seconds from its start."""
 
     outcomes: list[Outcome] = field(default_factory=list)
 

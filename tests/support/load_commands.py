@@ -1,4 +1,4 @@
-"""What a `kwiken load` that ran in a process of its own left behind."""
+"""Result of a `kwiken load` that ran in a process of its own."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Ran:
 
     @property
     def report(self) -> dict[str, Any]:
-        """What it printed as JSON."""
+        """Report that it printed as JSON."""
         report = json.loads(self.out)
         assert isinstance(report, dict)
         return report
 
     @property
     def complaints(self) -> list[str]:
-        """Lines on stderr but for the remark that this machine is too busy, which may be so."""
+        """Lines on stderr without the warning that the generator was late, which a busy machine causes."""
         return [line for line in self.err.splitlines() if "the generator was late" not in line]
 
 
@@ -36,7 +36,7 @@ Serve = Callable[..., str]
 Load = Callable[..., Ran]
 """Runs `kwiken load` with arguments."""
 StartLoad = Callable[..., "subprocess.Popen[str]"]
-"""Starts it and does not wait."""
+"""Starts `kwiken load` and does not wait."""
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

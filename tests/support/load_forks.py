@@ -1,4 +1,4 @@
-"""Fork server for `kwiken load`: everything is imported once, and each command is a fork that starts at once.
+"""Fork server for `kwiken load`: modules are imported once, and each command is a quick fork.
 
 Reads one JSON line a command on stdin (`arguments`, `environment`, and the files `out` and `err`), and answers
 each with its exit code.

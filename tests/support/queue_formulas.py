@@ -1,4 +1,4 @@
-"""Textbook formulas of queues with Poisson arrivals: what the queueing simulator is held to.
+"""Textbook formulas of queues with Poisson arrivals, as a reference for the queueing simulator.
 
 Utilisation is the share of the servers' time that is used, from 0 to below 1.
 """

@@ -1,4 +1,4 @@
-"""Profiles of services whose replicas have queues, made by the simulator, so that the truth is known."""
+"""Profiles of services with queues, made by the simulator so that their work and waits are known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHAIN = (
 
 
 def rate_of(utilisation: float) -> float:
-    """Requests a second that use the chain's replicas so much."""
+    """Requests a second at which the chain's replicas reach a utilisation."""
     return CHAIN[0].visits_per_s(utilisation)
 
 
@@ -30,7 +30,7 @@ def queue_profile(
     seed: int = 1,
     known: bool = True,
 ) -> Profile:
-    """What traces of these stations would say.
+    """Profile as traces of these stations would give it.
 
     Args:
         rate_per_s: requests a second.

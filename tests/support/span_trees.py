@@ -1,4 +1,4 @@
-"""Spans of made-up requests with a known DAG, and how to write them as Jaeger JSON and as OTLP JSON lines."""
+"""Synthetic spans of requests with a known DAG, written as Jaeger JSON and as OTLP JSON lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small traces in Jaeger's JSON, written by hand."""
+"""Small hand-written traces in Jaeger's JSON."""
 
 from __future__ import annotations
 

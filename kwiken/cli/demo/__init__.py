@@ -1,4 +1,4 @@
-"""Demo: a real service, real load, learn, plan, apply, compare."""
+"""Demo: runs a real service under load, learns from its traces, plans, applies the plan and compares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo tells its user while it runs: one bar over all, or a line a step without terminal."""
+"""Progress of the demo: one bar over all steps, or one line per step without a terminal."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from kwiken.cli.demo.faults import Flaky
+from kwiken.cli.demo.faults import DisturbedStage
 from kwiken.cli.report.model import percent
 from kwiken.cli.shared import Bar, note
 
 
 class Watch(Protocol):
-    """Hears how far the demo is."""
+    """Receiver of the demo's progress."""
 
     def step(self, label: str, seconds: float) -> None:
-        """A step begins that takes so many seconds of load; 0 where that is not known."""
+        """Begin a step that takes a number of seconds of load; 0 if that is not known."""
 
     def passed(self, seconds: float) -> None:
-        """So much time under load went by."""
+        """Add seconds of load to the progress."""
 
-    def disturbance(self, flaky: Mapping[str, Flaky]) -> None:
-        """Which shares of time were drawn."""
+    def disturbance(self, flaky: Mapping[str, DisturbedStage]) -> None:
+        """Report the shares of the time that were drawn."""
 
 
 class TerminalWatch:
-    """Tells it on stderr.
+    """Progress on stderr.
 
     Args:
-        bar: moved on by the seconds of load.
+        bar: progress bar in seconds of load.
     """
 
     def __init__(self, bar: Bar) -> None:
@@ -39,7 +39,7 @@ class TerminalWatch:
         self._began = time.monotonic()
 
     def step(self, label: str, seconds: float) -> None:
-        """A step begins; the one before is done, however long it took."""
+        """Begin a step; the step before is complete, whatever time it took."""
         self._before += self._length
         self._length, self._passed = seconds, 0.0
         length = f" for {seconds:.0f} s" if seconds else ""
@@ -49,12 +49,12 @@ class TerminalWatch:
             self._bar.update(self._before, label=f"{label}{length}")
 
     def passed(self, seconds: float) -> None:
-        """Time under load went by."""
+        """Advance the bar by seconds of load."""
         self._passed = min(self._passed + seconds, self._length)
         self._bar.update(self._before + self._passed)
 
-    def disturbance(self, flaky: Mapping[str, Flaky]) -> None:
-        """Say which shares were drawn."""
+    def disturbance(self, flaky: Mapping[str, DisturbedStage]) -> None:
+        """Note the shares of the time that were drawn."""
         if not flaky:
             note("calm: nothing is disturbed")
             return

@@ -1,4 +1,4 @@
-"""The demo from start to end: start, disturb, load, learn, plan, compare, stop, judge."""
+"""Steps of the demo: start, disturb, load, learn, plan, compare, stop, judge."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from kwiken.runtime.cluster import Cluster
 
 T = TypeVar("T")
 
-FLOWING_S = 30.0
-FLUSH_S = 1.5  # the sink writes about once a second
-FEW_ANSWERS = 5
+FIRST_ANSWERS_TIMEOUT_S = 30.0
+FLUSH_S = 1.5  # spans are written about once a second
+FIRST_ANSWERS = 5  # requests that must be answered before the demo goes on
 GRACE_S = 5.0
-PUTS = 3
-REQUEST_BYTES = 15_000  # that its spans take, at the least
+MAX_PUT_TRIES = 3
+REQUEST_BYTES = 15_000  # lower bound of the size of one request's spans
 
 
 class SwitchError(KwikenError):
-    """The gateway does not switch plans."""
+    """The gateway did not accept a plan."""
 
 
 @dataclass
 class _Bench:
-    """What stands while the load runs."""
+    """Running parts of the demo while the load lasts."""
 
     settings: DemoSettings
     timing: Timing
@@ -59,7 +59,7 @@ class _Bench:
     folder: Folder
 
     async def tick(self, seconds: float) -> None:
-        """See that all still runs, and say how far it is."""
+        """Report progress, and check that every part still runs."""
         self.watch.passed(seconds)
         self.folder.check_room()
         await self.load.check()
@@ -67,14 +67,14 @@ class _Bench:
 
     async def flowing(self) -> None:
         """Wait until the gateway has answered the first requests."""
-        deadline = time.monotonic() + FLOWING_S
-        while (await self.cluster.status())["runtime"]["requests"] < FEW_ANSWERS:
+        deadline = time.monotonic() + FIRST_ANSWERS_TIMEOUT_S
+        while (await self.cluster.status())["runtime"]["requests"] < FIRST_ANSWERS:
             if time.monotonic() > deadline:
-                raise LoadError(f"no request was answered within {FLOWING_S:g} s")
+                raise LoadError(f"no request was answered within {FIRST_ANSWERS_TIMEOUT_S:g} s")
             await pass_time(0.1, self.tick)
 
     async def learn(self) -> Learned:
-        """Warm up, watch, fit and plan; the load goes on all the while."""
+        """Warm up, record traces, fit and plan while the load goes on."""
         self.watch.step("warming up", self.timing.warm_s)
         await pass_time(self.timing.warm_s, self.tick)
         self.watch.step("learning from traces", self.timing.learn_s)
@@ -96,7 +96,7 @@ class _Bench:
         )
 
     async def _working(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work in a thread while the load goes on."""
+        """Await work in another thread, with checks that the load still runs."""
         task = asyncio.create_task(work)
         try:
             while not task.done():
@@ -107,7 +107,7 @@ class _Bench:
         return await task
 
     async def compare(self, learned: Learned) -> Trial:
-        """Run the arms, then let the service run without a plan again."""
+        """Run the blocks of all arms, then remove the plan."""
         self.watch.step("comparing before, after and even", self.timing.measure_s)
         plans = {"before": None, "after": learned.study.plan, "even": learned.even}
         trial = await run_blocks(
@@ -122,13 +122,13 @@ class _Bench:
         return trial
 
     async def _put(self, plan: Plan | None) -> None:
-        """Put a plan in force; once more where the gateway was too busy to answer."""
-        for _ in range(PUTS):
+        """Put a plan in force; retry if the gateway was too busy to answer."""
+        for _ in range(MAX_PUT_TRIES):
             try:
                 return await self.cluster.put_plan(plan)
             except (TimeoutError, aiohttp.ClientError):
                 await self.load.check()
-        raise SwitchError(f"the gateway took no plan in {PUTS} tries; is the machine overloaded?")
+        raise SwitchError(f"the gateway took no plan in {MAX_PUT_TRIES} tries; is the machine overloaded?")
 
     def _pids(self) -> Iterator[int]:
         if self.cluster.gateway_pid is not None:
@@ -141,7 +141,7 @@ async def run_demo(settings: DemoSettings, watch: Watch) -> DemoResult:
     """Run the demo and write its folder.
 
     Raises:
-        KwikenError: when a step fails; says which. Whatever was started has ended by then.
+        KwikenError: when a step fails; names the step. All processes have ended by then.
     """
     requests = settings.seconds * settings.rate
     folder = Folder.make(settings.out, needs=round(REQUEST_BYTES * requests))
@@ -163,7 +163,7 @@ async def _run_in(folder: Folder, settings: DemoSettings, watch: Watch) -> DemoR
             load = Load(
                 cluster.gateway_url,
                 rate=settings.rate,
-                longest_s=settings.seconds + PLANNING_S + FLOWING_S,
+                longest_s=settings.seconds + PLANNING_S + FIRST_ANSWERS_TIMEOUT_S,
                 queries=queries,
                 records=records,
                 seed=settings.seed,
@@ -182,7 +182,7 @@ async def _run_in(folder: Folder, settings: DemoSettings, watch: Watch) -> DemoR
 async def _under_load(
     settings: DemoSettings, timing: Timing, cluster: Cluster, load: Load, watch: Watch, folder: Folder
 ) -> Evidence:
-    """Disturb, load, learn and compare; the load ends before the disturbance does."""
+    """Disturb, load, learn and compare; the load ends before the disturbance."""
     replicas = (await cluster.status())["replicas"]
     flaky = {} if settings.calm else choose(replicas, settings.seed)
     watch.disturbance(flaky)

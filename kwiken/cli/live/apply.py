@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import click
-import msgspec
 
-from kwiken.cli.live.gateway_client import NO_ANSWER, request_control
 from kwiken.cli.shared import load_plan, note
 from kwiken.errors import InputError
 
@@ -42,6 +40,8 @@ def command(
         raise click.UsageError("--token-file goes with --url", click.get_current_context())
     if plan is not None:
         document = load_plan(plan)
+        import msgspec
+
         service, body = document.service, msgspec.json.encode(document)
     else:
         assert remove is not None
@@ -92,6 +92,10 @@ def _put(url: str, token: str, body: bytes, *, where: str) -> None:
     Raises:
         InputError: the gateway does not answer, or refuses the plan; says why.
     """
+    import msgspec
+
+    from kwiken.cli.live.gateway_client import NO_ANSWER, request_control
+
     try:
         answer = request_control(url, "/v1/plan", token, method="PUT", body=body)
     except NO_ANSWER as error:

@@ -1,8 +1,7 @@
-"""`kwiken demo`: a real service under load, learned, planned for, and compared with itself."""
+"""`kwiken demo`: runs a real service under load, plans for it, and compares it with and without the plan."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import signal
 from collections.abc import Coroutine
@@ -16,6 +15,7 @@ from kwiken.cli.shared import (
     SHARE,
     Terminated,
     json_option,
+    needs_extra,
     note,
     print_json,
     print_table,
@@ -27,25 +27,24 @@ from kwiken.cli.shared import (
 if TYPE_CHECKING:
     from kwiken.cli.report.model import DemoResult
 
-SECONDS, RATE = 66.0, 50.0
+DEFAULT_SECONDS, DEFAULT_RATE = 66.0, 50.0
 
 
 @click.command()
 @click.option(
     "--seconds",
     type=POSITIVE,
-    default=SECONDS,
+    default=DEFAULT_SECONDS,
     show_default=True,
-    help="Seconds of load; starting and judging come on top.",
+    help="Seconds of load; start and evaluation come on top.",
 )
-@click.option("--rate", type=POSITIVE, default=RATE, show_default=True, help="Requests per second.")
+@click.option("--rate", type=POSITIVE, default=DEFAULT_RATE, show_default=True, help="Requests per second.")
 @click.option("--budget", type=SHARE, default=0.05, show_default=True, help="Extra work allowed, as a share.")
-@click.option(
-    "--out", default="demo-out", show_default=True, metavar="DIR", help="Folder for all that comes out."
-)
-@click.option("--calm", is_flag=True, help="Disturb nothing.")
+@click.option("--out", default="demo-out", show_default=True, metavar="DIR", help="Output folder.")
+@click.option("--calm", is_flag=True, help="Pause no replicas.")
 @seed_option
 @json_option
+@needs_extra("load", "report")
 def command(
     *, seconds: float, rate: float, budget: float, out: str, calm: bool, seed: int, as_json: bool
 ) -> None:
@@ -68,7 +67,9 @@ def command(
 
 
 def _run(main: Coroutine[Any, Any, DemoResult]) -> DemoResult:
-    """Run it to its end; SIGTERM ends it as Ctrl-C does, in good order."""
+    """Run the demo to its end; SIGTERM stops it cleanly, as Ctrl-C does."""
+    import asyncio
+
     terminated = False
 
     async def guarded() -> DemoResult:
@@ -106,9 +107,9 @@ def _show(result: DemoResult) -> None:
 
 
 def latency_rows(result: DemoResult) -> list[tuple[str, ...]]:
-    """A row an arm, each with its change against the arm that it is to be compared with.
+    """Rows of latencies with one arm each, and the change against the arm to compare with.
 
-    What was expected was expected of the requests that the plan was learned from, so it changes these.
+    The expectation is for the requests that the plan was learned from, so its change is against those.
     """
     from kwiken.cli.report.model import change, ms, rungs
 

@@ -1,4 +1,4 @@
-"""Starting a supervisor that stays: `kwiken up --detach`."""
+"""Detached start of a cluster's supervisor, for `kwiken up --detach`."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 READY_S: Final = 240.0
 POLL_S: Final = 0.05
-END_S: Final = 5.0
-MAX_TAIL: Final = 4000
-FULL: Final = 1 << 12  # bytes of room: fewer hold no state and no log
+STOP_S: Final = 5.0
+MAX_TAIL: Final = 4000  # bytes of the log that are searched for the last line
+MIN_ROOM: Final = 1 << 12  # free bytes; fewer hold no state and no log
 
 
 def start_detached(files: StateFiles, arguments: Sequence[str]) -> str:
-    """Start a supervisor that stays when this process ends, and wait until it serves.
+    """Start a supervisor that outlives this process, and wait until its cluster serves requests.
 
-    Whatever ends the wait before that, Ctrl-C too, ends the supervisor.
+    If the wait ends early, by Ctrl-C for example, the supervisor is stopped.
 
     Args:
-        files: where it notes its state, and its log.
-        arguments: of its own `kwiken up`.
+        files: paths of its state and its log.
+        arguments: arguments of its own `kwiken up`.
 
     Returns:
         The gateway's address.
 
     Raises:
-        KwikenError: when it does not come up; with its own words.
+        KwikenError: when it does not start; with the last line of its log.
     """
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def start_detached(files: StateFiles, arguments: Sequence[str]) -> str:
     with log:
         start = log.tell()
         process = subprocess.Popen(  # noqa: S603 - this very program, with the options that it was given
-            [sys.executable, "-m", "cli", "up", *arguments],
+            [sys.executable, "-m", "kwiken.cli", "up", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -67,7 +67,7 @@ def _once_ready(process: subprocess.Popen[bytes], files: StateFiles, start: int)
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise KwikenError(_last_words(files.log, start))
-        with contextlib.suppress(InputError):  # a state torn by an earlier crash; it writes its own over it
+        with contextlib.suppress(InputError):  # torn by an earlier crash; the new supervisor overwrites it
             state = files.read()
             if state is not None and state.ready and state.supervisor.pid == process.pid:
                 return state
@@ -76,22 +76,22 @@ def _once_ready(process: subprocess.Popen[bytes], files: StateFiles, start: int)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Stop the supervisor; its children end with it."""
+    """Stop the supervisor; its child processes end with it."""
     process.terminate()
     try:
-        process.wait(END_S)
+        process.wait(STOP_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
 
 def _last_words(log: Path, start: int) -> str:
-    """Why the supervisor ended: the last line that it said."""
+    """Reason why the supervisor ended: the last line of its log."""
     with log.open("rb") as file:
         file.seek(start)
         lines = file.read()[-MAX_TAIL:].decode(errors="replace").strip().splitlines()
     if lines:
         return lines[-1].removeprefix("kwiken: ")
-    if room_in(log.parent) < FULL:
+    if room_in(log.parent) < MIN_ROOM:
         return f"{log.parent}: no room is left there, so nothing can be noted of what runs"
     return f"it ended without a word; its log is {log}"

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @click.argument("service", required=False)
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
 def command(*, service: str | None, state: str) -> None:
-    """Stop SERVICE, or every service that is up. What is not up stays so.
+    """Stop SERVICE, or every service that is up. A service that is not up is no error.
 
-    Only processes that `kwiken up` started are signalled: pid and start time must both be as noted.
+    Only processes that `kwiken up` started are signalled: both pid and start time must match its state.
     """
     from kwiken.runtime.cluster import StateFiles
 

@@ -11,12 +11,12 @@ SILENCE_S: Final = 5.0  # the longest wait for the next bytes
 WHOLE_ANSWER_S: Final = 15.0
 MAX_ANSWER: Final = 64 << 20  # bytes
 CHUNK: Final = 1 << 16
-# What a request may end in where the server is no gateway, or goes away.
+# Errors of a request if the server is not a gateway, or disappears.
 NO_ANSWER: Final = (OSError, ValueError, http.client.HTTPException)
 
 
 class ControlAnswer(NamedTuple):
-    """A gateway's answer.
+    """Answer of a gateway to one request.
 
     Attributes:
         status: HTTP status.
@@ -33,10 +33,10 @@ def request_control(
     """Send one request to a control route and read the whole answer.
 
     Args:
-        url: of the gateway; only http is spoken.
-        path: of the route.
-        token: of the control routes.
-        method: of the request.
+        url: http address of the gateway.
+        path: path of the route.
+        token: token of the control routes.
+        method: HTTP method.
         body: JSON; None for no body.
 
     Raises:

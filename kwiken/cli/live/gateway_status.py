@@ -1,4 +1,4 @@
-"""A gateway's answer on its status route, asked for within bounds of time and size and checked before use."""
+"""Client of a gateway's status route: checks the answer before use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kwiken.cli.live.gateway_client import NO_ANSWER, request_control
 OK: Final = 200
 
 
-class _Seat(msgspec.Struct):
-    """What is shown of a replica."""
+class _Replica(msgspec.Struct):
+    """Fields of a replica that `kwiken status` needs."""
 
     address: str
     inflight: int
@@ -22,13 +22,13 @@ class _Seat(msgspec.Struct):
 
 
 class _Stage(msgspec.Struct):
-    """What is shown of a stage."""
+    """Fields of a stage that `kwiken status` needs."""
 
-    replicas: list[_Seat]
+    replicas: list[_Replica]
 
 
-class _Account(msgspec.Struct):
-    """What is shown of a budget."""
+class _Budget(msgspec.Struct):
+    """Fields of a budget that `kwiken status` needs."""
 
     fraction: float
     spent: float
@@ -38,7 +38,7 @@ class _Account(msgspec.Struct):
 
 
 class _Figures(msgspec.Struct):
-    """What is shown of a gateway; it says more."""
+    """Fields of a gateway's status that `kwiken status` needs; the answer has more."""
 
     plan: str | None
     requests: int
@@ -48,19 +48,19 @@ class _Figures(msgspec.Struct):
     reissues: int
     late_reissues: int
     retries: int
-    ledger: _Account
-    catch_up: _Account
-    utility: _Account
+    ledger: _Budget
+    catch_up: _Budget
+    utility: _Budget
     stages: dict[str, _Stage]
     plan_unkept: str | None = None
 
 
 def figures_of(url: str, token: str) -> dict[str, Any] | None:
-    """What the gateway at an address says of itself; None where there is no sound answer.
+    """Read the status of the gateway at an address; None if there is no valid answer.
 
     Args:
-        url: of the gateway; only http is spoken.
-        token: of its control routes.
+        url: http address of the gateway.
+        token: token of its control routes.
     """
     try:
         answer = request_control(url, "/v1/status", token)

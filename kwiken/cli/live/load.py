@@ -1,4 +1,4 @@
-"""`kwiken load`: open-loop load on a gateway."""
+"""`kwiken load`: sends open-loop load to a gateway."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kwiken.cli.shared import json_option, note, print_json, print_table, say, seed_option
+from kwiken.cli.shared import json_option, needs_extra, note, print_json, print_table, say, seed_option
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from kwiken.loadtest import LoadResult, Progress
 
-_UNTRUSTED = 0.01
+_MAX_LATE_SHARE = 0.01  # of the requests, above which latencies are not to be trusted
 
 
 @click.command(short_help="Send open-loop load to a gateway.")
@@ -28,7 +28,7 @@ _UNTRUSTED = 0.01
     default="poisson",
     show_default=True,
     metavar="poisson|constant|FILE",
-    help="Gaps; FILE: requests per second, one number a line (constant:FILE spaces them evenly).",
+    help="Process of arrivals; FILE: requests per second, one number a line (constant:FILE: even gaps).",
 )
 @click.option(
     "--queries", metavar="FILE", help="One query a line, the most popular first; .jsonl: JSON bodies."
@@ -39,7 +39,7 @@ _UNTRUSTED = 0.01
     help='Body; with --queries {query} marks its place.  [default: {"query": "{query}"}, without queries {}]',
 )
 @click.option("--zipf", type=float, default=1.0, show_default=True, help="Line k is drawn like 1/k^ZIPF.")
-@click.option("--path", default="/v1/request", show_default=True, help="What is asked for.")
+@click.option("--path", default="/v1/request", show_default=True, help="Path of the requests.")
 @click.option("--method", type=click.Choice(["POST", "GET"]), default="POST", show_default=True)
 @click.option(
     "--warmup",
@@ -47,7 +47,7 @@ _UNTRUSTED = 0.01
     type=float,
     default=0.0,
     show_default=True,
-    help="First seconds, sent but not counted.",
+    help="First seconds, whose requests are sent but not counted.",
 )
 @click.option(
     "--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds for one request."
@@ -57,11 +57,12 @@ _UNTRUSTED = 0.01
     type=int,
     default=1_000,
     show_default=True,
-    help="A request that is due while so many are unanswered is dropped and counted.",
+    help="Limit of unanswered requests; a request that is due beyond it is dropped and counted.",
 )
 @click.option("--records", metavar="FILE", help="Write one JSON line per request.")
 @seed_option
 @json_option
+@needs_extra("load")
 def command(*, as_json: bool, **options: Any) -> int:
     """Send open-loop load to URL and report latency from each request's intended start.
 
@@ -82,7 +83,7 @@ def command(*, as_json: bool, **options: Any) -> int:
 
 
 def _progress(settings: Any) -> Callable[[Progress], None]:
-    """One plain line, rewritten in place: drawing a bar would take milliseconds from the requests."""
+    """Build a progress line that is rewritten in place: drawing a bar would delay requests."""
     total = f" of {settings.duration_s:g} s" if settings.duration_s is not None else " s"
 
     def show(now: Progress) -> None:
@@ -118,7 +119,13 @@ def _cell(value: float | None) -> str:
 
 
 def _verdict(result: LoadResult) -> int:
-    """Failures are data; a run that shows nothing is none."""
+    """Exit code of a run.
+
+    Failed requests are data, not an error. A run without any answer is an error.
+
+    Raises:
+        InputError: when the run measured nothing, or its records are incomplete.
+    """
     requests = result.report.requests
     if result.records_failure is not None:
         raise InputError(f"is not whole: {result.records_failure}", where=result.ready.settings.records)
@@ -134,7 +141,7 @@ def _verdict(result: LoadResult) -> int:
     if requests["intended"] and not requests["ok"]:
         reasons = ", ".join(f"{error} ({count})" for error, count in result.report.errors.items())
         note(f"kwiken: not one of {requests['intended']} requests succeeded: {reasons}")
-    if requests["late"] > _UNTRUSTED * requests["intended"]:
+    if requests["late"] > _MAX_LATE_SHARE * requests["intended"]:
         note(
             f"kwiken: the generator was late for {requests['late']} of {requests['intended']} requests "
             "(see start lag): this machine is too busy for this rate"

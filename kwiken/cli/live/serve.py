@@ -1,8 +1,9 @@
-"""`kwiken serve`: a service's gateway."""
+"""`kwiken serve`: runs a service's gateway."""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +15,12 @@ from kwiken.cli.shared import (
     host_option,
     load_service,
     note,
+    otlp_option,
 )
 from kwiken.errors import InputError
-from kwiken.service import Service
+
+if TYPE_CHECKING:
+    from kwiken.service import Service
 
 MAX_PORT = 65_535
 
@@ -25,23 +29,23 @@ MAX_PORT = 65_535
 @click.argument("target", metavar="MODULE:SERVICE")
 @host_option
 @click.option(
-    "--port", type=click.IntRange(0, MAX_PORT), default=8080, show_default=True, help="0: any that is free."
+    "--port", type=click.IntRange(0, MAX_PORT), default=8080, show_default=True, help="0: any free port."
 )
 @click.option(
     "--replica",
     "replicas",
     multiple=True,
     metavar="STAGE=HOST:PORT",
-    help="Where a stage is served; again for each. A host's every address counts, and is looked up anew.",
+    help="Address of a replica; repeatable. Every address of a host name is used, and looked up regularly.",
 )
 @click.option("--local", is_flag=True, help="Run every stage in this process instead.")
-@click.option("--plan", metavar="FILE", help="Plan to follow; read again whenever it changes.")
+@click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
 @click.option("--traces", metavar="DIR", help="Folder to write spans to.")
-@click.option("--otlp", metavar="URL", help="Collector to send spans to.")
+@otlp_option
 @click.option(
     "--token-file",
     metavar="FILE",
-    help="Token of the control routes; KWIKEN_TOKEN does too. Without either they are closed.",
+    help="File with the token of the control routes, or set KWIKEN_TOKEN. Without a token they are closed.",
 )
 @click.option(
     "--grace",
@@ -49,7 +53,7 @@ MAX_PORT = 65_535
     type=NOT_NEGATIVE,
     default=10.0,
     show_default=True,
-    help="Seconds for what is in flight when told to stop.",
+    help="Seconds for requests in flight to end at a stop.",
 )
 @bodies_option
 @allowed_hosts_option
@@ -100,15 +104,15 @@ def command(
 
 
 def endpoints_of(service: Service, replicas: tuple[str, ...], *, later: bool) -> dict[str, list[str]]:
-    """By stage, `HOST:PORT` of its replicas.
+    """Addresses of each stage's replicas, as `HOST:PORT`.
 
     Args:
-        service: whose stages they serve.
-        replicas: as given, `STAGE=HOST:PORT`.
-        later: whether a stage without a replica may get one later, or needs none.
+        service: service that the replicas belong to.
+        replicas: texts of the option, `STAGE=HOST:PORT` each.
+        later: whether a stage may be without a replica, because it gets one later or needs none.
 
     Raises:
-        InputError: for text of another form, or a stage that nobody could ever serve.
+        InputError: for text of another form, or a stage that no replica could ever serve.
         DefinitionError: for an unknown stage.
     """
     from kwiken.runtime.gateway import parse_endpoint

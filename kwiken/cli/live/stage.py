@@ -1,12 +1,18 @@
-"""`kwiken stage`: one replica of one stage."""
+"""`kwiken stage`: runs one replica of one stage."""
 
 from __future__ import annotations
 
-import socket
-
 import click
 
-from kwiken.cli.shared import NOT_NEGATIVE, bodies_option, bytes_of, host_option, load_service, note
+from kwiken.cli.shared import (
+    NOT_NEGATIVE,
+    bodies_option,
+    bytes_of,
+    host_option,
+    load_service,
+    note,
+    otlp_option,
+)
 
 MAX_PORT = 65_535
 
@@ -16,17 +22,17 @@ MAX_PORT = 65_535
 @click.option("--stage", required=True, help="Name of the stage.")
 @host_option
 @click.option(
-    "--port", type=click.IntRange(0, MAX_PORT), default=0, show_default=True, help="0: any that is free."
+    "--port", type=click.IntRange(0, MAX_PORT), default=0, show_default=True, help="0: any free port."
 )
 @click.option("--node", metavar="NAME", help="Name of this machine in traces.  [default: its host name]")
 @click.option("--traces", metavar="DIR", help="Folder to write spans to.")
-@click.option("--otlp", metavar="URL", help="Collector to send spans to.")
+@otlp_option
 @click.option(
     "--max-inflight",
     type=click.IntRange(1, 1_000_000),
     default=64,
     show_default=True,
-    help="Calls held at once; more are refused, to be served elsewhere.",
+    help="Largest number of calls at once; further calls are refused, and go to other replicas.",
 )
 @click.option(
     "--grace",
@@ -34,7 +40,7 @@ MAX_PORT = 65_535
     type=NOT_NEGATIVE,
     default=10.0,
     show_default=True,
-    help="Seconds for what is in flight when told to stop.",
+    help="Seconds for requests in flight to end at a stop.",
 )
 @bodies_option
 def command(
@@ -52,10 +58,12 @@ def command(
 ) -> None:
     """Run one replica of a stage of MODULE:SERVICE until told to stop.
 
-    Say where it is to its gateway: kwiken serve --replica STAGE=HOST:PORT.
+    Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT.
     """
     service = load_service(target)
     name = service[stage].name
+    import socket
+
     from kwiken.runtime.process import ReplicaSpec, run_server
 
     where = node or socket.gethostname()

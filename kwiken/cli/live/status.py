@@ -1,4 +1,4 @@
-"""`kwiken status`: what runs, what it does and what it spends."""
+"""`kwiken status`: shows a cluster's processes, load, plan and spend."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.cli.live.gateway_status import figures_of
 from kwiken.cli.shared import json_option, note, print_json, print_table, say
 from kwiken.errors import InputError
 
@@ -53,7 +52,7 @@ def command(*, service: str | None, state: str, as_json: bool) -> int:
 
 
 def _read(files: Iterable[StateFiles]) -> tuple[list[tuple[StateFiles, ClusterState]], list[InputError]]:
-    """The clusters' states, and what is wrong with those that cannot be read: one must not hide the rest."""
+    """Read the clusters' states; errors are collected, so that an unreadable state hides no other."""
     found, unreadable = [], []
     for each in files:
         try:
@@ -66,12 +65,17 @@ def _read(files: Iterable[StateFiles]) -> tuple[list[tuple[StateFiles, ClusterSt
 
 
 def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
-    """A cluster: its processes, and its gateway's own figures, None where it does not answer."""
+    """Describe a cluster: its processes, and its gateway's status, None if the gateway does not answer.
+
+    Args:
+        files: paths of the cluster's state and token.
+        state: the cluster's state.
+    """
     figures = _figures(files, state)
-    seats = {
-        seat["address"]: seat
+    replicas = {
+        replica["address"]: replica
         for stage in (figures or {}).get("stages", {}).values()
-        for seat in stage["replicas"]
+        for replica in stage["replicas"]
     }
     return {
         "service": state.service,
@@ -96,7 +100,7 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
                 "address": each.url,
                 "restarts": each.restarts,
                 **{
-                    key: seats.get(each.url, {}).get(key)
+                    key: replicas.get(each.url, {}).get(key)
                     for key in ("inflight", "latency_ms", "ejected", "trouble")
                 },
             }
@@ -107,11 +111,13 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
 
 
 def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
-    """What the gateway says of itself.
+    """Status of the gateway; None if it does not answer or must not be asked.
 
-    A state folder may have come from anywhere, with a repository say. So the token goes only to a process
-    that runs and whose start time the state knows, and only this folder's own token is read.
+    A state folder may come from anywhere, for example with a repository. So the token is sent only to a
+    running process whose start time matches the state, and only a token file in the folder itself is read.
     """
+    from kwiken.cli.live.gateway_status import figures_of
+
     if state.gateway is None or not state.gateway.identity.alive or files.token.is_symlink():
         return None
     try:
@@ -157,15 +163,15 @@ def _show(cluster: dict[str, Any]) -> None:
 
 
 def unnoted(cluster: dict[str, Any]) -> int:
-    """How many replicas serve in the place of some that are noted and dead."""
+    """Number of serving replicas that replaced dead ones and are missing in the state."""
     noted = {each["address"] for each in cluster["replicas"]}
     stages = cluster["runtime"].get("stages", {}).values()
-    serving = {seat["address"] for stage in stages for seat in stage["replicas"]}
+    serving = {replica["address"] for stage in stages for replica in stage["replicas"]}
     return len(serving - noted) if any(not each["alive"] for each in cluster["replicas"]) else 0
 
 
 def _trouble(cluster: dict[str, Any]) -> str:
-    """Why there are no figures, and what to do."""
+    """Reason why there is no status, and what to do about it."""
     pid = cluster["supervisor"]["pid"]
     if not cluster["supervisor"]["alive"]:
         return f"its supervisor (pid {pid}) has died; start anew with kwiken up, or clear up with kwiken down"
@@ -198,7 +204,7 @@ def _spend(figures: dict[str, Any]) -> str:
 
 
 def _levers(figures: dict[str, Any]) -> Iterable[str]:
-    """What late requests and partial answers cost, where a plan has them or anything was spent."""
+    """Spend of catch-up and partial answers, if the plan has them or anything was spent."""
     late, lost = figures["catch_up"], figures["utility"]
     if late["fraction"] or late["spent"]:
         yield (

@@ -1,8 +1,7 @@
-"""`kwiken up`: a local cluster."""
+"""`kwiken up`: starts and supervises a local cluster."""
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from pathlib import Path
@@ -17,13 +16,14 @@ from kwiken.cli.shared import (
     bytes_of,
     load_service,
     note,
+    otlp_option,
     say,
 )
 from kwiken.errors import DefinitionError, InputError
-from kwiken.service import Service
 
 if TYPE_CHECKING:
     from kwiken.runtime.cluster import StateFiles
+    from kwiken.service import Service
 
 MAX_PORT: Final = 65_535
 
@@ -35,20 +35,20 @@ MAX_PORT: Final = 65_535
     type=click.IntRange(0, MAX_PORT),
     default=8080,
     show_default=True,
-    help="The gateway's; 0: any that is free.",
+    help="Port of the gateway; 0: any free port.",
 )
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @click.option("--traces", metavar="DIR", help="Folder to write spans to.")
-@click.option("--otlp", metavar="URL", help="Collector to send spans to.")
-@click.option("--plan", metavar="FILE", help="Plan to follow; read again whenever it changes.")
-@click.option("--detach", is_flag=True, help="Return once it is up; stop it with: kwiken down")
+@otlp_option
+@click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
+@click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
 @click.option(
     "--grace",
     "grace_s",
     type=NOT_NEGATIVE,
     default=10.0,
     show_default=True,
-    help="Seconds for what is in flight when told to stop.",
+    help="Seconds for requests in flight to end at a stop.",
 )
 @click.option(
     "--unresponsive-after",
@@ -56,7 +56,7 @@ MAX_PORT: Final = 65_535
     type=NOT_NEGATIVE,
     default=10.0,
     show_default=True,
-    help="Seconds without a sign of life until a process is killed and replaced; 0: never.",
+    help="Seconds without a sign of life after which a process is killed and replaced; 0: never.",
 )
 @bodies_option
 @allowed_hosts_option
@@ -77,6 +77,8 @@ def command(*, target: str, state: str, plan: str | None, detach: bool, **settin
 
         say(start_detached(files, [target, "--state", state, *_arguments(plan, settings)]))
     else:
+        import asyncio
+
         try:
             asyncio.run(_run(target, files, plan, settings))
         except asyncio.CancelledError:  # told to stop before it was up
@@ -95,6 +97,8 @@ def _check_plan(path: str, service: Service) -> None:
 
 
 async def _run(target: str, files: StateFiles, plan: str | None, settings: dict[str, Any]) -> None:
+    import asyncio
+
     from kwiken.runtime.cluster import Cluster
 
     stop = asyncio.Event()
@@ -139,7 +143,7 @@ def _path(text: str | None) -> Path | None:
 
 
 def _arguments(plan: str | None, settings: dict[str, Any]) -> list[str]:
-    """The options again, for the process that stays."""
+    """Options of this command line, for the detached process."""
     options = {
         "--plan": plan,
         "--traces": settings["traces"],

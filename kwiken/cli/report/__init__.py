@@ -1,9 +1,23 @@
-"""Report: one self-contained page of what was learned, planned and got."""
+"""Report: one self-contained page of what was learned, planned and measured."""
 
 from __future__ import annotations
 
-from kwiken.cli.report.build import build_page, made_line
-from kwiken.cli.report.collect import Wishes, gather
-from kwiken.cli.report.inputs import find
+from typing import TYPE_CHECKING
+
+from kwiken.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from kwiken.cli.report.build import build_page, made_line
+    from kwiken.cli.report.collect import Wishes, gather
+    from kwiken.cli.report.inputs import find
 
 __all__ = ["Wishes", "build_page", "find", "gather", "made_line"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "kwiken.cli.report.build": ("build_page", "made_line"),
+        "kwiken.cli.report.collect": ("Wishes", "gather"),
+        "kwiken.cli.report.inputs": ("find",),
+    },
+)

@@ -1,4 +1,4 @@
-"""Puts the page together."""
+"""Composition of the report's page from its sections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECTIONS = (
 
 
 def made_line(result: DemoResult) -> str:
-    """Where and when a demo's figures come from."""
+    """Line with the origin and time of a demo's figures."""
     s = result.settings
     return (
         f"Demo of {result.created}: {s.seconds:g} s of load at {s.rate:g} requests a second, seed {s.seed}."
@@ -28,11 +28,11 @@ def made_line(result: DemoResult) -> str:
 
 
 def build_page(material: Material, *, made: str) -> Page:
-    """The page for what was found.
+    """Build the page of a report.
 
     Args:
-        material: all that is known.
-        made: when and from what, for the line under the title.
+        material: data of the report.
+        made: origin and time of the data, for the line under the title.
     """
     sections = [section for make in SECTIONS if (section := make(material)) is not None]
     kind = "what a budget bought" if material.result is not None else "what a budget would buy"

@@ -1,4 +1,4 @@
-"""From what was found to the material of a report: read, fit and plan what is not there yet."""
+"""Data of a report: reads its files, and fits or plans what is missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kwiken.cli.report.charts import Request, pauses_of, pick_requests
-from kwiken.cli.report.inputs import JAEGER, MOST_BYTES, Found
+from kwiken.cli.report.inputs import JAEGER, MAX_BYTES, Found
 from kwiken.cli.report.model import DemoResult, Loads, read_result, read_rows
 from kwiken.cli.report.sections import Material, curve_views
 from kwiken.cli.shared import read_text
@@ -22,20 +22,20 @@ from kwiken.plan import Budgets, Plan
 from kwiken.planning import PlanStudy, study_plan
 from kwiken.profile import Profile, profile_from_json
 
-FEWEST_TO_PLAN = 10
+MIN_REQUESTS_TO_PLAN = 10
 DEFAULT_BUDGET = 0.05
 Tell = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What a report is to hold that is not in its files.
+    """Settings for data that are missing in the files.
 
     Attributes:
-        reissue: budget of the plan that is made where there is none.
-        seed: of what the planner draws.
-        root: operation of the requests, where traces are to be fitted.
-        service: likewise, of their root.
+        reissue: budget of a plan to make, as a share from 0 to 1.
+        seed: seed of the planner's random numbers.
+        root: operation of the requests' root span, for a fit of traces; None for the most frequent.
+        service: service of the requests' root span, for a fit of traces; None for any.
     """
 
     reissue: float = 0.05
@@ -45,22 +45,22 @@ class Wishes:
 
 
 def gather(found: Found, wishes: Wishes, *, tell: Tell | None = None) -> Material:
-    """Read all that is there; fit traces where there is no profile, and plan where there is no plan.
+    """Read the files; fit traces if there is no profile, and plan if there is no plan.
 
     Args:
-        found: files.
-        wishes: for what has to be made.
-        tell: told how far the reading of traces is.
+        found: files by kind.
+        wishes: settings for missing data.
+        tell: receives the progress of reading traces: amount done, and total.
 
     Raises:
-        InputError: names the file that is not what it should be, or fits none of the others.
+        InputError: for a file that is invalid or about another service than the others; names it.
     """
     result = read_result(_text(found.result), where=str(found.result)) if found.result is not None else None
     plan, even = _plans(found)
     loads = _loads(found)
     profile = _profile(found, wishes, tell) if _needs_profile(found) else None
     notes = []
-    if profile is not None and plan is None and profile.requests >= FEWEST_TO_PLAN:
+    if profile is not None and plan is None and profile.requests >= MIN_REQUESTS_TO_PLAN:
         study = _study(profile, wishes)
         plan = study.plan
         notes.append(f"No plan was given, so one was made for {wishes.reissue:.1%} extra work.")
@@ -86,7 +86,7 @@ def gather(found: Found, wishes: Wishes, *, tell: Tell | None = None) -> Materia
 
 
 def _story(profile: Profile, plan: Plan | None, wishes: Wishes, *, where: str) -> Explanation:
-    """Why slow requests are slow, with the plan's budget (else the wished one) tried at each stage alone."""
+    """Explain slow requests, with the plan's budget (else that in the settings) tried at each stage alone."""
     budget = plan.budgets.reissue if plan is not None else 0.0
     try:
         return explain(profile, plan, budget=budget or wishes.reissue or DEFAULT_BUDGET, seed=wishes.seed)
@@ -95,7 +95,7 @@ def _story(profile: Profile, plan: Plan | None, wishes: Wishes, *, where: str) -
 
 
 def _text(path: Path) -> str:
-    return read_text(str(path), MOST_BYTES)
+    return read_text(str(path), MAX_BYTES)
 
 
 def _needs_profile(found: Found) -> bool:
@@ -112,7 +112,7 @@ def _profile(found: Found, wishes: Wishes, tell: Tell | None) -> Profile:
 
 
 def _plans(found: Found) -> tuple[Plan | None, Plan | None]:
-    """The plan, and the one that is spread evenly."""
+    """Read the plan, and the one that is spread evenly."""
     read = {path: Plan.from_json(_text(path), where=str(path)) for path in found.plans}
     even = [plan for path, plan in read.items() if "even" in path.stem]
     own = [plan for path, plan in read.items() if "even" not in path.stem]
@@ -138,7 +138,7 @@ def _loads(found: Found) -> Loads:
 
 
 def _check(profile: Profile | None, plan: Plan | None, even: Plan | None, result: DemoResult | None) -> None:
-    """All must be about one service."""
+    """Check that all documents are about one service."""
     named = {"profile": profile, "plan": plan, "even plan": even, "demo": result}
     services = {what: thing.service for what, thing in named.items() if thing is not None}
     if len(set(services.values())) > 1:
@@ -147,13 +147,13 @@ def _check(profile: Profile | None, plan: Plan | None, even: Plan | None, result
 
 
 def _ours(profile: Profile) -> bool:
-    """Whether it was learned from our own runtime's traces; others hold no request that could be drawn."""
+    """Tell whether a profile is from kwiken's own traces; requests of others cannot be drawn."""
     stages = [stage for stage in profile.stages if not stage.own_time]
     return all(stage.match.service == f"{profile.service}-{stage.name}" for stage in stages)
 
 
 def _requests(found: Found, loads: Loads, result: DemoResult | None) -> tuple[Request, ...]:
-    """Requests to draw, where our own gateway's traces are at hand."""
+    """Requests to draw, if traces of kwiken's gateway are among the files."""
     files = [name for name in found.traces if not name.startswith(JAEGER)]
     if not files:
         return ()
@@ -165,7 +165,7 @@ def _requests(found: Found, loads: Loads, result: DemoResult | None) -> tuple[Re
 
 
 def _arm(record: RequestRecord, known: Mapping[int, str]) -> str:
-    """A request's arm: the load record's, else whether a plan was in force."""
+    """Arm of a request: from its load record, else by whether a plan was in force."""
     arm = known.get(record.trace_id)
     if arm in {"before", "after", "even"}:
         return arm

@@ -1,4 +1,4 @@
-"""Finds out what the files are that a report is asked for: profile, plan, result, load records, or traces."""
+"""Classification of a report's input files: profile, plan, result, load records, or traces."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import msgspec
 from kwiken.cli.shared import reason_of
 from kwiken.errors import InputError
 
-HEAD = 1 << 16
-MOST_BYTES = 1 << 30
+HEAD = 1 << 16  # bytes that are read to tell a document from traces
+MAX_BYTES = 1 << 30
 FOLDER = ("profile.json", "plan.json", "plan-even.json", "demo.json", "load.jsonl")
 TRACES = "traces"
 JAEGER = "jaeger:"
@@ -20,12 +20,12 @@ JAEGER = "jaeger:"
 
 @dataclass
 class Found:
-    """What is there.
+    """Input files by kind.
 
     Attributes:
-        profile: file of a profile.
-        plans: files of plans; the one spread evenly has `even` in its name.
-        result: file of a demo's result.
+        profile: file of the profile; None if there is none.
+        plans: files of plans; the plan spread evenly has `even` in its name.
+        result: file of a demo's result; None if there is none.
         loads: files of load records.
         traces: files, folders and addresses of traces.
     """
@@ -38,7 +38,7 @@ class Found:
 
 
 class _Probe(msgspec.Struct):
-    """What tells our documents apart."""
+    """Fields that tell kwiken's documents apart."""
 
     latency_ms: msgspec.Raw = msgspec.Raw()
     budgets: msgspec.Raw = msgspec.Raw()
@@ -48,10 +48,13 @@ class _Probe(msgspec.Struct):
 
 
 def find(given: Iterable[str]) -> Found:
-    """Sort files, folders and addresses by what they hold.
+    """Classify files, folders and addresses by their content.
+
+    Args:
+        given: paths of files and folders, and addresses of Jaeger.
 
     Raises:
-        InputError: names a file that is not there, is too large, or stands for a second profile or result.
+        InputError: names a file that is missing or too large, or is a second profile or result.
     """
     found = Found()
     for name in given:
@@ -65,7 +68,7 @@ def find(given: Iterable[str]) -> Found:
 
 
 def _folder(path: Path, found: Found) -> None:
-    """A demo's folder has files of known names; any other is a folder of traces."""
+    """Add a folder: a demo's folder has files of known names, any other is a folder of traces."""
     known = [path / name for name in FOLDER if (path / name).is_file()]
     for file in known:
         _file(file, found)
@@ -96,7 +99,7 @@ def _only(path: Path, other: Path | None, what: str) -> Path:
 
 
 def kind_of(path: Path) -> str:
-    """What a file holds, by its content: `profile`, `plan`, `result`, `load`, or else `traces`.
+    """Kind of a file by its content: `profile`, `plan`, `result`, `load`, or else `traces`.
 
     Raises:
         InputError: names a file that cannot be read or is too large.
@@ -109,11 +112,11 @@ def kind_of(path: Path) -> str:
                 return "load"
             if b'"version"' not in head and b'"budgets"' not in head:
                 return "traces"
-            data = head + file.read(MOST_BYTES + 1 - len(head))
+            data = head + file.read(MAX_BYTES + 1 - len(head))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise InputError(reason_of(error), where=str(path)) from error
-    if len(data) > MOST_BYTES:
-        raise InputError(f"is larger than {MOST_BYTES >> 20} MiB, the most that is read", where=str(path))
+    if len(data) > MAX_BYTES:
+        raise InputError(f"is larger than {MAX_BYTES >> 20} MiB, the most that is read", where=str(path))
     probe = _probe(data)
     if probe.disturbance:
         return "result"
@@ -123,7 +126,7 @@ def kind_of(path: Path) -> str:
 
 
 def _probe(data: bytes) -> _Probe:
-    """The parts that tell; none of them in what is no such document."""
+    """Decode the telling fields; all are empty in other documents."""
     try:
         return msgspec.json.decode(data, type=_Probe)
     except (msgspec.MsgspecError, RecursionError):

@@ -1,4 +1,4 @@
-"""What several verbs share: options, output, errors, signals."""
+"""Shared parts of the verbs: options, input and output, error messages, signals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kwiken.lazy import lazy_names
 if TYPE_CHECKING:
     from kwiken.cli.shared.bands import BANDS
     from kwiken.cli.shared.errors import VerbContext
-    from kwiken.cli.shared.input_files import check_apart
+    from kwiken.cli.shared.input_files import check_apart, check_exist
     from kwiken.cli.shared.options import (
         NOT_NEGATIVE,
         OBJECTIVES,
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         load_plan,
         load_profile,
         load_service,
+        needs_extra,
+        otlp_option,
         out_option,
         seconds_of,
         seed_option,
@@ -68,6 +70,7 @@ __all__ = [
     "bytes_of",
     "check_apart",
     "check_belongs",
+    "check_exist",
     "given",
     "heed_signals",
     "host_option",
@@ -75,9 +78,11 @@ __all__ = [
     "load_plan",
     "load_profile",
     "load_service",
+    "needs_extra",
     "note",
     "note_written",
     "open_standard_files",
+    "otlp_option",
     "out_option",
     "print_json",
     "print_table",
@@ -98,7 +103,7 @@ __getattr__ = lazy_names(
     {
         "kwiken.cli.shared.bands": ("BANDS",),
         "kwiken.cli.shared.errors": ("VerbContext",),
-        "kwiken.cli.shared.input_files": ("check_apart",),
+        "kwiken.cli.shared.input_files": ("check_apart", "check_exist"),
         "kwiken.cli.shared.options": (
             "NOT_NEGATIVE",
             "OBJECTIVES",
@@ -115,6 +120,8 @@ __getattr__ = lazy_names(
             "load_plan",
             "load_profile",
             "load_service",
+            "needs_extra",
+            "otlp_option",
             "out_option",
             "seconds_of",
             "seed_option",

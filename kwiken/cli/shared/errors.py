@@ -1,4 +1,4 @@
-"""What the library names by its parameters, a user knows as options and files: errors say these instead."""
+"""Error translation: names of the library's parameters become options and files of the command line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _QUOTED: Final = re.compile(r"`([a-z][a-z_-]*)`")
 
 
 class VerbContext(click.Context):
-    """The context of a verb's run; an input error that names a parameter names the option or file of it."""
+    """Click context of a verb: an input error that names a parameter is raised with its option or file."""
 
     def invoke(self, callback: Callable[..., T] | click.Command, /, *args: Any, **kwargs: Any) -> Any:
-        """As click's, once the files named are checked; errors are told in the words of the command line."""
+        """Check the named files, run the command, and translate its input errors."""
         from kwiken.cli.shared.input_files import check_files
 
         check_files(self)
@@ -33,11 +33,11 @@ class VerbContext(click.Context):
 
 
 def in_options(error: InputError, ctx: click.Context) -> InputError | None:
-    """The error as the user of a verb should read it; None where nothing in it is a parameter.
+    """Translate an input error into options and files; None if it names no parameter.
 
     Args:
-        error: `where` may be a parameter's name; its message may hold such names in backticks.
-        ctx: of the verb, with the values that were given.
+        error: its `where` may be a parameter's name, and its message may hold such names in backticks.
+        ctx: context of the verb, with the values of its parameters.
     """
     where, message = error.where, error.problem
     place = _told(where, ctx) if where is not None else None
@@ -48,11 +48,11 @@ def in_options(error: InputError, ctx: click.Context) -> InputError | None:
 
 
 def _told(name: str, ctx: click.Context) -> str | None:
-    """A parameter as it was given: the file where it takes one, else the option; None for another name."""
+    """Name of a parameter on the command line: its file if it takes one, else its option; None for others."""
     if name.startswith("-"):
-        return None  # a verb's own word
+        return None  # an option already
     if any(_takes_file(param) and ctx.params.get(str(param.name)) == name for param in ctx.command.params):
-        return None  # a file may be called anything
+        return None  # the name of a file, which may equal a parameter's
     for param in ctx.command.params:
         if _plain(name) in {_plain(known) for known in (str(param.name), *param.opts)}:
             value = ctx.params.get(str(param.name))
@@ -67,5 +67,5 @@ def _takes_file(param: click.Parameter) -> bool:
 
 
 def _plain(name: str) -> str:
-    """A name without what options and parameters differ in: dashes, underscores, spaces, a plural."""
+    """Normal form of a name: options and parameters differ in dashes, underscores, spaces and a plural."""
     return re.sub(r"[-_ ]+", " ", name).strip().removesuffix("s")

@@ -1,28 +1,30 @@
-"""Checks of the files that a command line names, before a verb reads or writes any."""
+"""Checks of files named on the command line, made before a verb reads or writes any."""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import click
 
+from kwiken.cli.shared.output import reason_of
 from kwiken.errors import InputError
 
-FILE: Final = "FILE"  # how the metavar of an option ends that may take a file
-OUTPUTS: Final = frozenset(("out", "output", "records"))  # parameters that name a file to write
-READ: Final = (".json", ".jsonl", ".ndjson", ".gz", ".part")  # files that verbs read of a folder
+FILE: Final = "FILE"  # end of the metavar of each option that takes a file
+OUTPUTS: Final = frozenset(("out", "output", "records"))  # parameters that name an output file
+JAEGER: Final = "jaeger:"  # start of an address of Jaeger, where a file could stand
+DATA_SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".gz", ".part")  # files that verbs read in a folder
 
 
 def check_files(ctx: click.Context) -> None:
-    """Refuse an input that may never end, and an output that would replace an input.
+    """Refuse an input that may never end, and an output file that is also an input.
 
     Args:
-        ctx: of the verb, with the values that were given.
+        ctx: context of the verb, with the values of its parameters.
 
     Raises:
         InputError: names the file.
@@ -36,18 +38,18 @@ def check_files(ctx: click.Context) -> None:
 
 
 def check_apart(out: str, inputs: list[str]) -> None:
-    """Refuse to write over what is read.
+    """Refuse an output file that is also read.
 
     Args:
-        out: file to write.
-        inputs: files, and folders that are searched for files.
+        out: path of the output file.
+        inputs: paths of input files, and of folders that are searched for input files.
 
     Raises:
-        InputError: the output is one of the inputs, by whatever name, or a file of data in such a folder.
+        InputError: the output is one of the inputs, under any name, or a data file in an input folder.
     """
     there = _status(out)
     if there is None or not stat.S_ISREG(there.st_mode):
-        return  # new, stdout or a device
+        return  # a new file, stdout or a device
     for path in inputs:
         found = _status(path)
         if found is None:
@@ -56,11 +58,28 @@ def check_apart(out: str, inputs: list[str]) -> None:
             raise InputError(
                 f"is read too ({_told(path)}), and would be replaced; give another file", where=out
             )
-        if stat.S_ISDIR(found.st_mode) and out.endswith(READ) and _is_inside(out, path):
+        if stat.S_ISDIR(found.st_mode) and out.endswith(DATA_SUFFIXES) and _is_inside(out, path):
             raise InputError(
                 f"is one of the files of {path}, which are read; give another file, or remove this one first",
                 where=out,
             )
+
+
+def check_exist(sources: Iterable[str]) -> None:
+    """Refuse a source that does not exist, before the libraries that would read it are loaded.
+
+    Args:
+        sources: files, folders, and addresses of Jaeger, which are not looked up.
+
+    Raises:
+        InputError: names the first file or folder that is missing or cannot be looked up.
+    """
+    for source in sources:
+        if not source.startswith(JAEGER):
+            try:
+                Path(source).stat()
+            except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+                raise InputError(reason_of(error), where=source) from error
 
 
 def _inputs(ctx: click.Context) -> Iterator[str]:
@@ -75,7 +94,7 @@ def _inputs(ctx: click.Context) -> Iterator[str]:
 
 
 def _status(path: str) -> os.stat_result | None:
-    """What a name stands for; None where it stands for nothing, or for no file."""
+    """Status of the file behind a path, `-` being stdin; None if there is no such file."""
     try:
         return os.fstat(sys.stdin.fileno()) if path == "-" else Path(path).stat()
     except (OSError, ValueError):  # a closed stdin, a NUL in the name
@@ -83,7 +102,7 @@ def _status(path: str) -> os.stat_result | None:
 
 
 def _is_inside(path: str, folder: str) -> bool:
-    places = (Path(path).parent.resolve(), Path(path).resolve().parent)  # a link's own, and its target's
+    places = (Path(path).parent.resolve(), Path(path).resolve().parent)  # of the link, and of its target
     return any(Path(folder).resolve() in (place, *place.parents) for place in places)
 
 
@@ -92,7 +111,7 @@ def _told(path: str) -> str:
 
 
 def _refuse_named_pipe(path: str) -> None:
-    """Opening one waits for a writer, for ever where there is none. A shell's `<(...)` has its writer."""
+    """Refuse a named pipe: opening one blocks until a writer comes. A shell's `<(...)` has its writer."""
     found = _status(path)
     if path != "-" and found is not None and stat.S_ISFIFO(found.st_mode) and Path(path).resolve().exists():
         raise InputError("is a named pipe, which may never end; give a file, or /dev/stdin", where=path)

@@ -1,40 +1,41 @@
-"""Options, value types and loaders that several verbs share."""
+"""Options of several verbs, their value types, and loaders of profiles, plans and services."""
 
 from __future__ import annotations
 
+import functools
 import importlib
-import importlib.util
 import math
 import os
 import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
 from kwiken.cli.shared.output import MIB, note, read_text
 from kwiken.errors import InputError
-from kwiken.service import Service
 
 if TYPE_CHECKING:
     from kwiken.plan import Plan
     from kwiken.profile import Profile
+    from kwiken.service import Service
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_PROFILE: Final = 1024 * MIB
 MAX_PLAN: Final = 16 * MIB
-OBJECTIVES: Final = ("tail", "variance", "p99", "cvar", "auto")  # kwiken.OBJECTIVES, without loading NumPy
+# Copied from the planner, so that a help text does not load NumPy.
+OBJECTIVES: Final = ("tail", "variance", "p99", "cvar", "auto")
 
 
 class Real(click.FloatRange):
-    """A finite number within bounds; click's own range lets NaN and infinity through.
+    """Value type of a finite number within bounds; click's own range accepts NaN and infinity.
 
     Args:
-        low: smallest value, itself allowed unless `above`.
-        high: largest value, allowed.
-        above: whether the value must lie above `low`.
+        low: lower bound; None for none.
+        high: largest allowed value; None for none.
+        above: whether `low` itself is excluded.
     """
 
     name = "number"
@@ -43,7 +44,7 @@ class Real(click.FloatRange):
         super().__init__(min=low, max=high, min_open=above)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; fails with the bounds named."""
+        """Parse the number; the error names the bounds."""
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -52,7 +53,7 @@ class Real(click.FloatRange):
         fits = (low is None or number >= low) and (high is None or number <= high)
         if not (math.isfinite(number) and fits) or (self.min_open and number == low):
             self.fail(f"{value} is out of range; it must be {self._rule()}", param, ctx)
-        return number + 0.0  # no minus before nothing
+        return number + 0.0  # turns -0.0 into 0.0
 
     def _rule(self) -> str:
         bounds = [] if self.min is None else [f"{'above' if self.min_open else 'at least'} {self.min:g}"]
@@ -61,12 +62,12 @@ class Real(click.FloatRange):
 
 
 class Host(click.types.StringParamType):
-    """An address to listen on; the empty one, an unset variable say, would be every address there is."""
+    """Value type of an address to listen on; refuses empty text, which would mean every address."""
 
     name = "host"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The address or host name; fails where there is none."""
+        """Strip the address or host name; an empty one is an error."""
         text = str(value).strip()
         if not text:
             self.fail("is empty; give 127.0.0.1, or 0.0.0.0 for every address", param, ctx)
@@ -78,13 +79,13 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Callback of an option that takes a time such as 90s, 30m, 1h or 2d; in seconds."""
+    """Click callback: parse a time such as 90s, 30m, 1h or 2d into seconds."""
     if value is None:
         return None
     found = _DURATION.fullmatch(value)
     seconds = float(found.group(1)) * _SECONDS[found.group(2)] if found is not None else 0.0
     if not seconds > 0:
-        raise click.BadParameter(f"{value!r} is no time; write 90s, 30m, 1h or 2d", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a time; write 90s, 30m, 1h or 2d", ctx, param)
     return seconds
 
 
@@ -97,7 +98,7 @@ seed_option = click.option(
     type=click.IntRange(0, 2**63 - 1),
     default=0,
     show_default=True,
-    help="Seed of everything that is drawn.",
+    help="Seed of all random numbers.",
 )
 host_option = click.option(
     "--host",
@@ -111,7 +112,7 @@ bodies_option = click.option(
     "--bodies-mib",
     type=click.IntRange(1, 1 << 24),
     metavar="MIB",
-    help="Memory for all requests' bodies at once; more are turned away.  [default: a share of it all]",
+    help="Memory for all requests' bodies together; more are refused.  [default: a share of all]",
 )
 allowed_hosts_option = click.option(
     "--allowed-host",
@@ -119,18 +120,54 @@ allowed_hosts_option = click.option(
     type=Host(),
     multiple=True,
     metavar="NAME",
-    help="Name that the gateway may be called by, and whose pages may send requests; again for each.",
+    help="Host name under which the gateway accepts requests, from pages of that host too; repeatable.",
 )
+
+
+def _check_otlp(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    del ctx
+    if value is not None:
+        from kwiken.extras import require
+
+        require(param.opts[0], "otel")
+    return value
+
+
+otlp_option = click.option("--otlp", metavar="URL", callback=_check_otlp, help="Collector to send spans to.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
 
 
+def needs_extra(*extras: str) -> Callable[[F], F]:
+    """Decorate a verb's function, below its options, to check that the libraries of extras are installed.
+
+    Args:
+        extras: names of extras, as in `pyproject.toml`.
+    """
+
+    def decorate(callback: F) -> F:
+        @functools.wraps(callback)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            from kwiken.extras import require
+
+            require(str(click.get_current_context().info_name), *extras)
+            return callback(*args, **kwargs)
+
+        return cast("F", checked)
+
+    return decorate
+
+
 def bytes_of(mib: int | None) -> int | None:
-    """Bytes of so many MiB; None stays None."""
+    """Convert MiB into bytes; None stays None."""
     return mib * MIB if mib is not None else None
 
 
 def given(*names: str) -> str | None:
-    """The first of these options, by the names of their parameters, that the command line gives."""
+    """Find the first of these options that the command line sets; None if it sets none.
+
+    Args:
+        names: names of the options' parameters.
+    """
     source = click.get_current_context().get_parameter_source
     found = (name for name in names if source(name) is not ParameterSource.DEFAULT)
     return next((f"--{name.replace('_', '-')}" for name in found), None)
@@ -139,7 +176,13 @@ def given(*names: str) -> str | None:
 def out_option(
     default: str | None = None, *, required: bool = False, what: str = "result"
 ) -> Callable[[F], F]:
-    """`-o FILE`: where a verb writes; `-` is stdout."""
+    """Build the option `-o FILE`, the file that a verb writes; `-` is stdout.
+
+    Args:
+        default: file if the option is not set; None for none.
+        required: whether the option must be set.
+        what: name of the contents, for the help text.
+    """
     return click.option(
         "-o",
         "--out",
@@ -153,29 +196,31 @@ def out_option(
 
 
 def load_profile(path: str) -> Profile:
-    """The profile in a file; `-` is stdin.
+    """Load the profile in a file; `-` is stdin.
 
     Raises:
         InputError: names the file, and what in it is wrong.
     """
+    text = read_text(path, MAX_PROFILE)  # read first: a missing file is reported before NumPy is loaded
     from kwiken.profile import profile_from_json
 
-    return profile_from_json(read_text(path, MAX_PROFILE), where=path)
+    return profile_from_json(text, where=path)
 
 
 def load_plan(path: str) -> Plan:
-    """The plan in a file; `-` is stdin.
+    """Load the plan in a file; `-` is stdin.
 
     Raises:
         InputError: names the file, and what in it is wrong.
     """
+    text = read_text(path, MAX_PLAN)
     from kwiken.plan import Plan
 
-    return Plan.from_json(read_text(path, MAX_PLAN), where=path)
+    return Plan.from_json(text, where=path)
 
 
 def load_service(target: str) -> Service:
-    """The service that `MODULE:SERVICE` names; the module is looked for in the current folder first.
+    """Load the service named by `MODULE:SERVICE`; the current folder is searched for the module first.
 
     Raises:
         InputError: when the module or the name in it is missing, is no Service, or fails to import.
@@ -191,7 +236,7 @@ def load_service(target: str) -> Service:
 
 
 def check_belongs(plan: Plan, profile: Profile, plan_file: str, profile_file: str) -> None:
-    """Refuse a plan of another service; say so where it was made from another profile.
+    """Refuse a plan of another service, and note a plan that was made from another profile.
 
     Raises:
         InputError: names both files.

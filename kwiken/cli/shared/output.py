@@ -1,25 +1,19 @@
-"""Reading and writing files with bounds and clear errors; lines, JSON, tables and progress for the user.
+"""Input and output of verbs: bounded file access, and lines, JSON, tables and progress bars for the user.
 
-Every line that a verb prints goes out here, through `say` and `note`, tables and JSON: names may come from
-anywhere, and none may steer the terminal or look like a line of ours.
+Verbs print only through `say`, `note`, `print_table` and `print_json`. Names in the output may come from
+anywhere: control characters are escaped, so that no name can steer the terminal or forge a line.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
-import json
 import math
 import os
-import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
 
 from kwiken.cli.shared.process import silence
 from kwiken.errors import InputError
@@ -29,16 +23,16 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 MIB: Final = 1 << 20
-MAX_LINE: Final = 10_000  # characters of one line that is printed
-MAX_CELL: Final = 1000
+MAX_LINE: Final = 10_000  # characters of one printed line
+MAX_CELL: Final = 1000  # characters of one cell of a table
 
 
 def read_text(path: str, max_bytes: int) -> str:
-    """A whole text file; `-` is stdin.
+    """Read a whole text file; `-` is stdin.
 
     Args:
-        path: file to read.
-        max_bytes: the largest file taken.
+        path: path of the file.
+        max_bytes: size of the largest file accepted, in bytes.
 
     Raises:
         InputError: names the file: missing, a folder, empty, too large, not text in UTF-8.
@@ -80,14 +74,14 @@ def _too_large(max_bytes: int) -> str:
 
 
 def reason_of(error: OSError | ValueError) -> str:
-    """Why a file cannot be read or written, in words."""
+    """Reason why a file cannot be read or written, as text for the user."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a file whole or not at all; `-` is stdout. Devices and pipes are written to as they are.
+    """Write a file atomically; `-` is stdout. Devices and pipes are written to directly.
 
     Raises:
         InputError: names the file when it cannot be written.
@@ -111,7 +105,9 @@ def write_text(path: str, text: str) -> None:
 
 
 def _replace(target: Path, text: str) -> None:
-    """Write beside the target, then move over it: a reader sees the old file or the new one."""
+    """Write a temporary file beside the target and rename it: readers see the old or the new file whole."""
+    import tempfile
+
     if target.is_dir():
         raise IsADirectoryError
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
@@ -133,13 +129,19 @@ def _umask() -> int:
 
 
 def room_in(path: Path) -> int:
-    """Bytes that can be written in a folder, be it there or still to be made."""
+    """Free bytes in a folder, which need not exist yet."""
+    import shutil
+
     there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     return shutil.disk_usage(there).free
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on stdout; NaN and infinity become null, as JSON has neither."""
+    """Print one JSON document on stdout; NaN and infinity become null, because JSON has neither."""
+    import json
+
+    import msgspec
+
     text = json.dumps(_finite(msgspec.to_builtins(value)), indent=1, ensure_ascii=False)
     sys.stdout.write(printable_json(text) + "\n")
 
@@ -157,14 +159,16 @@ def _finite(value: Any) -> Any:
 def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, to_stdout: bool = False
 ) -> None:
-    """A table for the eye, on stderr unless told otherwise; columns after the first align right.
+    """Print a table, on stderr by default; columns after the first are aligned right.
 
     Args:
-        title: one line above; none where empty.
-        columns: their heads.
-        rows: cells.
-        to_stdout: whether it is a result rather than a remark.
+        title: line above the table; empty for none.
+        columns: headings of the columns.
+        rows: rows of cells, each as long as `columns`.
+        to_stdout: whether the table is a result, for stdout, rather than a remark.
     """
+    import io
+
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -178,7 +182,7 @@ def print_table(
         table.add_row(*(Text(printable(cell, most=MAX_CELL)) for cell in row))
     stream = sys.stdout if to_stdout else sys.stderr
     shown = stream.isatty()
-    drawn = io.StringIO()  # rich ends the process where it writes into a closed pipe itself
+    drawn = io.StringIO()  # rich ends the process if it writes into a closed pipe itself
     console = Console(
         file=drawn, width=Console(file=stream).width if shown else 120, force_terminal=shown, highlight=False
     )
@@ -195,16 +199,16 @@ def say(*lines: str) -> None:
     """Print results on stdout.
 
     Args:
-        lines: each becomes one line, whatever it holds.
+        lines: texts, each printed as one line: line breaks in a text are escaped.
     """
     sys.stdout.write(_lines(lines))
 
 
 def note(*lines: str) -> None:
-    """Print remarks on stderr; where nobody can read them, that is no failure.
+    """Print remarks on stderr; a closed or full stderr is no failure.
 
     Args:
-        lines: each becomes one line, whatever it holds.
+        lines: texts, each printed as one line: line breaks in a text are escaped.
     """
     _tell(_lines(lines))
 
@@ -222,7 +226,7 @@ def _tell(text: str) -> None:
 
 
 def note_written(out: str | None) -> None:
-    """Say where a verb's result went, or that it went nowhere."""
+    """Note the file that a verb's result was written to, or that no file was."""
     if out is None:
         note("not written: give -o FILE to keep it")
     elif out != "-":
@@ -230,19 +234,19 @@ def note_written(out: str | None) -> None:
 
 
 class Bar:
-    """One progress bar; does nothing where stderr is no terminal."""
+    """Progress bar; does nothing if stderr is not a terminal."""
 
     def __init__(self, progress: Progress | None, label: str, total: float | None) -> None:
         self._progress = progress
         self._task = progress.add_task(label, total=total) if progress is not None else None
 
     def advance(self, amount: float = 1) -> None:
-        """Move on by an amount."""
+        """Advance the bar by an amount."""
         if self._progress is not None and self._task is not None:
             self._progress.advance(self._task, amount)
 
     def update(self, done: float, *, total: float | None = None, label: str | None = None) -> None:
-        """Set how much is done; optionally also the total or the label."""
+        """Set the amount done, and optionally the total or the label."""
         if self._progress is not None and self._task is not None:
             settings: dict[str, Any] = {"completed": done}
             if total is not None:
@@ -254,11 +258,11 @@ class Bar:
 
 @contextlib.contextmanager
 def progress(label: str, *, total: float | None = None) -> Iterator[Bar]:
-    """A progress bar on stderr for as long as the block runs; silent where stderr is no terminal.
+    """Show a progress bar on stderr while the block runs, if stderr is a terminal.
 
     Args:
-        label: what is going on.
-        total: amount that makes it complete; None while it is not known.
+        label: name of the current step.
+        total: amount of a complete bar; None if it is not known yet.
     """
     if not sys.stderr.isatty():
         yield Bar(None, label, total)

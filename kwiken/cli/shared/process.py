@@ -1,4 +1,4 @@
-"""What the command is as a process: its signals, and standard files that are closed or broken."""
+"""Process set-up of the command: signal handlers, and closed or broken standard streams."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import sys
 from types import FrameType
 from typing import Final, TextIO
 
-MODES: Final = (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)
+MODES: Final = (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)  # of stdin, stdout and stderr
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: end as for Ctrl-C, so that temporary files and child processes go too."""
+    """SIGTERM as an exception: cleans up temporary files and child processes, as Ctrl-C does."""
 
 
 def heed_signals() -> None:
-    """Have SIGINT and SIGTERM raised as exceptions, unless whoever started this has them ignored."""
+    """Raise SIGINT and SIGTERM as exceptions, unless the parent process set them to be ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -25,7 +25,7 @@ def heed_signals() -> None:
 
 
 def unheed_signals() -> None:
-    """Let the two end the process at once and without a word: nothing has begun yet, or all is done."""
+    """Let SIGINT and SIGTERM end the process silently: used before the work starts and after it ends."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if signal.getsignal(signal.SIGTERM) is _terminate:
@@ -38,15 +38,15 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def open_standard_files() -> None:
-    """Put the null device where a standard file is closed.
+    """Open the null device in place of each closed standard stream.
 
-    The next file opened would get its number otherwise, and what is printed would go there.
+    Otherwise the next file opened would get its descriptor, and output would be written into that file.
     """
     for number, mode in enumerate(MODES):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, mode)  # the lowest free number is this one: those below are open by now
+            os.open(os.devnull, mode)  # gets this number, the lowest free one: lower ones are open by now
     names = ("stdin", "stdout", "stderr")
     for number, (name, mode) in enumerate(zip(names, MODES, strict=True)):
         if getattr(sys, name) is None:
@@ -55,7 +55,7 @@ def open_standard_files() -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Turn a broken stream to the null device, or the interpreter fails at its end as it flushes it again."""
+    """Redirect a broken stream to the null device, because the interpreter flushes it again at exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

@@ -18,6 +18,7 @@ from kwiken.cli.shared import (
     json_option,
     load_plan,
     load_profile,
+    needs_extra,
     note,
     print_json,
     print_table,
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
     from kwiken.planning import HeldOut
     from kwiken.profile import Profile
 
-MOST_PATHS = 5
-OBJECTIVE = "tail"
-WORTH_SAYING = 0.1
-PLANNED = "dynamic"  # what a plan's `partial` is
-CUTS = ("p50", "p90", "p99")
+MAX_PATHS_SHOWN = 5
+DEFAULT_OBJECTIVE = "tail"
+MIN_CONTRADICTED_SHARE = 0.1  # of the requests, below which it is not mentioned
+PLANNED_RULE = "dynamic"  # the rule of a plan's `partial`
+CUT_PERCENTILES = ("p50", "p90", "p99")
 BUT_HEAT = "by replica and time they count with as long as they ran"
 
 
@@ -70,6 +71,7 @@ BUT_HEAT = "by replica and time they count with as long as they ran"
 )
 @seed_option
 @json_option
+@needs_extra("plan")
 def command(
     *,
     profile: str,
@@ -83,16 +85,15 @@ def command(
 ) -> None:
     """Say which stages make the slow requests of PROFILE slow, and what reissues would buy there."""
     _check_options(plan_file, objective, loss, proof=proof)
-    from kwiken.diagnosis import explain
-    from kwiken.planning import held_out
-
     learned = load_profile(profile)
     if loss is not None:
         _stop_rules(learned, loss, seed=seed, as_json=as_json)
         return
     if proof:
+        from kwiken.planning import held_out
+
         with progress("planning and judging"):
-            judged = held_out(learned, budget=budget, objective=objective or OBJECTIVE, seed=seed)
+            judged = held_out(learned, budget=budget, objective=objective or DEFAULT_OBJECTIVE, seed=seed)
         if as_json:
             print_json(judged)
         else:
@@ -103,6 +104,8 @@ def command(
     plan = None if plan_file is None else load_plan(plan_file)
     if plan is not None:
         check_belongs(plan, learned, str(plan_file), profile)
+    from kwiken.diagnosis import explain
+
     with progress("explaining"):
         story = explain(learned, plan, budget=budget, seed=seed)
     if as_json:
@@ -111,7 +114,7 @@ def command(
         _show(story, planned=plan is not None)
         note_cut_short(learned, f"their times are estimated, as in a plan; {BUT_HEAT}")
         note_few(learned)
-        if story.contradicted > WORTH_SAYING:
+        if story.contradicted > MIN_CONTRADICTED_SHARE:
             note(
                 f"in {story.contradicted:.0%} of the requests latency_ms is far from what their stages come "
                 "to, as where copies were sent while they were traced"
@@ -119,7 +122,7 @@ def command(
 
 
 def _check_options(plan_file: str | None, objective: str | None, loss: float | None, *, proof: bool) -> None:
-    """What contradicts, or would be passed over in silence."""
+    """Refuse options that contradict one another or would have no effect."""
     if proof and plan_file is not None:
         raise InputError("does not go with --held-out, which makes plans of its own", where="--plan")
     others = {"--held-out": proof, "--plan": plan_file is not None, "--objective": objective is not None}
@@ -135,7 +138,7 @@ def _check_options(plan_file: str | None, objective: str | None, loss: float | N
 
 
 def _stop_rules(profile: Profile, loss: float, *, seed: int, as_json: bool) -> None:
-    """Every stop rule at every fan-out; plans and gateways know the dynamic one."""
+    """Compare all stop rules at each fan-out; plans and gateways use the dynamic one."""
     from kwiken.partial import fan_out_rules
 
     with progress("comparing stop rules"):
@@ -146,15 +149,15 @@ def _stop_rules(profile: Profile, loss: float, *, seed: int, as_json: bool) -> N
     for fan_out in found:
         rows = [
             (
-                f"{rule.name} *" if rule.name == PLANNED else rule.name,
+                f"{rule.name} *" if rule.name == PLANNED_RULE else rule.name,
                 f"{rule.variance_left:.3f}",
-                *(f"{rule.cuts[at]:.1%}" for at in CUTS),
+                *(f"{rule.cuts[at]:.1%}" for at in CUT_PERCENTILES),
                 f"{rule.loss:.3%}",
             )
             for rule in fan_out.rules
         ]
         title = f"{fan_out.stage}: {fan_out.shards} shards, {fan_out.visits} visits, may lose {loss:.3%}"
-        head = ("stop rule", "variance left", *(f"{at} cut" for at in CUTS), "utility lost")
+        head = ("stop rule", "variance left", *(f"{at} cut" for at in CUT_PERCENTILES), "utility lost")
         print_table(title, head, rows, to_stdout=True)
         say("")
     say("tuned on the earlier half of the visits and judged on the later; *: the rule of plans and gateways")
@@ -174,7 +177,7 @@ def _show_proof(judged: HeldOut) -> None:
         "of budget",
     )
     before = judged.before
-    rows = [("nobody", "-", *_ladder(before), "-", "-", "-")]
+    rows = [("no stage", "-", *_ladder(before), "-", "-", "-")]
     for arm in judged.arms:
         linked = f"correlated {arm.correlation:g}" if arm.correlation else "independent"
         told = (f"{arm.p99_cut:.1%}", f"{arm.spent:.2%}", f"{arm.of_budget:.0%}")
@@ -226,15 +229,15 @@ def _show(story: Explanation, *, planned: bool) -> None:
     say("", "blamed: share of the slowest 5% of requests; * effective: one of the few that make a path long")
     say(_effective(story))
     say("", f"critical paths ({story.effective_per_path:.1f} effective stages on the average one):")
-    for path in story.paths[:MOST_PATHS]:
+    for path in story.paths[:MAX_PATHS_SHOWN]:
         say(f"  {path.share:6.1%}  {' -> '.join(path.stages)}")
-    if len(story.paths) > MOST_PATHS:
-        say(f"          and {len(story.paths) - MOST_PATHS} more")
+    if len(story.paths) > MAX_PATHS_SHOWN:
+        say(f"          and {len(story.paths) - MAX_PATHS_SHOWN} more")
     say(*_heat_lines(story.heat))
 
 
 def _effective(story: Explanation) -> str:
-    """How many stages are effective, and how many others each of them waits for."""
+    """Line with the number of effective stages, and the numbers of stages that each of them waits for."""
     waits = sorted(stage.in_degree for stage in story.stages if stage.effective)
     middle = waits[len(waits) // 2] if waits else 0
     most = max(waits, default=0)
@@ -245,19 +248,19 @@ def _effective(story: Explanation) -> str:
 
 
 def _variance_cut(stage: StageStory) -> str:
-    """The share of the stage's own variance that goes, and how sure that is."""
+    """Cell with the share of the stage's own variance that copies remove, and its confidence interval."""
     if not stage.alone_fraction:
         return "-"
     return f"{stage.variance_cut:.0%} ({stage.variance_cut_low:.0%} to {stage.variance_cut_high:.0%})"
 
 
-SHADES = tuple(zip(BANDS, ".-+*%", strict=True))  # the sign of what is below
+SHADES = tuple(zip(BANDS, ".-+*%", strict=True))  # the sign of calls below each bound
 HOTTEST, EMPTY = "#", " "
-MOST_ROWS = 40
+MAX_HEAT_ROWS = 40
 
 
 def _heat_lines(maps: tuple[Heat, ...]) -> Iterator[str]:
-    """Every replica a row, every stretch of time a sign: how slow its slowest calls were."""
+    """Lines of a heat map: a row per replica, a sign per interval of time, by the p95 of its calls."""
     if not maps:
         return
     length = (maps[0].edges_s[-1] - maps[0].edges_s[0]) / (len(maps[0].edges_s) - 1)
@@ -270,11 +273,11 @@ def _heat_lines(maps: tuple[Heat, ...]) -> Iterator[str]:
         for heat in maps
         for name, row in zip(heat.labels, heat.slow_ms, strict=True)
     ]
-    width = max(len(printable(name)) for name, _, _ in rows[:MOST_ROWS])
-    for name, typical, row in rows[:MOST_ROWS]:
+    width = max(len(printable(name)) for name, _, _ in rows[:MAX_HEAT_ROWS])
+    for name, typical, row in rows[:MAX_HEAT_ROWS]:
         yield f"  {printable(name):{width}}  |{''.join(_shade(value, typical) for value in row)}|"
-    if len(rows) > MOST_ROWS:
-        yield f"  and {len(rows) - MOST_ROWS} replicas more; --json has all"
+    if len(rows) > MAX_HEAT_ROWS:
+        yield f"  and {len(rows) - MAX_HEAT_ROWS} replicas more; --json has all"
 
 
 def _shade(value: float | None, typical: float) -> str:

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.cli.shared import MIB, load_plan, note, note_written, out_option, read_text, write_text
+from kwiken.cli.shared import (
+    MIB,
+    load_plan,
+    needs_extra,
+    note,
+    note_written,
+    out_option,
+    read_text,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +38,7 @@ MAX_MAP: Final = 4 * MIB
     "or an object with call or prefix, host, port.",
 )
 @out_option(default="-", what="settings")
+@needs_extra("plan")
 def command(*, plan: str, program: str, targets: str | None, out: str) -> None:
     """Write the reissues of PLAN as settings for a program that you run already.
 
@@ -36,9 +46,9 @@ def command(*, plan: str, program: str, targets: str | None, out: str) -> None:
     it for the others. What the program cannot express is told on stderr, and in the file where it may hold
     comments.
     """
+    learned = load_plan(plan)
     from kwiken.export import PROGRAMS as EXPORTERS
 
-    learned = load_plan(plan)
     exported = EXPORTERS[program](learned, _targets(targets, learned), where=plan)
     write_text(out, exported.text)
     for remark in exported.notes:
@@ -47,7 +57,7 @@ def command(*, plan: str, program: str, targets: str | None, out: str) -> None:
 
 
 def _targets(path: str | None, plan: Plan) -> Mapping[str, Target]:
-    """The map in a file; empty without one."""
+    """Load the map of stages to calls; empty if no file is given."""
     from kwiken.export import check_known, read_targets
 
     if path is None:

@@ -14,7 +14,9 @@ import click
 
 from kwiken.cli.shared import (
     check_apart,
+    check_exist,
     json_option,
+    needs_extra,
     note,
     note_written,
     out_option,
@@ -34,10 +36,10 @@ if TYPE_CHECKING:
 
 
 MAX_DEPTH: Final = 20
-UNTOLD: Final = "(none)"  # what the fit calls the kind of requests whose spans say nothing
+UNLABELLED: Final = "(none)"  # the fit's name of the class of requests whose spans lack the attribute
 FEW: Final = "warning_few_requests"
-_SHOWN: Final = 5
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+MAX_ROOTS_SHOWN: Final = 5
+_NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @click.command()
@@ -78,6 +80,7 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 )
 @click.option("--mermaid", is_flag=True, help="Print the DAG as a Mermaid drawing on stdout.")
 @json_option
+@needs_extra("plan")
 def command(
     *,
     traces: tuple[str, ...],
@@ -100,10 +103,10 @@ def command(
         raise click.UsageError("--kind-by is empty; give an attribute's name, or root")
     if every and out == "-":
         raise click.UsageError("--all writes several profiles, so -o must be a folder")
+    fits = _learn(traces, every=every, **settings)
     from kwiken.profile import drift, kept_single
     from kwiken.service import to_mermaid
 
-    fits = _learn(traces, every=every, **settings)
     fits = replace(fits, profiles=kept_single(fits.profiles, once))
     files = _write(fits, out, traces, every=every)
     if as_json:
@@ -122,6 +125,7 @@ def command(
 
 
 def _learn(traces: tuple[str, ...], **settings: Any) -> Fits:
+    check_exist(traces)
     from kwiken.otel.fit import fit_profiles
 
     try:
@@ -137,7 +141,7 @@ def _learn(traces: tuple[str, ...], **settings: Any) -> Fits:
 
 
 def _write(fits: Fits, out: str | None, traces: tuple[str, ...], *, every: bool) -> list[str]:
-    """Write the profiles; the files, one a profile, or none where nothing is kept."""
+    """Write the profiles; returns the file of each, or no files if none were to be written."""
     from kwiken.profile import profile_to_json
 
     if out is None:
@@ -151,7 +155,7 @@ def _write(fits: Fits, out: str | None, traces: tuple[str, ...], *, every: bool)
 
 
 def _names(fits: Fits, folder: Path) -> list[str]:
-    """A file's path for each profile, by its root operation, in a folder that is made where it is missing."""
+    """Path of a file for each profile, named by its root operation; creates the folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -159,7 +163,7 @@ def _names(fits: Fits, folder: Path) -> list[str]:
     taken: Counter[str] = Counter()
     files = []
     for profile in fits.profiles:
-        name = _UNFIT.sub("_", root_of(profile)).strip("_.")[:100] or "profile"
+        name = _NOT_IN_FILE_NAMES.sub("_", root_of(profile)).strip("_.")[:100] or "profile"
         taken[name.lower()] += 1
         again = taken[name.lower()]
         files.append(str(folder / f"{name}{f'-{again}' if again > 1 else ''}.json"))
@@ -167,7 +171,7 @@ def _names(fits: Fits, folder: Path) -> list[str]:
 
 
 def root_of(profile: Profile) -> str:
-    """`service:operation` of a profile's requests."""
+    """Root of a profile's requests, as `service:operation`."""
     match = profile.stages[0].match
     return f"{match.service}:{match.operation}"
 
@@ -181,19 +185,19 @@ def _summaries(fits: Fits, files: list[str], *, every: bool) -> dict[str, Any]:
 
 
 def _show_roots(fits: Fits, *, every: bool) -> None:
-    """Which other requests there are, and how to learn from them."""
+    """Note the other roots among the traces, and how to learn from them."""
     for root, why in fits.left_out.items():
         note(f"nothing learned of {root}: {why}")
     others = list(fits.roots.items())[1:]
     if every or not others:
         return
-    told = ", ".join(f"{root} ({count})" for root, count in others[:_SHOWN])
-    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+    told = ", ".join(f"{root} ({count})" for root, count in others[:MAX_ROOTS_SHOWN])
+    more = f" and {len(others) - MAX_ROOTS_SHOWN} more" if len(others) > MAX_ROOTS_SHOWN else ""
     note(f"requests of other kinds were left out: {told}{more}; choose one by --root, or learn each by --all")
 
 
 def summary(profile: Profile) -> dict[str, Any]:
-    """What was learned, without the samples; times are milliseconds."""
+    """Summary of a profile, without its samples; times in milliseconds."""
     from kwiken.latency import ladder
     from kwiken.profile import drift
 
@@ -210,7 +214,7 @@ def summary(profile: Profile) -> dict[str, Any]:
 
 
 def _kinds(profile: Profile) -> dict[str, int]:
-    """How many requests there are of each kind; none where they are of one."""
+    """Number of requests of each class; empty if the requests are not classified."""
     if profile.classes is None:
         return {}
     return {name: int((profile.classes == i).sum()) for i, name in enumerate(profile.class_names)}
@@ -237,7 +241,7 @@ def _facts(stage: StageProfile) -> dict[str, Any]:
 
 
 def boxes(profile: Profile) -> list[Any]:
-    """The profile's DAG to draw; latencies below the names, stages that some requests skip dashed."""
+    """Boxes of the profile's DAG for a drawing: latencies below the names, optional stages dashed."""
     from kwiken.service import Box
 
     drawn = []
@@ -262,7 +266,7 @@ def boxes(profile: Profile) -> list[Any]:
 
 
 def _show(profile: Profile) -> None:
-    """The stages for the eye, numbered, so that `after` can be short."""
+    """Print a table of the stages, numbered so that the column `after` stays short."""
     columns = ("stage", "after", "visits", "calls", "p50 ms", "p99 ms", "reissue")
     numbers = {stage.name: number for number, stage in enumerate(profile.stages, 1)}
     rows = [_row(_facts(stage), numbers) for stage in profile.stages]
@@ -278,7 +282,7 @@ def _show(profile: Profile) -> None:
     kinds = [f"{name} {count}" for name, count in _kinds(profile).items()]
     if kinds:
         note("", f"kinds of requests: {', '.join(kinds)}")
-    if profile.class_names == (UNTOLD,):
+    if profile.class_names == (UNLABELLED,):
         note("no span has the attribute that --kind-by names, so all requests are of one kind")
     counted = ", ".join(
         f"{name.replace('_', ' ')} {count}" for name, count in profile.counts.items() if count and name != FEW

@@ -1,4 +1,4 @@
-"""What `fit` and `plan` say beyond latencies: what drifts, how sure gains are, and which requests pay."""
+"""Findings of `fit` and `plan` beyond latencies: drift, confidence of gains, outcomes by request class."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from kwiken.profile import Drift, Profile
 
 
-FEWEST: Final = 200  # requests below which the slowest tell little
+MIN_REQUESTS: Final = 200  # fewer say little about high percentiles
 
 
 def note_few(profile: Profile) -> None:
-    """Say so where there are too few requests for high percentiles."""
-    if profile.requests < FEWEST:
+    """Note that there are too few requests for high percentiles, if so."""
+    if profile.requests < MIN_REQUESTS:
         many = "request" if profile.requests == 1 else "requests"
         note(f"only {profile.requests} {many}: their slowest tell little, so trace the service for longer")
 
 
 def note_contradicted(profile: Profile) -> None:
-    """Say so where whole requests took another time than their stages come to."""
+    """Note that measured request latencies contradict those of the stages, if so."""
     from kwiken.profile import told_contradiction
 
     told = told_contradiction(profile)
@@ -33,19 +33,24 @@ def note_contradicted(profile: Profile) -> None:
 
 
 def cut_short(profile: Profile) -> int:
-    """How many calls were given up before they ended."""
+    """Number of calls that were cancelled before they ended."""
     return sum(int(stage.censored.sum()) for stage in profile.stages)
 
 
 def note_cut_short(profile: Profile, what: str) -> None:
-    """Say so where calls were given up before they ended, and what stands for their times."""
+    """Note the calls that were cancelled before they ended, if any.
+
+    Args:
+        profile: profile with the calls.
+        what: text on what is shown in place of their latencies.
+    """
     cut = cut_short(profile)
     if cut:
         note(f"{cut} {'call was' if cut == 1 else 'calls were'} cut short: {what}")
 
 
 def drift_summary(found: tuple[Drift, ...]) -> list[dict[str, Any]]:
-    """Stages that changed while they were traced, as JSON."""
+    """Stages whose latency changed while they were traced, as JSON."""
     return [
         {
             "stage": each.stage,
@@ -59,7 +64,7 @@ def drift_summary(found: tuple[Drift, ...]) -> list[dict[str, Any]]:
 
 
 def learned_summary(study: PlanStudy, profile: Profile) -> dict[str, Any]:
-    """How sure the curves are, what drifts, and what the plan does to each kind of requests, as JSON."""
+    """Confidence of the curves, drift, and the plan's effect on each class of requests, as JSON."""
     from kwiken.curves import curve_bounds
 
     unseen = {name: curve for name, curve in study.curves.items() if name not in study.bounds}
@@ -83,13 +88,13 @@ def learned_summary(study: PlanStudy, profile: Profile) -> dict[str, Any]:
 
 
 def gain_between(study: PlanStudy, name: str) -> tuple[float, float] | None:
-    """Low and high of what a stage's copies gain, ms²; None where it gets none, or they gain nothing."""
+    """Confidence interval of the gain of a stage's copies, ms²; None if it gets none or they gain nothing."""
     stage = study.plan.stages.get(name)
     return study.between.get(name) if stage is not None and stage.reissue is not None else None
 
 
 def outcomes(profile: Profile, plan: Plan) -> tuple[ClassOutcome, ...]:
-    """What the plan does to each kind of requests; none where there is but one kind."""
+    """Effect of the plan on each class of requests; empty if the requests are not classified."""
     from kwiken.diagnosis import by_class
 
     return by_class(profile, plan) if profile.classes is not None else ()
@@ -108,7 +113,7 @@ def _class(each: ClassOutcome) -> dict[str, Any]:
 
 
 def show_classes(profile: Profile, plan: Plan) -> None:
-    """The same for the eye, on stderr; nothing where there is but one kind."""
+    """Print the effect of the plan on each class of requests, on stderr; nothing if there are no classes."""
     rows = [
         (
             each.name,
@@ -127,6 +132,6 @@ def show_classes(profile: Profile, plan: Plan) -> None:
 
 
 def show_drift(found: tuple[Drift, ...]) -> None:
-    """A line for each stage that changed."""
+    """Print a line for each stage that changed, on stderr."""
     for each in found:
         note(f"changed while it was traced: {each.words}")

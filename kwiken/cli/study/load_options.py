@@ -1,4 +1,4 @@
-"""What verbs share that know of queues: options, and the model of a profile that they make."""
+"""Options of the verbs that model queues, and the load model that the options describe."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kwiken.errors import InputError
 if TYPE_CHECKING:
     from kwiken.planning import PlanStudy
     from kwiken.profile import Profile
-    from kwiken.queueing.load import LoadModel, Settlement
+    from kwiken.queueing.load import LoadModel, PlanUnderLoad
 
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", int, float)
 MAX_REPLICAS: Final = 10_000
-LOAD: Final = Real(1e-3, 1e3)  # times a profile's; farther off nothing that it knows holds
+LOAD: Final = Real(1e-3, 1e3)  # factor on the profile's load; beyond, its measurements say nothing
 DISPATCHES: Final = ("aged", "two", "least", "random")
 CANCELS: Final = ("queued", "running", "none")
 
@@ -26,7 +26,7 @@ CANCELS: Final = ("queued", "running", "none")
 def _by_stage(
     number_of: Callable[[str], N], rule: str
 ) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, N]]:
-    """Reads `STAGE=NUMBER`, given as often as there are stages; a name may itself hold an equals sign."""
+    """Build a click callback for a repeated option `STAGE=NUMBER`; a stage's name may contain `=`."""
 
     def read(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, N]:
         found: dict[str, N] = {}
@@ -65,36 +65,38 @@ REPLICAS: Final = click.option(
     callback=_by_stage(_replicas, f"whole, from 1 to {MAX_REPLICAS}"),
     multiple=True,
     metavar="STAGE=N",
-    help="How many replicas a stage has, where the profile does not know.",
+    help="Number of replicas of a stage, if the profile does not say.",
 )
 UTILISATION: Final = click.option(
     "--utilisation",
     callback=_by_stage(_share, "from 0 to below 1"),
     multiple=True,
     metavar="STAGE=SHARE",
-    help="Share of its replicas' time that was used, where no busy times were measured.",
+    help="Share of its replicas' time that was used, if no busy times were measured.",
 )
 RATE: Final = click.option(
-    "--rate", type=POSITIVE, help="Requests a second behind the profile, where it holds a sample."
+    "--rate",
+    type=POSITIVE,
+    help="Requests a second at recording, if the profile is a sample.",
 )
 DISPATCH: Final = click.option(
     "--dispatch",
     type=click.Choice(DISPATCHES),
     default=DISPATCHES[0],
     show_default=True,
-    help="How calls find replicas; aged: about as the runtime does.",
+    help="Choice of replicas for calls; aged: much like the runtime's.",
 )
 CANCEL: Final = click.option(
     "--cancel",
     type=click.Choice(CANCELS),
     default=CANCELS[0],
     show_default=True,
-    help="Which losers of a race are taken out: those not begun, running ones too, or none.",
+    help="Losing copies to cancel: those still queued, running ones too, or none.",
 )
 
 
 def queue_options(command: F) -> F:
-    """The options that say what queues are like."""
+    """Add the options that describe replicas and queues to a command."""
     for option in (CANCEL, DISPATCH, RATE, UTILISATION, REPLICAS):
         command = option(command)
     return command
@@ -134,25 +136,25 @@ def settled(
     guarded: bool,
     seed: int,
     **queues: Any,
-) -> tuple[PlanStudy, Settlement | None]:
-    """A plan that counts with the load that it makes, where load matters.
+) -> tuple[PlanStudy, PlanUnderLoad | None]:
+    """Make a plan that accounts for the load of its own copies, if some stage is busy enough.
 
     Args:
-        profile: what was learned.
-        study_of: makes a plan for a profile.
-        load: the load to plan for, in the profile's; None for its own.
-        guarded: whether load is looked at where none was named.
-        seed: of all draws.
-        queues: what `queue_options` say.
+        profile: profile to plan for.
+        study_of: function that makes a plan for a profile.
+        load: load to plan for, as a factor on the profile's; None for the profile's own.
+        guarded: whether to account for load if `load` is None.
+        seed: seed of all random numbers.
+        queues: values of `queue_options`.
 
     Returns:
-        The study, and how it came to rest; None where no load was named and no stage is busy enough to
-        matter, or nobody knows.
+        The study, and the fixed point of plan and load; None for the latter if `load` is None and no stage is
+        known to be busy enough to matter.
 
     Raises:
         InputError: for options that contradict one another, a stage that the profile lacks, or as `model_of`.
     """
-    from kwiken.queueing.load import QUIET, measured_utilisation, settle
+    from kwiken.queueing.load import QUIET, measured_utilisation, plan_under_load
 
     _check_options(profile, load, queues, guarded=guarded)
     if load is None:
@@ -161,7 +163,7 @@ def settled(
         if not guarded or busiest < QUIET:
             if (idle := given("dispatch", "cancel")) is not None:
                 note(
-                    f"{idle} says nothing here: replicas are hardly used, so load is left out without --load"
+                    f"{idle} has no effect here: replicas are nearly idle, so load is left out without --load"
                 )
             return study_of(profile), None
     try:
@@ -169,13 +171,13 @@ def settled(
     except InputError as error:
         if load is not None or error.where is not None:
             raise
-        raise InputError(f"{error}; or leave load out by --no-guard") from error
-    found = settle(model, study_of, load=load or 1.0, seed=seed)
+        raise InputError(f"{error}; or leave load out with --no-guard") from error
+    found = plan_under_load(model, study_of, load=load or 1.0, seed=seed)
     return found.study, found
 
 
 def _check_options(profile: Profile, load: float | None, queues: Mapping[str, Any], *, guarded: bool) -> None:
-    """What would be passed over in silence where load is not looked at."""
+    """Refuse options that would have no effect, and stages that the profile lacks."""
     if not guarded:
         if load is not None:
             raise InputError("does not go with --load, which counts with the load", where="--no-guard")
@@ -190,8 +192,8 @@ def _check_options(profile: Profile, load: float | None, queues: Mapping[str, An
                 )
 
 
-def load_summary(settlement: Settlement | None) -> dict[str, Any]:
-    """What a plan's JSON summary says of load; nothing where load was not looked at."""
+def load_summary(settlement: PlanUnderLoad | None) -> dict[str, Any]:
+    """Summary of load for a plan's JSON; empty if load was left out."""
     if settlement is None:
         return {}
     return {

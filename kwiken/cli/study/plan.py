@@ -1,4 +1,4 @@
-"""`kwiken plan`: budgets, apportioned across the stages of a profile."""
+"""`kwiken plan`: apportions budgets across the stages of a profile."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kwiken.cli.shared import (
     SHARE,
     json_option,
     load_profile,
+    needs_extra,
     note,
     note_written,
     out_option,
@@ -87,6 +88,7 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
 @queue_options
 @seed_option
 @json_option
+@needs_extra("plan")
 def command(
     *,
     profile: str,
@@ -108,14 +110,14 @@ def command(
 
     Without -o the plan is shown and not kept.
     """
-    from kwiken.plan import Budgets
-    from kwiken.planning import study_plan
-    from kwiken.profile import spent_by_model
-
     if not utility_loss and (partial or utility_weights):
         option = "--partial" if partial else "--utility-weight"
         raise InputError("means nothing without a budget of utility: --utility-loss", where=option)
     learned = load_profile(profile)
+    from kwiken.plan import Budgets
+    from kwiken.planning import study_plan
+    from kwiken.profile import spent_by_model
+
     study_of = functools.partial(
         study_plan,
         budgets=Budgets(reissue=reissue, utility_loss=utility_loss, catch_up=catch_up),
@@ -147,7 +149,7 @@ def command(
 
 
 def _cost(given: str | None) -> str | Mapping[str, float] | None:
-    """A cost model's name, or what stands in a file of costs."""
+    """Name of a cost model, or the costs in a file; None if none is given."""
     if given is None or given in COST_MODELS:
         return given
     if not given or not Path(given).exists():
@@ -168,7 +170,7 @@ def _cost(given: str | None) -> str | Mapping[str, float] | None:
 
 
 def _summary(study: PlanStudy) -> dict[str, Any]:
-    """What the plan spends where, and why; shares are fractions, times are milliseconds."""
+    """Summary of the plan and its reasons, as JSON; shares are fractions, times are in milliseconds."""
     plan, allocation = study.plan, study.allocation
     stages = {}
     for name, stage in plan.stages.items():
@@ -200,7 +202,7 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
 
 
 def _show(study: PlanStudy) -> None:
-    """The plan for the eye, on stderr: stdout may carry the plan itself. Cuts are of the variance."""
+    """Print the plan as tables on stderr, as stdout may carry the plan itself; cuts are of the variance."""
     plan = study.plan
     columns = ("stage", "cost", "reissued", "after ms", "spent", "cut ms²", "90% between", "next 1%")
     print_table(f"Plan for {plan.service} (costs: {plan.cost.model})", columns, _rows(study))
@@ -237,7 +239,7 @@ def _between(ends: tuple[float, float] | None) -> str:
 
 
 def ladder_rows(before: Ladder, after: Ladder) -> list[tuple[str, ...]]:
-    """One row a percentile: before, after and the change of a ladder of latencies."""
+    """Rows of a table with one percentile each: latency before and after, and the change."""
     rows: list[tuple[str, ...]] = []
     for field in before.__struct_fields__:
         old, new = getattr(before, field), getattr(after, field)

@@ -1,4 +1,4 @@
-"""What `plan` says and takes of the levers beside reissues: partial answers and help for late requests."""
+"""Options and output of `plan` for partial answers and catch-up."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_WEIGHT: Final = 1e12
 LOST: Final = ("utility lost, of its own", "of the whole answer")
-WAYS: Final = ("separate", "joint", "auto")
+LEVER_MODES: Final = ("separate", "joint", "auto")
 
 
 def _weights(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, float] | None:
-    """Reads `STAGE=WEIGHT`, given as often as there are stages; a name may itself hold an equals sign."""
+    """Click callback: parse a repeated option `STAGE=WEIGHT`; a stage's name may contain `=`."""
     found: dict[str, float] = {}
     for text in given:
         stage, _, digits = text.rpartition("=")
@@ -49,7 +49,7 @@ UTILITY_LOSS: Final = click.option(
     type=SHARE,
     default=0.0,
     show_default=True,
-    help="Loss of answer quality: fan-outs may go on without their last shards.",
+    help="Budget of lost answer quality: fan-outs may continue without their last shards.",
 )
 CATCH_UP: Final = click.option(
     "--catch-up", type=SHARE, default=0.0, show_default=True, help="Extra work for late requests."
@@ -59,7 +59,7 @@ PARTIAL: Final = click.option(
     callback=_stages,
     multiple=True,
     metavar="STAGE",
-    help="A fan-out whose answer may be partial; as often as there are.  [default: every fan-out]",
+    help="A fan-out whose answer may be partial; repeatable.  [default: every fan-out]",
 )
 WEIGHT: Final = click.option(
     "--utility-weight",
@@ -67,14 +67,14 @@ WEIGHT: Final = click.option(
     callback=_weights,
     multiple=True,
     metavar="STAGE=WEIGHT",
-    help="Its part in the whole answer's utility, where parts count on their own.  "
+    help="Weight of a stage in the utility of the answer, if its parts count independently.  "
     "[default: an answer needs all of them]",
 )
 
 
 LEVERS: Final = click.option(
     "--levers",
-    type=click.Choice(WAYS),
+    type=click.Choice(LEVER_MODES),
     default="auto",
     show_default=True,
     help="How copies and partial answers are planned: one after the other, together, or together only where "
@@ -83,14 +83,14 @@ LEVERS: Final = click.option(
 
 
 def lever_options(command: F) -> F:
-    """The options of the levers beside reissues."""
+    """Add the options for partial answers and catch-up to a command."""
     for option in (LEVERS, WEIGHT, PARTIAL, CATCH_UP, UTILITY_LOSS):
         command = option(command)
     return command
 
 
 def lever_summary(study: PlanStudy) -> dict[str, Any]:
-    """Budgets of utility and of help for late requests, as far as they were used; shares are fractions."""
+    """Use of the budgets for partial answers and catch-up, as JSON; shares are fractions."""
     return {
         "partial": {
             "apportioned": study.partial.margin,
@@ -113,7 +113,7 @@ def lever_summary(study: PlanStudy) -> dict[str, Any]:
 
 
 def _rule(rule: StopRule | None) -> dict[str, float | None] | None:
-    """A stop rule as JSON, which knows no infinity."""
+    """Stop rule as JSON; infinity becomes null, because JSON has none."""
     if rule is None:
         return None
     found = {"cutoff_ms": rule.cutoff_ms, "wait_ms": rule.wait_ms, "progress": rule.progress}
@@ -121,7 +121,7 @@ def _rule(rule: StopRule | None) -> dict[str, float | None] | None:
 
 
 def show_levers(study: PlanStudy) -> None:
-    """The same for the eye, on stderr; nothing where only reissues were asked for."""
+    """Print partial answers and catch-up as tables on stderr; nothing if the plan only has reissues."""
     plan = study.plan
     rows = [
         (

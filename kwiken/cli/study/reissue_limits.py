@@ -1,4 +1,4 @@
-"""From where on copies hurt: what `kwiken plan` shows of the busy stages that have, or were refused, any."""
+"""Table of the utilisation from which copies hurt, for busy stages that `kwiken plan` considered."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from kwiken.cli.shared import note, print_table
 
 if TYPE_CHECKING:
-    from kwiken.queueing.load import Settlement
+    from kwiken.queueing.load import PlanUnderLoad
 
 
-def show_thresholds(settlement: Settlement | None) -> None:
-    """A row a stage, those without a search of their own too; nothing where load was not looked at."""
+def show_thresholds(settlement: PlanUnderLoad | None) -> None:
+    """Print a row per busy stage on stderr, also without a search; nothing if load was left out."""
     if settlement is None:
         return
     names = (*settlement.guards, *settlement.unsearched)
@@ -22,12 +22,12 @@ def show_thresholds(settlement: Settlement | None) -> None:
 
 
 def hurt_from(above: float | None) -> str:
-    """How busy a stage must be for its copies to hurt, in words."""
+    """Text of the utilisation from which a stage's copies hurt."""
     return "never seen" if above is None else f"{above:.0%} busy"
 
 
-def _row(name: str, settlement: Settlement) -> tuple[str, str, str, str]:
+def _row(name: str, settlement: PlanUnderLoad) -> tuple[str, str, str, str]:
     simulation, found = settlement.simulation, settlement.guards.get(name)
     busy = simulation.model.stages[name].busy_at(simulation.factor)
-    above = "not searched" if found is None else hurt_from(found.above)  # a note says why
+    above = "not searched" if found is None else hurt_from(found.above)  # one of the plan's notes says why
     return name, f"{busy:.0%}", "refused" if name in settlement.refused else "sent", above

@@ -1,4 +1,4 @@
-"""`kwiken report`: one page with pictures of what was learned, planned and got."""
+"""`kwiken report`: one HTML page with charts of the profile, the plan and the measured result."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ from datetime import UTC, datetime
 
 import click
 
-from kwiken.cli.shared import SHARE, note, out_option, progress, seed_option, write_text
+from kwiken.cli.shared import (
+    SHARE,
+    check_exist,
+    needs_extra,
+    note,
+    out_option,
+    progress,
+    seed_option,
+    write_text,
+)
 
 
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="DIR_OR_FILES...")
 @out_option("report.html", what="page")
 @click.option(
-    "--reissue", type=SHARE, default=0.05, show_default=True, help="Budget of the plan, where none is given."
+    "--reissue", type=SHARE, default=0.05, show_default=True, help="Budget of the plan, if none is given."
 )
 @click.option("--root", metavar="OP", help="Only requests whose root span has this operation.")
 @click.option("--service", metavar="NAME", help="Only requests whose root span is of this service.")
 @seed_option
+@needs_extra("report")
 def command(
     *,
     sources: tuple[str, ...],
@@ -29,14 +39,17 @@ def command(
 ) -> None:
     """Draw a report of DIR_OR_FILES: a demo's folder, or any of profile, plan, load records and traces.
 
-    What is missing is made where it can be: a profile from traces, a plan from a profile.
+    Missing parts are made if possible: a profile from traces, a plan from a profile.
     """
-    from kwiken.cli.report import Wishes, build_page, find, gather, made_line
-    from kwiken.cli.report.model import render
+    check_exist(sources)
+    from kwiken.cli.report import Wishes, find, gather
 
     wishes = Wishes(reissue=reissue, seed=seed, root=root, service=service)
     with progress("reading") as bar:
         material = gather(find(sources), wishes, tell=lambda done, total: bar.update(done, total=total))
+    from kwiken.cli.report import build_page, made_line
+    from kwiken.cli.report.model import render
+
     if material.result is not None:
         made = made_line(material.result)
     else:

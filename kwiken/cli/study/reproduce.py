@@ -1,10 +1,9 @@
-"""`kwiken reproduce`: a source's tables and figures, computed anew beside its own values."""
+"""`kwiken reproduce`: recomputes the tables and figures of a published source beside its values."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import multiprocessing
 import os
 import signal
 import textwrap
@@ -13,13 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kwiken.cli.shared import Bar, json_option, note, print_json, print_table, progress, say, write_text
+from kwiken.cli.shared import (
+    Bar,
+    json_option,
+    needs_extra,
+    note,
+    print_json,
+    print_table,
+    progress,
+    say,
+    write_text,
+)
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from kwiken.reproduction import Row
 
-WIDTH = 110
+MAX_LINE_WIDTH = 110  # characters
 MAX_SEEDS = 64
 MAX_JOBS = 64
 
@@ -31,6 +40,7 @@ MAX_JOBS = 64
 @click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Processes at once; one a core by default.")
 @click.option("-o", "--output", metavar="FILE", help="Write a page of plots there too.")
 @json_option
+@needs_extra("report")
 def command(
     *, name: str | None, list_names: bool, seeds: int, jobs: int | None, output: str | None, as_json: bool
 ) -> None:
@@ -55,7 +65,7 @@ def command(
 
 
 def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:
-    """Every row beside the source's value, figure by figure; what is noted follows its figure once."""
+    """Lines with each row beside the source's value, figure by figure; each figure's notes follow once."""
     yield title
     for figure, group in itertools.groupby(rows, key=lambda row: row.figure):
         lines = list(group)
@@ -71,12 +81,14 @@ def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:
             yield f"  {row.metric:{metric}}  {row.ours:>{ours}g}  {row.source or '-'}{mark}"
         for number, words in enumerate(notes, start=1):
             yield from textwrap.wrap(
-                words, WIDTH, initial_indent=f"  [{number}] ", subsequent_indent="      "
+                words, MAX_LINE_WIDTH, initial_indent=f"  [{number}] ", subsequent_indent="      "
             )
 
 
 def _spread(jobs: Sequence[Any], processes: int | None, bar: Bar) -> Iterable[Any]:
-    """Run jobs in processes of their own, results in order; none of them outlives this."""
+    """Run jobs in worker processes and yield their results in order; no worker outlives the call."""
+    import multiprocessing
+
     from joblib import Parallel, cpu_count, delayed
 
     parallel = Parallel(n_jobs=processes or cpu_count(), return_as="generator")
@@ -86,10 +98,10 @@ def _spread(jobs: Sequence[Any], processes: int | None, bar: Bar) -> Iterable[An
             yield result
     except BaseException as error:
         for worker in multiprocessing.active_children():
-            if worker.pid is not None:  # one that is being started has none yet
+            if worker.pid is not None:  # a worker that is being started has none yet
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(worker.pid, signal.SIGKILL)
-        # An interrupt while the pool starts makes its tidying up fail, and only that would be told.
+        # An interrupt while the pool starts makes its clean-up fail, and that error would hide the interrupt.
         if isinstance(error.__context__, KeyboardInterrupt):
             raise error.__context__ from None
         raise

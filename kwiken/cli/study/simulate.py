@@ -1,4 +1,4 @@
-"""`kwiken simulate`: what a plan would do to a profile's requests."""
+"""`kwiken simulate`: replays a profile's requests with a plan and without."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kwiken.cli.shared import (
     json_option,
     load_plan,
     load_profile,
+    needs_extra,
     print_json,
     print_table,
     progress,
@@ -51,6 +52,7 @@ MAX_REQUESTS = 10_000_000
 @click.option("--independent", is_flag=True, help="Draw every stage on its own, not whole requests.")
 @seed_option
 @json_option
+@needs_extra("plan")
 def command(
     *,
     profile: str,
@@ -99,7 +101,7 @@ def command(
 
 
 def _refuse_idle(queues: Mapping[str, Any]) -> None:
-    """Settings of queues say nothing where none are simulated."""
+    """Refuse queue options without --load, where they would have no effect."""
     if (option := given(*queues)) is not None:
         raise InputError("needs --load: without it no queues are simulated", where=option)
 
@@ -120,7 +122,7 @@ def _document(result: Simulation, requests: int, seed: int) -> dict[str, object]
 
 
 def _stages(result: Simulation) -> dict[str, dict[str, float]]:
-    """By stage that the plan does something at: what its levers did."""
+    """Spend and effect of the plan's levers, for each stage that has one."""
     names = dict.fromkeys((*result.stage_spent, *result.stage_loss, *result.stage_late))
     return {
         name: {

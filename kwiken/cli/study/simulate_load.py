@@ -1,4 +1,4 @@
-"""`kwiken simulate --load`: requests through queues, and what is printed of them."""
+"""`kwiken simulate --load`: simulates queues at another load and prints the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,17 @@ def simulate_loaded(
     as_json: bool,
     **queues: Any,
 ) -> None:
-    """Send the profile's requests through queues, and print what became of them."""
+    """Simulate the profile's requests in queues, and print the result.
+
+    Args:
+        profile: profile with the requests.
+        plan: plan to try; None for none.
+        load: load as a factor on the profile's.
+        requests: number of requests to simulate.
+        seed: seed of all random numbers.
+        as_json: whether to print JSON rather than tables.
+        queues: values of `queue_options`.
+    """
     from kwiken.queueing.load import guards, plan_hurts_above, policies_of, simulate_load
 
     with progress("simulating queues"):
@@ -112,10 +122,10 @@ def _loaded_rows(
 
 
 def _verdict(result: LoadSimulation, plan: Plan, above: float | None) -> str:
-    """Where the whole plan begins to hurt."""
+    """Line with the load from which the whole plan makes the tail worse."""
     reissued = [name for name, entry in plan.stages.items() if entry.reissue is not None]
     if all(result.model.stages[name].station.replicas is None for name in reissued):
-        return "load acts on no stage that the plan reissues, so nobody knows where that would hurt"
+        return "load acts on no stage that the plan reissues, so it is not known where reissues hurt"
     if above is None:
         return "reissue hurts at no load that the stages can serve"
     return f"reissue hurts above {above:.3g} times the profile's load: the tail is worse with it there"

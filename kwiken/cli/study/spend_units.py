@@ -1,4 +1,4 @@
-"""Spend told in every unit: the budget's own, calls, typical and mean work."""
+"""Spend of copies in the units of every cost model: calls, typical, mean and measured work."""
 
 from __future__ import annotations
 
@@ -14,5 +14,9 @@ WORDS: Final = {
 
 
 def by_every_count(spent: Mapping[str, float]) -> str:
-    """One line: what copies cost by every cost model, as `spent_by_model` has it."""
+    """Line with the cost of copies by every cost model.
+
+    Args:
+        spent: share of the cost by cost model, as `spent_by_model` returns it.
+    """
     return ", ".join(f"{spent[model]:.2%} {words}" for model, words in WORDS.items() if model in spent)

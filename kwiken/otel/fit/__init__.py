@@ -1,4 +1,4 @@
-"""Fit: from traces to a profile, for services on this runtime and for any other."""
+"""Profile fitting from traces of services on this runtime or of any other service."""
 
 from __future__ import annotations
 

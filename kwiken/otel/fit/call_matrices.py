@@ -1,4 +1,4 @@
-"""Calls as matrices of requests by shards, and what becomes of them as stages of a profile."""
+"""Matrices of call latencies, requests by shards, and the profile built from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kwiken.profile import OWN_TIME, Profile, StageProfile
 
 Floats = NDArray[np.float64]
 NS_PER_MS = 1e6
-FEW = 200  # requests below which the tail is hardly seen
+MIN_REQUESTS_FOR_TAIL = 200  # fewer show hardly any of the tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +24,24 @@ class StageCalls:
     """All calls of one stage.
 
     Attributes:
-        name: of the stage.
-        match: which spans they are.
-        calls_ms: (requests, width); NaN for no call.
-        censored: (requests, width).
-        seen_ms: (requests,): how long the stage kept the request waiting, copies and all; 0 where not called.
-        busy_ms: mean busy time of a call; None where not measured.
-        busy_variation: standard deviation over mean of busy times; None where not measured.
-        replicas: how many took calls; None where not told.
-        reissuable: whether a copy may be sent.
-        pairs_ms: (m, 2): of calls with a copy, both latencies; None where there were none.
-        pairs_cut: (m, 2): which were cut short.
-        guesses_ms: (m, 2): of late calls, their latency and what a copy would have taken; None if not known.
-        asked: (requests, width): which of `replica_names` each primary call went to, -1 for not known.
-        replica_names: of the replicas that took calls.
+        name: name of the stage.
+        match: service and operation of the calls' spans.
+        calls_ms: (requests, width) latencies, milliseconds; NaN for no call.
+        censored: (requests, width); True if the latency is a lower bound.
+        seen_ms: (requests,) time that the request waited for the stage, copies included, milliseconds; 0 if
+            the stage was not called.
+        busy_ms: mean CPU time of a call, milliseconds; None if not measured.
+        busy_variation: standard deviation over mean of CPU times; None if not measured.
+        replicas: number of replicas that served calls; None if not stated.
+        reissuable: True if a copy may be sent.
+        pairs_ms: (m, 2) latencies of calls and of their copies, milliseconds; None if there were no copies.
+        pairs_cut: (m, 2); True if the call or copy was cancelled.
+        guesses_ms: (m, 2) latencies of late calls and estimates for copies of them, milliseconds; None if
+            not known.
+        worth: (requests, width) weights of the calls' answers; NaN if not known, None if known of none.
+        threads: maximal number of threads of a call, 1 or more.
+        asked: (requests, width) index into `replica_names` of each primary call's replica; -1 if not known.
+        replica_names: names of the replicas that served calls.
     """
 
     name: str
@@ -59,14 +63,14 @@ class StageCalls:
 
 
 def matrix(shape: tuple[int, int], rows: Ints, columns: Ints, values: Floats) -> Floats:
-    """(requests, width): values at their places, NaN elsewhere; of several for one place, the last."""
+    """(requests, width): values at their rows and columns, NaN elsewhere; the last one wins a cell."""
     out = np.full(shape, np.nan)
     out[rows, columns] = values
     return out
 
 
 def in_order(starts: Floats, names: Sequence[str]) -> list[int]:
-    """Places of the stages by their mean start, by name where that is the same: whatever the files' order."""
+    """Indices of the stages by mean start, then by name, so that the order of the files does not matter."""
     return sorted(range(len(names)), key=lambda i: (starts[i], names[i]))
 
 
@@ -79,18 +83,18 @@ def build(
     stages: Sequence[StageCalls],
     edges: Bools,
 ) -> Profile:
-    """The profile of these stages, the request's own time before them all.
+    """Build the profile of these stages, with the request's own time as a stage before all others.
 
-    The own time is what the longest path of the stages' times does not explain; with it, replaying a row of
-    the profile gives that request's latency (but where copies were sent: what it had been without them).
+    The own time is the latency minus the longest path of the stages' times. With it, replaying a row of the
+    profile gives that request's latency; if copies were sent, the latency without them.
 
     Args:
-        forest: where the spans are.
-        start: (n,) when the requests began, ascending; nanoseconds since 1970.
-        end: (n,) when they ended.
+        forest: forest of all spans.
+        start: (n,) starts of the requests, ascending; nanoseconds since 1970.
+        end: (n,) ends of the requests; nanoseconds since 1970.
         root: service and operation of the requests.
-        stages: k of them.
-        edges: (k, k): True at (a, b) where b comes after a.
+        stages: calls of the k stages.
+        edges: (k, k); True at (a, b) if stage b comes after stage a.
     """
     latency = (end - start) / NS_PER_MS
     own_name = ":".join(root) + OWN_TIME
@@ -100,10 +104,10 @@ def build(
     ordered = [ordered[i] for i in parents_first(ordered)]
     seen = {calls.name: calls.seen_ms for calls in stages} | {own_name: np.zeros(len(latency))}
     left = latency - end_to_end(ordered, seen)
-    # Nanoseconds below zero are rounding; more is a path whose calls overlapped in this request after all.
+    # A nanosecond below zero is rounding; more means that calls of a path overlapped in this request.
     forest.counts["clipped_own_time"] = int((left < -1 / NS_PER_MS).sum())
     forest.counts["requests"] = len(latency)
-    if len(latency) < FEW:
+    if len(latency) < MIN_REQUESTS_FOR_TAIL:
         forest.counts["warning_few_requests"] = len(latency)
     own = _own_time(own_name, root, np.maximum(left, 0.0))
     return Profile(

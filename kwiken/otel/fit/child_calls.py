@@ -1,4 +1,4 @@
-"""The calls that spans made: those that the next stages are made of."""
+"""Child calls of spans, grouped into stages."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Final
 import numpy as np
 
 from kwiken.errors import InputError
-from kwiken.otel.fit.repeated_calls import MAX_TURNS, SHARE, turns
+from kwiken.otel.fit.repeated_calls import MAX_TURNS, MIN_SHARE, turns
 from kwiken.otel.fit.retries import merge_retries
 from kwiken.otel.read import Bools, Ints
 from kwiken.otel.read import columns as c
-from kwiken.otel.trace import DETACHED, MOSTLY, ROOT, Forest
+from kwiken.otel.trace import DETACHED, MAX_ERROR_SHARE, ROOT, Forest
 
-MAX_STAGES: Final = 999  # with the own time, as many as a service may have
+MAX_STAGES: Final = 999  # with the own time, the maximum of a service
 MAX_WIDTH: Final = 10_000
 MAX_DESCENT: Final = 100
 
-Key = tuple[int, int]  # operation and turn of a stage
+Key = tuple[int, int]  # operation of a stage, and its number among sequential calls of that operation
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls, a row each.
+    """Columns of calls, one row a call.
 
     Attributes:
-        row: of the call's span; of a call tried again, of its last try.
-        request: whose call it is.
-        op: of what name.
-        start: nanoseconds; of a call tried again, when it was tried first.
-        end: nanoseconds.
+        row: (k,) row of the call's span; for a retried call, of its last attempt.
+        request: (k,) index of the request that made the call.
+        op: (k,) number of the operation.
+        start: (k,) start, nanoseconds since 1970; for a retried call, of its first attempt.
+        end: (k,) end, nanoseconds since 1970.
     """
 
     row: Ints
@@ -44,13 +44,13 @@ class Calls:
         return len(self.row)
 
     def only(self, which: Bools | Ints) -> Calls:
-        """Some of the calls."""
+        """Subset of the calls."""
         columns = (self.row, self.request, self.op, self.start, self.end)
         return Calls(*(column[which] for column in columns))
 
 
 class Children:
-    """Finds what spans called: an index of a forest's spans by their parent."""
+    """Index of a forest's spans by their parent; spans that were not waited for are left out."""
 
     def __init__(self, forest: Forest) -> None:
         self.forest = forest
@@ -60,10 +60,10 @@ class Children:
         self._parents = forest.parent[self._rows]
 
     def found(self, stages: int) -> None:
-        """Count stages, of all depths together.
+        """Add to the number of stages, of all depths together.
 
         Raises:
-            InputError: there are more than a service may have; says what to do about it.
+            InputError: there are more stages than a service may have; suggests what to do.
         """
         self._stages += stages
         if self._stages > MAX_STAGES:
@@ -73,7 +73,7 @@ class Children:
             )
 
     def of(self, at: Ints) -> Calls:
-        """The calls that the spans at these rows, one a request, waited for; `ROOT` for no span."""
+        """Child calls of the spans at these rows, one span a request; `ROOT` for no span."""
         low, high = (np.searchsorted(self._parents, at, side) for side in ("left", "right"))
         counts = np.where(at >= 0, high - low, 0)
         request = np.repeat(np.arange(len(at)), counts)
@@ -86,28 +86,32 @@ class Children:
 
 
 def direct_calls(children: Children, at: Ints) -> Calls:
-    """The calls of the first span on the way down from the request that makes several.
+    """Child calls of the topmost span below the request that makes several calls.
 
-    A span whose only child, in all requests, is one call of one name just passes the request on (a client's
-    span above its server's, a gateway), so the stages are looked for below it. Where nothing branches at all,
-    the request's own child is the one stage.
+    A span whose only child, in all requests, is one call of one operation just forwards the request (a client
+    span above its server span, a gateway), so the stages are looked for below it. If no span makes several
+    calls, the request's own child is the only stage.
 
     Args:
-        children: of the spans.
-        at: (n,) the requests' spans.
+        children: index of the spans by parent.
+        at: (n,) rows of the requests' spans.
     """
     levels = _way_down(children, at)
     return levels[-1] if _branches(levels[-1], at) else levels[0]
 
 
 def inner_calls(children: Children, at: Ints) -> Calls:
-    """The calls inside of a stage's own calls; none where there are none of their own.
+    """Calls inside a stage's calls; empty if there are none.
 
-    As for a request. But where nothing branches the call's next one down is the one stage inside it, and the
-    other end of the call itself is not: an only child in another service, of a span in its caller's service.
+    There are three cases:
+
+    1. A span below the stage's call makes several calls: those calls, as for a request.
+    2. No span does: the only child call is the one stage inside.
+    3. As 2, but the only child is the server span of the stage's own call (it is in another service, and the
+       stage's span is in its caller's): the calls of the server span.
 
     Args:
-        children: of the spans.
+        children: index of the spans by parent.
         at: (n,) rows of the stage's calls, of one operation, one a request; `ROOT` for none.
     """
     levels = _way_down(children, at)
@@ -119,7 +123,7 @@ def inner_calls(children: Children, at: Ints) -> Calls:
     row = int(at[at >= 0][0])
     service = _service(children.forest, row)
     above = int(children.forest.parent[row])
-    callee = above >= 0 and _service(children.forest, above) != service  # the call's other end already
+    callee = above >= 0 and _service(children.forest, above) != service  # the span is the server's already
     same = _service(children.forest, int(first.row[0])) == service
     return first if same or callee else levels[1]
 
@@ -129,7 +133,7 @@ def _service(forest: Forest, row: int) -> str:
 
 
 def _way_down(children: Children, at: Ints) -> list[Calls]:
-    """Calls level by level, each below the only call of the one before; the last has several, or none."""
+    """Calls by level, each below the only call of the level above; the last has several calls or none."""
     levels = [children.of(at)]
     there = at >= 0
     while _passes_on(levels[-1], there) and len(levels) < MAX_DESCENT:
@@ -145,23 +149,23 @@ def _branches(calls: Calls, at: Ints) -> bool:
 
 
 def _passes_on(calls: Calls, there: Bools) -> bool:
-    """Whether each request made at most one call, always of one name, and nearly all made it."""
+    """True if no request made more than one call, all of one operation, and nearly all requests made it."""
     if not len(calls):
         return False
     single = np.bincount(calls.request, minlength=len(there))[there]
-    return bool((calls.op == calls.op[0]).all() and single.max() == 1 and single.mean() >= SHARE)
+    return bool((calls.op == calls.op[0]).all() and single.max() == 1 and single.mean() >= MIN_SHARE)
 
 
 def sorted_out(forest: Forest, calls: Calls) -> Calls:
-    """Without the calls that failed or have no duration; their time becomes the caller's own.
+    """Remove calls that failed or have a negative duration; their time becomes the caller's own.
 
-    Where most calls of an operation carry the error mark, it marks something else (a cache's miss, say), and
-    they stay. A failed call that was tried again is one call with its later tries, as its caller saw it.
+    If most calls of an operation carry the error flag, the flag means something else (a cache miss, say), and
+    they stay. A failed call and its retries are merged into one call, as the caller saw it.
     """
     flags = forest.spans["flags"][calls.row]
     negative, failed = flags & c.NEGATIVE != 0, flags & c.ERROR != 0
     names = len(forest.names.operations)
-    often = np.bincount(calls.op, weights=failed, minlength=names) > MOSTLY * np.bincount(
+    often = np.bincount(calls.op, weights=failed, minlength=names) > MAX_ERROR_SHARE * np.bincount(
         calls.op, minlength=names
     )
     kept = failed & often[calls.op]
@@ -176,13 +180,13 @@ def sorted_out(forest: Forest, calls: Calls) -> Calls:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Calls told apart as stages.
+    """Calls grouped into stages.
 
     Attributes:
-        calls: k of them.
+        calls: the k calls.
         stage: (k,) number of the stage, from 0.
-        shard: (k,) of the stage's fan-out.
-        keys: of the stages.
+        shard: (k,) number of the shard within the stage's fan-out, from 0.
+        keys: key of each stage.
     """
 
     calls: Calls
@@ -191,13 +195,13 @@ class Staged:
     keys: Sequence[Key]
 
     def split(self) -> list[Ints]:
-        """By stage: places of its calls."""
+        """Indices of the calls of each stage."""
         order = np.argsort(self.stage, kind="stable")
         return np.split(order, np.searchsorted(self.stage[order], np.arange(1, len(self.keys))))
 
 
 def in_stages(forest: Forest, calls: Calls) -> Staged:
-    """Tell the calls of one name apart: in turn, or side by side."""
+    """Group calls into stages: calls of one operation are sequential stages, or shards of one fan-out."""
     found = turns(calls.request, calls.op, calls.start, calls.end)
     fits = (found.turn < MAX_TURNS) & (found.shard < MAX_WIDTH)
     forest.counts["calls_beyond_bounds"] += int((~fits).sum())

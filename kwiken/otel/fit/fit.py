@@ -1,4 +1,4 @@
-"""Fit: from traces to a profile."""
+"""Entry points of profile fitting: traces in, profiles out."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from kwiken.otel.trace import (
 )
 from kwiken.profile import Profile, decayed
 
-_SHOWN: Final = 8
+_MAX_REASONS_SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """What was learned from traces.
+    """Profiles learned from traces.
 
     Attributes:
-        profiles: one, or of every root operation one; most frequent first.
-        roots: requests by root operation, as `service:operation`, most frequent first.
-        left_out: root operations that nothing could be learned of, and why.
+        profiles: one profile, or one for each root operation; most frequent first.
+        roots: number of requests by root operation (`service:operation`), most frequent first.
+        left_out: root operations without a profile, each with the reason.
     """
 
     profiles: tuple[Profile, ...]
@@ -61,27 +61,28 @@ def fit_profile(
     Args:
         paths: files or folders of OTLP JSON lines or Jaeger JSON, also compressed by gzip, or
             `jaeger://HOST:PORT/SERVICE?lookback=1h`.
-        root: `operation` or `service:operation` of the requests to learn from, wherever in a trace they are;
+        root: `operation` or `service:operation` of the requests to learn from, at any depth of a trace;
             None for the most frequent root of a trace.
-        service: whose requests; None for any.
-        depth: how many levels of calls become stages; 1 for the direct calls of a request. Our own runtime's
-            traces state their stages, so it changes nothing there.
-        kind_by: attribute whose values tell kinds of requests apart, on a request's own span or else on the
-            first one below it that has it; `root` for the root operation, all of one service together. None
-            for requests of one kind.
-        half_life_s: a request so many seconds before the last one counts half; None for all alike.
-        since_s: seconds since 1970 from which requests count; None for all.
-        until_s: seconds since 1970 before which they count; None for all.
-        on_progress: called with how many bytes of how many are read.
-        max_spans: the most spans held; of more, a uniform sample of whole traces is learned from.
+        service: service of the requests; None for any.
+        depth: number of levels of calls that become stages, 1 or more; 1 for the direct calls of a request.
+            Traces of our own runtime state their stages, so it has no effect there.
+        kind_by: attribute whose values are the classes of requests, read from a request's own span or else
+            from the first span below it that has it; `root` for the root operation, with all of one
+            service in one profile. None for a single class.
+        half_life_s: age before the last request at which a request counts half, seconds; None for equal
+            weights.
+        since_s: time from which requests count, seconds since 1970; None for all.
+        until_s: time before which requests count, seconds since 1970; None for all.
+        on_progress: callback with the number of bytes read and their total.
+        max_spans: maximal number of spans held; of more, a uniform sample of whole traces is used.
 
     Returns:
-        The profile, its requests in order of their start; what was set aside is in its counts. docs/traces.md
+        The profile, its requests in order of their start; its counts tell what was left out. docs/traces.md
         states the rules.
 
     Raises:
-        InputError: a path that cannot be read, a file that is broken, truncated, empty or of another format,
-            or traces without a request to learn from. Names the file, and the line or field.
+        InputError: a path cannot be read, a file is broken, truncated, empty or of another format, or the
+            traces hold no request to learn from. Names the file, and the line or field.
     """
     return fit_profiles(
         paths,
@@ -111,11 +112,11 @@ def fit_profiles(
     on_progress: Progress | None = None,
     max_spans: int = MAX_SPANS,
 ) -> Fits:
-    """Learn a profile of each root operation, or of the most frequent one, and say which there are.
+    """Learn a profile of each root operation, or of the most frequent one, and list the root operations.
 
     Args:
-        paths: as `fit_profile`, like all that is not named here.
-        every: learn of every root operation, not only of the most frequent one.
+        paths: as `fit_profile`.
+        every: True for a profile of every root operation, False for the most frequent one only.
         root: as `fit_profile`.
         service: as `fit_profile`.
         depth: as `fit_profile`.
@@ -127,29 +128,29 @@ def fit_profiles(
         max_spans: as `fit_profile`.
 
     Raises:
-        InputError: as `fit_profile`; with `every`, only where nothing could be learned of any of them.
+        InputError: as `fit_profile`; with `every`, only if no root operation has a profile.
     """
     asked = kind_by if kind_by != BY_ROOT else None
     forest = read_forest(paths, on_progress=on_progress, max_spans=max_spans, kind_by=asked)
     found = candidates(forest, root=root, service=service)
-    wishes = _Wishes(depth, kind_by, half_life_s, since_s, until_s)
+    options = _Options(depth, kind_by, half_life_s, since_s, until_s)
     roots = {label(forest, op): count for op, count in found.frequency.items()}
     if not every:
-        return Fits((_learn(forest, found, next(iter(found.frequency)), wishes),), roots, {})
+        return Fits((_learn(forest, found, next(iter(found.frequency)), options),), roots, {})
     profiles: list[Profile] = []
     left_out: dict[str, str] = {}
     for op in found.frequency:
         try:
-            profiles.append(_learn(forest, found, op, wishes))
+            profiles.append(_learn(forest, found, op, options))
         except InputError as error:
             left_out[label(forest, op)] = str(error)
     if not profiles:
-        raise InputError("; ".join(list(left_out.values())[:_SHOWN]))
+        raise InputError("; ".join(list(left_out.values())[:_MAX_REASONS_SHOWN]))
     return Fits(tuple(profiles), roots, left_out)
 
 
-class _Wishes(NamedTuple):
-    """What is asked of a fit; see `fit_profile`."""
+class _Options(NamedTuple):
+    """Options of a fit; see `fit_profile`."""
 
     depth: int
     kind_by: str | None
@@ -158,12 +159,14 @@ class _Wishes(NamedTuple):
     until_s: float | None
 
 
-def _learn(forest: Forest, found: Candidates, op: int, wishes: _Wishes) -> Profile:
-    """The profile of one root operation, with counts of its own."""
+def _learn(forest: Forest, found: Candidates, op: int, options: _Options) -> Profile:
+    """Learn the profile of one root operation, with counts of its own."""
     part = replace(forest, counts=Counter(forest.counts))
-    together = wishes.kind_by == BY_ROOT
-    requests = requests_of(part, found, op, since_s=wishes.since_s, until_s=wishes.until_s, together=together)
-    profile = fit_own(part, requests) if requests.own else fit_foreign(part, requests, depth=wishes.depth)
-    if wishes.kind_by is not None:
-        profile = with_kinds(profile, part, requests, wishes.kind_by)
-    return profile if wishes.half_life_s is None else decayed(profile, wishes.half_life_s)
+    together = options.kind_by == BY_ROOT
+    requests = requests_of(
+        part, found, op, since_s=options.since_s, until_s=options.until_s, together=together
+    )
+    profile = fit_own(part, requests) if requests.own else fit_foreign(part, requests, depth=options.depth)
+    if options.kind_by is not None:
+        profile = with_kinds(profile, part, requests, options.kind_by)
+    return profile if options.half_life_s is None else decayed(profile, options.half_life_s)

@@ -1,4 +1,4 @@
-"""A profile from traces of any service: its DAG and its calls are read off the spans alone (design 4)."""
+"""Profile fitting for services of any origin: DAG and calls are inferred from the spans (design 4)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def fit_foreign(forest: Forest, requests: Requests, *, depth: int = 1) -> Profil
     """Learn a profile.
 
     Args:
-        forest: the spans.
-        requests: to learn from.
-        depth: how many levels of calls become stages; 1 for the direct calls of a request.
+        forest: forest of all spans.
+        requests: requests to learn from.
+        depth: number of levels of calls that become stages, from 1; 1 for the direct calls of a request.
 
     Raises:
-        InputError: the requests make no calls, or of too many kinds, or the depth is out of bounds.
+        InputError: the requests make no calls, or calls of too many operations, or the depth is out of range.
     """
     if not 1 <= depth <= MAX_DEPTH:
         raise InputError(f"must be from 1 to {MAX_DEPTH}, not {depth}", where="depth")
@@ -28,7 +28,7 @@ def fit_foreign(forest: Forest, requests: Requests, *, depth: int = 1) -> Profil
     graph = stages_below(forest, requests.rows, depth)
     if graph is None:
         raise InputError(f"no request of {root!r} makes a call that ends well: there are no stages")
-    # The request's own time is named first, so that a stage of its name is the one to be told apart.
+    # The request's own time is named first, so that a stage of the same name is the one that is qualified.
     _, *names = distinct([(root + OWN_TIME,), *((*path, root) for path in graph.paths)])
     rows = requests.rows
     return build(

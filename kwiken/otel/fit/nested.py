@@ -1,4 +1,4 @@
-"""The stages below requests, and the stages inside of stages: the DAG of a service that is not ours."""
+"""Inference of a service's DAG: stages below requests, and nested stages inside of stages."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from kwiken.plan import SpanMatch
 from kwiken.profile import OWN_TIME
 
 MAX_DEPTH: Final = 20
-IN: Final = " in "  # between a stage's name and that of the stage which it is a part of
+IN: Final = " in "  # between the name of a stage and that of the stage that contains it
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Stages and what comes after what.
+    """DAG of stages.
 
     Attributes:
-        stages: k of them, in the order in which they start.
-        edges: (k, k): True at (a, b) where b comes after a.
-        paths: of each stage, its name and those of the stages that it is a part of.
+        stages: calls of the k stages, in the order of their start.
+        edges: (k, k); True at (a, b) if stage b comes after stage a.
+        paths: name of each stage, followed by the names of the stages that contain it.
     """
 
     stages: Sequence[StageCalls]
@@ -46,15 +46,15 @@ class Graph:
     paths: Sequence[tuple[str, ...]]
 
     def sources(self) -> Ints:
-        """Stages that come after none."""
+        """Stages without a parent."""
         return np.flatnonzero(~self.edges.any(axis=0))
 
     def sinks(self) -> Ints:
-        """Stages that none comes after."""
+        """Stages without a child."""
         return np.flatnonzero(~self.edges.any(axis=1))
 
     def latency_ms(self) -> Floats:
-        """(n,): time of the longest path."""
+        """(n,): time of the longest path, milliseconds."""
         nodes = [_Node(str(i), self._after(i)) for i in _parents_first(self.edges)]
         return end_to_end(nodes, {str(i): stage.seen_ms for i, stage in enumerate(self.stages)})
 
@@ -82,16 +82,16 @@ def _parents_first(edges: Bools) -> list[int]:
 
 
 def stages_below(forest: Forest, requests: Ints, depth: int) -> Graph | None:
-    """The stages of requests; None where they make no call that ends well.
+    """Stages below requests; None if the requests make no successful call.
 
     Args:
-        forest: the spans.
-        requests: (n,) rows of their spans.
-        depth: 1 for their direct calls as stages; with each more, what is inside of a stage becomes stages of
-            their own, and what the stage does itself one that comes before them.
+        forest: forest of all spans.
+        requests: (n,) rows of the requests' spans.
+        depth: number of levels, 1 or more; 1 for the direct calls. With each further level, calls inside a
+            stage become stages of their own, after a stage for the containing stage's own time.
 
     Raises:
-        InputError: there are too many kinds of calls.
+        InputError: there are too many stages.
     """
     children = Children(forest)
     calls = sorted_out(forest, direct_calls(children, requests))
@@ -99,12 +99,12 @@ def stages_below(forest: Forest, requests: Ints, depth: int) -> Graph | None:
 
 
 class _Level(NamedTuple):
-    """Calls that become stages.
+    """Calls of one level, to be grouped into stages.
 
     Attributes:
-        calls: to be told apart.
-        zero: (n,) a time of each request to count from, so that floats hold every nanosecond.
-        inside: names of the stages that these are a part of.
+        calls: calls of the level.
+        zero: (n,) reference time of each request, nanoseconds, so that differences are exact as floats.
+        inside: names of the stages that contain the level, innermost first.
     """
 
     calls: Calls
@@ -138,9 +138,10 @@ def _graph(children: Children, level: _Level, depth: int) -> Graph:
 def _inner(
     children: Children, found: Staged, places: Sequence[Ints], graph: Graph, zero: Ints, depth: int
 ) -> dict[int, Graph]:
-    """By place: the stages inside of those stages that have any. A fan-out stays whole.
+    """Nested stages by index of the containing stage; a fan-out is not split.
 
-    For the slowest of a fan-out's shards is no longest path through stages that each span all shards.
+    The latency of a fan-out is that of its slowest shard, which is no longest path through stages that each
+    span all shards.
     """
     inner: dict[int, Graph] = {}
     for place, mine in enumerate(places):
@@ -157,10 +158,10 @@ def _inner(
 
 
 def _spliced(forest: Forest, graph: Graph, inner: dict[int, Graph]) -> Graph:
-    """The graph with the own time and the inner stages of some stages in these stages' places.
+    """Replace stages that have nested stages by their own time and these nested stages.
 
-    What came before such a stage comes before its own time; what came after, after all that is inside. So the
-    longest path through them takes as long as the stage did.
+    Parents of a replaced stage become parents of its own time; its children come after all nested stages
+    without a child. So the longest path through them takes as long as the stage did.
     """
     stages: list[StageCalls] = []
     paths: list[tuple[str, ...]] = []
@@ -189,9 +190,9 @@ def _spliced(forest: Forest, graph: Graph, inner: dict[int, Graph]) -> Graph:
 
 
 def _own_part(forest: Forest, stage: StageCalls, inside: Graph) -> StageCalls:
-    """What a stage did itself: its time less that of the longest path inside it.
+    """Own time of a stage: its latency minus that of the longest path inside it.
 
-    No copy can be sent of that part alone.
+    The own time is not reissuable: no copy can be sent of that part alone.
     """
     left = stage.calls_ms[:, 0] - inside.latency_ms()
     forest.counts["clipped_stage_time"] += int((left < -1 / NS_PER_MS).sum())
@@ -200,7 +201,7 @@ def _own_part(forest: Forest, stage: StageCalls, inside: Graph) -> StageCalls:
 
 
 def _extents(found: Staged, zero: Ints) -> tuple[Floats, Floats]:
-    """(requests, stages): when each stage's first call began and its last one ended; NaN where not called."""
+    """(requests, stages): start of each stage's first call and end of its last one; NaN if not called."""
     shape, calls = (len(zero), len(found.keys)), found.calls
     start, end = np.full(shape, np.inf), np.full(shape, -np.inf)
     since = zero[calls.request]
@@ -212,7 +213,7 @@ def _extents(found: Staged, zero: Ints) -> tuple[Floats, Floats]:
 
 
 def _support(start: Floats) -> Floats:
-    """(stages, stages): in how many requests both were called."""
+    """(stages, stages): number of requests that called both stages."""
     there = (~np.isnan(start)).astype(np.float64)
     return np.asarray(there.T @ there)
 
@@ -239,10 +240,10 @@ def _name(forest: Forest, key: Key) -> str:
 
 
 def distinct(paths: Sequence[tuple[str, ...]]) -> list[str]:
-    """Names by which the stages can be told apart: each its own, and where it stands twice what it is in.
+    """Unique names of the stages: a name that occurs twice is qualified by the containing stages.
 
     Args:
-        paths: of each stage, its name and those of the stages that it is a part of; no two alike.
+        paths: name of each stage, followed by the names of the stages that contain it; no two alike.
     """
     length = [1] * len(paths)
 

@@ -1,7 +1,7 @@
-"""A profile from our own runtime's traces: stages, shards, edges and outcomes are stated, not guessed.
+"""Profile fitting for our own runtime's traces, whose spans state stages, shards, edges and outcomes.
 
-Times are taken as written, not cleaned: one process wrote them, by one clock, and an attempt that lost
-rightly ends after its stage.
+Times are taken as written, not cleaned: one process wrote them by one clock, and a losing attempt may
+legitimately end after its stage.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _WON = OUTCOMES[Outcome.WON]
 _LOST = OUTCOMES[Outcome.LOST]
 _CANCELLED = OUTCOMES[Outcome.CANCELLED]
 _FAILED = OUTCOMES[Outcome.FAILED]
-_HALF = 0.5
-MOST_PAIRS = 100_000  # of a stage: an estimate needs some hundreds
+_MIN_LINKED_SHARE = 0.5  # of the requests with both stages, for an edge
+MAX_PAIRS = 100_000  # of a stage: an estimate needs some hundreds
 
 
 @dataclass(slots=True)
 class _Visits:
-    """Visits of stages and the attempts of their calls, a row each.
+    """Columns of visits of stages, and of the attempts of their calls.
 
     Attributes:
-        row: of the visit's span.
-        request: whose visit it is.
-        stage: number of the stage's name among the texts.
-        notes: rows of `OWN`.
-        attempt_row: of the attempt's span.
-        attempt_visit: which visit it belongs to.
-        attempt_notes: rows of `OWN`.
+        row: (v,) row of the visit's span.
+        request: (v,) index of the request.
+        stage: (v,) number of the stage's name among the texts.
+        notes: (v,) rows of `OWN`.
+        attempt_row: (a,) row of the attempt's span.
+        attempt_visit: (a,) index of the visit that the attempt belongs to.
+        attempt_notes: (a,) rows of `OWN`.
     """
 
     row: Ints
@@ -68,7 +68,7 @@ def fit_own(forest: Forest, requests: Requests) -> Profile:
     began, ended = forest.spans["start"], forest.spans["end"]
     since = began[visits.row] - began[requests.rows[visits.request]]
     codes, which = np.unique(visits.stage, return_inverse=True)
-    # In the order in which they start, so that the profile reads like a trace.
+    # In the order of their start, so that the profile reads like a trace.
     starts = np.bincount(which, weights=since) / np.bincount(which)
     codes = codes[in_order(starts, [forest.names.texts[code] for code in codes.tolist()])]
     edges, forest.counts["edges_cut_from_cycles"] = _edges(forest, visits, codes, count)
@@ -105,9 +105,10 @@ def _visits(forest: Forest, requests: Requests) -> _Visits:
 
 
 def _edges(forest: Forest, visits: _Visits, codes: Ints, requests: int) -> tuple[Bools, int]:
-    """(stages, stages): True at (a, b) where b's visits are linked to a's, in half the requests with both.
+    """(stages, stages): True at (a, b) if b's visits are linked to a's in half the requests with both.
 
-    The links state the DAG, so nothing is reduced. A service whose DAG was changed keeps what mostly held.
+    Links state the DAG, so no transitive reduction is needed. If the DAG was changed meanwhile, edges that
+    held in most requests stay.
     """
     number = np.full(max(1, len(forest.names.texts)), -1, np.int64)
     number[codes] = np.arange(len(codes))
@@ -124,27 +125,27 @@ def _edges(forest: Forest, visits: _Visits, codes: Ints, requests: int) -> tuple
     np.add.at(linked, (number[visits.stage[parent]], number[visits.stage[child]]), 1.0)
     there = np.zeros((requests, len(codes)))
     there[visits.request, number[visits.stage]] = 1.0
-    edges = (linked > 0) & (linked >= _HALF * (there.T @ there))
+    edges = (linked > 0) & (linked >= _MIN_LINKED_SHARE * (there.T @ there))
     np.fill_diagonal(edges, False)
     return acyclic(edges, linked)
 
 
 @dataclass(slots=True)
 class _Told:
-    """What the attempts tell of each call of one stage; k calls.
+    """Columns of the k calls of one stage, derived from their attempts.
 
     Attributes:
-        request: of the call.
-        shard: of the call.
-        latency_ns: as its caller would have seen it without copies; NaN where that is not known.
-        censored: the latency is at least that.
-        seen_ns: as its caller saw it, copies and all; NaN where no attempt answered.
-        pairs_ns: (m, 2): of calls with a copy, the primary's and the first copy's own time.
-        pairs_cut: (m, 2): which were cancelled.
-        guesses_ms: (m, 2): of late calls, the primary's time and what a copy would have taken; None
-            where the work is not known.
-        worth: (k,): of the call's answer; NaN where not known.
-        replica: (k,): number of the text that names the replica asked first.
+        request: (k,) index of the request.
+        shard: (k,) number of the shard, from 0.
+        latency_ns: (k,) latency without copies, nanoseconds; NaN if not known.
+        censored: (k,) True if the latency is a lower bound.
+        seen_ns: (k,) latency with copies, nanoseconds; NaN if no attempt answered.
+        pairs_ns: (m, 2) durations of primaries and of their first copies, nanoseconds.
+        pairs_cut: (m, 2); True if the attempt was cancelled.
+        guesses_ms: (m, 2) durations of late primaries and estimates for copies of them, milliseconds; None
+            if CPU times are not known.
+        worth: (k,) weight of the call's answer; NaN if not known.
+        replica: (k,) number of the text that names the primary's replica.
     """
 
     request: Ints
@@ -201,7 +202,7 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
 
 
 def _asked(told: _Told, replicas: Sequence[int], shape: tuple[int, int]) -> Ints | None:
-    """(requests, width): place among the replicas of the one that each call went to first; None for none."""
+    """(requests, width): index of the replica that each primary went to; None if none is known."""
     if told.replica is None or not len(replicas):
         return None
     known = np.isin(told.replica, replicas)
@@ -211,7 +212,7 @@ def _asked(told: _Told, replicas: Sequence[int], shape: tuple[int, int]) -> Ints
 
 
 def _by_call(told: _Told, values: Floats | None, shape: tuple[int, int]) -> Floats | None:
-    """(requests, width): what is known of each call; None where it is of none."""
+    """(requests, width): values of the calls, NaN elsewhere; None if all are NaN."""
     if values is None or np.isnan(values).all():
         return None
     by_call = np.full(shape, np.nan)
@@ -220,13 +221,20 @@ def _by_call(told: _Told, values: Floats | None, shape: tuple[int, int]) -> Floa
 
 
 def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
-    """What the attempts at these places tell of their calls.
+    """Derive the calls of one stage from the attempts at these indices.
 
-    A call without copies took from its first attempt's start to its winner's end, retries included: retrying
-    is how the service works. With copies the primary alone counts: its time where it answered (first or
-    late), a lower bound where it was cancelled, unknown where it failed. A call that nothing answered and
-    that was given up (a partial answer, say) is a lower bound too, and so is one that had several threads
-    because its request was late: with one it would have taken at least as long.
+    There are six cases for the latency of a call:
+
+    1. No copies: the time from the first attempt's start to the winner's end, retries included, because
+       retries are a part of the service.
+    2. Copies, and the primary answered (first or late): the duration of the primary.
+    3. Copies, and the primary was cancelled: a lower bound, its duration until then.
+    4. Copies, and the primary failed: unknown.
+    5. No copies and no answer, because the call was given up (for a partial answer, say): a lower bound.
+    6. No copies, and all attempts failed: unknown.
+
+    A call that got several threads because its request was late is a lower bound in any case: with one thread
+    it would have taken at least as long.
     """
     notes = taken(visits.attempt_notes, at)
     request = visits.request[visits.attempt_visit[at]]
@@ -274,7 +282,7 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
 
 
 def _guesses(notes: Rows, start: Ints, end: Ints, primary: Ints) -> Floats | None:
-    """Late primaries that answered, and what their work says of copies that were not sent."""
+    """(m, 2): durations of late primaries that answered, and estimates for copies that were not sent."""
     asked = primary[primary >= 0]
     asked = asked[notes["threads"][asked] == 1]
     ended = asked[np.isin(notes["outcome"][asked], (_WON, _LOST))]
@@ -284,18 +292,18 @@ def _guesses(notes: Rows, start: Ints, end: Ints, primary: Ints) -> Floats | Non
 
 
 def _pairs(notes: Rows, took: Floats, groups: Ints, primary: Ints) -> tuple[Floats, Bools]:
-    """(m, 2) times of primaries and their first copies, and which were cancelled; none that failed."""
+    """(m, 2): durations of primaries and first copies, and which were cancelled; without failed ones."""
     place = np.arange(len(notes))
     copy = np.minimum.reduceat(np.where(notes["kind"] == _REISSUE, place, len(notes)), groups)
     both = np.column_stack((primary, copy))[(primary >= 0) & (copy < len(notes))]
     both = both[notes["threads"][both[:, 0]] == 1]
     fate = notes["outcome"][both]
     both, fate = (values[np.isin(fate, (_WON, _LOST, _CANCELLED)).all(axis=1)] for values in (both, fate))
-    both, fate = both[:MOST_PAIRS], fate[:MOST_PAIRS]
+    both, fate = both[:MAX_PAIRS], fate[:MAX_PAIRS]
     return took[both], fate == _CANCELLED
 
 
 def _latest(end: Ints, which: Bools, groups: Ints, begun: Ints) -> Floats:
-    """For each group, the latest end of those chosen, counted from its beginning; NaN where none is."""
+    """Latest end of the chosen attempts of each group, counted from the group's start; NaN without any."""
     latest = np.maximum.reduceat(np.where(which, end, -1), groups)
     return np.where(latest < 0, np.nan, (latest - begun).astype(float))

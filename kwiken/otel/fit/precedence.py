@@ -1,61 +1,62 @@
-"""Which stage comes after which, from when their calls ran: the sequence rule, and its reduction."""
+"""Precedence of stages, inferred from the times of their calls, and its transitive reduction."""
 
 from __future__ import annotations
 
 from typing import Final
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.otel.fit.repeated_calls import SHARE
+from kwiken.otel.fit.repeated_calls import MIN_SHARE
 from kwiken.otel.read import Bools
 
 Floats = NDArray[np.float64]
 
-OVERLAP: Final = 0.01  # of the shorter of two calls, and a nanosecond: what clocks and rounding may do
-_WORK: Final = 500_000_000
+MAX_OVERLAP: Final = 0.01  # of the shorter call, plus a nanosecond: an error of clocks and rounding
+_MAX_COMPARISONS: Final = 500_000_000
 
 
 def precedence(start: Floats, end: Floats) -> Bools:
-    """Which stages never run before others have ended.
+    """Pairs of stages of which the second starts after the first has ended.
 
     Args:
-        start: (requests, stages): when each stage's first call began, nanoseconds; NaN where not called.
-        end: (requests, stages): when its last call ended.
+        start: (requests, stages) start of each stage's first call, nanoseconds; NaN if not called.
+        end: (requests, stages) end of its last call, nanoseconds; NaN if not called.
 
     Returns:
-        (stages, stages): True at (a, b) where b begins after a has ended in at least 99% of the requests that
-        hold both. Beyond half a billion comparisons, an evenly spaced part of the requests is looked at.
+        (stages, stages): True at (a, b) if b starts after a has ended in at least 99% of the requests that
+        hold both. Beyond half a billion comparisons, evenly spaced requests are used.
     """
     requests, stages = start.shape
-    step = max(1, -(-requests * stages * stages // _WORK))
+    step = max(1, -(-requests * stages * stages // _MAX_COMPARISONS))
     start, end = start[::step], end[::step]
     there = ~np.isnan(start)
     length = end - start
     before = np.zeros((stages, stages), np.bool_)
     for b in range(stages):
         both = (there & there[:, b : b + 1]).sum(axis=0)
-        allowed = OVERLAP * np.fmin(length, length[:, b : b + 1]) + 1.0
+        allowed = MAX_OVERLAP * np.fmin(length, length[:, b : b + 1]) + 1.0
         holds = (end - start[:, b : b + 1] <= allowed).sum(axis=0)
-        before[:, b] = (both > 0) & (holds >= SHARE * both)
+        before[:, b] = (both > 0) & (holds >= MIN_SHARE * both)
         before[b, b] = False
     return before
 
 
 def acyclic(before: Bools, weight: Floats) -> tuple[Bools, int]:
-    """A relation without its cycles, which requests of different shape can make.
+    """Remove cycles from a relation; requests of different shapes can make some.
 
     Args:
-        before: (stages, stages).
-        weight: (stages, stages): of each pair; the lightest pair of a cycle goes.
+        before: (stages, stages); True at (a, b) if a comes before b.
+        weight: (stages, stages) weight of each pair; of a cycle, the lightest pair is removed.
 
     Returns:
-        The relation, and how many pairs went.
+        The relation without cycles, and the number of pairs removed.
     """
     before = before.copy()
     gone = 0
     while closure(before).diagonal().any():
+        import networkx as nx  # rarely needed, and slow to load
+
         cycle = nx.find_cycle(nx.from_numpy_array(before, create_using=nx.DiGraph))
         a, b = min(((edge[0], edge[1]) for edge in cycle), key=lambda pair: float(weight[pair]))
         before[a, b] = False
@@ -64,7 +65,7 @@ def acyclic(before: Bools, weight: Floats) -> tuple[Bools, int]:
 
 
 def closure(before: Bools) -> Bools:
-    """What comes before what, over any number of steps."""
+    """Transitive closure of a relation."""
     reach = before.copy()
     while True:
         further = reach | _product(reach, reach)
@@ -74,7 +75,11 @@ def closure(before: Bools) -> Bools:
 
 
 def reduction(before: Bools) -> Bools:
-    """The fewest edges with the same closure; an acyclic relation has one such set (Aho et al. 1972)."""
+    """Transitive reduction: the unique smallest relation with the same closure (Aho et al. 1972).
+
+    Args:
+        before: (stages, stages) acyclic relation.
+    """
     reach = closure(before)
     return reach & ~_product(reach, reach)
 

@@ -1,4 +1,4 @@
-"""Which of several calls of one name under one parent is which: the k-th in turn, or a shard of a fan-out."""
+"""Numbering of calls of one operation under one parent: the k-th in sequence, or a shard of a fan-out."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from kwiken.otel.read import Bools, Ints
 from kwiken.otel.trace import levels
 
-SHARE: Final = 0.99  # what holds in this share of the requests counts as the rule (design 4)
+MIN_SHARE: Final = 0.99  # of the requests in which a rule must hold (design 4)
 MAX_TURNS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """For each call, its place among the calls of its name in its request.
+    """Numbers of calls among those of the same operation and request.
 
     Attributes:
-        turn: from 0; calls of a later turn begin after those of an earlier one have ended.
-        shard: from 0, among the calls of one turn, in order of their start.
+        turn: (n,) number in sequence, from 0; calls of a turn start after those of earlier turns have ended.
+        shard: (n,) number among the calls of one turn, from 0, in order of their start.
     """
 
     turn: Ints
@@ -29,18 +29,21 @@ class Turns:
 
 
 def turns(request: Ints, op: Ints, start: Ints, end: Ints) -> Turns:
-    """Tell calls in turn from calls side by side, over all requests at once.
+    """Tell sequential calls from concurrent ones, over all requests at once.
 
-    Where calls overlap in hardly any request, each call is a turn. Else, where nearly all requests have the
-    same number of groups of overlapping calls, the k-th group is the k-th turn (one group: a fan-out).
-    Otherwise the k-th call opens a new turn if, in nearly all requests that have a k-th call, it began after
-    all earlier ones had ended.
+    There are three cases for the calls of one operation:
+
+    1. They overlap in hardly any request: each call is a turn.
+    2. Nearly all requests have the same number of groups of overlapping calls: the k-th group is the k-th
+       turn (one group: a fan-out).
+    3. Otherwise the k-th call opens a new turn if, in nearly all requests that have a k-th call, it started
+       after all earlier ones had ended.
 
     Args:
-        request: (n,) whose call it is.
-        op: (n,) of what name.
-        start: (n,) nanoseconds.
-        end: (n,) nanoseconds.
+        request: (n,) index of the request of each call.
+        op: (n,) number of its operation.
+        start: (n,) start, nanoseconds since 1970.
+        end: (n,) end, nanoseconds since 1970.
     """
     order = np.lexsort((end, start, request, op))
     sorted_request, sorted_op = request[order], op[order]
@@ -62,13 +65,13 @@ def turns(request: Ints, op: Ints, start: Ints, end: Ints) -> Turns:
 
 
 def _since(first: Bools) -> Ints:
-    """(n,): how many rows ago the last True was."""
+    """(n,): number of rows since the last True."""
     rows = np.arange(len(first))
     return rows - np.maximum.accumulate(np.where(first, rows, 0))
 
 
 def _gaps(place: Ints, start: Ints, end: Ints) -> Bools:
-    """(n,): whether the call began after all earlier ones of its name and request had ended."""
+    """(n,): True if a call started after all earlier ones of its operation and request had ended."""
     latest = end.copy()
     gap = np.zeros(len(place), np.bool_)
     for rows in levels(place)[1:]:
@@ -78,19 +81,19 @@ def _gaps(place: Ints, start: Ints, end: Ints) -> Bools:
 
 
 def _turns_of(first: Bools, place: Ints, gap: Bools) -> Ints:
-    """The turns of all calls of one name."""
+    """(n,): turns of the calls of one operation; the cases are those of `turns`."""
     if not place.any():
         return place
     starts = np.flatnonzero(first)
     overlaps = np.add.reduceat((~gap & ~first).astype(np.int64), starts)
-    if (overlaps == 0).mean() >= SHARE:
+    if (overlaps == 0).mean() >= MIN_SHARE:
         return place
     groups = np.add.reduceat(gap.astype(np.int64), starts)
     usual = int(np.bincount(groups).argmax())
-    if (groups == usual).mean() >= SHARE:
+    if (groups == usual).mean() >= MIN_SHARE:
         before = np.cumsum(gap)
         turn: Ints = before - np.repeat(before[starts], np.diff(np.r_[starts, len(first)]))
         return np.minimum(turn, usual)
     calls, breaks = np.bincount(place), np.bincount(place, weights=gap)
-    opened: Ints = np.cumsum(breaks >= SHARE * calls).astype(np.int64)
+    opened: Ints = np.cumsum(breaks >= MIN_SHARE * calls).astype(np.int64)
     return opened[place]

@@ -1,4 +1,4 @@
-"""Failed calls that were tried again: one call, as its caller saw it."""
+"""Merging of failed calls with their retries into one call, as the caller saw it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEVER: Final = 1 << 63
 
 
 class _Call(NamedTuple):
-    """One call; `place` is its place in the arrays."""
+    """One call; `place` is its index in the arrays."""
 
     start: int
     end: int
@@ -26,11 +26,11 @@ class _Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """What became of calls once each stands for all its tries.
+    """Calls after merging.
 
     Attributes:
-        start: (n,) when each call was first tried; its own start where it was tried once.
-        again: (n,) whether a failed call was tried again, and a later try ended well.
+        start: (n,) start of each call's first attempt; its own start if there was one attempt only.
+        again: (n,) True for a failed call with a later attempt that succeeded.
     """
 
     start: Ints
@@ -38,18 +38,18 @@ class Retried:
 
 
 def merge_retries(request: Ints, op: Ints, start: Ints, end: Ints, failed: Bools) -> Retried:
-    """Join failed calls with the calls that were made in their place.
+    """Match failed calls with their retries.
 
-    The next call of the same name under the same parent, begun after the failed one had ended, is its retry,
-    unless the caller did another whole call in between: then it had gone on, and that is a new call. A call
-    stands in for one failed call only, so of several shards that failed each has its own.
+    The retry is the next call of the same operation under the same parent that started after the failed one
+    had ended, unless the caller made another whole call in between: then the caller had moved on, and it is a
+    new call. A call is the retry of one failed call only, so each failed shard has a retry of its own.
 
     Args:
-        request: (n,) whose call it is.
-        op: (n,) of what name.
-        start: (n,) nanoseconds.
-        end: (n,) nanoseconds.
-        failed: (n,) which did.
+        request: (n,) index of the request of each call.
+        op: (n,) number of its operation.
+        start: (n,) start, nanoseconds since 1970.
+        end: (n,) end, nanoseconds since 1970.
+        failed: (n,) True for calls that failed.
     """
     begun, again = start.copy(), np.zeros(len(start), np.bool_)
     after = _retries(request, op, start, end, failed) if failed.any() else {}
@@ -64,7 +64,7 @@ def merge_retries(request: Ints, op: Ints, start: Ints, end: Ints, failed: Bools
 
 
 def _retries(request: Ints, op: Ints, start: Ints, end: Ints, failed: Bools) -> dict[int, int]:
-    """By failed call: the call made in its place, which may have failed too."""
+    """Retry of each failed call, by index; the retry may have failed too."""
     near = np.flatnonzero(np.isin(request, request[failed]))
     columns = (column[near].tolist() for column in (start, end))
     by_request: dict[int, list[_Call]] = defaultdict(list)
@@ -78,7 +78,7 @@ def _retries(request: Ints, op: Ints, start: Ints, end: Ints, failed: Bools) -> 
 
 
 def _of_request(calls: list[_Call]) -> dict[int, int]:
-    """Retries among the calls of one request, which are in order of their start."""
+    """Retries among the calls of one request, given in order of their start."""
     by_name: dict[int, list[_Call]] = defaultdict(list)
     for call in calls:
         by_name[call.op].append(call)
@@ -87,7 +87,7 @@ def _of_request(calls: list[_Call]) -> dict[int, int]:
     for name, same in by_name.items():
         starts = [call.start for call in same]
         free = 0
-        # Those that ended first choose first, and what they chose lies ahead of what is left to choose.
+        # Failed calls that ended first are matched first; a later one then only looks at later calls.
         for call in sorted((c for c in same if c.failed), key=lambda c: (c.end, c.start)):
             free = max(free, bisect_left(starts, call.end))
             if free < len(same) and same[free] is call:  # it took no time
@@ -101,9 +101,10 @@ def _of_request(calls: list[_Call]) -> dict[int, int]:
 
 
 class _Others:
-    """Answers whether a caller did a whole call of another name within some time.
+    """Index for the question whether a caller made a whole call of another operation in an interval.
 
-    From each call on, in order of start, the earliest end is kept, and the earliest end of another name.
+    For each call, in order of start, it holds the earliest end among this and later calls, and the earliest
+    end among those of another operation.
     """
 
     def __init__(self, calls: list[_Call]) -> None:
@@ -122,7 +123,7 @@ class _Others:
         self._best.reverse()
 
     def whole_call(self, since: int, until: int, name: int) -> bool:
-        """Whether a call of another name began at `since` or later and had ended by `until`."""
+        """True if a call of another operation started at `since` or later and ended by `until`."""
         at = bisect_left(self._starts, since)
         if at == len(self._starts):
             return False

@@ -1,4 +1,4 @@
-"""Traces in: OTLP and Jaeger JSON, from files or a running Jaeger, as columns of spans."""
+"""Trace reader: OTLP and Jaeger JSON, from files or a running Jaeger, into columns of spans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans as columns: one row a span, identifiers as integers, names as numbers."""
+"""Columnar form of spans: one row a span, with ids as integers and names as numbers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Note = tuple[int | float, ...]
 MAX_NAMES: Final = 200_000
 MAX_NOTES: Final = 1_000_000
 MAX_NAME: Final = 500
-UNKNOWN: Final = "unknown_service"  # what the SDKs call a service without a name
+UNKNOWN: Final = "unknown_service"  # the SDKs' name of a service without a name
 
-# One span. `op` numbers service and operation; `own` is the row of the notes of our own spans, -1 for none;
-# `kind` numbers the value of the attribute that tells kinds of requests apart, -1 where there is none.
+# One span. `op` is the number of service and operation; `own` is the row in `OWN` of one of our own spans, -1
+# for others; `kind` is the number of the request class that the span states, -1 for none.
 SPAN: Final = np.dtype(
     [
         ("hi", "u8"),
@@ -39,11 +39,11 @@ SPAN: Final = np.dtype(
         ("flags", "u1"),
     ]
 )
-ERROR: Final = 1  # the span says that it failed
-NEGATIVE: Final = 2  # it ended before it began; its end is set to its start
-FOLLOWS: Final = 4  # it follows from its parent, which did not wait for it
+ERROR: Final = 1  # the span states that it failed
+NEGATIVE: Final = 2  # the span ended before it started; its end is set to its start
+FOLLOWS: Final = 4  # the span follows from its parent, which did not wait for it
 
-# What our own spans say of themselves (kw.*); `stage`, `replica`, `node`, `plan` and `service` number texts.
+# Attributes of our own spans (kw.*); `stage`, `replica`, `node`, `plan` and `service` are numbers of texts.
 OWN: Final = np.dtype(
     [
         ("role", "u1"),
@@ -73,13 +73,13 @@ PARTIAL: Final = 2
 NOT_IDEMPOTENT: Final = 4
 CATCH_UP: Final = 8
 
-# Which stage (row of its notes) comes after which span.
+# Link of a stage (its row in `OWN`) to a span that it comes after.
 LINK: Final = np.dtype([("own", "i4"), ("span", "u8")])
 
 NO_TEXT: Final = -1
 NO_KIND: Final = -1
 OTHER: Final = "(other)"
-MAX_KINDS: Final = 1000  # values that are told apart; what comes then is `OTHER`
+MAX_KINDS: Final = 1000  # distinct values; further ones are `OTHER`
 
 
 @dataclass(slots=True)
@@ -100,17 +100,17 @@ class Names:
     _by_note: dict[Note, int] = field(default_factory=dict)
 
     def operation(self, service: str, operation: str) -> int:
-        """The number of an operation of a service.
+        """Number of an operation of a service; a new one if it is not known.
 
         Raises:
-            InputError: too many of them.
+            InputError: there are too many operations.
         """
         known = self.of_service(service)
         number = known.get(operation)
         return self.new_operation(service, operation) if number is None else number
 
     def of_service(self, service: str) -> dict[str, int]:
-        """The numbers of a service's operations seen so far, under the names as the file has them."""
+        """Numbers of a service's operations so far, by their names in the file."""
         known = self._by_service.get(service)
         if known is None:
             if len(self._by_service) >= MAX_NAMES:
@@ -119,7 +119,7 @@ class Names:
         return known
 
     def new_operation(self, service: str, operation: str) -> int:
-        """A number for an operation not seen before."""
+        """New number for an operation that is not known."""
         if len(self.operations) >= MAX_NAMES:
             raise InputError(
                 f"there are more than {MAX_NAMES} operations; an operation's name must not hold identifiers"
@@ -130,7 +130,7 @@ class Names:
         return number
 
     def text(self, text: str | None) -> int:
-        """The number of a text; `NO_TEXT` for none."""
+        """Number of a text; `NO_TEXT` for None."""
         if text is None:
             return NO_TEXT
         number = self._by_text.get(text)
@@ -144,7 +144,7 @@ class Names:
         return number
 
     def kind(self, value: str) -> int:
-        """The number of a kind of requests; of another one, once there are too many."""
+        """Number of a request class; that of `OTHER` once there are too many."""
         value = value[:MAX_NAME] or "(empty)"
         number = self._by_kind.get(value)
         if number is None:
@@ -155,7 +155,7 @@ class Names:
         return number
 
     def note(self, note: Note) -> int:
-        """The number of a note."""
+        """Number of a note."""
         number = self._by_note.get(note)
         if number is None:
             if len(self.notes) >= MAX_NOTES:
@@ -169,7 +169,7 @@ class Names:
 
 @dataclass(slots=True)
 class Batch:
-    """Spans read but not yet columns: parallel lists.
+    """Parallel lists of spans that are read but not yet converted to columns.
 
     Times are nanoseconds since 1970. `own` is each span's place in `notes`, `busy_ms` and `worth` (-1 for
     none), which hold the numbers of own spans' notes, their busy times (None or NaN where not measured) and
@@ -216,12 +216,12 @@ class Batch:
 
 
 def taken(rows: Rows, places: Ints) -> Rows:
-    """Rows at these places. Indexing by them does the same, but field by field: thirty times slower."""
+    """Rows at these indices; indexing does the same field by field, which is thirty times slower."""
     return np.take(rows, places)
 
 
 def span_numbers(ids: Sequence[str]) -> Ids:
-    """Span identifiers as numbers; the empty one is 0. Others than 16 hex digits are taken as they come."""
+    """Span ids as 64-bit numbers; 0 for an empty id, a hash for an id that is not 16 hex digits or fewer."""
     if not ids:
         return np.empty(0, np.uint64)
     packed = _packed(ids, 16)
@@ -231,7 +231,7 @@ def span_numbers(ids: Sequence[str]) -> Ids:
 
 
 def trace_numbers(ids: Sequence[str]) -> tuple[Ids, Ids]:
-    """Trace identifiers as two numbers, the high and the low 64 bits."""
+    """Trace ids as two numbers each, the high and the low 64 bits."""
     if not ids:
         return np.empty(0, np.uint64), np.empty(0, np.uint64)
     packed = _packed(ids, 32)
@@ -243,7 +243,7 @@ def trace_numbers(ids: Sequence[str]) -> tuple[Ids, Ids]:
 
 
 def _packed(ids: Sequence[str], digits: int) -> NDArray[Any] | None:
-    """All identifiers in one go, where each has just so many hex digits (or is empty, for a span without)."""
+    """All ids decoded at once, if each has exactly `digits` hex digits or is empty; else None."""
     packed = _in_step(" ".join(ids), len(ids), digits)
     if packed is not None or "" not in ids:
         return packed
@@ -252,9 +252,9 @@ def _packed(ids: Sequence[str], digits: int) -> NDArray[Any] | None:
 
 
 def _in_step(text: str, count: int, digits: int) -> NDArray[Any] | None:
-    """As many identifiers as told, a blank between each two and so many hex digits in each; None for others.
+    """Decode `count` ids of `digits` hex digits each, separated by blanks; None if the text is anything else.
 
-    Blanks between bytes are skipped. As many bytes as this came from every place that must have no blank.
+    `bytes.fromhex` skips blanks between bytes, so the number of bytes shows whether an id holds a blank.
     """
     if len(text) != count * (digits + 1) - 1 or text[digits :: digits + 1].strip(" "):
         return None
@@ -266,7 +266,7 @@ def _in_step(text: str, count: int, digits: int) -> NDArray[Any] | None:
 
 
 def _number(text: str, digits: int) -> int:
-    """An identifier of any kind as a number: hex digits as they are, anything else by its hash."""
+    """Id as a number: hex digits by their value, any other text by its hash."""
     if len(text) <= digits and text.isalnum() and text.isascii():
         try:
             return int(text or "0", 16)

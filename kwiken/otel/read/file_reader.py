@@ -1,4 +1,4 @@
-"""Tells by its content what a file of traces is, and reads it: OTLP JSON or Jaeger JSON.
+"""Reader of trace files, OTLP JSON or Jaeger JSON; the format is detected by content.
 
 Errors name the file and the line.
 """
@@ -18,11 +18,11 @@ from kwiken.otel.read.jaeger import JaegerReader
 from kwiken.otel.read.otlp import OtlpReader
 from kwiken.otel.read.span_store import SpanStore
 
-MAX_BLANK: Final = 100_000  # lines without a word, one after another
-MAX_UNIT: Final = 256 << 20  # one line, one trace or one resource's spans
+MAX_BLANK: Final = 100_000  # blank lines in a row
+MAX_UNIT: Final = 256 << 20  # bytes of one line
 _BOM: Final = b"\xef\xbb\xbf"
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
-_TICK: Final = 256
+_UNITS_PER_PROGRESS: Final = 256
 _WRONG: Final = (
     "is neither OTLP JSON (objects with `resourceSpans`, one a line) nor Jaeger JSON (an object with `data`)"
 )
@@ -34,7 +34,7 @@ Unit = msgspec.Raw | memoryview
 
 
 class _Envelope(msgspec.Struct):
-    """What stands at the top of a document of either format."""
+    """Top-level fields of a document of either format."""
 
     resourceSpans: list[msgspec.Raw] | None = None  # noqa: N815 - OTLP's name
     data: list[msgspec.Raw] | None = None
@@ -44,7 +44,7 @@ class _Envelope(msgspec.Struct):
 
 
 class FileReader:
-    """Reads files of traces into a store, of whichever format."""
+    """Reader of trace files of any supported format into a span store."""
 
     def __init__(self, store: SpanStore) -> None:
         self._store = store
@@ -58,11 +58,12 @@ class FileReader:
         """Read one file.
 
         Args:
-            file: to read.
-            progress: told, now and then, how many of its bytes are done.
+            file: file to read.
+            progress: callback, called now and then with the number of its bytes that are read.
 
         Raises:
-            InputError: broken, truncated, empty, too large or of another format; names file and line.
+            InputError: the file is broken, truncated, empty, too large or of another format; names file and
+                line.
         """
         if file.size == 0 and file.growing:
             self.without_spans += 1
@@ -78,7 +79,7 @@ class FileReader:
         growing: bool = False,
         progress: Callable[[], None] = lambda: None,
     ) -> None:
-        """Read one stream; errors as in `file`, naming `where`."""
+        """Read one stream; errors as in `file`, with `where` as the name."""
         before = self._store.read
         lines = _Lines(source, where, growing, progress)
         first = lines.next(IN_MEMORY)
@@ -98,10 +99,10 @@ class FileReader:
         self.without_spans += self._store.read == before
 
     def _one_line(self, line: bytes, where: str) -> _Envelope | None:
-        """What a line says it is; None where the document goes on behind it.
+        """Top-level fields of a one-line document; None if the document has more lines.
 
         Raises:
-            InputError: it is a document of another kind.
+            InputError: the document has another format.
         """
         if len(line) >= IN_MEMORY and not line.endswith(b"\n"):
             return None
@@ -113,7 +114,7 @@ class FileReader:
             return None
 
     def _lines(self, line: bytes, envelope: _Envelope, lines: _Lines) -> None:
-        """Read documents of one line each, the first of which is there already."""
+        """Read documents of one line each, the first of which has been read already."""
         kind = _kind(envelope, lines.path)
         take = {"otlp": self._otlp.line, "trace": self._jaeger.trace, "data": self._traces}[kind]
         if kind == "data":
@@ -130,7 +131,7 @@ class FileReader:
             line = lines.next()
 
     def _document(self, document: memoryview, lines: _Lines) -> None:
-        """Read a document that runs over many lines, one trace or resource at a time."""
+        """Read a document of many lines, one trace or resource at a time."""
         try:
             envelope = self._envelope.decode(document)
         except _UNFIT as error:
@@ -150,7 +151,7 @@ class FileReader:
             self._each([document], self._jaeger.trace, lines, f"{lines.path}: trace")
 
     def _lines_after_all(self, document: memoryview, lines: _Lines) -> bool:
-        """Read what turned out to be documents of a line each, the first a long one; whether it is that."""
+        """Read one-line documents of which the first is very long; False if the document is not that."""
         again = _Lines(Again(document), lines.path, lines.growing, lines.progress)
         first = again.next(MAX_UNIT)
         envelope = self._one_line(first, lines.path) if len(first) < len(document) else None
@@ -164,7 +165,7 @@ class FileReader:
                 take(unit)
             except _UNFIT as error:
                 raise InputError(str(error), where=f"{where}[{number}]") from error
-            if number % _TICK == 0:
+            if number % _UNITS_PER_PROGRESS == 0:
                 lines.progress()
 
     def _traces(self, line: bytes) -> None:
@@ -177,7 +178,7 @@ class FileReader:
 
 @dataclass(slots=True)
 class _Lines:
-    """The lines of a stream that are not blank, and the number of the one at hand."""
+    """Lines of a stream without blank ones, with the number of the current line."""
 
     source: Stream
     path: str
@@ -191,10 +192,10 @@ class _Lines:
         return f"{self.path}:{self.number}"
 
     def next(self, most: int | None = None) -> bytes:
-        """The next line that is not blank; empty at the end.
+        """Next line that is not blank; empty at the end.
 
         Args:
-            most: bytes of it to read; None for all of it, or an error where that is too much.
+            most: maximal number of bytes to read; None for the whole line, or an error if it is too long.
         """
         first = self.number + 1
         while line := self.source.readline(MAX_UNIT if most is None else most):
@@ -212,14 +213,14 @@ class _Lines:
                 line = line.removeprefix(_BOM)
             if most is None and len(line) >= MAX_UNIT:
                 raise InputError(f"is longer than {MAX_UNIT >> 20} MiB", where=self.where)
-            if self.number % _TICK == 0:
+            if self.number % _UNITS_PER_PROGRESS == 0:
                 self.progress()
             if not line.isspace():
                 return line
         return b""
 
     def cut_off(self, line: bytes) -> bool:
-        """Whether the line is one that a service is writing right now."""
+        """True if the line is incomplete because a service is still writing it."""
         return self.growing and not line.endswith(b"\n")
 
 
@@ -236,7 +237,7 @@ def _kind(envelope: _Envelope, where: str) -> Kind:
 
 
 def _line_of(error: Exception, document: memoryview, lines: _Lines) -> str:
-    """File and line of an error that msgspec places by the byte; of a document cut off, its last line."""
+    """File and line of an error, from the byte that msgspec names; without one, the last line."""
     place = _BYTE.search(str(error))
     end = int(place.group(1)) if place is not None else len(document)
     chunks = range(0, end, 1 << 20)

@@ -1,4 +1,4 @@
-"""Where traces come from: files, folders, compressed or not, and what is read of them when."""
+"""Trace inputs: files and folders, plain or compressed by gzip, bounded in size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_FILES: Final = 100_000
 MAX_BYTES: Final = 16 << 30  # of one input, unpacked
-MAX_RATIO: Final = 250  # unpacked bytes for one packed: traces, which repeat themselves, come to 20 to 60
+MAX_RATIO: Final = 100  # unpacked bytes for one packed: traces, which repeat themselves, come to 10 to 60
 RATIO_FREE: Final = 32 << 20  # unpacked bytes that no ratio is asked of
 IN_MEMORY: Final = 16 << 20  # of a document; a larger one is read from a file
 _CHUNK: Final = 1 << 20
@@ -31,13 +31,13 @@ PART: Final = ".part"
 
 
 class Stream(Protocol):
-    """Bytes to read, from a file or unpacked on the way."""
+    """Readable stream of bytes, from a file or decompressed on the fly."""
 
     def read(self, size: int = -1, /) -> bytes:
         """Some bytes; none at the end."""
 
     def readline(self, size: int = -1, /) -> bytes:
-        """A line with its break; nothing at the end."""
+        """A line with its line end; empty at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class TraceFile:
     """One file to read.
 
     Attributes:
-        path: of it.
-        size: in bytes, as it is on disk.
-        named: whether the user named this very file, rather than a folder that it is in.
+        path: path of the file.
+        size: size on disk, bytes.
+        named: True if the user named the file itself, False if a folder that holds it.
     """
 
     path: Path
@@ -56,15 +56,17 @@ class TraceFile:
 
     @property
     def growing(self) -> bool:
-        """Whether a service may be writing it right now; its last line may then be cut off."""
+        """True if a service may still be writing it, so that its last line may be incomplete."""
         return self.path.name.endswith(PART)
 
 
 def find_files(paths: Iterable[str | Path]) -> list[TraceFile]:
-    """The files to read, folders searched for those that may hold traces, each once, in order of name.
+    """Find the files to read, each once; folders are searched for files that may hold traces.
+
+    Files are in order of name, those that are still being written last.
 
     Raises:
-        InputError: a path that is not there or cannot be read, or a folder without such files; names it.
+        InputError: a path is missing or cannot be read, or a folder holds no such files; names the path.
     """
     found: dict[Path, TraceFile] = {}
     for given in paths:
@@ -76,7 +78,7 @@ def find_files(paths: Iterable[str | Path]) -> list[TraceFile]:
                     f"holds no files named {', '.join(SUFFIXES[:3])} or .gz of them", where=str(path)
                 )
             for file in inside:
-                about = file.stat()  # before its links are followed, which tells less of what is wrong
+                about = file.stat()  # before `resolve`, whose errors tell less
                 if stat.S_ISFIFO(about.st_mode):
                     raise InputError("is a pipe; traces are read from files and folders", where=str(path))
                 found.setdefault(file.resolve(), TraceFile(file, about.st_size, file == path))
@@ -86,7 +88,7 @@ def find_files(paths: Iterable[str | Path]) -> list[TraceFile]:
             raise InputError(str(error), where=repr(str(path))) from error
         if len(found) > MAX_FILES:
             raise InputError(f"there are more than {MAX_FILES} files", where=str(path))
-    # A file written to goes on growing while the others are read, so it is read last.
+    # A growing file gets more lines while the others are read, so it is read last.
     return sorted(found.values(), key=lambda file: file.growing)
 
 
@@ -103,12 +105,12 @@ def _inside(folder: Path) -> Iterator[Path]:
 
 
 def _unreadable(error: OSError) -> None:
-    """A folder that cannot be searched is no empty one: what is missing would be missed in the profile."""
+    """Refuse an unreadable folder; if it counted as empty, its traces would be missing from the profile."""
     raise InputError(f"cannot be read: {error.strerror}", where=str(error.filename)) from error
 
 
 class _Unpacked(io.RawIOBase):
-    """Bytes of a gzip file, refused where they outgrow it as no traces do: a megabyte can hold a gigabyte."""
+    """Decompressed bytes of a gzip file; refuses a file with the compression ratio of a zip bomb."""
 
     def __init__(self, packed: IO[bytes], where: str) -> None:
         self._packed = packed
@@ -131,10 +133,10 @@ class _Unpacked(io.RawIOBase):
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[Stream, IO[bytes]]]:
-    """A file's bytes, unpacked, and the file itself, whose position tells how far reading has come.
+    """Open a file: its decompressed bytes, and the raw file, whose position tells the progress.
 
     Raises:
-        InputError: it cannot be read, or unpacked; names it.
+        InputError: the file cannot be read or decompressed; names the file.
     """
     try:
         with io.BufferedReader(io.FileIO(path), _CHUNK) as raw:
@@ -150,7 +152,7 @@ def opened(path: Path) -> Iterator[tuple[Stream, IO[bytes]]]:
 
 
 class Again:
-    """What was spooled, read a second time from its start."""
+    """Stream over a document in memory, from its start."""
 
     def __init__(self, document: memoryview) -> None:
         self._document = document
@@ -161,7 +163,7 @@ class Again:
         return self._take(len(self._document) if size < 0 else self._at + size)
 
     def readline(self, size: int = -1, /) -> bytes:
-        """A line with its break, or as much of it as asked for; nothing at the end."""
+        """A line with its line end, or `size` bytes of it; empty at the end."""
         end = len(self._document) if size < 0 else min(len(self._document), self._at + size)
         for at in range(self._at, end, _CHUNK):
             found = bytes(self._document[at : min(end, at + _CHUNK)]).find(b"\n")
@@ -176,15 +178,15 @@ class Again:
 
 
 def whole(start: bytes, rest: Stream, where: str) -> memoryview:
-    """All of a document: in memory where it is small, else in a file that the system pages in and out.
+    """Read all of a document: into memory if it is small, else into a memory-mapped temporary file.
 
     Args:
-        start: what was read of it already.
-        rest: where the rest comes from.
-        where: named in errors.
+        start: first part of the document, already read.
+        rest: stream of the rest.
+        where: name of the document in errors.
 
     Raises:
-        InputError: larger than `MAX_BYTES`, or not text.
+        InputError: the document is larger than `MAX_BYTES`, or not text.
     """
     if len(start) < IN_MEMORY:
         start += rest.read(IN_MEMORY - len(start))
@@ -201,15 +203,15 @@ def whole(start: bytes, rest: Stream, where: str) -> memoryview:
             spool.write(chunk)
             chunk = rest.read(_CHUNK)
         spool.flush()
-        # Not closed by hand: an error on its way out may hold a view of a part. It goes with the last view.
+        # Not closed here: an exception may hold a view of a part. The map is freed with its last view.
         return memoryview(mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def check_text(part: bytes, where: str) -> None:
-    """Refuse what no JSON holds, before all of it is read: a file with holes may seem to be of any size.
+    """Refuse zero bytes, which JSON never holds, early: a sparse file may seem to be of any size.
 
     Raises:
-        InputError: there is a zero byte.
+        InputError: the part holds a zero byte.
     """
     if b"\0" in part:
         raise InputError("holds zero bytes, so it is binary or has holes; it is no JSON", where=where)

@@ -1,4 +1,4 @@
-"""Jaeger JSON into columns: one trace at a time, as its interface exports it and its query API answers."""
+"""Decoder of Jaeger JSON, one trace at a time, as Jaeger's UI exports it and its query API returns it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Trace(msgspec.Struct):
 
 
 class JaegerReader:
-    """Puts Jaeger's spans into a store."""
+    """Decoder of Jaeger's traces into a span store."""
 
     def __init__(self, store: SpanStore) -> None:
         self._store = store
@@ -61,10 +61,10 @@ class JaegerReader:
         self._kind_mark = f'"{store.kind_by}"'.encode() if store.kind_by is not None else None
 
     def trace(self, data: bytes | memoryview | msgspec.Raw) -> None:
-        """Take one trace.
+        """Decode one trace and add its spans to the store.
 
         Raises:
-            msgspec.MsgspecError, ValueError: not that, or values that no span could have.
+            msgspec.MsgspecError, ValueError: the data are no trace, or a value is out of range.
         """
         trace = self._trace.decode(data)
         if trace.spans:
@@ -76,7 +76,7 @@ class JaegerReader:
         starts, ends = _times(spans, trace.traceID)
         ops = self._ops(trace)
         parents, flags = _parents(spans)
-        # `in` takes twice as long as `find`: it asks first whether the mark is a number.
+        # `in` takes twice as long as `find`, because it first checks whether the mark is a number.
         tags = [bytes(span.tags) for span in spans]
         for place, raw in enumerate(tags):
             if raw.find(_ERROR_MARK) >= 0 and self._failed(raw):
@@ -96,7 +96,7 @@ class JaegerReader:
         ]
 
     def _ops(self, trace: _Trace) -> list[int]:
-        """Numbers of the spans' operations."""
+        """Number of each span's operation."""
         names, processes = self._store.names, trace.processes or {}
         known: dict[str | None, dict[str, int]] = {
             key: names.of_service(process.serviceName) for key, process in processes.items()
@@ -107,7 +107,7 @@ class JaegerReader:
             return [names.operation(_service(span, processes), span.operationName) for span in trace.spans]
 
     def _kind(self, mark: bytes, tags: bytes) -> int:
-        """The number of the kind of requests that a span tells of."""
+        """Number of the request class that a span states."""
         if mark not in tags:
             return NO_KIND
         values = [tag.value for tag in self._tags.decode(tags) if tag.key == self._store.kind_by]
@@ -117,7 +117,7 @@ class JaegerReader:
         return any(tag.key == "error" and tag.value not in _NO for tag in self._tags.decode(tags))
 
     def _note(self, tags: bytes) -> tuple[int, float, float] | None:
-        """Number of a span's own notes, busy time and worth; None for a span that only looked like ours."""
+        """Number of the note of one of our own spans, its CPU time and worth; None for any other span."""
         attributes = {tag.key: tag.value for tag in self._tags.decode(tags)}
         note = own_note(attributes, self._store.names)
         if note is None:
@@ -126,7 +126,7 @@ class JaegerReader:
 
 
 def _add(batch: Batch, span: _Span, note: int, busy: float, value: float) -> int:
-    """Put a span's own notes in the batch; their place."""
+    """Add the note of one of our own spans to the batch, and return its index."""
     place = len(batch.notes)
     batch.notes.append(note)
     batch.busy_ms.append(busy)
@@ -136,10 +136,10 @@ def _add(batch: Batch, span: _Span, note: int, busy: float, value: float) -> int
 
 
 def _times(spans: list[_Span], trace_id: str) -> tuple[list[int], list[int]]:
-    """When the spans started and ended, nanoseconds since 1970.
+    """Starts and ends of the spans, nanoseconds since 1970.
 
     Raises:
-        ValueError: a time that no clock shows; names span and field.
+        ValueError: a time is out of range; names span and field.
     """
     starts = [span.startTime * 1000 for span in spans]
     ends = [(span.startTime + span.duration) * 1000 for span in spans]
@@ -160,14 +160,14 @@ def _times(spans: list[_Span], trace_id: str) -> tuple[list[int], list[int]]:
 
 
 def _service(span: _Span, processes: dict[str, _Process]) -> str:
-    """The service of a span: of its process by name, or of the process that it brings along."""
+    """Service of a span: that of its process in the trace, or of the process inside the span."""
     if span.processID is not None and span.processID in processes:
         return processes[span.processID].serviceName
     return span.process.serviceName if span.process is not None else UNKNOWN
 
 
 def _parents(spans: list[_Span]) -> tuple[list[str], list[int]]:
-    """Of each span the parent's id, and whether it only follows from it."""
+    """Id of each span's parent, and the flag `FOLLOWS` if the span only follows from it."""
     parents, flags = [], []
     for span in spans:
         references = span.references
@@ -183,9 +183,9 @@ def _parents(spans: list[_Span]) -> tuple[list[str], list[int]]:
 
 
 def _parent(span: _Span) -> tuple[str, int]:
-    """The parent's id, and whether the span only follows from it.
+    """Id of a span's parent, and the flag `FOLLOWS` if the span only follows from it.
 
-    A reference into another trace is no parent. The first CHILD_OF counts, and FOLLOWS_FROM only without one.
+    References into other traces are ignored. The first CHILD_OF counts; without one, the first FOLLOWS_FROM.
     """
     follows = ""
     for reference in span.references or ():

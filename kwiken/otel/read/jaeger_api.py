@@ -1,4 +1,4 @@
-"""Traces from a running Jaeger, through the HTTP API of its query service."""
+"""Client of the HTTP API of Jaeger's query service."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _KNOWN: Final = ("lookback", "limit", "operation")
 
 @dataclass(frozen=True, slots=True)
 class JaegerQuery:
-    """What to ask a Jaeger for.
+    """Query for the traces of one service.
 
     Attributes:
-        where: the address as given, for errors.
-        host: and port of the query service.
-        service: whose traces.
-        operation: only traces that hold it; None for all.
-        lookback_s: how far back.
-        limit: the most traces.
+        where: address as given, for errors.
+        host: host and port of the query service.
+        service: name of the service.
+        operation: operation that a trace must hold; None for all traces.
+        lookback_s: age of the oldest traces, seconds.
+        limit: maximal number of traces.
     """
 
     where: str
@@ -52,7 +52,7 @@ class JaegerQuery:
         """Read `jaeger://HOST:PORT/SERVICE?lookback=1h&limit=2000&operation=OP`.
 
         Raises:
-            InputError: anything else; says what is wrong.
+            InputError: the address has another form; says what is wrong.
         """
 
         def refuse(message: str) -> InputError:
@@ -91,7 +91,7 @@ class JaegerQuery:
         )
 
     def url(self, now_s: float) -> str:
-        """The request; times in microseconds, as Jaeger has them."""
+        """URL of the request; times in microseconds, as Jaeger takes them."""
         end = round(now_s * 1e6)
         asked = {
             "service": self.service,
@@ -105,7 +105,7 @@ class JaegerQuery:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Only the host that was named is asked."""
+    """Redirect handler that follows no redirect, so that only the given host is contacted."""
 
     def redirect_request(
         self,
@@ -116,16 +116,16 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         headers: HTTPMessage,  # noqa: ARG002
         newurl: str,  # noqa: ARG002
     ) -> None:
-        """Follow nothing."""
+        """Refuse the redirect."""
         return
 
 
 @contextmanager
 def fetched(query: JaegerQuery) -> Iterator[IO[bytes]]:
-    """Ask, and give the answer as a file.
+    """Send the query, and yield the response body as a file.
 
     Raises:
-        InputError: no answer, an error, or one too large; names the address.
+        InputError: there is no response, or an error, or the body is too large; names the address.
     """
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
     with tempfile.TemporaryFile() as spool:
@@ -142,11 +142,11 @@ def fetched(query: JaegerQuery) -> Iterator[IO[bytes]]:
 
 
 def _copy(answer: HTTPResponse, spool: IO[bytes], query: JaegerQuery) -> None:
-    """Copy an answer's body to a file.
+    """Copy a response body to a file.
 
     Raises:
-        InputError: it is too large or takes too long.
-        HTTPException: it breaks off.
+        InputError: the body is too large or takes too long.
+        HTTPException: the body is truncated.
     """
     size = 0
     end = time.monotonic() + _WHOLE_WITHIN_S

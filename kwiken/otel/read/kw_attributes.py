@@ -1,4 +1,4 @@
-"""What our own spans say of themselves: the `kw.*` attributes as a row of `OWN`."""
+"""Decoder of the `kw.*` attributes of our own spans into a row of `OWN`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Attributes = Mapping[str, Any]
 
 
 def own_note(attributes: Attributes, names: c.Names) -> int | None:
-    """The number of a span's note, its busy time and worth apart; None for a span that is not ours.
+    """Number of a span's note, without CPU time and worth; None for a span of another tracer.
 
     Raises:
-        ValueError: an attribute that none of our spans could have; names it.
+        ValueError: an attribute has a wrong type or range; names the attribute.
     """
     service = attributes.get("kw.service")
     if not isinstance(service, str):
@@ -59,19 +59,19 @@ def own_note(attributes: Attributes, names: c.Names) -> int | None:
 
 
 def busy_ms(value: object) -> float:
-    """A busy time; NaN for none.
+    """CPU time of a call, milliseconds; NaN for None.
 
     Raises:
-        ValueError: no time.
+        ValueError: the value is no time from 0 to a day.
     """
     return _number(value, "kw.busy_ms", math.nan, MAX_BUSY_MS)
 
 
 def worth(value: object) -> float:
-    """What an answer was worth, as a share of its request's; NaN where it is not known.
+    """Weight of an answer beside those of the other shards, from 0 to 1; NaN for None.
 
     Raises:
-        ValueError: no share.
+        ValueError: the value is no number from 0 to 1.
     """
     return _number(value, "kw.worth", math.nan, 1.0)
 

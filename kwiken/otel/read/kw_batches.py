@@ -1,4 +1,4 @@
-"""What our own spans say of themselves, out of the undecoded attributes of many OTLP spans at once."""
+"""Batch decoder of the `kw.*` attributes of our own spans, with a cache of attributes that recur."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from kwiken.otel.read.kw_attributes import MARK, MAX_BUSY_MS, busy_ms, own_note,
 
 Plain = Callable[[bytes], Mapping[str, Any]]
 
-_REMEMBERED: Final = 8192
-# What differs from span to span, as our own writer has it: last, the busy time last of all.
+_MAX_CACHED: Final = 8192
+# Our own writer puts the attributes that differ from span to span last, the CPU time last of all.
 _BUSY: Final = b'"kw.busy_ms","value":{"doubleValue":'
 _WORTH: Final = b'"kw.worth","value":{"doubleValue":'
 _NEXT: Final = b'}},{"key":'
 _END: Final = b"}}]"
-_LONGEST: Final = 30  # a number in full, and the end
+_MAX_TAIL: Final = 30  # bytes of a number in full, and the end
 _NONE: Final = b"null"
 _Times = list[Annotated[float, msgspec.Meta(ge=0.0, le=MAX_BUSY_MS)] | None]
 
 
 @dataclass(slots=True)
 class Told:
-    """What spans say of themselves.
+    """Notes of our own spans among a list of spans.
 
     Attributes:
-        which: of each span, the place of its notes in the batch; -1 for a span that is not ours.
-        notes: numbers of their notes.
-        busy_ms: their busy times; None or NaN where there is none.
-        worth: of their answers; NaN where it is not known.
+        which: index of each span's note in the batch; -1 for a span of another tracer.
+        notes: number of each own span's note.
+        busy_ms: CPU time of each own span's call, milliseconds; None or NaN if not stated.
+        worth: weight of each own span's answer, from 0 to 1; NaN if not stated.
     """
 
     which: list[int] = field(default_factory=list)
@@ -42,19 +42,19 @@ class Told:
     worth: list[float] = field(default_factory=list)
 
 
-# A note's number, the busy time as JSON has it, and the worth.
+# Number of a note, CPU time as JSON, and worth.
 _Known = tuple[int, bytes, float]
 
 
 class OwnReader:
-    """Reads the attributes of our own spans.
+    """Decoder of the attributes of our own spans.
 
-    Notes are remembered by all of the attributes but worth and busy time: our spans differ in little else,
-    and we write these last. In another order they merely stay part of what is remembered.
+    Notes are cached by the undecoded attributes without worth and CPU time: our spans differ in little else,
+    and our writer puts these last. In another order they are a part of the cache's key.
 
     Args:
-        names: where notes are numbered.
-        plain: decodes attributes.
+        names: numbers of notes and texts.
+        plain: function that decodes attributes.
     """
 
     def __init__(self, names: Names, plain: Plain) -> None:
@@ -64,14 +64,14 @@ class OwnReader:
         self._times = msgspec.json.Decoder(_Times)
 
     def told(self, attributes: Sequence[bytes], first: int) -> Told:
-        """What the spans of these attributes say of themselves.
+        """Decode the notes of spans.
 
         Args:
-            attributes: of each span, as they stand in the file.
-            first: place of the first span's notes.
+            attributes: undecoded attributes of each span.
+            first: index of the first note in the batch.
 
         Raises:
-            msgspec.MsgspecError, ValueError: attributes that none of our spans could have.
+            msgspec.MsgspecError, ValueError: an attribute has a wrong type or range.
         """
         try:
             return self._by_heart(attributes, first)
@@ -79,16 +79,18 @@ class OwnReader:
             return self._in_full(attributes, first)
 
     def _by_heart(self, attributes: Sequence[bytes], first: int) -> Told:
-        """As `told`, but any unusual number is an error."""
+        """Decode by the cache; a number in an unusual form is an error."""
         found, remembered = Told(), self._known
         which, notes, worths = found.which, found.notes, found.worth
         times: list[bytes] = []
         for raw in attributes:
-            if raw.find(MARK) < 0:  # `in` takes twice as long: it asks first whether the mark is a number
+            if (
+                raw.find(MARK) < 0
+            ):  # `in` takes twice as long, because it first checks whether the mark is a number
                 which.append(-1)
                 continue
             head, _, tail = raw.rpartition(_BUSY)
-            if len(tail) > _LONGEST:  # the busy time is not the last
+            if len(tail) > _MAX_TAIL:  # the CPU time is not the last attribute
                 head = b""
             known = remembered.get(head or raw) or self._learnt(raw, head)
             if known is None:
@@ -96,7 +98,7 @@ class OwnReader:
                 continue
             which.append(first + len(notes))
             notes.append(known[0])
-            # With anything but a number before the end that is cut off, the times do not decode.
+            # If anything but a number stands before the end, the times do not decode.
             times.append(tail[: -len(_END)] if head else known[1])
             worths.append(known[2])
         if times:
@@ -106,29 +108,29 @@ class OwnReader:
         return found
 
     def _learnt(self, raw: bytes, head: bytes) -> _Known | None:
-        """What attributes say that are not known up to their busy time; None for a span not ours."""
+        """Decode attributes that are not cached up to the CPU time; None for a span of another tracer."""
         start, _, told = head.rpartition(_WORTH)
         if not start or not told.endswith(_NEXT):
             return self._note(raw, head or raw)
-        key = start + _WORTH  # as no span's attributes up to its busy time end
+        key = start + _WORTH  # no span's attributes before its CPU time end like this
         known = self._known.get(key) or self._note(raw, key, with_worth=False)
         return None if known is None else (known[0], _NONE, worth(float(told[: -len(_NEXT)])))
 
     def _note(self, raw: bytes, key: bytes, *, with_worth: bool = True) -> _Known | None:
-        """Decode attributes, and remember by a key what they say."""
+        """Decode attributes, and cache the result by a key."""
         attributes = self._plain(raw)
         note = own_note(attributes, self._names)
         if note is None:
             return None
         busy, value = busy_ms(attributes.get("kw.busy_ms")), worth(attributes.get("kw.worth"))
-        if len(self._known) >= _REMEMBERED:
+        if len(self._known) >= _MAX_CACHED:
             self._known.clear()
         known = (note, _NONE if isnan(busy) else repr(busy).encode(), value if with_worth else nan)
         self._known[key] = known
         return known
 
     def _in_full(self, attributes: Sequence[bytes], first: int) -> Told:
-        """As `told`, span by span."""
+        """Decode span by span, without the cache."""
         found = Told()
         times: list[float] = []
         for raw in attributes:

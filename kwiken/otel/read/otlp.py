@@ -1,6 +1,6 @@
-"""OTLP JSON into columns: one `TracesData` or `ExportTraceServiceRequest` at a time.
+"""Decoder of OTLP JSON, one `TracesData` or `ExportTraceServiceRequest` at a time.
 
-Typed decoding skips what is not asked for. A span's attributes stay undecoded unless they are ours.
+Typed decoding skips fields that are not needed. A span's attributes stay undecoded unless they are ours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kwiken.otel.read.span_store import SpanStore
 from kwiken.otel.read.timestamps import MAX_NS, Stated, possible, refused
 
 _ERROR_CODES: Final = frozenset((2, "2", "STATUS_CODE_ERROR"))
-_REMEMBERED: Final = 8192
+_MAX_CACHED: Final = 8192
 _TIMES: Final = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=0, le=MAX_NS)]])
 
 
@@ -72,7 +72,7 @@ class _Traces(msgspec.Struct):
 
 
 class OtlpReader:
-    """Puts OTLP spans into a store."""
+    """Decoder of OTLP spans into a span store."""
 
     def __init__(self, store: SpanStore) -> None:
         self._store = store
@@ -84,19 +84,19 @@ class OtlpReader:
         self._kind_mark = f'"{store.kind_by}"'.encode() if store.kind_by is not None else None
 
     def line(self, data: bytes | memoryview) -> None:
-        """Take one whole `TracesData`.
+        """Decode one `TracesData` and add its spans to the store.
 
         Raises:
-            msgspec.MsgspecError, ValueError: not that, or values that no span could have.
+            msgspec.MsgspecError, ValueError: the data are no `TracesData`, or a value is out of range.
         """
         self._take(self._line.decode(data).resourceSpans)
 
     def resource(self, data: bytes | memoryview | msgspec.Raw) -> None:
-        """Take one `ResourceSpans`; errors as in `line`."""
+        """Decode one `ResourceSpans` and add its spans to the store; errors as in `line`."""
         self._take([self._resource.decode(data)])
 
     def _take(self, resources: list[ResourceSpans]) -> None:
-        """Put all spans in the batch, or, on an error, none."""
+        """Add all spans to the batch, or none if there is an error."""
         groups = [
             (service, scope.spans)
             for part in resources
@@ -132,7 +132,7 @@ class OtlpReader:
         self._store.ready()
 
     def _ops(self, groups: list[tuple[str, list[_Span]]]) -> list[int]:
-        """Numbers of the spans' operations."""
+        """Number of each span's operation."""
         names, ops = self._store.names, []
         for service, spans in groups:
             known = names.of_service(service)
@@ -142,13 +142,13 @@ class OtlpReader:
         return ops
 
     def _service(self, resource: _Resource | None) -> str:
-        """The resource's `service.name`."""
+        """Value of the resource's `service.name`."""
         raw = bytes(resource.attributes) if resource is not None else b""
         service = self._services.get(raw)
         if service is None:
             found = self._plain(raw).get("service.name")
             service = str(found) if found else UNKNOWN
-            if len(self._services) >= _REMEMBERED:
+            if len(self._services) >= _MAX_CACHED:
                 self._services.clear()
             self._services[raw] = service
         return service
@@ -159,13 +159,13 @@ class OtlpReader:
         return {a.key: _plain(a.value) for a in self._attributes.decode(raw)}
 
     def _kind(self, mark: bytes, raw: bytes) -> int:
-        """The number of the kind of requests that a span tells of."""
+        """Number of the request class that a span states."""
         value = self._plain(raw).get(self._store.kind_by or "") if mark in raw else None
         return NO_KIND if value is None else self._store.names.kind(str(value))
 
 
 def _links(spans: list[_Span], which: list[int]) -> list[tuple[int, str]]:
-    """Places of own spans' notes, and the spans of their trace that they come after."""
+    """Pairs of an own span's note and the id of a span of its trace that it comes after."""
     return [
         (place, link.spanId)
         for span, place in zip(spans, which, strict=True)
@@ -176,10 +176,10 @@ def _links(spans: list[_Span], which: list[int]) -> list[tuple[int, str]]:
 
 
 def _times(spans: list[_Span]) -> tuple[list[int], list[int]]:
-    """When the spans started and ended, nanoseconds since 1970.
+    """Starts and ends of the spans, nanoseconds since 1970.
 
     Raises:
-        ValueError: a time that is no number, or that no clock shows; names span and field.
+        ValueError: a time is no number or out of range; names span and field.
     """
     stated = [span.startTimeUnixNano for span in spans]
     stated += [span.endTimeUnixNano for span in spans]
@@ -194,7 +194,7 @@ def _times(spans: list[_Span]) -> tuple[list[int], list[int]]:
 
 
 def _one_by_one(spans: list[_Span], stated: list[str | int]) -> list[int]:
-    """The times where one is no string, or has another form than JSON's; errors as in `_times`."""
+    """Times converted one by one, for numbers instead of strings and unusual forms; errors as `_times`."""
     try:
         times = [int(time) for time in stated]
     except ValueError as error:
@@ -205,7 +205,7 @@ def _one_by_one(spans: list[_Span], stated: list[str | int]) -> list[int]:
 
 
 def _refused(spans: list[_Span]) -> str:
-    """Which of the spans has a time that cannot be, and why."""
+    """Error message for the first span with an invalid time."""
     found = (
         refused(
             span.traceId,
@@ -221,7 +221,7 @@ def _refused(spans: list[_Span]) -> str:
 
 
 def _plain(value: _Value | None) -> object:
-    """A scalar as Python has it; None for lists and maps, which none of our attributes is."""
+    """Scalar as a Python value; None for lists and maps, which none of our attributes is."""
     if value is None:
         return None
     if value.stringValue is not None:

@@ -1,4 +1,4 @@
-"""Holds the spans read, within bounds: past them a uniform sample of whole traces, however many files."""
+"""Bounded store of spans: beyond the bound it keeps a uniform sample of whole traces."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ import numpy as np
 from kwiken.otel.read.columns import LINK, OWN, SPAN, Batch, Bools, Ids, Names, Rows
 
 MAX_SPANS: Final = 4_000_000  # some 800 MB while the trees are built
-_FLUSH: Final = 8192
-_PARTS: Final = 1024
+_BATCH_SPANS: Final = 8192
+_MAX_PARTS: Final = 1024
 # Odd, and about 2^64 divided by the golden ratio: multiplying by it spreads neighbouring numbers.
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 
 
 def trace_keys(spans: Rows) -> Ids:
-    """(n,): one number for each span's trace."""
+    """(n,): key of each span's trace, 64 bits."""
     keys: Ids = spans["lo"] ^ (spans["hi"] * _SPREAD)
     return keys
 
 
 def _luck(keys: Ids) -> Ids:
-    """Evenly spread over all numbers, and the same for all spans of a trace (as SplitMix64 finishes)."""
+    """Hash of trace keys, uniform over 64 bits (the finishing step of SplitMix64)."""
     mixed = (keys ^ (keys >> np.uint64(30))) * _MIX
     return mixed ^ (mixed >> np.uint64(31))
 
 
 class SpanStore:
-    """Spans of many files as columns.
+    """Columns of the spans of many files.
 
-    When there would be more than `max_spans`, half of the traces go, chosen by a hash of their ids, so that
-    what stays is a uniform sample of whole traces, though a trace's spans may come from several files.
+    When there would be more than `max_spans`, half of the traces are dropped, chosen by a hash of their ids.
+    So the rest is a uniform sample of whole traces, even if a trace's spans come from several files.
 
     Args:
-        max_spans: the most spans held.
-        kind_by: attribute that tells kinds of requests apart; None for none.
+        max_spans: maximal number of spans held.
+        kind_by: attribute whose values are the classes of requests; None for none.
     """
 
     def __init__(self, *, max_spans: int = MAX_SPANS, kind_by: str | None = None) -> None:
@@ -52,16 +52,16 @@ class SpanStore:
 
     @property
     def batch(self) -> Batch:
-        """Where a reader puts the next spans; it calls `ready` after each group of them."""
+        """Batch that a reader adds spans to; the reader calls `ready` after each group of spans."""
         return self._batch
 
     def ready(self) -> None:
-        """Turn what was put in `batch` into columns, once there is enough of it."""
-        if len(self._batch) >= _FLUSH:
+        """Convert the batch to columns if it is large enough."""
+        if len(self._batch) >= _BATCH_SPANS:
             self.flush()
 
     def flush(self) -> None:
-        """Turn what was put in `batch` into columns."""
+        """Convert the batch to columns."""
         batch, self._batch = self._batch, Batch()
         if not len(batch):
             return
@@ -71,7 +71,7 @@ class SpanStore:
             part = self._lucky(part)
         self._parts.append(part)
         self._held += len(part[0])
-        if len(self._parts) > _PARTS:  # many small files
+        if len(self._parts) > _MAX_PARTS:  # many small files
             self._parts = [_join(self._parts)]
         while self._held > self._max_spans and self._limit > 1:
             self._halve()
@@ -99,7 +99,7 @@ class SpanStore:
 
 
 def select(part: tuple[Rows, Rows, Rows], keep: Bools) -> tuple[Rows, Rows, Rows]:
-    """The spans to keep, with their notes and links."""
+    """Columns of the spans to keep, with their notes and links."""
     spans, owns, links = part
     spans = spans[keep]
     noted = spans["own"] >= 0

@@ -1,4 +1,4 @@
-"""Times as files state them: whole numbers on a clock that can be, or an error that names span and field."""
+"""Validation of span times as files state them; errors name span and field."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _SHOWN: Final = 60
 
 
 class Stated(NamedTuple):
-    """What a span states of one time.
+    """One time of a span, as a file states it.
 
     Attributes:
-        field: its name in the file.
-        unit: of the value, in words.
-        value: as it stands there.
-        ns: nanoseconds in one unit.
+        field: name of the field in the file.
+        unit: unit of the value, in words.
+        value: value as it stands in the file.
+        ns: number of nanoseconds in one unit.
     """
 
     field: str
@@ -26,17 +26,17 @@ class Stated(NamedTuple):
 
 
 def possible(times: Sequence[int]) -> bool:
-    """Whether all of these nanoseconds lie between 1970 and 2116."""
+    """True if all of these nanoseconds since 1970 lie between 1970 and 2116."""
     return not times or (min(times) >= 0 and max(times) <= MAX_NS)
 
 
 def refused(trace_id: str, span_id: str, times: Sequence[Stated]) -> str | None:
-    """Why a span's times cannot be; None where they can.
+    """Error message for a span's first invalid time; None if all are valid.
 
     Args:
-        trace_id: of the span.
-        span_id: of the span.
-        times: of the span.
+        trace_id: id of the span's trace.
+        span_id: id of the span.
+        times: times of the span, as stated.
     """
     for stated in times:
         try:

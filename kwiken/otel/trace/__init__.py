@@ -1,4 +1,4 @@
-"""Traces as trees: cleaned spans, the requests among them, critical paths."""
+"""Trace trees: cleaned spans, requests, request classes and critical paths."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from kwiken.otel.trace.load import Progress, read_forest
 from kwiken.otel.trace.paths import critical_path
 from kwiken.otel.trace.recorded_requests import read_requests
 from kwiken.otel.trace.request_classes import BY_ROOT, with_kinds
-from kwiken.otel.trace.requests import MOSTLY, Candidates, Requests, candidates, label, requests_of, roles
+from kwiken.otel.trace.requests import (
+    MAX_ERROR_SHARE,
+    Candidates,
+    Requests,
+    candidates,
+    label,
+    requests_of,
+    roles,
+)
 from kwiken.otel.trace.traces import Trace, Traces, TraceSpan, read_traces
 
 __all__ = [
     "BY_ROOT",
     "DETACHED",
-    "MOSTLY",
+    "MAX_ERROR_SHARE",
     "ROOT",
     "Candidates",
     "Forest",

@@ -1,6 +1,6 @@
-"""Spans as trees of whole traces, cleaned as the critical-path tools do (CRISP, ATC 2022; Jaeger's UI).
+"""Forest of span trees, one a trace, cleaned as critical-path tools do (CRISP, ATC 2022; Jaeger's UI).
 
-Nothing is dropped in silence: what does not fit is marked or left out, and counted.
+Spans that do not fit are marked or left out, and counted in either case.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from kwiken.otel.read import Bools, Ids, Ints, Names, Rows, SpanStore, select, t
 from kwiken.otel.read import columns as c
 
 MAX_DEPTH: Final = 1000
-ROOT: Final = -1  # the parent of a span that has none
-LOST: Final = -2  # the parent of a span whose parent is not there
+ROOT: Final = -1  # parent of a span that states none
+LOST: Final = -2  # parent of a span whose parent is missing
 
-# What cleaning did to a span.
-DETACHED: Final = 1  # nobody in the request waited for it
+# Changes that cleaning made to a span.
+DETACHED: Final = 1  # not waited for by the request
 CLIPPED: Final = 2  # cut to its parent's time
-SHIFTED: Final = 4  # its clock ran differently; moved into its parent's time
+SHIFTED: Final = 4  # moved into its parent's time because of clock skew
 
 
 @dataclass(slots=True)
 class Forest:
-    """Spans in traces; n rows, those of a trace together.
+    """Columns of n spans, grouped by trace, with their parents and cleaned times.
 
     Attributes:
         spans: (n,) rows of `SPAN`, as read.
-        owns: notes of our own spans; `spans["own"]` points here.
-        links: which own stage comes after which span.
-        names: of operations and texts.
+        owns: (m,) rows of `OWN` of our own spans; `spans["own"]` holds indices into them.
+        links: (l,) rows of `LINK`: an own stage and a span that it comes after.
+        names: names of operations and other texts.
         trace: (n,) number of the trace, from 0.
         parent: (n,) row of the parent, or `ROOT` or `LOST`.
-        depth: (n,) 0 for a span without parent.
-        start: (n,) nanoseconds since 1970, cleaned.
-        end: (n,) nanoseconds since 1970, cleaned.
-        state: (n,) what cleaning did.
-        counts: what was found, by kind.
+        depth: (n,) depth in the tree, 0 for a span without parent.
+        start: (n,) cleaned start, nanoseconds since 1970.
+        end: (n,) cleaned end, nanoseconds since 1970.
+        state: (n,) changes that cleaning made, as a bit set.
+        counts: number of spans and traces read, changed and left out, by kind.
     """
 
     spans: Rows
@@ -58,10 +58,10 @@ class Forest:
         return len(self.spans)
 
     def inherited(self, own: Ints) -> Ints:
-        """(n,): each span's own value, or that of its nearest ancestor that has one; -1 for none.
+        """(n,): each span's own value, or that of its nearest ancestor with a value; -1 for none.
 
         Args:
-            own: (n,): values from 0; -1 for none.
+            own: (n,) values, 0 or more; -1 for none.
         """
         values = own.copy()
         for rows in levels(self.depth)[1:]:
@@ -70,12 +70,12 @@ class Forest:
         return values
 
     def find(self, traces: Ints, ids: Ids) -> Ints:
-        """Rows of the spans of these ids in these traces; `LOST` where there is none."""
+        """Rows of the spans with these ids in these traces; `LOST` for a missing span."""
         return _find(self.spans["span"], self.trace, traces, ids)
 
 
 def grow(store: SpanStore) -> Forest:
-    """Build the trees of all spans of a store, which is empty afterwards, and clean them."""
+    """Build and clean the trees of all spans of a store, which is empty afterwards."""
     counts: Counter[str] = Counter()
     names = store.names
     spans, owns, links = _identified(store.columns(), counts)
@@ -84,7 +84,7 @@ def grow(store: SpanStore) -> Forest:
     parent = np.full(len(spans), ROOT, np.int64)
     child = np.flatnonzero(spans["parent"] != 0)
     parent[child] = _find(spans["span"], trace, trace[child], spans["parent"][child])
-    # A request of ours may well have a caller who writes his spans elsewhere; that is no loss.
+    # A caller of our service may write its spans elsewhere, so such a parent is not counted as lost.
     own_request = owns["role"][spans["own"]] == c.REQUEST if len(owns) else np.zeros(len(spans), np.bool_)
     counts["spans_orphaned"] = int(((parent == LOST) & ~(own_request & (spans["own"] >= 0))).sum())
     counts["traces"] = int(trace[-1]) + 1 if len(trace) else 0
@@ -113,7 +113,7 @@ def grow(store: SpanStore) -> Forest:
 
 
 def levels(depth: Ints) -> list[Ints]:
-    """Rows by depth: those without parent first."""
+    """Rows grouped by depth, spans without a parent first."""
     if not len(depth):
         return []
     order = np.argsort(depth, kind="stable")
@@ -122,9 +122,9 @@ def levels(depth: Ints) -> list[Ints]:
 
 
 def _identified(part: tuple[Rows, Rows, Rows], counts: Counter[str]) -> tuple[Rows, Rows, Rows]:
-    """The spans with an identity, each once, those of a trace together and in order of their ids.
+    """Spans with an id, without duplicates, grouped by trace and sorted by id.
 
-    Of spans with one id the longest stays: where client and server share an id (Zipkin), that is the client.
+    Of spans with the same id the longest stays: the client's, if client and server share an id (Zipkin).
     """
     spans = part[0]
     named = (spans["span"] != 0) & ((spans["lo"] | spans["hi"]) != 0)
@@ -143,20 +143,20 @@ def _identified(part: tuple[Rows, Rows, Rows], counts: Counter[str]) -> tuple[Ro
 
 
 def _numbered(keys: Ids) -> Ints:
-    """(n,): numbers from 0 for keys that stand together."""
+    """(n,): number of each group of equal adjacent keys, from 0."""
     numbers = np.zeros(len(keys), np.int64)
     numbers[1:] = np.cumsum(keys[1:] != keys[:-1])
     return numbers
 
 
 def _find(ids: Ids, trace: Ints, traces: Ints, wanted: Ids) -> Ints:
-    """Rows of ids in traces, by bisection in all of them at once; `LOST` where there is none.
+    """Rows of ids in traces, by bisection for all of them at once; `LOST` for a missing id.
 
     Args:
-        ids: (n,) ascending within each trace.
-        trace: (n,) ascending.
-        traces: (k,) where to look.
-        wanted: (k,) what for.
+        ids: (n,) span ids, ascending within each trace.
+        trace: (n,) numbers of their traces, ascending.
+        traces: (k,) numbers of the traces to search.
+        wanted: (k,) span ids to find.
     """
     if not len(ids):
         return np.full(len(wanted), LOST, np.int64)
@@ -173,7 +173,7 @@ def _find(ids: Ids, trace: Ints, traces: Ints, wanted: Ids) -> Ints:
 
 
 def _depths(parent: Ints) -> Ints:
-    """(n,): steps to the span without parent, by doubling; -1 for spans of a cycle, or below one."""
+    """(n,): depth of each span, by pointer doubling; -1 for spans in or below a cycle."""
     depth = (parent >= 0).astype(np.int64)
     above = np.maximum(parent, ROOT)
     rows = np.flatnonzero(above >= 0)
@@ -192,7 +192,7 @@ def _depths(parent: Ints) -> Ints:
 def _without(
     keep: Bools, part: tuple[Rows, Rows, Rows], trace: Ints, parent: Ints, depth: Ints
 ) -> tuple[tuple[Rows, Rows, Rows], Ints, Ints, Ints]:
-    """The rows to keep, none of which has a parent that goes."""
+    """Columns of the rows to keep; no kept row has a removed parent."""
     places = np.cumsum(keep) - 1
     kept = parent[keep]
     moved = np.where(kept >= 0, places[kept], kept)
@@ -200,7 +200,7 @@ def _without(
 
 
 def _clean(forest: Forest) -> None:
-    """Make children fit their parents, from the roots down."""
+    """Shift, clip or detach children that do not fit their parents' times, from the roots down."""
     spans, parent, counts = forest.spans, forest.parent, forest.counts
     service = _services(forest.names)[spans["op"]] if len(spans) else np.empty(0, np.int64)
     moved = np.zeros(len(forest), np.int64)
@@ -223,15 +223,16 @@ def _clean(forest: Forest) -> None:
 
 
 def _services(names: Names) -> Ints:
-    """For each operation, a number of its service."""
+    """Number of the service of each operation."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(service, len(numbers)) for service, _ in names.operations], np.int64)
 
 
 def _shift(forest: Forest, rows: Ints, moved: Ints) -> None:
-    """Move spans that began before their caller did, with all below them: only another clock can say so.
+    """Move spans that started before their caller, with all spans below them: the sign of a skewed clock.
 
-    Into the middle of the caller's time where they fit, as Jaeger's query service does; else to its start.
+    A span that fits is centred in the caller's time, as Jaeger's query service does; else it is moved to the
+    caller's start.
     """
     above = forest.parent[rows]
     early = forest.start[rows] < forest.start[above]
@@ -245,7 +246,7 @@ def _shift(forest: Forest, rows: Ints, moved: Ints) -> None:
 
 
 def _clip(forest: Forest, rows: Ints) -> None:
-    """Cut spans to their parents' time; one wholly outside it was not waited for."""
+    """Cut spans to their parents' times; a span wholly outside was not waited for and is detached."""
     above = forest.parent[rows]
     first, last = forest.start[above], forest.end[above]
     start, end = forest.start[rows], forest.end[rows]

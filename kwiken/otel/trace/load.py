@@ -1,4 +1,4 @@
-"""Traces from files, folders or a Jaeger into cleaned trees of spans."""
+"""Loading of traces from files, folders or a running Jaeger into a cleaned forest."""
 
 from __future__ import annotations
 
@@ -49,4 +49,4 @@ def _tell(tell: Progress, before: int, total: int, here: int) -> None:
 
 
 def _quiet(done: int, total: int) -> None:
-    """Tell nobody."""
+    """Progress callback that does nothing."""

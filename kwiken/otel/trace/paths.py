@@ -1,7 +1,7 @@
-"""The critical path of one request: the spans that it waited for, and how long for each alone.
+"""Critical path of one request: the spans that it waited for, with their own share of the latency.
 
-From its end backwards, a span waited for the child that ended last, before that for the child that ended last
-before this one began, and so on (CRISP, Zhang et al., ATC 2022, section 4).
+Backwards from its end, a span waited for the child that ended last; before that for the child that ended last
+before this one started, and so on (CRISP, Zhang et al., ATC 2022, section 4).
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from typing import Final
 
 from kwiken.otel.trace.traces import Trace, TraceSpan
 
-# Clocks and rounding make calls in turn seem to overlap; by this share of the shorter one, and a nanosecond,
-# they still count as in turn.
-OVERLAP: Final = 0.01
+# Sequential calls may seem to overlap because of clocks and rounding: by at most this share of the shorter
+# one, plus a nanosecond.
+MAX_OVERLAP: Final = 0.01
 NANOSECOND_MS: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A span on the path.
+    """Span on the critical path.
 
     Attributes:
-        span: its place among the trace's spans.
-        self_ms: the part of its time in which no child was waited for; these add up to the request's latency.
+        span: index of the span among the trace's spans.
+        self_ms: time in which the span waited for no child, milliseconds; the sum over the path is the
+            request's latency.
     """
 
     span: int
@@ -31,10 +32,10 @@ class Step:
 
 
 def critical_path(trace: Trace) -> tuple[Step, ...]:
-    """The critical path, in order of the spans' start, the request itself first (CRISP, Zhang et al. 2022).
+    """Critical path in order of the spans' starts, the request itself first (CRISP, Zhang et al. 2022).
 
     Args:
-        trace: of one request.
+        trace: trace of one request.
     """
     children: dict[int, list[int]] = {}
     for place, span in enumerate(trace.spans):
@@ -53,12 +54,12 @@ def critical_path(trace: Trace) -> tuple[Step, ...]:
 
 
 def _waited_for(span: TraceSpan, children: list[tuple[int, TraceSpan]]) -> list[int]:
-    """Places of the children that a span waited for in turn, the last first."""
+    """Indices of the children that a span waited for one after another, the last first."""
     chosen: list[int] = []
     begins, length = span.end_ms, float("inf")
     for place, child in sorted(children, key=lambda pair: (-pair[1].end_ms, pair[1].start_ms, pair[0])):
         took = child.end_ms - child.start_ms
-        if child.end_ms - begins <= OVERLAP * min(took, length) + NANOSECOND_MS:
+        if child.end_ms - begins <= MAX_OVERLAP * min(took, length) + NANOSECOND_MS:
             chosen.append(place)
             begins, length = child.start_ms, took
     return chosen

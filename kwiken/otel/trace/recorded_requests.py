@@ -1,4 +1,4 @@
-"""Reads back the requests that our own gateway noted, as the records they were written from."""
+"""Reader of our own gateway's traces, back into request records."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ FAILED = "failed"  # the reader keeps that a span failed, not its message
 def read_requests(
     paths: Iterable[str | Path], *, wanted: Callable[[int], bool] | None = None
 ) -> Iterator[RequestRecord]:
-    """The requests in traces of our own runtime, in order of their start; other spans are passed over.
+    """Read the requests in traces of our own runtime, in order of their start; other spans are skipped.
 
-    Times are as written. An error is told as `failed`, without its words.
+    Times are as written. The text of an error is lost: it is `failed` in every record.
 
     Args:
         paths: files, folders and addresses, as `fit_profile` takes them.
-        wanted: says of a trace's number whether it matters; by default all do.
+        wanted: filter by trace id (128 bits); None for all.
 
     Raises:
-        InputError: as `fit_profile` for what cannot be read; a line that is being written is passed over.
+        InputError: as `fit_profile` for paths that cannot be read; an incomplete last line is skipped.
     """
     forest = read_forest(paths)
     role = roles(forest)
@@ -52,7 +52,7 @@ Children = dict[int, list[int]]
 
 
 def _children(forest: Forest, which: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Children:
-    """By row of a parent: the rows of its children of a role, in order of their start."""
+    """Rows of each parent's children of one role, in order of their start."""
     rows: Ints = np.flatnonzero(which & (forest.parent >= 0))
     rows = rows[np.argsort(forest.spans["start"][rows], kind="stable")]
     found: Children = {}
@@ -62,19 +62,19 @@ def _children(forest: Forest, which: np.ndarray[tuple[int], np.dtype[np.bool_]])
 
 
 class _Reader:
-    """Rows of a forest as records."""
+    """Converter of a forest's rows to records."""
 
     def __init__(self, forest: Forest) -> None:
         self.forest = forest
         self._all_links = forest.links[np.argsort(forest.links["own"], kind="stable")]
 
     def trace(self, row: int) -> int:
-        """The number of a span's trace."""
+        """Id of a span's trace, 128 bits."""
         span = self.forest.spans[row]
         return int(span["hi"]) << 64 | int(span["lo"])
 
     def request(self, row: int, number: int, visits: list[int], attempts: Children) -> RequestRecord:
-        """A request with all of its stages and their attempts."""
+        """Record of a request with all stages and attempts."""
         span, note = self._row(row)
         spans = [self._row(visit) for visit in visits]
         named = {int(visit["span"]): self._text(told, "stage") for visit, told in spans}

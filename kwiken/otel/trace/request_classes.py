@@ -1,4 +1,4 @@
-"""Kinds of requests: told by an attribute of their spans, or by their root operation."""
+"""Classes of requests, by an attribute of their spans or by their root operation."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from kwiken.otel.trace.forest import Forest
 from kwiken.otel.trace.requests import Requests, label
 from kwiken.profile import Profile, StageProfile, guess_by_kind
 
-BY_ROOT: Final = "root"  # what is asked for instead of an attribute's name
+BY_ROOT: Final = "root"  # option value for the root operation, instead of an attribute's name
 UNTOLD: Final = "(none)"
-MOST: Final = 20  # kinds with a name of their own; a p99 of each needs requests
+MAX_NAMED_CLASSES: Final = 20  # the others share one, because a p99 of each class needs requests
 
 
 def with_kinds(profile: Profile, forest: Forest, requests: Requests, kind_by: str) -> Profile:
-    """The profile with the kind of each request, and what kinds tell of copies.
+    """Add the class of each request to a profile, and estimates of copies that follow from classes.
 
     Args:
-        profile: of the requests, in their order.
-        forest: where their spans are.
-        requests: of the profile.
-        kind_by: the attribute that was read, or `BY_ROOT`.
+        profile: profile of the requests, in their order.
+        forest: forest of their spans.
+        requests: requests of the profile.
+        kind_by: name of the attribute that was read, or `BY_ROOT`.
     """
     if kind_by == BY_ROOT:
         numbers = forest.spans["op"][requests.rows].astype(np.int64)
@@ -40,7 +40,7 @@ def with_kinds(profile: Profile, forest: Forest, requests: Requests, kind_by: st
 
 
 def _guessed(stage: StageProfile, kinds: Ints, started: NDArray[np.float64]) -> StageProfile:
-    """The stage with what copies would have taken by their kind, where its calls' work does not tell."""
+    """Stage with estimates of copies' latencies by class, unless it has estimates from CPU times."""
     if stage.guesses_ms is not None or not stage.reissuable:
         return stage
     calls = np.where(stage.censored, np.nan, stage.calls_ms)
@@ -48,7 +48,7 @@ def _guessed(stage: StageProfile, kinds: Ints, started: NDArray[np.float64]) -> 
 
 
 def _told(forest: Forest, rows: Ints) -> Ints:
-    """(n,): what the request's span says, or else the first one below it that says anything."""
+    """(n,): class stated by the request's span, or else by the first span below it that states one."""
     owner = np.full(len(forest), -1, np.int64)
     owner[rows] = np.arange(len(rows))
     owner = forest.inherited(owner)
@@ -56,19 +56,19 @@ def _told(forest: Forest, rows: Ints) -> Ints:
     telling = np.flatnonzero((kind != NO_KIND) & (owner >= 0))
     order = telling[np.lexsort((forest.start[telling], forest.depth[telling], owner[telling]))]
     told = np.full(len(rows), NO_KIND, np.int64)
-    told[owner[order[::-1]]] = kind[order[::-1]]  # the first is written last, and stays
+    told[owner[order[::-1]]] = kind[order[::-1]]  # the first span is written last, and so wins
     return told
 
 
 def _named(numbers: Ints, names: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
-    """Kinds from 0, most frequent first, the rare ones as one, and their names, each once."""
+    """Classes numbered from 0, most frequent first, rare ones as one class, and their names."""
     first = {UNTOLD: NO_KIND}
-    # The last place, which `NO_KIND` finds, is its own.
+    # The last element is for `NO_KIND`, which is -1.
     numbers = np.array([*(first.setdefault(name, i) for i, name in enumerate(names)), NO_KIND])[numbers]
     found, place, count = np.unique(numbers, return_inverse=True, return_counts=True)
     given = [UNTOLD if number == NO_KIND else names[number] for number in found.tolist()]
     order = sorted(range(len(found)), key=lambda i: (-count[i], given[i]))
-    own = [i for i in order if given[i] != OTHER][:MOST]
+    own = [i for i in order if given[i] != OTHER][:MAX_NAMED_CLASSES]
     rank = np.full(len(found), len(own), np.int64)
     rank[own] = np.arange(len(own))
     rest = (OTHER,) if len(own) < len(found) else ()

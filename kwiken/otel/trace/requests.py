@@ -1,4 +1,4 @@
-"""Which spans are the requests: roots of traces, or topmost spans of an operation or service asked for."""
+"""Choice of request spans: roots of traces, or topmost spans of a given operation or service."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from kwiken.otel.read import Bools, Ints
 from kwiken.otel.read import columns as c
 from kwiken.otel.trace.forest import LOST, ROOT, Forest
 
-MOSTLY: Final = 0.5  # where more of an operation's spans than this are errors, "error" does not mean failure
-_SHOWN: Final = 8
+MAX_ERROR_SHARE: Final = (
+    0.5  # if more of an operation's spans than this are errors, "error" does not mean failure
+)
+_MAX_ROOTS_SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The requests to learn from.
+    """Requests to learn from.
 
     Attributes:
-        rows: their spans, in order of their start.
-        op: their operation.
-        own: whether our own runtime wrote them.
+        rows: (n,) rows of their spans, in order of their start.
+        op: number of their operation.
+        own: True if our own runtime wrote them.
     """
 
     rows: Ints
@@ -38,9 +40,9 @@ class Candidates:
     """Spans that may be requests.
 
     Attributes:
-        rows: of them.
-        own: rows that our own runtime wrote.
-        frequency: operations and how many there are of each, most frequent first, by name where equal.
+        rows: (n,) rows of the spans.
+        own: (m,) rows of spans that our own runtime wrote.
+        frequency: number of spans by operation, most frequent first, equal ones by name.
     """
 
     rows: Ints
@@ -49,15 +51,15 @@ class Candidates:
 
 
 def candidates(forest: Forest, *, root: str | None = None, service: str | None = None) -> Candidates:
-    """All spans that may be requests.
+    """Find all spans that may be requests.
 
     Args:
-        forest: the spans.
+        forest: forest of all spans.
         root: `operation` or `service:operation` of the requests; None for any root of a trace.
-        service: whose requests; None for any.
+        service: service of the requests; None for any.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such span.
     """
     own = _own_requests(forest)
     if root is None and service is None:
@@ -79,10 +81,10 @@ def choose(
     since_s: float | None = None,
     until_s: float | None = None,
 ) -> Requests:
-    """Pick the requests of the most frequent operation; arguments as `candidates` and `requests_of`.
+    """Choose the requests of the most frequent operation; arguments as `candidates` and `requests_of`.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no request.
     """
     found = candidates(forest, root=root, service=service)
     return requests_of(forest, found, next(iter(found.frequency)), since_s=since_s, until_s=until_s)
@@ -97,18 +99,18 @@ def requests_of(
     until_s: float | None = None,
     together: bool = False,
 ) -> Requests:
-    """The requests of one operation; what is left out is added to the forest's counts.
+    """Select the requests of one operation; requests left out are added to the forest's counts.
 
     Args:
-        forest: the spans.
-        found: what may be requests.
-        op: their operation.
-        since_s: seconds since 1970 from which requests count.
-        until_s: seconds since 1970 before which they count.
-        together: take those of all other operations of its service too.
+        forest: forest of all spans.
+        found: spans that may be requests.
+        op: number of their operation.
+        since_s: time from which requests count, seconds since 1970; None for all.
+        until_s: time before which requests count, seconds since 1970; None for all.
+        together: True to add requests of all other operations of the same service.
 
     Raises:
-        InputError: none is left.
+        InputError: no request is left.
     """
     kind = forest.spans["op"][found.rows]
     rows = found.rows[kind == op]
@@ -128,7 +130,7 @@ def label(forest: Forest, op: int) -> str:
 
 
 def roles(forest: Forest) -> Ints:
-    """(n,): what our own spans are; 0 for others."""
+    """(n,): role of each of our own spans; 0 for other spans."""
     own = forest.spans["own"]
     found = np.zeros(len(forest), np.int64)
     found[own >= 0] = forest.owns["role"][own[own >= 0]]
@@ -140,10 +142,9 @@ def _own_requests(forest: Forest) -> Ints:
 
 
 def _roots(forest: Forest, own: Ints) -> Ints:
-    """One root of each trace that is not ours.
+    """One root of each trace that our runtime did not write.
 
-    Of several roots the earliest counts. A trace whose root was lost still counts where all that is left of
-    it hangs together.
+    Of several roots the earliest counts. A trace whose root was lost counts if the rest of it is one tree.
     """
     taken = np.zeros(forest.counts["traces"] + 1, np.bool_)
     taken[forest.trace[own]] = True
@@ -162,7 +163,7 @@ def _roots(forest: Forest, own: Ints) -> Ints:
 
 
 def _matching(forest: Forest, root: str | None, service: str | None) -> Bools:
-    """For each operation, whether it is asked for."""
+    """(operations,): True for operations of the given name and service."""
     return np.array(
         [
             (service is None or owner == service) and (root is None or root in {name, f"{owner}:{name}"})
@@ -173,7 +174,7 @@ def _matching(forest: Forest, root: str | None, service: str | None) -> Bools:
 
 
 def _topmost(forest: Forest, matching: Bools, own: Ints) -> Ints:
-    """Spans of such operations that are below no other of them; of our own spans, only requests."""
+    """Spans of matching operations that are below no other matching span; of our own spans, only requests."""
     if not len(forest):
         return np.empty(0, np.int64)
     match = matching[forest.spans["op"]]
@@ -198,12 +199,14 @@ def _none_found(forest: Forest, root: str | None, service: str | None) -> str:
             *([f"service {service!r}"] if service is not None else []),
         ]
     )
-    common = Counter(label(forest, op) for op in forest.spans["op"][tops].tolist()).most_common(_SHOWN)
+    common = Counter(label(forest, op) for op in forest.spans["op"][tops].tolist()).most_common(
+        _MAX_ROOTS_SHOWN
+    )
     return f"no span is of {wanted}; roots are: {', '.join(f'{name} ({n})' for name, n in common) or 'none'}"
 
 
 def _reasons(forest: Forest) -> str:
-    """What was found instead, for an error's message."""
+    """Counts of spans that were left out, for an error message."""
     found = [
         f"{number} {kind.removeprefix('spans_')}"
         for kind, number in sorted(forest.counts.items())
@@ -224,12 +227,12 @@ def _in_time(forest: Forest, rows: Ints, since_s: float | None, until_s: float |
 
 
 def _usable(forest: Forest, rows: Ints) -> Ints:
-    """The requests that ended well."""
+    """Requests that succeeded, with a duration of 0 or more."""
     flags = forest.spans["flags"][rows]
     negative, failed = flags & c.NEGATIVE != 0, flags & c.ERROR != 0
     forest.counts["requests_negative"] = int(negative.sum())
     aside = negative
-    if failed.sum() <= MOSTLY * len(rows):
+    if failed.sum() <= MAX_ERROR_SHARE * len(rows):
         forest.counts["requests_failed"] = int(failed.sum())
         aside = negative | failed
     else:

@@ -1,4 +1,4 @@
-"""Single requests of what was read, for drawing them and for following their critical path."""
+"""Sequence of single request traces, for drawing them and for their critical paths."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _OUTCOMES = {number: Outcome(outcome) for outcome, number in OUTCOMES.items()}
 
 @dataclass(frozen=True, slots=True)
 class OwnMarks:
-    """What a span of our own runtime says of itself; None where it does not say.
+    """Attributes of a span of our own runtime; None for an attribute that is not stated.
 
     Attributes:
         stage: name of the stage.
         shard: number of the shard, from 0.
-        attempt: which attempt of its call, from 0.
-        kind: why the attempt was sent.
-        outcome: how it ended.
+        attempt: number of the attempt within its call, from 0.
+        kind: reason for sending the attempt.
+        outcome: outcome of the attempt.
         replica: name of the replica.
-        node: where the replica runs.
+        node: name of the machine that the replica runs on.
     """
 
     stage: str | None = None
@@ -48,16 +48,16 @@ class TraceSpan:
     """One span of a request.
 
     Attributes:
-        span_id: 16 hex digits.
-        parent: place of its parent among the trace's spans; None for the request itself.
-        service: that did the work.
-        operation: what it did.
-        start_ms: from the request's start, cleaned.
-        end_ms: from the request's start, cleaned.
-        error: whether it says that it failed.
-        waited: whether the request can have waited for it: not outside its parent's time, nor for an attempt
-            that lost.
-        own: marks of our own runtime; None for another's span.
+        span_id: id of the span, 16 hex digits.
+        parent: index of the parent among the trace's spans; None for the request itself.
+        service: name of the service.
+        operation: name of the operation.
+        start_ms: cleaned start, milliseconds from the start of the request.
+        end_ms: cleaned end, milliseconds from the start of the request.
+        error: True if the span states that it failed.
+        waited: True if the request can have waited for it: the span is not outside its parent's time, and is
+            no attempt that lost.
+        own: attributes of our own runtime; None for a span of another tracer.
     """
 
     span_id: str
@@ -81,9 +81,9 @@ class Trace:
     """One request.
 
     Attributes:
-        trace_id: 32 hex digits, or 16 of a trace with a short id.
-        started_s: when it started, seconds since 1970.
-        spans: the request itself first, and parents before children.
+        trace_id: id of the trace, 32 hex digits, or 16 for a trace with a short id.
+        started_s: start of the request, seconds since 1970.
+        spans: spans of the request, itself first, and parents before children.
     """
 
     trace_id: str
@@ -92,23 +92,21 @@ class Trace:
 
     @property
     def latency_ms(self) -> float:
-        """Of the whole request."""
+        """Latency of the whole request, milliseconds."""
         return self.spans[0].end_ms
 
 
 class Traces(Sequence[Trace]):
-    """The requests read, in order of their start; each is built when asked for.
-
-    Made by `read_traces`.
+    """Sequence of request traces in order of their start; each is built on access. Made by `read_traces`.
 
     Args:
-        forest: the spans of all traces.
-        requests: which of them are the requests.
+        forest: forest of the spans of all traces.
+        requests: requests among these spans.
 
     Attributes:
-        latency_ms: (n,) of whole requests, milliseconds.
-        started_s: (n,) seconds since 1970.
-        counts: what was read and set aside, by kind.
+        latency_ms: (n,) latencies of whole requests, milliseconds.
+        started_s: (n,) starts of the requests, seconds since 1970.
+        counts: number of spans and requests read and left out, by kind.
     """
 
     def __init__(self, forest: Forest, requests: Requests) -> None:
@@ -129,7 +127,7 @@ class Traces(Sequence[Trace]):
         return len(self._rows)
 
     def __getitem__(self, index: int) -> Trace:  # type: ignore[override]  # slices are not offered
-        """The request of that place; IndexError past the end."""
+        """Trace at this index; IndexError past the end."""
         place = range(len(self))[index]
         rows = self._members[self._firsts[place] : self._firsts[place + 1]]
         return _trace(self._forest, rows)
@@ -138,7 +136,7 @@ class Traces(Sequence[Trace]):
         return (self[i] for i in range(len(self)))
 
     def slowest(self, number: int = 1) -> list[Trace]:
-        """The slowest requests, the slowest first."""
+        """Traces of the `number` slowest requests, the slowest first."""
         order = np.argsort(-self.latency_ms, kind="stable")
         return [self[i] for i in order[:number].tolist()]
 
@@ -158,11 +156,11 @@ def read_traces(
     Args:
         paths: files, folders or addresses, as `fit_profile` takes them.
         root: `operation` or `service:operation` of the requests; None for the most frequent root of a trace.
-        service: whose requests; None for any.
-        since_s: seconds since 1970 from which requests count; None for all.
-        until_s: seconds since 1970 before which they count; None for all.
-        on_progress: called with how many bytes of how many are read.
-        max_spans: the most spans held; of more, a uniform sample of whole traces.
+        service: service of the requests; None for any.
+        since_s: time from which requests count, seconds since 1970; None for all.
+        until_s: time before which requests count, seconds since 1970; None for all.
+        on_progress: callback with the number of bytes read and their total.
+        max_spans: maximal number of spans held; of more, a uniform sample of whole traces is kept.
 
     Raises:
         InputError: as `fit_profile`.

@@ -1,4 +1,4 @@
-"""Spans out: records of requests, made into spans and written to files and collectors."""
+"""Span writer: request records converted to spans and written to files and collectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans to a collector over OTLP/HTTP, by the SDK's batch processor and exporter; drops are counted."""
+"""Span exporter over OTLP/HTTP, on the SDK's batch processor, with counts of exported and lost spans."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from kwiken.otel.write.labels import Value
 from kwiken.otel.write.sdk_spans import Readable
 from kwiken.otel.write.span_model import SpanNote
 
-QUEUE: Final = 65_536
-# Small batches: encoding one holds the interpreter's lock, and a gateway shares it.
-BATCH: Final = 256
+MAX_QUEUED_SPANS: Final = 65_536
+# Small batches: encoding one holds the interpreter's lock, which a gateway needs too.
+MAX_BATCH_SPANS: Final = 256
 _DELAY_MS: Final = 500.0
 _TIMEOUT_S: Final = 5.0
 _POLL_S: Final = 0.02
 
 
 class Counting(SpanExporter):
-    """Counts what another exporter took and what it refused."""
+    """Exporter that counts the spans that an inner exporter accepted and refused."""
 
     def __init__(self, inner: SpanExporter) -> None:
         self._inner = inner
@@ -35,7 +35,7 @@ class Counting(SpanExporter):
         self.failed = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export and count."""
+        """Export a batch through the inner exporter, and count its spans."""
         try:
             result = self._inner.export(spans)
         except Exception:
@@ -50,24 +50,24 @@ class Counting(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """Shut the other exporter down; retries of a batch under way end."""
+        """Shut the inner exporter down; it stops retrying the current batch."""
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Flush the other exporter."""
+        """Flush the inner exporter."""
         return self._inner.force_flush(timeout_millis)
 
 
 class Collector:
-    """Sends span notes to a collector.
+    """Asynchronous exporter of span notes to a collector.
 
     Args:
-        endpoint: `http://HOST:PORT`, or the full URL of its traces path.
+        endpoint: `http://HOST:PORT`, or the full URL of the collector's traces path.
         resource: attributes of the resource.
-        exporter: in place of OTLP/HTTP, for tests.
+        exporter: exporter to use instead of OTLP over HTTP, for tests.
 
     Raises:
-        InputError: an endpoint that is no HTTP URL.
+        InputError: the endpoint is no HTTP URL.
     """
 
     def __init__(
@@ -78,26 +78,26 @@ class Collector:
         self._exporter = Counting(exporter or OTLPSpanExporter(endpoint=url, timeout=_TIMEOUT_S))
         self._processor = BatchSpanProcessor(
             self._exporter,
-            max_queue_size=QUEUE,
+            max_queue_size=MAX_QUEUED_SPANS,
             schedule_delay_millis=_DELAY_MS,
-            max_export_batch_size=BATCH,
+            max_export_batch_size=MAX_BATCH_SPANS,
         )
         self._offered = 0
         self._closed = False
 
     @property
     def exported(self) -> int:
-        """Spans that the collector took."""
+        """Number of spans that the collector accepted."""
         return self._exporter.exported
 
     @property
     def failed(self) -> int:
-        """Spans that the collector refused or that never reached it."""
+        """Number of spans that the collector refused or that never reached it."""
         return self._exporter.failed
 
     @property
     def dropped(self) -> int:
-        """Spans lost before they were sent, the queue being full; final once closed, else 0."""
+        """Number of spans dropped because the queue was full; known once closed, 0 before."""
         return self._offered - self.exported - self.failed if self._closed else 0
 
     def send(self, note: SpanNote) -> None:
@@ -106,23 +106,23 @@ class Collector:
         self._processor.on_end(self._readable(note))
 
     def close(self, timeout_s: float = _TIMEOUT_S) -> None:
-        """Send what is queued, for at most about `timeout_s`; then give up on the rest."""
+        """Send the queued spans for at most about `timeout_s` seconds, then drop the rest."""
         end = time.monotonic() + timeout_s
         stopper = threading.Thread(target=self._processor.shutdown, name="kwiken-spans-close", daemon=True)
         stopper.start()
         while stopper.is_alive() and time.monotonic() < end:
             stopper.join(_POLL_S)
         if stopper.is_alive():
-            self._exporter.shutdown()  # a batch waiting to be tried again gives up now
+            self._exporter.shutdown()  # ends the wait between retries
             stopper.join(_TIMEOUT_S)
         self._closed = True
 
 
 def traces_url(endpoint: str) -> str:
-    """The URL of a collector's traces path.
+    """URL of a collector's traces path; `/v1/traces` for an endpoint without a path.
 
     Raises:
-        InputError: no HTTP URL.
+        InputError: the endpoint is no HTTP URL.
     """
     try:
         parts = urlsplit(endpoint)

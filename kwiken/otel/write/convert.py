@@ -1,10 +1,11 @@
-"""Records of requests as spans, without an observer: for files of one's own, and for one's own exporters."""
+"""Conversion of request records to OTLP JSON lines and SDK spans, without an observer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from kwiken.extras import needs
 from kwiken.otel.write.labels import Labels
 from kwiken.otel.write.observer import resource
 from kwiken.otel.write.otlp_json import OtlpLines
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def otlp_lines(service: str, records: Iterable[RequestRecord]) -> Iterator[bytes]:
-    """Requests of a service as OTLP JSON, one a line, newline included.
+    """OTLP JSON lines of a service's requests, one a line, newline included.
 
     Args:
-        service: its name.
-        records: of the requests.
+        service: name of the service.
+        records: records of the requests.
     """
     encoder, labels = OtlpLines(resource(service)), Labels()
     for record in records:
@@ -28,13 +29,14 @@ def otlp_lines(service: str, records: Iterable[RequestRecord]) -> Iterator[bytes
 
 
 def readable_spans(service: str, records: Iterable[RequestRecord]) -> Iterator[ReadableSpan]:
-    """Spans of a service's requests as the OpenTelemetry SDK has them, for any of its exporters.
+    """OpenTelemetry SDK spans of a service's requests, for any exporter of the SDK.
 
     Args:
-        service: its name.
-        records: of the requests.
+        service: name of the service.
+        records: records of the requests.
     """
-    from kwiken.otel.write.sdk_spans import Readable
+    with needs("kwiken.otel.readable_spans", "otel"):
+        from kwiken.otel.write.sdk_spans import Readable
 
     readable, labels = Readable(resource(service)), Labels()
     for record in records:

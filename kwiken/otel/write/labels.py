@@ -1,4 +1,4 @@
-"""Values of span attributes, kept short and few: a trace store dies of labels without bound."""
+"""Bounds on the length and number of span attribute values, so that a trace store's index stays small."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Value = str | int | float | bool
 
 
 class Labels:
-    """Bounds text values: each at most `MAX_LENGTH` characters, and at most `MAX_VALUES` of them per key.
+    """Filter of text values: at most `MAX_LENGTH` characters each, and `MAX_VALUES` distinct values per key.
 
-    One thread uses it.
+    Not thread-safe.
     """
 
     __slots__ = ("_seen",)
@@ -24,7 +24,7 @@ class Labels:
         self._seen: dict[str, dict[str, str]] = {}
 
     def __call__(self, key: str, value: str) -> str:
-        """The value to write; `(other)` for a new one where the key has too many already."""
+        """Value to write; `(other)` for a new value of a key that has `MAX_VALUES` already."""
         known = self._seen.get(key)
         if known is None:
             known = self._seen[key] = {}
@@ -37,7 +37,7 @@ class Labels:
 
 
 def shorten(text: str, limit: int) -> str:
-    """At most `limit` characters, on one line, valid as UTF-8."""
+    """Text cut to `limit` characters, on one line, valid as UTF-8."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     if "\n" in text or "\r" in text:

@@ -1,4 +1,4 @@
-"""What a gateway and a replica hold to have their spans written: give it a note, and it returns at once."""
+"""Observers that write the spans of a gateway's requests and of a replica's calls, without blocking."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kwiken.errors import InputError
+from kwiken.extras import needs
 from kwiken.otel.write.labels import Labels, Value
 from kwiken.otel.write.otlp_json import scope_version
 from kwiken.otel.write.pipeline import Pipeline, SpanCounts
@@ -25,57 +26,57 @@ _CALLS_A_LINE = 64
 
 
 class Parent(Protocol):
-    """The caller's place in a trace."""
+    """Span context of the caller."""
 
     @property
     def trace_id(self) -> int:
-        """128 bits."""
+        """Trace id, 128 bits."""
 
     @property
     def span_id(self) -> int:
-        """64 bits."""
+        """Id of the caller's span, 64 bits."""
 
     @property
     def sampled(self) -> bool:
-        """Whether the caller keeps the trace."""
+        """True if the caller records the trace."""
 
 
 class Served(Protocol):
-    """What a replica server tells of a call that it ran."""
+    """Call that a replica server has finished."""
 
     @property
     def parent(self) -> Parent | None:
-        """The caller's attempt; None where it gave none."""
+        """Span context of the caller's attempt; None if the caller sent none."""
 
     @property
     def shard(self) -> int:
-        """Number of the shard."""
+        """Number of the shard, from 0."""
 
     @property
     def start_ns(self) -> int:
-        """When the call came in, nanoseconds since 1970."""
+        """Time of the call's arrival, nanoseconds since 1970."""
 
     @property
     def end_ns(self) -> int:
-        """When its answer was ready."""
+        """Time at which its answer was ready, nanoseconds since 1970."""
 
     @property
     def busy_ms(self) -> float:
-        """CPU time of the call."""
+        """CPU time of the call, milliseconds."""
 
     @property
     def error(self) -> str | None:
-        """What went wrong; "cancelled" where the caller hung up."""
+        """Error message; "cancelled" if the caller closed the connection, None for no error."""
 
 
 class RequestSpans:
-    """Writes the spans of every finished request. An `Observer`; made by `make_observer`.
+    """`Observer` that writes the spans of every finished request; made by `make_observer`.
 
     Args:
         service: name of the service.
-        files: where OTLP JSON lines go; None for nowhere.
-        collector: where spans go by OTLP over HTTP; None for nowhere.
-        sample: share of the traces to keep, by trace id.
+        files: files for OTLP JSON lines; None for none.
+        collector: collector for spans by OTLP over HTTP; None for none.
+        sample: share of traces to keep, from 0 to 1, chosen by trace id.
     """
 
     def __init__(
@@ -89,22 +90,22 @@ class RequestSpans:
         )
 
     def request_finished(self, record: RequestRecord) -> None:
-        """Take the notes of one request; returns at once. The record must not change afterwards."""
+        """Queue the record of one request; returns at once. The record must not change afterwards."""
         if sampled(record.trace_id, self._sample):
             self._pipeline.put(record)
         else:
             self._sampled_out += 1
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until what was taken is in the files; False where that took too long."""
+        """Wait until all queued items are in the files; False after `timeout_s` seconds."""
         return self._pipeline.flush(timeout_s)
 
     def close(self) -> None:
-        """Write what is queued and stop."""
+        """Write the queued items and stop."""
         self._pipeline.close()
 
     def counts(self) -> SpanCounts:
-        """What became of the requests' notes."""
+        """Counts of requests and spans: queued, dropped, written and exported."""
         return dataclasses.replace(self._pipeline.counts(), sampled_out=self._sampled_out)
 
     def _spans_of(self, record: RequestRecord) -> list[SpanNote]:
@@ -112,19 +113,21 @@ class RequestSpans:
 
 
 class ServerSpans:
-    """Writes a server span for every call that one replica ran.
+    """Writer of a server span for every call that one replica ran.
 
     Args:
         service: name of the service.
-        stage: that the replica serves.
-        replica: its id.
-        node: where it runs.
+        stage: name of the stage that the replica serves.
+        replica: id of the replica.
+        node: name of the machine that the replica runs on.
         traces: folder for OTLP JSON lines; None for none.
         otlp: `http://HOST:PORT` of a collector; None for none.
-        sample: share of the traces to keep, by trace id: the same traces as the gateway with the same share.
+        sample: share of traces to keep, from 0 to 1, chosen by trace id: the same traces as a gateway with
+            the same share.
 
     Raises:
-        InputError: a share that is none, a collector's address that is none, or a folder that cannot be made.
+        InputError: the share is out of range, the collector's address is no HTTP URL, or the folder cannot be
+            made.
     """
 
     def __init__(
@@ -151,7 +154,7 @@ class ServerSpans:
         )
 
     def call_finished(self, call: Served) -> None:
-        """Take one finished call; returns at once. A call without a sampled parent has no span."""
+        """Queue one finished call; returns at once. A call without a sampled parent has no span."""
         parent = call.parent
         if parent is None or not parent.sampled:
             self._sampled_out += 1
@@ -169,22 +172,22 @@ class ServerSpans:
         )
 
     def record(self, call: CallNote) -> None:
-        """Take the note of one call; returns at once."""
+        """Queue the note of one call; returns at once."""
         if sampled(call.trace_id, self._sample):
             self._pipeline.put(call)
         else:
             self._sampled_out += 1
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until what was taken is in the files; False where that took too long."""
+        """Wait until all queued items are in the files; False after `timeout_s` seconds."""
         return self._pipeline.flush(timeout_s)
 
     def close(self) -> None:
-        """Write what is queued and stop."""
+        """Write the queued items and stop."""
         self._pipeline.close()
 
     def counts(self) -> SpanCounts:
-        """What became of the calls' notes."""
+        """Counts of calls and spans: queued, dropped, written and exported."""
         return dataclasses.replace(self._pipeline.counts(), sampled_out=self._sampled_out)
 
     def _spans_of(self, call: CallNote) -> list[SpanNote]:
@@ -194,19 +197,20 @@ class ServerSpans:
 def make_observer(
     service: str, *, traces: Path | None = None, otlp: str | None = None, sample: float = 1.0
 ) -> RequestSpans:
-    """An observer that writes the spans of every request.
+    """Make an observer that writes the spans of every request.
 
     Args:
         service: name of the service.
-        traces: folder for OTLP JSON lines, made where it is missing; None for none.
+        traces: folder for OTLP JSON lines, made if it is missing; None for none.
         otlp: `http://HOST:PORT` of a collector that takes OTLP over HTTP; None for none.
-        sample: share of the traces to keep, chosen by trace id.
+        sample: share of traces to keep, from 0 to 1, chosen by trace id.
 
     Returns:
-        To be closed at the end. With neither folder nor collector it only counts; have none instead.
+        The observer; close it at the end. With neither folder nor collector it only counts.
 
     Raises:
-        InputError: a share that is none, a collector's address that is none, or a folder that cannot be made.
+        InputError: the share is out of range, the collector's address is no HTTP URL, or the folder cannot be
+            made.
     """
     share = _share(sample)
     files, collector = _outputs(service, resource(service), traces, otlp)
@@ -214,7 +218,7 @@ def make_observer(
 
 
 def resource(name: str) -> dict[str, Value]:
-    """Resource attributes of spans of this name's service."""
+    """Resource attributes of a service's spans: its name and this project's version."""
     found: dict[str, Value] = {"service.name": name}
     release = scope_version()
     return {**found, "service.version": release} if release else found
@@ -231,7 +235,8 @@ def _outputs(
 ) -> tuple[LineFiles | None, Collector | None]:
     collector = None
     if otlp is not None:
-        from kwiken.otel.write.collector import Collector
+        with needs("a collector of spans", "otel"):
+            from kwiken.otel.write.collector import Collector
 
         collector = Collector(otlp, shared)
     try:

@@ -1,4 +1,4 @@
-"""Spans as OTLP JSON lines: one `TracesData` a line, as the OTLP file exporter specification has it.
+"""Encoder of spans as OTLP JSON lines: one `TracesData` a line, as the OTLP file exporter specifies.
 
 Identifiers are lower-case hex, 64-bit integers are strings, enumerations are numbers (OTLP, JSON encoding).
 """
@@ -17,7 +17,7 @@ from kwiken.otel.write.span_model import SpanNote
 
 SCOPE: Final = "kwiken"
 _ERROR: Final = 2
-_REMEMBERED: Final = 4096
+_MAX_CACHED: Final = 4096
 
 _encode = msgspec.json.Encoder().encode
 
@@ -69,7 +69,7 @@ class _TracesData(msgspec.Struct):
 
 
 def scope_version() -> str:
-    """This project's version, as the spans' instrumentation scope states it."""
+    """Version of this project, for the spans' instrumentation scope; empty if it is not installed."""
     try:
         return version("kwiken")
     except PackageNotFoundError:
@@ -77,9 +77,9 @@ def scope_version() -> str:
 
 
 def any_value(value: object) -> dict[str, object]:
-    """An OTLP `AnyValue`.
+    """OTLP `AnyValue` of a Python value.
 
-    A value of a kind that OTLP has no place for is written as text, as the SDK's exporters do.
+    A value of a type that OTLP does not know is written as text, as the SDK's exporters do.
     """
     for kind, key, write in _SCALARS:
         if isinstance(value, kind):
@@ -92,7 +92,7 @@ def any_value(value: object) -> dict[str, object]:
 
 
 def _number(value: float) -> float | str:
-    """A number; JSON has no NaN or infinity, and protobuf's mapping writes them as words."""
+    """JSON form of a number; NaN and infinities are strings, as in protobuf's JSON mapping."""
     if math.isfinite(value):
         return value
     if math.isnan(value):
@@ -111,10 +111,10 @@ _SCALARS: Final[tuple[tuple[type, str, Callable[[Any], object]], ...]] = (
 
 
 class OtlpLines:
-    """Encodes spans of one resource; one thread uses it.
+    """Encoder of the spans of one resource; not thread-safe.
 
     Args:
-        resource: attributes of the resource; `service.name` among them.
+        resource: attributes of the resource, with `service.name`.
         scope: name and version of the instrumentation scope.
     """
 
@@ -127,18 +127,18 @@ class OtlpLines:
         self._resource = _Resource([self.attribute(key, value) for key, value in resource.items()])
 
     def line(self, notes: Sequence[SpanNote]) -> bytes:
-        """The spans as one line, its newline included."""
+        """One line with all of these spans, newline included."""
         spans = [self._span(note) for note in notes]
         scope = _ScopeSpans(self._scope, spans)
         return _encode(_TracesData([_ResourceSpans(self._resource, [scope])])) + b"\n"
 
     def attribute(self, key: str, value: object) -> msgspec.Raw:
-        """One key and value, ready to paste; those that come again and again are kept."""
+        """Encoded key and value; attributes of short types are cached, because most of them recur."""
         if isinstance(value, (str, bool, int)):
             kept = self._written.get((key, type(value), value))
             if kept is None:
                 kept = _attribute(key, value)
-                if len(self._written) >= _REMEMBERED:
+                if len(self._written) >= _MAX_CACHED:
                     self._written.clear()
                 self._written[key, type(value), value] = kept
             return kept

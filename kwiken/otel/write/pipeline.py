@@ -1,4 +1,4 @@
-"""From notes to files and collectors in a thread of its own, so that whoever notes a request never waits."""
+"""Background pipeline from notes to span files and collectors; a bounded queue keeps callers from waiting."""
 
 from __future__ import annotations
 
@@ -24,31 +24,30 @@ LOG = logging.getLogger("kwiken.spans")
 MAX_QUEUE: Final = 20_000
 _TICK_S: Final = 0.2
 _LINES_A_WRITE: Final = 64
-# After each line the thread sleeps for a moment, so that an event loop in the same process gets the
-# interpreter's lock back within one line's work (some 0.1 ms), not after the 5 ms that a busy thread may
-# keep it.
-_BREATH_S: Final = 0.00005
+# Pause after each line, so that an event loop in the same process gets the interpreter's lock back after one
+# line's work (some 0.1 ms), not after the 5 ms that a busy thread may keep it.
+_YIELD_S: Final = 0.00005
 _POLL_S: Final = 0.01
 _CLOSE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class SpanCounts:
-    """What became of the notes.
+    """Counts of a pipeline's notes, spans and lines.
 
     Attributes:
-        taken: notes accepted.
-        dropped: notes refused because the queue was full or closed.
-        sampled_out: notes not of the share that is kept.
-        spans: made of the notes.
-        bad: notes that could not be made into spans.
-        lines: written to files.
-        bytes: written to files.
-        lost_lines: that could not be written.
-        exported: spans that the collector took.
-        export_failed: spans that it refused, or that never reached it.
-        export_dropped: spans dropped before they were sent; known once closed.
-        last_error: of the files.
+        taken: number of notes queued.
+        dropped: number of notes refused because the queue was full or closed.
+        sampled_out: number of notes outside the sampled share.
+        spans: number of spans made of the notes.
+        bad: number of notes that could not be converted to spans.
+        lines: number of lines written to files.
+        bytes: number of bytes written to files.
+        lost_lines: number of lines that could not be written.
+        exported: number of spans that the collector accepted.
+        export_failed: number of spans that the collector refused, or that never reached it.
+        export_dropped: number of spans dropped before they were sent; known once closed.
+        last_error: message of the last error of the files; None for none.
     """
 
     taken: int = 0
@@ -66,14 +65,14 @@ class SpanCounts:
 
 
 class Pipeline(Generic[Item]):
-    """Takes notes from any thread and writes them as spans.
+    """Queue of notes with a thread that writes them as spans; notes come from any thread.
 
     Args:
-        spans_of: makes the spans of one note; runs in the pipeline's thread.
+        spans_of: function that makes the spans of one note; runs in the pipeline's thread.
         resource: attributes of the resource of all spans.
-        files: where lines go; None for nowhere.
-        collector: where spans go as well; None for nowhere.
-        per_line: the most notes that share one line.
+        files: files for OTLP JSON lines; None for none.
+        collector: collector for spans; None for none.
+        per_line: maximal number of notes in one line, 1 or more.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Pipeline(Generic[Item]):
         atexit.register(self.close)
 
     def put(self, item: Item) -> None:
-        """Queue one note; returns at once."""
+        """Queue one note, or drop it if the queue is full or closed; returns at once."""
         if self._closed or len(self._queue) >= MAX_QUEUE:
             self._dropped += 1
             return
@@ -108,7 +107,7 @@ class Pipeline(Generic[Item]):
         self._queue.append(item)
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until what was queued is in the files; False where that took too long."""
+        """Wait until all queued notes are in the files; False after `timeout_s` seconds."""
         end = time.monotonic() + timeout_s
         while (self._queue or not self._idle) and self._thread.is_alive():
             if time.monotonic() > end:
@@ -118,7 +117,7 @@ class Pipeline(Generic[Item]):
         return True
 
     def close(self, timeout_s: float = _CLOSE_S) -> None:
-        """Write what is queued, close the file, and stop; a second call does nothing."""
+        """Write the queued notes, close the file, and stop; a second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -129,7 +128,7 @@ class Pipeline(Generic[Item]):
             self._collector.close()
 
     def counts(self) -> SpanCounts:
-        """What became of the notes until now."""
+        """Counts so far."""
         files = self._files.counts if self._files is not None else None
         collector = self._collector
         return SpanCounts(
@@ -170,7 +169,7 @@ class Pipeline(Generic[Item]):
             if len(lines) >= _LINES_A_WRITE:
                 self._write(lines)
                 lines = []
-            time.sleep(_BREATH_S)
+            time.sleep(_YIELD_S)
         self._write(lines)
         self._idle = True
 

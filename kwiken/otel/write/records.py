@@ -1,7 +1,7 @@
-"""What the runtime notes of a request while it runs: plain values, made into spans only afterwards.
+"""Records of requests, stages and attempts: plain values that are converted to spans after the request.
 
-Notes are cheap, so every request can be noted and the choice which to export made when its latency is known.
-All times are nanoseconds since 1970; identifiers are the integers that OpenTelemetry uses.
+Records are cheap, so every request is recorded, and sampling can wait until its latency is known. All times
+are nanoseconds since 1970; identifiers are the integers that OpenTelemetry uses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Outcome(StrEnum):
-    """How an attempt ended (`kw.outcome`)."""
+    """Outcome of an attempt (`kw.outcome`)."""
 
     WON = "won"
     LOST = "lost"
@@ -21,7 +21,7 @@ class Outcome(StrEnum):
 
 
 class AttemptKind(StrEnum):
-    """Why an attempt was sent (`kw.attempt.kind`)."""
+    """Reason for sending an attempt (`kw.attempt.kind`)."""
 
     PRIMARY = "primary"
     REISSUE = "reissue"
@@ -33,21 +33,21 @@ class AttemptRecord:
     """One call to one replica.
 
     Attributes:
-        span_id: of the attempt's span.
+        span_id: id of the attempt's span, 64 bits.
         shard: number of the shard, from 0.
-        attempt: which attempt of its call, from 0.
-        kind: why it was sent.
+        attempt: number of the attempt within its call, from 0.
+        kind: reason for sending it.
         replica: name of the replica that it went to.
-        node: where that replica runs.
-        start_ns: when it was sent, nanoseconds since 1970.
-        end_ns: when it was answered or given up, nanoseconds since 1970.
-        outcome: how it ended.
-        busy_ms: CPU time that the replica worked on it, milliseconds; None where it did not say.
-        error: what went wrong; None for nothing.
-        threads: how many it might use.
-        catch_up: whether it was sent, or went ahead of others, because its request was late (of copies:
-            whether that budget pays).
-        worth: what its answer turned out worth, a weight beside the other shards; None where unknown.
+        node: name of the machine that the replica runs on.
+        start_ns: time at which it was sent, nanoseconds since 1970.
+        end_ns: time at which it was answered or given up, nanoseconds since 1970.
+        outcome: outcome of the attempt.
+        busy_ms: CPU time that the replica spent on it, milliseconds; None if the replica did not state it.
+        error: error message; None for no error.
+        threads: maximal number of threads that it may use, 1 or more.
+        catch_up: True if it was sent, or given priority, because its request was late; for a copy, True if
+            the catch-up budget pays for it.
+        worth: weight of its answer beside those of the other shards, from 0 to 1; None if unknown.
     """
 
     span_id: int
@@ -68,21 +68,21 @@ class AttemptRecord:
 
 @dataclass(slots=True)
 class StageRecord:
-    """One visit of one stage.
+    """One visit of one stage by a request.
 
     Attributes:
-        span_id: of the stage's span.
-        name: of the stage.
-        after: names of its parents.
-        fanout: number of its shards.
-        start_ns: when its last parent was done, nanoseconds since 1970.
-        end_ns: when its answer was there, nanoseconds since 1970.
-        error: what went wrong; None for nothing.
-        partial: whether shards' answers are missing.
-        utility: worth of the answer, from 0 to 1.
-        attempts: all calls of all shards.
-        idempotent: whether a call of it may run twice, so that a fit knows.
-        threads: the most that a call of it can use, likewise.
+        span_id: id of the stage's span, 64 bits.
+        name: name of the stage.
+        after: names of its parent stages.
+        fanout: number of its shards, 1 or more.
+        start_ns: time at which its last parent was done, nanoseconds since 1970.
+        end_ns: time at which its answer was complete, nanoseconds since 1970.
+        error: error message; None for no error.
+        partial: True if answers of some shards are missing.
+        utility: utility of the answer, from 0 to 1.
+        attempts: attempts of the calls of all shards.
+        idempotent: True if a call of the stage may run twice; recorded for `kwiken fit`.
+        threads: maximal number of threads of a call, 1 or more; recorded for `kwiken fit`.
     """
 
     span_id: int
@@ -104,16 +104,16 @@ class RequestRecord:
     """One request through the DAG.
 
     Attributes:
-        trace_id: of its trace, 128 bits.
-        span_id: of its span, 64 bits.
-        parent_span_id: of the caller's span; None where there is none.
+        trace_id: id of the trace, 128 bits.
+        span_id: id of the request's span, 64 bits.
+        parent_span_id: id of the caller's span, 64 bits; None if there is none.
         service: name of the service.
-        start_ns: when it came in, nanoseconds since 1970.
-        end_ns: when its answer was there, nanoseconds since 1970.
+        start_ns: time of its arrival, nanoseconds since 1970.
+        end_ns: time at which its answer was complete, nanoseconds since 1970.
         plan: digest of the plan in force; None without a plan.
-        control: whether the plan did nothing for it, so that latencies without it stay known.
-        error: what went wrong; None for nothing.
-        stages: its visits, in the order of their start.
+        control: True for a request of the control group, which the plan does not apply to.
+        error: error message; None for no error.
+        stages: visits of stages, in the order of their start.
     """
 
     trace_id: int
@@ -129,7 +129,7 @@ class RequestRecord:
 
 
 class Observer(Protocol):
-    """Receives every finished request; must return at once."""
+    """Receiver of finished requests; its method must return at once."""
 
     def request_finished(self, record: RequestRecord) -> None:
-        """Take the notes of one request."""
+        """Take the record of one request."""

@@ -1,4 +1,4 @@
-"""Lines into files that rotate, stay within bounds and never fail their writer."""
+"""Rotating line files of bounded size and number; write errors are counted, not raised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 @dataclass(slots=True)
 class FileCounts:
-    """What was written and what was lost."""
+    """Counts of lines, bytes and files written, and of lines lost."""
 
     lines: int = 0
     bytes: int = 0
@@ -34,19 +34,19 @@ class FileCounts:
 class LineFiles:
     """Files of lines in one folder: `NAME.PID.000001.jsonl`, the open one with `.part` behind.
 
-    A closed file is complete: it gets its final name in one step. A line is whole or absent: where a write
-    fails half-way (a full disk), the file is cut back to its last whole line and the loss counted; writing is
-    tried again a second later. The oldest closed files of the same name go when there are more than
-    `max_files`.
+    A closed file is complete: it gets its final name in one step. A line is whole or absent: if a write
+    fails half-way (a full disk), the file is truncated to its last whole line and the loss counted; writing
+    is tried again a second later. The oldest closed files of the same name are deleted when there are more
+    than `max_files`.
 
-    One thread uses it. Nothing here raises after construction.
+    Not thread-safe. Nothing here raises after construction.
 
     Args:
-        folder: made where it is missing.
-        name: of the files, a service's say; characters unfit for file names are replaced.
-        max_bytes: of one file; a longer line is lost.
-        max_files: of one name, over all processes; the open one counts.
-        clock: seconds, for when to try again.
+        folder: folder of the files, made if it is missing.
+        name: first part of the file names, such as a service's name; unfit characters are replaced.
+        max_bytes: maximal size of one file, bytes; a longer line is lost.
+        max_files: maximal number of files of one name, over all processes, the open one included.
+        clock: clock in seconds, for the time of the next try.
 
     Raises:
         OSError: the folder cannot be made.
@@ -65,12 +65,12 @@ class LineFiles:
     _not_before: float = 0.0
 
     def __post_init__(self) -> None:
-        """Make the folder, and the name fit for it."""
+        """Make the folder and replace characters of the name that file names must not hold."""
         self.name = _UNSAFE.sub("_", self.name)[:100] or "spans"
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def write(self, lines: list[bytes]) -> None:
-        """Write lines, each with its newline; what cannot be written is counted as lost."""
+        """Write lines, each with its newline; lines that cannot be written are counted as lost."""
         batch: list[bytes] = []
         size = 0
         for line in lines:
@@ -118,7 +118,7 @@ class LineFiles:
         self.counts.lines += len(lines)
 
     def _open(self) -> bool:
-        """Whether a file is open to write to."""
+        """Open a file if none is open; False if that fails or is not yet tried again."""
         if self._fd is not None:
             return True
         if self.clock() < self._not_before:

@@ -1,4 +1,4 @@
-"""The embedded sink as an exporter of the OpenTelemetry SDK: any tracer's spans into OTLP JSON lines."""
+"""OpenTelemetry SDK exporter that writes any tracer's spans to rotating files of OTLP JSON lines."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kwiken.otel.write.sdk_spans import note_of
 
 
 class OtlpLinesExporter(SpanExporter):
-    """Writes spans as OTLP JSON lines into files that rotate; for a `BatchSpanProcessor`.
+    """Span exporter to rotating files of OTLP JSON lines, for a `BatchSpanProcessor`.
 
     Args:
-        folder: made where it is missing.
-        name: of the files.
-        max_bytes: of one file.
-        max_files: of this name; the oldest go first.
+        folder: folder of the files, made if it is missing.
+        name: first part of the file names.
+        max_bytes: maximal size of one file, bytes.
+        max_files: maximal number of files of this name; the oldest are deleted first.
 
     Raises:
         OSError: the folder cannot be made.
@@ -35,7 +35,7 @@ class OtlpLinesExporter(SpanExporter):
 
     @property
     def counts(self) -> FileCounts:
-        """What was written and what was lost."""
+        """Counts of lines written and lost."""
         return self._files.counts
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -55,7 +55,7 @@ class OtlpLinesExporter(SpanExporter):
             self._files.close()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002 - the SDK's signature
-        """Nothing is held back."""
+        """Return True at once, because nothing is buffered."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""Between span notes and the SDK's spans, both ways: one for collectors, one for the embedded sink."""
+"""Conversion of span notes to SDK spans (for collectors) and back (for the exporter to files)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 class Readable:
-    """Makes `ReadableSpan`s with the identifiers and times of the notes.
+    """Converter of span notes to `ReadableSpan`s with the same identifiers and times.
 
     Args:
-        resource: attributes of the resource; `service.name` among them.
+        resource: attributes of the resource, with `service.name`.
     """
 
     def __init__(self, resource: Mapping[str, Value]) -> None:
@@ -28,7 +28,7 @@ class Readable:
         self._scope = InstrumentationScope(SCOPE, scope_version())
 
     def __call__(self, note: SpanNote) -> ReadableSpan:
-        """One span."""
+        """Convert one note."""
         return ReadableSpan(
             name=note.name,
             context=_context(note.trace_id, note.span_id),
@@ -49,10 +49,10 @@ def _context(trace_id: int, span_id: int) -> SpanContext:
 
 
 def note_of(span: ReadableSpan) -> SpanNote:
-    """The note of a span of anyone's tracer.
+    """Note of an SDK span, from any tracer.
 
     Raises:
-        ValueError: for a span without context or times.
+        ValueError: the span has no context or no times.
     """
     context = span.get_span_context()
     if context is None or span.start_time is None or span.end_time is None:

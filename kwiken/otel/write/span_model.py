@@ -1,7 +1,7 @@
-"""From a request's record to spans: names, attributes, links and times as every exporter writes them.
+"""Span model: names, attributes, links and times of the spans of one request record.
 
-A `SpanNote` is a span before any format. The OTLP lines and the SDK's spans are made from it, so both say
-the same.
+A `SpanNote` is a span independent of any format. OTLP lines and SDK spans are both made from it, so they
+state the same.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ CLIENT: Final = 3
 
 CANCELLED: Final = "cancelled"
 REQUEST: Final = "request"
-_MARGIN_NS: Final = 1000
-_SPACE: Final = (1 << 64) - 1
+_LOSER_MARGIN_NS: Final = 1000
+_MAX_LOW_ID: Final = (1 << 64) - 1
 
 
 @dataclass(slots=True)
@@ -28,16 +28,16 @@ class SpanNote:
     """One span.
 
     Attributes:
-        trace_id: 128 bits.
-        span_id: 64 bits.
-        parent_id: 64 bits; None for a root.
-        name: what was done.
-        kind: OTLP's number.
-        start_ns: nanoseconds since 1970.
-        end_ns: not before `start_ns`.
+        trace_id: id of the trace, 128 bits.
+        span_id: id of the span, 64 bits.
+        parent_id: id of the parent span, 64 bits; None for a root.
+        name: name of the operation.
+        kind: OTLP's number of the span kind.
+        start_ns: start, nanoseconds since 1970.
+        end_ns: end, nanoseconds since 1970, not before `start_ns`.
         attributes: keys and values, in the order to write.
-        links: spans of the same trace that this one comes after.
-        error: what went wrong; None for nothing.
+        links: ids of spans of the same trace that this one comes after.
+        error: error message; None for no error.
     """
 
     trace_id: int
@@ -57,14 +57,14 @@ class CallNote:
     """One call that a replica ran, for its server span.
 
     Attributes:
-        trace_id: of the caller's trace.
-        parent_id: the caller's attempt.
-        shard: number of the shard.
-        start_ns: when the call came in, nanoseconds since 1970.
-        end_ns: when its answer was ready.
-        busy_ms: time that the replica worked on it; None where not measured.
-        attempt: number of the attempt; None where the caller did not say.
-        error: what went wrong; "cancelled" where the caller hung up.
+        trace_id: id of the caller's trace, 128 bits.
+        parent_id: id of the span of the caller's attempt, 64 bits.
+        shard: number of the shard, from 0.
+        start_ns: time of the call's arrival, nanoseconds since 1970.
+        end_ns: time at which its answer was ready, nanoseconds since 1970.
+        busy_ms: CPU time that the replica spent on it, milliseconds; None if not measured.
+        attempt: number of the attempt, from 0; None if the caller did not state it.
+        error: error message, "cancelled" if the caller closed the connection; None for no error.
     """
 
     trace_id: int
@@ -78,12 +78,12 @@ class CallNote:
 
 
 def sampled(trace_id: int, share: float) -> bool:
-    """Whether a trace is of the share that is kept: the same answer in every process (as the SDK's ratio)."""
-    return share >= 1.0 or (trace_id & _SPACE) < share * (_SPACE + 1)
+    """True if a trace is in the sampled share; decided by its id, as the SDK does, alike in all processes."""
+    return share >= 1.0 or (trace_id & _MAX_LOW_ID) < share * (_MAX_LOW_ID + 1)
 
 
 def request_spans(record: RequestRecord, labels: Labels) -> list[SpanNote]:
-    """All spans of one request: itself, its stages, their attempts."""
+    """Spans of one request, of its stages and of their attempts."""
     hedged = False
     stages = {stage.name: stage.span_id for stage in record.stages}
     below: list[SpanNote] = []
@@ -119,7 +119,7 @@ def _hedged(stage: StageRecord) -> bool:
 
 
 def _winners(stage: StageRecord) -> dict[int, int]:
-    """By shard, when its winning attempt ended."""
+    """End of the winning attempt by shard, nanoseconds since 1970."""
     return {a.shard: a.end_ns for a in stage.attempts if a.outcome is Outcome.WON}
 
 
@@ -174,7 +174,7 @@ def _attempt_span(
         attributes.append(("kw.threads", attempt.threads))
     if attempt.catch_up:
         attributes.append(("kw.catch_up", True))
-    # What differs from span to span comes last: a reader remembers the rest.
+    # Values that differ from span to span come last, because the reader caches the attributes before them.
     if attempt.worth is not None:
         attributes.append(("kw.worth", float(attempt.worth)))
     if attempt.busy_ms is not None:
@@ -194,14 +194,14 @@ def _attempt_span(
 
 
 def _attempt_end(attempt: AttemptRecord, ends: dict[int, int]) -> int:
-    """When the attempt ended; a cancelled loser just before its winner.
+    """End of an attempt, nanoseconds since 1970; for a cancelled attempt just before the winner's end.
 
-    Critical-path tools follow the child that ends last. A loser is cancelled an instant after its winner
-    answered, and would be taken for the one that was waited for.
+    Critical-path tools follow the child that ends last. A losing attempt is cancelled just after the winner
+    answered, and would be taken for the attempt that the stage waited for.
     """
     end = attempt.end_ns
     if attempt.outcome is Outcome.CANCELLED and attempt.shard in ends:
-        end = min(end, ends[attempt.shard] - _MARGIN_NS)
+        end = min(end, ends[attempt.shard] - _LOSER_MARGIN_NS)
     return max(attempt.start_ns, end)
 
 
@@ -211,7 +211,7 @@ def _message(error: str | None) -> str | None:
 
 @dataclass(slots=True, frozen=True)
 class Server:
-    """Who serves: what all server spans of one replica share."""
+    """Attributes that all server spans of one replica share."""
 
     service: str
     stage: str
@@ -220,7 +220,7 @@ class Server:
 
 
 def call_span(call: CallNote, server: Server, span_id: int, labels: Labels) -> SpanNote:
-    """The server span of one call."""
+    """Server span of one call."""
     stage = labels("kw.stage", server.stage)
     attributes: list[tuple[str, Value]] = [
         ("kw.service", labels("kw.service", server.service)),

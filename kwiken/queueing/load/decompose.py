@@ -1,13 +1,13 @@
-"""What of a profile's latencies is work, what is waiting and what is neither: a model that load can act on.
+"""Decomposition of a profile's latencies into work, waiting and residual, as a model that load can act on.
 
-A profile has latencies as callers saw them, at the load of its day. Here each call is taken apart:
+A profile holds latencies as callers saw them, at the load of its recording. Each call is decomposed:
 
-    latency = wait in the replica's queue + work there + rest (network, storage, stalls: keeps nobody busy)
+    latency = wait in the replica's queue + work there + rest (network, storage, stalls: no server time)
 
-The law of work has the measured mean and variation of busy times. Waits follow from it, the replicas and
-the rate by simulation. The rest is what then remains: the law which, added to work and wait, gives the
-latencies measured. So at the profile's own load the model has the profile's own percentiles, whatever is
-wrong with it, and at others the waits change and nothing else does.
+The distribution of work has the measured mean and variation of busy times. Waits follow from work, replicas
+and rate by simulation. The rest is the residual: the distribution that, added to work and wait, gives the
+measured latencies. So at the profile's own load the model reproduces the profile's own percentiles whatever
+the error in work or waits, and at other loads only the waits change.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 from kwiken.arrays import Floats
 from kwiken.curves import known_correlation
 from kwiken.errors import InputError
-from kwiken.profile import Pool, Profile, StageProfile, complete_calls, pool
+from kwiken.profile import EmpiricalDistribution, Profile, StageProfile, call_distribution, complete_calls
 from kwiken.queueing.load.stage_model import (
-    MISFIT,
+    MIN_MISFIT_NOTED,
     LoadModel,
     StageModel,
     excess,
@@ -38,19 +38,20 @@ from kwiken.queueing.simulator import (
     Constant,
     Dispatch,
     Empirical,
-    Law,
     LogNormal,
+    ServiceTimes,
     Station,
 )
 
-# Passes of simulating waits, since rests decide how calls find replicas, and waits what rests are: each with
-# a share of the calls, as the first ones only have to come near.
-PASSES = (0.25, 0.25, 1.0)
-IDLE = 0.02  # share of the replicas' time below which nobody waits, so one pass will do
-CLOSE = 0.001  # mean error of the law of latencies, relative to its mean, that needs no further round
-ROUNDS = 20  # of correcting the law of rests, in each
-BODY = 0.95  # share of the latencies whose spread is taken for that of the work where none was measured
-SLOWEST, FASTEST = 1e-6, 1e6  # requests a second that a profile may stand for
+# Shares of the pilot calls simulated in each pass. Rests affect the choice of replicas and thus waits, and
+# waits determine rests, so waits are simulated repeatedly; the first passes only have to come near.
+PASS_SHARES = (0.25, 0.25, 1.0)
+# share of the replicas' time below which calls do not wait: one pass suffices
+MIN_UTILISATION_FOR_WAITS = 0.02
+MAX_LATENCY_ERROR = 0.001  # mean error of the latency distribution, relative to its mean, that ends a pass
+MAX_CORRECTIONS = 20  # corrections of the distribution of rests in one pass
+BODY_QUANTILE = 0.95  # latencies up to it give the spread of work, where busy times were not measured
+MIN_RATE_PER_S, MAX_RATE_PER_S = 1e-6, 1e6  # request rates that a profile may stand for
 
 
 def load_model(
@@ -64,30 +65,29 @@ def load_model(
     seed: int = 0,
     copy_correlation: float | None = None,
 ) -> LoadModel:
-    """Take a profile apart into work, waits and the rest.
+    """Decompose a profile into work, waits and rests.
 
     Args:
-        profile: what was learned.
-        replicas: by stage, for those of which the profile does not know how many took calls, or knows
-            wrongly.
-        utilisation: by stage: share of its replicas' time that was used. By default calls a second times
-            mean busy time over replicas. Above that, the difference is taken for other work on them.
-        rate_per_s: requests a second; by default the profile's requests over the time that they span. To be
-            given where the profile is a sample of the requests.
-        dispatch: how calls find replicas; by default about as the runtime's do.
-        cancel: what becomes of a race's losers. By default those not begun are taken out: work that a
-            processor has begun cannot be stopped from outside.
-        seed: of all draws.
-        copy_correlation: as `simulate` takes it.
+        profile: recorded latencies, busy times and replicas.
+        replicas: number of replicas by stage, where the profile lacks the number or has a wrong one.
+        utilisation: share of the replicas' time in use, by stage. By default calls a second times mean busy
+            time over replicas. An excess over that is modelled as background work.
+        rate_per_s: requests a second; by default the profile's requests over their time span. Needed where
+            the profile is a sample of the requests.
+        dispatch: replica choice; by default approximately the runtime's.
+        cancel: treatment of the attempts that lose a race. By default attempts not begun are cancelled: work
+            in progress on a processor cannot be stopped from outside.
+        seed: seed of all draws.
+        copy_correlation: correlation of copies with their calls, as `simulate` takes it.
 
     Returns:
-        The model. Load does not act on a stage with neither busy times nor a given utilisation; a note
-        says so. Replicas are taken to have processors of their own, and to serve one call at a time, in the
-        order of arrival.
+        The model. Load does not act on a stage with neither busy times nor a given utilisation; a note says
+        so. Each replica is assumed to have a processor of its own and to serve one call at a time, first in,
+        first out.
 
     Raises:
-        InputError: for a stage that the profile lacks, one whose replicas nobody knows, one that would be
-            busy all the time, or a profile without requests or that load acts on nowhere.
+        InputError: for a stage that the profile lacks, an unknown number of replicas, a stage without idle
+            time, or a profile without requests or without any stage on which load acts.
     """
     if not profile.requests:
         raise InputError("the profile has no requests", where="profile")
@@ -95,14 +95,15 @@ def load_model(
     _check_names(profile, given, "replicas")
     _check_names(profile, known, "utilisation")
     rate = _rate(profile) if rate_per_s is None else rate_per_s
-    if not SLOWEST <= rate <= FASTEST:
+    if not MIN_RATE_PER_S <= rate <= MAX_RATE_PER_S:
         raise InputError(
-            f"must be from {SLOWEST:g} to {FASTEST:g} requests a second, not {rate:g}", where="rate"
+            f"must be from {MIN_RATE_PER_S:g} to {MAX_RATE_PER_S:g} requests a second, not {rate:g}",
+            where="rate",
         )
     stages: dict[str, StageModel] = {}
     for i, stage in enumerate(profile.stages):
         rng = np.random.default_rng([seed, i])
-        law = pool(stage)
+        law = call_distribution(stage)
         calls = complete_calls(stage, law, rng)
         count = given.get(stage.name, stage.replicas)
         alike = known_correlation(stage, law, copy_correlation) if stage.reissuable and len(law) else 0.0
@@ -115,7 +116,7 @@ def load_model(
             )
     if all(model.station.replicas is None for model in stages.values()):
         raise InputError(
-            "no stage has a measured busy time, so nobody knows how load acts on it; give it for one",
+            "no stage has a measured busy time, so the effect of load is not known; give it for one stage",
             where="utilisation",
         )
     stalls = stalls_of(profile, rate)
@@ -128,12 +129,12 @@ def measured_utilisation(
     """Share of each stage's replicas' time that its calls used, at the profile's own load.
 
     Args:
-        profile: what was learned.
-        replicas: by stage, where the profile does not know.
+        profile: recorded calls, busy times and replicas.
+        replicas: number of replicas by stage, where the profile lacks it.
         rate_per_s: requests a second; by default as `load_model` takes it.
 
     Returns:
-        Of the stages whose busy time and replicas are known; none where the rate is not.
+        Shares of the stages with known busy time and replicas; empty where the rate is not known.
     """
     span = float(np.ptp(profile.started_s)) if profile.requests > 1 else 0.0
     if rate_per_s is None and not span > 0:
@@ -158,7 +159,7 @@ def _check_names(profile: Profile, given: Mapping[str, float], where: str) -> No
 
 
 def _rate(profile: Profile) -> float:
-    """Requests a second of the profile's own time."""
+    """Requests a second over the profile's own time span."""
     span = float(np.ptp(profile.started_s)) if profile.requests > 1 else 0.0
     if not span > 0:
         raise InputError(
@@ -168,17 +169,19 @@ def _rate(profile: Profile) -> float:
 
 
 def _station(
-    stage: StageProfile, law: Pool, rate: float, replicas: int | None, utilisation: float | None
+    stage: StageProfile,
+    law: EmpiricalDistribution,
+    rate: float,
+    replicas: int | None,
+    utilisation: float | None,
 ) -> Station | None:
-    """The stage's replicas and work; None where load does not act on it."""
+    """The stage's replicas and work; None where load does not act on the stage."""
     calls_per_s = rate * stage.calls_per_request
     idle = not calls_per_s or not len(law) or (stage.own_time and not utilisation)
     if idle or not (stage.busy_ms or utilisation):
         return None
     if replicas is None:
-        raise InputError(
-            f"nobody knows how many stage {stage.name!r} has; give their number", where="replicas"
-        )
+        raise InputError(f"the number of stage {stage.name!r} is not known; give it", where="replicas")
     measured = (stage.busy_ms or 0.0) * calls_per_s / 1e3 / replicas
     if utilisation is None or not stage.busy_ms:
         busy, background = utilisation or measured, None
@@ -205,20 +208,20 @@ def _station(
     return station
 
 
-def _work(stage: StageProfile, law: Pool, mean_ms: float) -> Law:
-    """The law of work: as varied as busy times were; else as latencies without their slowest."""
+def _work(stage: StageProfile, law: EmpiricalDistribution, mean_ms: float) -> ServiceTimes:
+    """Distribution of work: the variation of busy times if measured, else that of latencies up to p95."""
     if stage.busy_variation is not None:
         return LogNormal(mean_ms, stage.busy_variation)
-    body = np.minimum(law.values, law.quantile(np.array([BODY]))[0])
+    body = np.minimum(law.values, law.quantile(np.array([BODY_QUANTILE]))[0])
     mean = float(law.mass @ body)
     if not mean > 0:
         return Constant(mean_ms)
-    return Empirical(Pool(body * (mean_ms / mean), law.weights))
+    return Empirical(EmpiricalDistribution(body * (mean_ms / mean), law.weights))
 
 
 def _unloaded(stage: StageProfile, calls: Floats, rate: float, alike: float) -> StageModel:
     there = calls[~np.isnan(calls)]
-    rest: Law = Empirical(Pool.of(there)) if len(there) else Constant(0.0)
+    rest: ServiceTimes = Empirical(EmpiricalDistribution.of(there)) if len(there) else Constant(0.0)
     station = Station(
         name=stage.name,
         after=stage.after,
@@ -232,8 +235,8 @@ def _unloaded(stage: StageProfile, calls: Floats, rate: float, alike: float) -> 
 
 
 def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, seed: int) -> StageModel:
-    """Take a stage's calls apart into work, wait and rest."""
-    law = Pool.of(calls)
+    """Decompose the calls of a stage into work, wait and rest."""
+    law = EmpiricalDistribution.of(calls)
     there = ~np.isnan(calls)
     visits = float(rate * there.any(axis=1).mean())
     assert station.replicas is not None
@@ -246,7 +249,7 @@ def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, 
     background = station.background.utilisation if station.background is not None else 0.0
     return replace(
         model,
-        station=replace(station, rest=Empirical(Pool.of(rests)), alike=alike),
+        station=replace(station, rest=Empirical(EmpiricalDistribution.of(rests)), alike=alike),
         utilisation=used + background,
         rest_ms=rests,
         misfit=float(np.abs(excess(got, wanted)).max()),
@@ -254,27 +257,27 @@ def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, 
     )
 
 
-def _rests(model: StageModel, law: Pool, seed: int) -> tuple[Floats, Floats]:
-    """The law of rests: put right what work, wait and rest together have too much or too little.
+def _rests(model: StageModel, law: EmpiricalDistribution, seed: int) -> tuple[Floats, Floats]:
+    """Distribution of rests, corrected until work, wait and rest add up to the measured latencies.
 
     Args:
-        model: of the stage, as far as it is known.
-        law: of latencies.
-        seed: of all draws.
+        model: model of the stage without its rests.
+        law: distribution of the stage's latencies, milliseconds.
+        seed: seed of all draws.
 
     Returns:
-        (pilot_calls,) ascending: the law of rests, and (pilot_calls,): work and wait of the calls with these
-        rests, shuffled.
+        (pilot_calls,) ascending rests, and (pilot_calls,) work and wait of simulated calls with these rests
+        in shuffled order; milliseconds.
     """
     rest = busy = np.zeros(1)
-    for share in PASSES if model.utilisation >= IDLE else PASSES[-1:]:
+    for share in PASS_SHARES if model.utilisation >= MIN_UTILISATION_FOR_WAITS else PASS_SHARES[-1:]:
         size = int(share * model.pilot_calls)
         wanted, shuffled = law.quantile(levels(size)), shuffle(size, seed)
         rest = np.interp(levels(size), levels(len(rest)), rest)
         busy = pilot(model, rest[shuffled], factor=1.0, seed=seed) - rest[shuffled]
-        for _ in range(ROUNDS):
+        for _ in range(MAX_CORRECTIONS):
             missing = wanted - np.sort(rest[shuffled] + busy)
-            if float(np.abs(missing).mean()) < CLOSE * float(wanted.mean()):
+            if float(np.abs(missing).mean()) < MAX_LATENCY_ERROR * float(wanted.mean()):
                 break
             rest = np.sort(np.maximum(0.0, rest + missing))
     return rest, busy
@@ -284,21 +287,23 @@ def _notes(profile: Profile, stages: Mapping[str, StageModel]) -> list[str]:
     notes = []
     blind = [s.name for s in profile.stages if stages[s.name].station.replicas is None and not s.own_time]
     if blind:
-        notes.append(f"load does not act on these, whose busy time is not known: {', '.join(blind)}")
-    crowded = [f"{name} {model.crowded:.0%}" for name, model in stages.items() if model.crowded > MISFIT]
+        notes.append(f"load has no effect on stages whose busy time is not known: {', '.join(blind)}")
+    crowded = [
+        f"{name} {model.crowded:.0%}" for name, model in stages.items() if model.crowded > MIN_MISFIT_NOTED
+    ]
     if crowded:
         notes.append(
-            "more waiting than latencies have room for, so replicas, rate or utilisation may be wrong "
-            f"(excess over a percentile): {', '.join(crowded)}"
+            "the model has more waiting than the measured latencies, so replicas, rate or utilisation may be "
+            f"wrong (excess over a percentile): {', '.join(crowded)}"
         )
     off = [
         f"{name} {model.misfit:.0%}"
         for name, model in stages.items()
-        if model.misfit > MISFIT and model.crowded <= MISFIT
+        if model.misfit > MIN_MISFIT_NOTED and model.crowded <= MIN_MISFIT_NOTED
     ]
     if off:
         notes.append(
-            "work, wait and a rest do not quite add up to the latencies; a longer profile may help "
+            "work, wait and rest do not quite add up to the latencies; a longer profile may help "
             f"(error of a percentile): {', '.join(off)}"
         )
     return notes

@@ -1,9 +1,9 @@
-"""Where reissues hurt: the load from which copies make the tail longer than it would be without them.
+"""Load guard: utilisation above which copies make a stage's tail latency worse.
 
-A copy takes a server's time from others. While servers are mostly idle nobody notices; from some load on
-what the others wait outweighs what the late call wins. For exponential work, copies of everything and
-no cancellation the threshold is a third of the servers' time (Vulimiri et al., CoNEXT 2013); for late
-copies, few and cancelled, it lies far higher. Every stage and policy has its own, found by simulation.
+A copy takes server time from other calls. While servers are mostly idle this costs nothing; above some load
+the added waiting outweighs the gain of the late call. For exponential work, copies of every call and no
+cancellation the threshold is a third of the servers' time (Vulimiri et al., CoNEXT 2013); for few, late and
+cancelled copies it is far higher. Each stage and policy has a threshold of its own, found by simulation.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ from kwiken.queueing.load.stage_model import LoadModel, StageModel
 from kwiken.queueing.simulator import OverloadError, Station, poisson_arrivals, simulate_queues
 from kwiken.service import Reissue
 
-BUSIEST: Final = 0.95  # share of the servers' time up to which is looked
-IDLEST: Final = 0.05  # and from which on
-FINE: Final = 0.04  # share of the servers' time to within which it is found: chance moves it by more
-CALLS: Final = 60_000  # of one stage, in one look: p99 rests on 600 of them
-ALL_CALLS: Final = 600_000  # of all stages that are looked at in turn at the load planned for ...
-SEARCH_CALLS: Final = 240_000  # ... and while thresholds are searched: more calls make these no surer, ...
-FEWEST_CALLS: Final = 15_000  # ... and fewer would find some too high
-SCOUT: Final = 5000  # calls of a first look,
-PLAIN: Final = 0.05  # which suffices where p99 and the mean beyond it both change by more, relatively
+MAX_UTILISATION: Final = 0.95  # share of the servers' time up to which thresholds are searched
+MIN_ADDED_UTILISATION: Final = 0.05  # lower end of the search, above what background work takes
+UTILISATION_STEP: Final = 0.04  # width at which the bisection ends: chance moves the threshold by more
+CALLS_PER_LOOK: Final = 60_000  # calls of one stage in one look: p99 rests on 600 of them
+MAX_CALLS: Final = 600_000  # calls of all looks at the planned load
+# calls of all looks of a search for thresholds: more do not sharpen them, ...
+MAX_SEARCH_CALLS: Final = 240_000
+MIN_CALLS: Final = 15_000  # ... and fewer calls per look overestimate some thresholds
+SCOUT_CALLS: Final = 5000  # calls of a first, cheap look
+PLAIN_CHANGE: Final = 0.05  # relative change of both p99 and the mean beyond it for which that look suffices
 QUIET: Final = 0.1  # share of the replicas' time below which queues do not matter to a copy
-REQUESTS: Final = 10_000  # whole requests in one look
-MOST_CALLS: Final = 600_000  # of all stages, in one look at whole requests
-NOISE: Final = 0.01  # relative rise of p99 that chance might make
+REQUESTS_PER_LOOK: Final = 10_000  # whole requests in one look
+MAX_REQUEST_CALLS: Final = 600_000  # calls of all stages in one look at whole requests
+MAX_CHANCE_RISE: Final = 0.01  # relative rise of p99 attributed to chance
 
 
 @dataclass(frozen=True)
 class Guard:
-    """From where on a stage's copies hurt.
+    """Threshold of one stage above which its copies hurt.
 
     Attributes:
-        utilisation: share of its replicas' time that is used without copies.
-        above: the same share from which on copies make the stage's tail worse (`tail_hurts`); None where
-            they do not up to `BUSIEST`.
+        utilisation: share of the replicas' time in use at the given load, without copies.
+        above: utilisation from which copies make the stage's tail worse (see `tail_hurts`); None where they
+            do not up to `MAX_UTILISATION`.
     """
 
     utilisation: float
@@ -53,12 +54,12 @@ class Guard:
 
 @dataclass(frozen=True)
 class Look:
-    """One stage at one load, with its copies and without.
+    """One stage simulated at one load, with its copies and without.
 
     Attributes:
         alone_ms: (n,) latency of the stage without copies.
-        raced_ms: (n,) with them; None where the replicas cannot serve them.
-        extra_load: work that copies caused, as a share of that of calls.
+        raced_ms: (n,) latency with copies; None where the replicas cannot serve the copies.
+        extra_load: work of copies, as a share of the work of calls.
     """
 
     alone_ms: Floats
@@ -72,14 +73,14 @@ class Look:
 
     @property
     def plain(self) -> bool:
-        """Whether copies change the tail by so much that few calls show which way."""
-        return self.changes_by(PLAIN)
+        """Whether the change of the tail exceeds `PLAIN_CHANGE`, so that few calls prove its sign."""
+        return self.changes_by(PLAIN_CHANGE)
 
     def changes_by(self, least: float) -> bool:
-        """Whether p99 and the mean beyond it both change by more than that.
+        """Whether both p99 and the mean beyond it change by more than a share.
 
         Args:
-            least: share of each.
+            least: smallest relative change, as a share of the value without copies.
         """
         if self.raced_ms is None:
             return True
@@ -88,16 +89,17 @@ class Look:
 
 
 def tail_hurts(alone_ms: Floats, raced_ms: Floats) -> bool:
-    """Whether copies make a tail worse: p99 rises, and the mean of what is slower does not fall.
+    """Whether copies make a tail worse: p99 rises, and the mean of the latencies beyond it does not fall.
 
-    Copies of fewer than 1% of the calls cannot lower p99, only what lies beyond; so p99 alone will not do.
+    Copies of fewer than 1% of the calls cannot lower p99, only latencies beyond it; so p99 alone does not
+    decide.
 
     Args:
         alone_ms: (n,) latencies without copies.
-        raced_ms: (n,) with them.
+        raced_ms: (n,) latencies with copies.
     """
     (p99, beyond), (raced_p99, raced_beyond) = _tail(alone_ms), _tail(raced_ms)
-    return raced_p99 > p99 * (1 + NOISE) and raced_beyond > beyond
+    return raced_p99 > p99 * (1 + MAX_CHANCE_RISE) and raced_beyond > beyond
 
 
 def _tail(latency_ms: Floats) -> tuple[float, float]:
@@ -114,21 +116,21 @@ def look(
     calls: int | None = None,
     alone_ms: Floats | None = None,
 ) -> Look:
-    """Try a policy at its stage alone, at `factor` times the profile's load.
+    """Simulate a policy at its stage alone, at `factor` times the profile's load.
 
-    Visits are Poisson; both arms share all that the policy does not change.
+    Visits are a Poisson process; the runs with and without copies share all other draws.
 
     Args:
-        model: of the stage; load must act on it.
-        policy: its reissues.
-        factor: the load, times the profile's.
-        seed: of all draws.
-        calls: how many to try it on; by default `CALLS`.
-        alone_ms: (n,) what the arm without copies gave at the same load, seed and calls, where it is known.
+        model: load model of the stage; its stage must have replicas.
+        policy: reissue policy to try.
+        factor: load as a multiple of the profile's; above 0.
+        seed: seed of all draws.
+        calls: number of calls to simulate; `CALLS_PER_LOOK` by default.
+        alone_ms: (n,) latencies without copies at the same load, seed and calls, where they are known.
     """
     rows = np.flatnonzero(~np.isnan(model.rest_ms).all(axis=1))
     width = float((~np.isnan(model.rest_ms[rows])).sum(axis=1).mean())
-    visits = max(1000, int((calls or CALLS) / width))
+    visits = max(1000, int((calls or CALLS_PER_LOOK) / width))
     arriving, choosing, working = np.random.default_rng([seed, 2]).spawn(3)
     arrivals = poisson_arrivals(model.visits_per_s * factor, visits, arriving)
     primaries = model.primaries(rows[choosing.integers(len(rows), size=visits)], working)
@@ -160,17 +162,18 @@ def guard(
     calls: int | None = None,
     hurts: bool | None = None,
 ) -> Guard:
-    """From where on a policy hurts its stage (Vulimiri et al. 2013).
+    """Find the utilisation from which a policy hurts its stage (Vulimiri et al. 2013).
 
     Args:
-        model: of the stage; load must act on it.
-        policy: its reissues.
-        factor: the load at which its utilisation is told, in the profile's.
-        seed: of all draws.
-        calls: as `look` takes it.
-        hurts: whether it does at that load, where that is known: then the other side alone is searched.
+        model: load model of the stage; its stage must have replicas.
+        policy: reissue policy to judge.
+        factor: load at which the stage's utilisation is reported, as a multiple of the profile's.
+        seed: seed of all draws.
+        calls: number of calls per look; see `look`.
+        hurts: whether the policy hurts at `factor`, where that is known: only the other side is searched
+            then.
     """
-    low, high, here = model.busy_at(0.0) + IDLEST, BUSIEST, model.busy_at(factor)
+    low, high, here = model.busy_at(0.0) + MIN_ADDED_UTILISATION, MAX_UTILISATION, model.busy_at(factor)
     known: dict[float, bool] = {}
     if hurts is not None and low < here < high:
         known[here] = hurts
@@ -179,18 +182,18 @@ def guard(
     def bad(used: float) -> bool:
         if used in known:
             return known[used]
-        return _hurts(model, policy, model.factor_at(used), seed, calls or CALLS)
+        return _hurts(model, policy, model.factor_at(used), seed, calls or CALLS_PER_LOOK)
 
     return Guard(here, _first_bad(bad, low, high))
 
 
 def _hurts(model: StageModel, policy: Reissue, factor: float, seed: int, calls: int) -> bool:
-    """Whether copies hurt at that load; where they plainly do, or plainly do not, few calls show it.
+    """Whether copies hurt at a load; a cheap look decides where the change is plain.
 
-    Overloaded queues are slow to simulate, since every loser that is taken out moves all behind it.
+    Overloaded queues are slow to simulate: each cancelled attempt moves all that queue behind it.
     """
-    if calls > FEWEST_CALLS:
-        few = look(model, policy, factor=factor, seed=seed, calls=SCOUT)
+    if calls > MIN_CALLS:
+        few = look(model, policy, factor=factor, seed=seed, calls=SCOUT_CALLS)
         if few.plain:
             return few.hurts
     return look(model, policy, factor=factor, seed=seed, calls=calls).hurts
@@ -205,20 +208,20 @@ def guards(
     busiest: int | None = None,
     hurts: Mapping[str, bool] | None = None,
 ) -> dict[str, Guard]:
-    """From where on each stage's policy hurts it.
+    """Find the threshold of each stage's policy.
 
     Args:
-        model: of the profile.
-        policies: reissues by stage.
-        factor: the load at which utilisations are told, in the profile's.
-        seed: of all draws.
-        busiest: how many stages to search, the busiest at `factor`; None for all. Nothing is known of the
-            others, which are left out.
-        hurts: by stage: whether its policy does at `factor`, where that is known.
+        model: load model of the profile.
+        policies: reissue policies by stage.
+        factor: load at which utilisations are reported, as a multiple of the profile's.
+        seed: seed of all draws.
+        busiest: number of stages to search, the busiest at `factor` first; None for all. Other stages are
+            left out of the result.
+        hurts: by stage: whether its policy hurts at `factor`, where that is known.
 
     Returns:
-        Of the stages on which load acts, the busiest first; without those that are still quiet when another
-        one is used `BUSIEST` of the time.
+        Thresholds by stage, busiest first. Stages without replicas are left out, and so are stages still
+        below `QUIET` when another stage reaches `MAX_UTILISATION`.
     """
     most = highest_load(model)
     acted_on = [
@@ -227,7 +230,7 @@ def guards(
         if model.stages[name].station.replicas is not None and model.stages[name].busy_at(most) >= QUIET
     ]
     chosen = sorted(acted_on, key=lambda name: model.stages[name].busy_at(factor), reverse=True)[:busiest]
-    calls = calls_each(len(acted_on), SEARCH_CALLS)
+    calls = calls_each(len(acted_on), MAX_SEARCH_CALLS)
     return {
         name: guard(
             model.stages[name],
@@ -241,34 +244,34 @@ def guards(
     }
 
 
-def calls_each(stages: int, of_all: int = ALL_CALLS) -> int:
-    """How many calls a look has where so many stages are looked at."""
-    return min(CALLS, max(FEWEST_CALLS, of_all // max(1, stages)))
+def calls_each(stages: int, of_all: int = MAX_CALLS) -> int:
+    """Number of calls per look, where so many stages share a bound on the calls of all looks."""
+    return min(CALLS_PER_LOOK, max(MIN_CALLS, of_all // max(1, stages)))
 
 
 def highest_load(model: LoadModel) -> float:
-    """The load at which the busiest stage is used `BUSIEST` of the time."""
-    return min(stage.factor_at(BUSIEST) for stage in model.stages.values())
+    """Load, as a multiple of the profile's, at which the busiest stage reaches `MAX_UTILISATION`."""
+    return min(stage.factor_at(MAX_UTILISATION) for stage in model.stages.values())
 
 
 def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | None:
-    """The load, times the profile's, from which on a plan makes the tail of whole requests worse.
+    """Load, as a factor of the profile's, from which a plan makes the tail of whole requests worse.
 
     Args:
-        model: the service as queues.
-        plan: whose copies to send.
-        seed: of all draws.
+        model: load model of the profile.
+        plan: plan whose copies are simulated.
+        seed: seed of all draws.
 
     Returns:
-        None where it does not up to the load at which the busiest stage is used `BUSIEST` of the time, or
-        where load acts on none of the stages that it reissues.
+        None where the plan does not hurt up to `MAX_UTILISATION` of the busiest stage, or where none of the
+        stages that it reissues has replicas in the model.
     """
     policies = policies_of(model, plan)
     if all(model.stages[name].station.replicas is None for name in policies):
         return None
-    requests = int(min(REQUESTS, max(1000, MOST_CALLS / max(model.calls_per_request, 1.0))))
+    requests = int(min(REQUESTS_PER_LOOK, max(1000, MAX_REQUEST_CALLS / max(model.calls_per_request, 1.0))))
     most = highest_load(model)
-    least = min(stage.factor_at(IDLEST) for stage in model.stages.values())
+    least = min(stage.factor_at(MIN_ADDED_UTILISATION) for stage in model.stages.values())
 
     def hurts(factor: float) -> bool:
         try:
@@ -277,11 +280,13 @@ def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | 
             return True
         return tail_hurts(found.before_ms, found.after_ms)
 
-    return _first_bad(hurts, max(least, most * IDLEST), most, fine=most * FINE)
+    return _first_bad(hurts, max(least, most * MIN_ADDED_UTILISATION), most, fine=most * UTILISATION_STEP)
 
 
-def _first_bad(bad: Callable[[float], bool], low: float, high: float, *, fine: float = FINE) -> float | None:
-    """Where it begins to be bad, by bisection to within `fine`; None where it is not even at the high end."""
+def _first_bad(
+    bad: Callable[[float], bool], low: float, high: float, *, fine: float = UTILISATION_STEP
+) -> float | None:
+    """Smallest value that is bad, by bisection to within `fine`; None where not even `high` is bad."""
     if low >= high or not bad(high):
         return None
     if bad(low):

@@ -1,4 +1,4 @@
-"""A profile's requests at another load, without a plan and with one."""
+"""Simulation of a profile's requests at another load, without a plan and with one."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from kwiken.errors import InputError
 from kwiken.latency import ladder
 from kwiken.plan import Ladder, Plan
 from kwiken.queueing.load.stage_model import LoadModel
-from kwiken.queueing.load.trial import Trial
+from kwiken.queueing.load.trial import SharedRequests
 from kwiken.queueing.simulator import Earnings, QueueSimulation, Station
 from kwiken.service import Reissue
 from kwiken.simulation import REQUESTS, acting
 
-# The runtime's rules for accounts, in kwiken/runtime/decisions/program.py: a stage may pass its planned share
-# by so much ...
-SLACK: Final = 1.5
-BURST: Final = 16.0  # ... and save so many copies.
-UNSTATED: Final = 0.1  # share of the calls that a policy which states none may reissue
-MOSTLY: Final = 0.5  # from this share of late calls on all calls earn
-ROUNDS: Final = 4  # of holding the sum of all stages to the budget
-CLOSE: Final = 0.01  # relative overspend that needs no further round
+# Rules of the runtime's stage accounts, from kwiken/runtime/decisions/program.py.
+ACCOUNT_SLACK: Final = 1.5  # factor by which a stage may exceed its planned share
+ACCOUNT_BURST_COPIES: Final = 16.0  # copies that an account may save up
+UNSTATED_FRACTION: Final = 0.1  # share of calls with copies for a policy that states none
+ALL_EARN_LATE_SHARE: Final = 0.5  # share of late calls above which all calls earn, not only prompt ones
+MAX_BUDGET_ROUNDS: Final = 4  # simulations to bring the spend of all stages within the budget
+MAX_OVERSPEND: Final = 0.01  # relative overspend that is accepted
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,11 @@ class LoadedStage:
     """One stage under load.
 
     Attributes:
-        before: share of its replicas' time that is used without the plan; 0 where load does not act on it.
-        after: the same share with the plan.
-        fraction: copies per call.
-        spent: what its copies cost, as a share of the cost of all requests.
-        extra_load: work that copies caused, as a share of the work of first attempts.
+        before: share of its replicas' time in use without the plan; 0 where load does not act on the stage.
+        after: share of its replicas' time in use with the plan.
+        fraction: number of copies per call.
+        spent: cost of its copies, as a share of the cost of all requests.
+        extra_load: work of copies, as a share of the work of first attempts.
     """
 
     before: float
@@ -47,16 +46,16 @@ class LoadedStage:
 
 @dataclass(frozen=True)
 class LoadSimulation:
-    """What became of requests at some load.
+    """Outcome of a simulation at one load.
 
     Attributes:
-        factor: the load, times the profile's.
-        rate_per_s: requests a second.
+        factor: load as a multiple of the profile's.
+        rate_per_s: requests a second at that load.
         before_ms: (n,) latency of each request without the plan.
-        after_ms: (n,) with it: the same requests at the same moments.
-        stages: by name.
-        model: what was simulated.
-        notes: what a reader should know, in words.
+        after_ms: (n,) latency of the same requests, at the same arrival times, with the plan.
+        stages: outcome by stage.
+        model: load model that was simulated.
+        notes: remarks for the reader of the result, in words.
     """
 
     factor: float
@@ -74,7 +73,7 @@ class LoadSimulation:
 
     @property
     def after(self) -> Ladder:
-        """Percentiles with it."""
+        """Percentiles with the plan."""
         return ladder(self.after_ms)
 
     @property
@@ -91,20 +90,21 @@ def simulate_load(
     requests: int = REQUESTS,
     seed: int = 0,
 ) -> LoadSimulation:
-    """Send a profile's requests through its queues, at some factor of its load.
+    """Simulate a profile's requests in the stages' queues, at a factor of the profile's load.
 
-    A request takes the rests of one recorded request in all stages, drawn with replacement; arrivals are
-    Poisson, work is drawn from its law, waits follow from both. Every replica has processors of its own.
-    Copies go as the runtime's do: paid by an account of the stage, to the replica that has the least to do,
-    and losers are cancelled. Where all stages together would spend more than the budget, all accounts earn
-    less in proportion. Partial answers and catch-up are not simulated.
+    A request takes the rests of one recorded request at all stages, drawn with replacement; arrivals are a
+    Poisson process, work is drawn from its distribution, waits follow from both. Every replica has a
+    processor of its own. Copies follow the runtime's rules: an account of the stage pays, the copy goes to
+    the least loaded replica, and losers are cancelled. Where all stages together would spend more than the
+    budget, all accounts earn less in proportion. Partial answers and catch-up are not simulated.
 
     Args:
-        model: of the profile.
+        model: load model of the profile.
         plan: reissue policies, costs and budget; None for none.
-        factor: the load, times the profile's.
-        requests: number of requests.
-        seed: of all draws; both arms share all that the plan does not change.
+        factor: load as a multiple of the profile's; above 0.
+        requests: number of requests, 1 or more.
+        seed: seed of all draws; the runs with and without the plan share all draws that the plan does not
+            affect.
 
     Raises:
         InputError: for fewer than one request, a load that some stage cannot serve, or a plan for a stage
@@ -115,7 +115,7 @@ def simulate_load(
         raise InputError(f"requests must be 1 or more, not {requests}")
     model.check(factor)
     policies = policies_of(model, plan)
-    trial = Trial(model, factor, requests, seed)
+    trial = SharedRequests(model, factor, requests, seed)
     alone = trial.run({})
     stations = {name: reissuing(model.stages[name].station, policy) for name, policy in policies.items()}
     after = alone if plan is None or not stations else _within_budget(trial, stations, plan)
@@ -131,7 +131,7 @@ def simulate_load(
 
 
 def _notes(plan: Plan | None) -> list[str]:
-    """What of a plan is left out."""
+    """Note on the levers of the plan that are not simulated."""
     others = [
         name
         for name, entry in (plan.stages.items() if plan is not None else ())
@@ -139,17 +139,15 @@ def _notes(plan: Plan | None) -> list[str]:
     ]
     if not others:
         return []
-    return [
-        f"only reissues go through queues; partial answers and catch-up are left out: {', '.join(others)}"
-    ]
+    return [f"only reissues are simulated; partial answers and catch-up are left out: {', '.join(others)}"]
 
 
 def policies_of(model: LoadModel, plan: Plan | None) -> dict[str, Reissue]:
     """A plan's reissue policies by stage.
 
     Args:
-        model: the service as queues.
-        plan: whose policies to take; None for none.
+        model: load model of the profile.
+        plan: plan with the policies; None for none.
 
     Raises:
         InputError: for a stage that the profile lacks, or a partial answer of one that is no fan-out.
@@ -159,25 +157,27 @@ def policies_of(model: LoadModel, plan: Plan | None) -> dict[str, Reissue]:
 
 
 def reissuing(station: Station, policy: Reissue, *, scale: float = 1.0) -> Station:
-    """The station with a policy and the account that the runtime would give it.
+    """The station with a reissue policy and the account that the runtime would give it.
 
     Args:
-        station: the stage.
-        policy: when copies go.
-        scale: of what calls earn.
+        station: the stage without copies.
+        policy: reissue policy of the stage.
+        scale: factor on the earnings of the account, above 0.
     """
-    planned = policy.fraction or UNSTATED
+    planned = policy.fraction or UNSTATED_FRACTION
     late = min(1.0, policy.fraction / policy.probability)
-    prompt = late <= MOSTLY
-    share = planned * SLACK / (1.0 - late if prompt else 1.0)
-    earnings = Earnings(fraction=min(1.0, share * scale), burst=BURST, prompt_only=prompt, keeps_back=True)
+    prompt = late <= ALL_EARN_LATE_SHARE
+    share = planned * ACCOUNT_SLACK / (1.0 - late if prompt else 1.0)
+    earnings = Earnings(
+        fraction=min(1.0, share * scale), burst=ACCOUNT_BURST_COPIES, prompt_only=prompt, keeps_back=True
+    )
     return replace(station, reissue=policy, earnings=earnings)
 
 
-def _within_budget(trial: Trial, stations: Mapping[str, Station], plan: Plan) -> QueueSimulation:
-    """Send copies; where they cost more than the budget, let all accounts earn less until they do not."""
+def _within_budget(trial: SharedRequests, stations: Mapping[str, Station], plan: Plan) -> QueueSimulation:
+    """Simulate copies; where they cost more than the budget, reduce all accounts' earnings in proportion."""
     scale = 1.0
-    for _ in range(ROUNDS):
+    for _ in range(MAX_BUDGET_ROUNDS):
         changed = {
             name: reissuing(station, station.reissue, scale=scale)
             for name, station in stations.items()
@@ -185,7 +185,7 @@ def _within_budget(trial: Trial, stations: Mapping[str, Station], plan: Plan) ->
         }
         found = trial.run(changed)
         spent = sum(_spent(plan, found, name) for name in changed)
-        if spent <= plan.budgets.reissue * (1 + CLOSE):
+        if spent <= plan.budgets.reissue * (1 + MAX_OVERSPEND):
             break
         scale *= plan.budgets.reissue / spent
     return found

@@ -1,4 +1,4 @@
-"""What load does to a profile: its stages, taken apart into work, waits and a rest."""
+"""Load model of stages: distributions of work and rest, and latencies at other loads."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from numpy.typing import NDArray
 
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
-from kwiken.profile import Pool, Profile
+from kwiken.profile import EmpiricalDistribution, Profile
 from kwiken.queueing.load.stalls import Stalls
 from kwiken.queueing.simulator import Calls, Constant, Primaries, Station, serve
 
 Ints = NDArray[np.int64]
 
-PILOT = 1 << 15  # calls behind a law of waits,
-FEWEST = 1 << 12  # or at least so many
-OVER = 4  # where they are so many times those measured: the chance in these is then the greater by far
-CHECKED = (0.5, 0.9, 0.99)  # quantiles by which laws are compared
-MISFIT = 0.1  # relative error of one that is worth a word
-LEAST_MS = 1e-9  # what stands for no time where it divides
-MOST_MET = 0.9  # share of requests that pauses may catch
-KEPT = 3  # laws of latencies that a stage keeps
+MAX_PILOT_CALLS = 1 << 15  # calls of a pilot simulation, which gives a distribution of waits
+MIN_PILOT_CALLS = 1 << 12  # lower bound of the same
+PILOT_CALLS_PER_CALL = 4  # beyond so many per measured call, the sampling error of the profile dominates
+CHECKED_QUANTILES = (0.5, 0.9, 0.99)  # quantiles at which distributions are compared
+MIN_MISFIT_NOTED = 0.1  # relative error of a quantile from which a note is given
+MIN_MS = 1e-9  # stands for 0 ms as a divisor
+MAX_CAUGHT_SHARE = 0.9  # share of requests that pauses may catch
+MAX_CACHED = 3  # latency distributions kept per stage
 
 
 @dataclass(frozen=True)
 class StageModel:
-    """One stage of a profile, taken apart.
+    """Load model of one stage: its latencies decomposed into work, waits and rests.
 
     Attributes:
-        station: its replicas, its laws of work and rest; without replicas where load does not act on it.
-        utilisation: share of the replicas' time that was used, background included; 0 without replicas.
-        calls_ms: (n, width) latencies of the profile, the cancelled ones filled in; NaN for no call.
-        rest_ms: (n, width) the part of them that is neither work nor waiting.
-        visits_per_s: calls' groups a second; each has as many calls as a row.
+        station: replicas and distributions of work and rest; without replicas where load does not act on it.
+        utilisation: share of the replicas' time in use, background included; 0 without replicas.
+        calls_ms: (n, width) latencies of the profile, with estimates for cancelled calls; NaN for no call.
+        rest_ms: (n, width) the part of each latency that is neither work nor waiting.
+        visits_per_s: visits (requests that call the stage) a second; a visit makes all calls of a row.
         misfit: the largest error of p50, p90 and p99 at the profile's own load, as a share of each.
-        crowded: by how much work and wait alone pass one of these, as a share of it; 0 where they do not.
+        crowded: largest excess of work and wait alone over one of these, as a share of it; 0 for none.
     """
 
     station: Station
@@ -50,7 +50,7 @@ class StageModel:
     visits_per_s: float
     misfit: float = 0.0
     crowded: float = 0.0
-    _laws: dict[tuple[float, int], Floats] = field(
+    _distributions: dict[tuple[float, int], Floats] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -61,62 +61,66 @@ class StageModel:
 
     @property
     def pilot_calls(self) -> int:
-        """How many calls to simulate for a law of waits."""
-        return min(PILOT, max(FEWEST, OVER * int((~np.isnan(self.calls_ms)).sum())))
+        """Number of calls to simulate for a distribution of waits."""
+        return min(
+            MAX_PILOT_CALLS,
+            max(MIN_PILOT_CALLS, PILOT_CALLS_PER_CALL * int((~np.isnan(self.calls_ms)).sum())),
+        )
 
     def inflated(self, factor: float, *, seed: int) -> Floats:
-        """(n, width) latencies of the same calls at `factor` times the calls.
+        """(n, width) latencies of the same calls at `factor` times the rate of calls.
 
-        Rank for rank, so that all that made requests slow together does so still.
+        Ranks are kept, so that a common cause that made requests slow at several stages still does.
 
         Args:
-            factor: the calls, times the profile's.
-            seed: of all draws.
+            factor: rate of calls as a multiple of the profile's; above 0.
+            seed: seed of all draws.
 
         Raises:
-            InputError: when the replicas could not do so much.
+            InputError: where the replicas cannot serve that rate.
         """
         return self.slower(self.calls_ms, factor, seed=seed)
 
     def slower(self, latency_ms: Floats, factor: float, *, seed: int) -> Floats:
-        """(m, k): what other latencies of this stage would be at `factor` times the calls, milliseconds.
+        """(m, k): other latencies of this stage as they would be at `factor` times the calls, milliseconds.
 
         Args:
-            latency_ms: (m, k) of calls or of pairs, milliseconds; NaN, where there was no call, stays.
-            factor: the calls, times the profile's.
-            seed: of all draws.
+            latency_ms: (m, k) latencies of calls or pairs, milliseconds; NaN, for no call, stays.
+            factor: rate of calls as a multiple of the profile's; above 0.
+            seed: seed of all draws.
 
         Raises:
-            InputError: when the replicas could not do so much.
+            InputError: where the replicas cannot serve that rate.
         """
         self.check(factor)
         if self.station.replicas is None or factor == 1.0:
             return latency_ms
-        then, now = self._law(1.0, seed), self._law(factor, seed)
-        law, at = Pool.of(self.calls_ms), levels(len(now))
+        then, now = self._latencies_at(1.0, seed), self._latencies_at(factor, seed)
+        law, at = EmpiricalDistribution.of(self.calls_ms), levels(len(now))
         measured = law.quantile(at)
-        longer = np.sort(np.maximum(0.0, measured + now - then)) - measured  # no call passes another
+        # The running order of quantiles is kept: no call overtakes another by a change of load.
+        longer = np.sort(np.maximum(0.0, measured + now - then)) - measured
         return np.asarray(np.maximum(0.0, latency_ms + np.interp(ranks(law, latency_ms), at, longer)))
 
-    def _law(self, factor: float, seed: int) -> Floats:
-        """(pilot_calls,) ascending: latencies at that load. Kept: the profile's own, and the last others."""
-        known = self._laws.get((factor, seed))
+    def _latencies_at(self, factor: float, seed: int) -> Floats:
+        """(pilot_calls,) ascending latencies at a load; cached for the profile's own and a few others."""
+        known = self._distributions.get((factor, seed))
         if known is not None:
             return known
         size = self.pilot_calls
-        rest = Pool.of(self.rest_ms[~np.isnan(self.rest_ms)]).quantile(levels(size))
+        rest = EmpiricalDistribution.of(self.rest_ms[~np.isnan(self.rest_ms)]).quantile(levels(size))
         found = np.sort(pilot(self, rest[shuffle(size, seed)], factor=factor, seed=seed))
-        others = [key for key in self._laws if key[0] != 1.0]
-        for key in others[: len(others) + 1 - KEPT]:
-            del self._laws[key]
-        self._laws[factor, seed] = found
+        others = [key for key in self._distributions if key[0] != 1.0]
+        for key in others[: len(others) + 1 - MAX_CACHED]:
+            del self._distributions[key]
+        self._distributions[factor, seed] = found
         return found
 
     def check(self, factor: float) -> None:
-        """Refuse a load, so many times the profile's, that is more than the replicas can do.
+        """Refuse a load, as a multiple of the profile's, that is more than the replicas can serve.
 
         Raises:
-            InputError: naming the stage.
+            InputError: names the stage.
         """
         busy = self.busy_at(factor)
         if busy >= 1:
@@ -127,11 +131,11 @@ class StageModel:
             )
 
     def busy_at(self, factor: float) -> float:
-        """Share of the replicas' time that is used at `factor` times the calls, without copies."""
+        """Share of the replicas' time in use at `factor` times the calls, without copies."""
         return self._other_work + (self.utilisation - self._other_work) * factor
 
     def factor_at(self, utilisation: float) -> float:
-        """The factor at which the replicas are used so much; infinite where load does not act."""
+        """The factor at which the replicas reach a utilisation; infinite where load does not act."""
         own = self.utilisation - self._other_work
         return (utilisation - self._other_work) / own if own > 0 else math.inf
 
@@ -142,13 +146,13 @@ class StageModel:
     def primaries(
         self, rows: Ints, rng: np.random.Generator, stalls: Stalls | None = None, factor: float = 1.0
     ) -> Primaries:
-        """The calls of these requests: their own rests, and work that is drawn on its own.
+        """Primary calls of requests: the recorded rests, and work drawn from its distribution.
 
         Args:
-            rows: (m,) places of the requests in the profile.
-            rng: where chance comes from.
-            stalls: how its replicas paused; None where nobody knows.
-            factor: the load, times the profile's, at which they paused.
+            rows: (m,) indices of the requests in the profile.
+            rng: source of randomness.
+            stalls: pauses of the stage's replicas; None where they are not known.
+            factor: load as a multiple of the profile's, at which the pauses are met.
         """
         rest = self.rest_ms[rows]
         if stalls is not None and factor != 1.0:
@@ -160,14 +164,14 @@ class StageModel:
 
 @dataclass(frozen=True)
 class LoadModel:
-    """A profile, taken apart.
+    """Load model of a whole service.
 
     Attributes:
-        profile: which.
-        rate_per_s: requests a second then.
-        stages: by name, parents before children.
-        notes: what a reader should know, in words.
-        stalls: by stage: how its replicas paused, where that is known.
+        profile: profile that the model was built from.
+        rate_per_s: requests a second of the profile.
+        stages: models by stage name, parents before children.
+        notes: remarks on the quality of the model, in words.
+        stalls: pauses of replicas by stage, where they are known.
     """
 
     profile: Profile
@@ -182,14 +186,15 @@ class LoadModel:
         return sum(stage.calls_per_request for stage in self.stages.values())
 
     def rows(self, factor: float, count: int, rng: np.random.Generator) -> Ints:
-        """(count,): requests of the profile, drawn as they would be met at that load.
+        """(count,): indices of the profile's requests, drawn with their probabilities at that load.
 
-        Those that met a pause come with the time, all others with the load.
+        The number of pauses is proportional to time and all else to load, so requests that met a pause are
+        weighted anew.
 
         Args:
-            factor: the load, times the profile's.
-            count: how many.
-            rng: where chance comes from.
+            factor: load as a multiple of the profile's; above 0.
+            count: number of requests to draw.
+            rng: source of randomness.
         """
         weight = np.ones(self.profile.requests)
         for stalls in self.stalls.values():
@@ -198,15 +203,15 @@ class LoadModel:
         if factor == 1.0 or not met.any() or met.all():
             return rng.integers(self.profile.requests, size=count)
         chance = np.where(met, weight / len(weight), 0.0)
-        chance *= min(1.0, MOST_MET / chance.sum())
+        chance *= min(1.0, MAX_CAUGHT_SHARE / chance.sum())
         chance[~met] = (1.0 - chance.sum()) / np.count_nonzero(~met)
         return rng.choice(len(weight), size=count, p=chance)
 
     def check(self, factor: float) -> None:
-        """Refuse a load that is more than some stage's replicas can do.
+        """Refuse a load that is more than some stage's replicas can serve.
 
         Raises:
-            InputError: naming the stage; or for a factor that is no finite number above 0.
+            InputError: names the stage; also for a factor that is not a finite number above 0.
         """
         if not 0 < factor < math.inf:
             raise InputError(f"must be a finite number above 0, not {factor}", where="load")
@@ -218,15 +223,17 @@ def pilot(model: StageModel, rest: Floats, *, factor: float, seed: int) -> Float
     """(m,): latencies at `factor` times the profile's rate; the same calls for every factor.
 
     Args:
-        model: of the stage.
-        rest: (m,) of each call. Callers cannot tell calls at rest from those that wait, so where replicas
-            are chosen by load it matters to waits.
-        factor: the load, in the profile's.
-        seed: of all draws.
+        model: load model of the stage.
+        rest: (m,) rest of each call, milliseconds. A call at rest counts as load of its replica, because its
+            caller cannot tell it from one that waits, so rests affect the choice of replicas and the waits.
+        factor: load as a multiple of the profile's; above 0.
+        seed: seed of all draws.
     """
     station = replace(model.station, rest=Constant(0.0), reissue=None, alike=0.0)
     size = len(rest)
-    draws, serving = np.random.default_rng([seed, PILOT, zlib.crc32(station.name.encode())]).spawn(2)
+    draws, serving = np.random.default_rng([seed, MAX_PILOT_CALLS, zlib.crc32(station.name.encode())]).spawn(
+        2
+    )
     widths = (~np.isnan(model.calls_ms)).sum(axis=1)
     widths = widths[widths > 0]
     visits = draws.choice(widths, size=size)
@@ -240,17 +247,17 @@ def pilot(model: StageModel, rest: Floats, *, factor: float, seed: int) -> Float
 
 @lru_cache(maxsize=4)
 def levels(size: int) -> Floats:
-    """(size,): the levels at which laws are compared, those of a sorted pilot of so many calls."""
+    """(size,): probability levels of a sorted pilot of so many calls, at which distributions are compared."""
     return (np.arange(size) + 0.5) / size
 
 
 def shuffle(size: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """(size,): the calls of a pilot in another order."""
-    return np.random.default_rng([seed, PILOT, 1]).permutation(size)
+    """(size,): a random permutation of a pilot's calls."""
+    return np.random.default_rng([seed, MAX_PILOT_CALLS, 1]).permutation(size)
 
 
-def ranks(law: Pool, values: Floats) -> Floats:
-    """Shares of the law below the values; ties take their middle, NaN anything."""
+def ranks(law: EmpiricalDistribution, values: Floats) -> Floats:
+    """Cumulative probabilities of values under a distribution: the middle for ties, undefined for NaN."""
     cdf = np.concatenate(([0.0], law.cdf))
     below = cdf[np.searchsorted(law.values, values, side="left")]
     upto = cdf[np.searchsorted(law.values, values, side="right")]
@@ -258,23 +265,27 @@ def ranks(law: Pool, values: Floats) -> Floats:
 
 
 def unexplained(calls_ms: Floats, wanted: Floats, rests: Floats) -> Floats:
-    """(n, width): what of calls is rest; rank for rank, so what made a request slow everywhere still does.
+    """(n, width): the rest of each call, assigned in the order of latency.
+
+    A request that is slow at every stage keeps its rank at each one.
 
     Args:
-        calls_ms: (n, width) milliseconds; NaN for no call.
-        wanted: (k,) ascending: the law of these calls.
-        rests: (k,) ascending: the law of their rests.
+        calls_ms: (n, width) latencies, milliseconds; NaN for no call.
+        wanted: (k,) ascending quantiles of these latencies, milliseconds.
+        rests: (k,) ascending quantiles of their rests, milliseconds.
     """
-    explained = np.interp(ranks(Pool.of(calls_ms), calls_ms), levels(len(rests)), wanted - rests)
+    explained = np.interp(
+        ranks(EmpiricalDistribution.of(calls_ms), calls_ms), levels(len(rests)), wanted - rests
+    )
     return np.where(np.isnan(calls_ms), np.nan, np.maximum(0.0, calls_ms - explained))
 
 
 def excess(got: Floats, wanted: Floats) -> Floats:
-    """By how much one law passes another at the quantiles `CHECKED`, as a share of each.
+    """Relative excess of one distribution over another at `CHECKED_QUANTILES`.
 
     Args:
-        got: (k,) ascending.
-        wanted: (k,) ascending.
+        got: (k,) ascending values of the first.
+        wanted: (k,) ascending values of the second.
     """
-    at = (np.asarray(CHECKED) * len(wanted)).astype(int)
-    return np.asarray((got - wanted)[at] / np.maximum(wanted[at], LEAST_MS))
+    at = (np.asarray(CHECKED_QUANTILES) * len(wanted)).astype(int)
+    return np.asarray((got - wanted)[at] / np.maximum(wanted[at], MIN_MS))

@@ -1,11 +1,11 @@
-"""Replicas that stand still, read from who waited for whom, and how often that is met at another load.
+"""Pauses of replicas, inferred from calls that waited together, and how often calls meet one at another load.
 
-A call may be slow by itself, or because its replica stood still. Others tell: a call that came to the same
-replica with it or later, and was answered earlier, shows that the replica worked; where all that came had to
-wait as well, it stood. Calls that are slow by themselves come with the calls: as many in a hundred at every
-load. Pauses come with the time; and as a good picker sends no more to a replica that is silent, a pause
-mostly catches one visit's calls, at every load. So at half the load up to twice as many in a hundred are
-caught.
+A call may be slow by itself, or because its replica paused. Other calls tell the two apart: a call that came
+to the same replica at the same time or later and was answered earlier shows that the replica worked; where
+all later calls waited as well, the replica paused. The share of calls that are slow by themselves is the same
+at every load. Pauses are proportional to time; and because a good picker sends no more calls to a silent
+replica, a pause mostly catches the calls of one visit, at every load. So at half the load up to twice the
+share of calls is caught.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from kwiken.profile import Profile, StageProfile
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-USUAL: Final = 0.9  # quantile of a stage's calls that nothing caught
-LONG: Final = 5.0  # times that: a call that may have been caught
-PASSED: Final = 0.25  # of later calls that were answered earlier: above, slow calls are slow by themselves
-FEWEST: Final = 3  # later calls below which nobody can tell: slow calls hardly ever hold up three
-MANY: Final = 500.0  # calls during a pause, beyond which their number does not matter
-STEPS: Final = 100  # of finding a length from what was seen of it: a contraction
+USUAL_QUANTILE: Final = 0.9  # quantile of a stage's calls taken as the latency outside pauses
+LONG_FACTOR: Final = 5.0  # multiple of that latency above which a call may have met a pause
+MAX_PASSED_SHARE: Final = 0.25  # share of later calls answered earlier, above which slow calls are no pauses
+MIN_LATER_CALLS: Final = 3  # later calls needed to decide: a slow call hardly ever holds up three others
+MAX_CALLS_IN_PAUSE: Final = 500.0  # calls during a pause, beyond which their number does not matter
+FIXED_POINT_STEPS: Final = 100  # iterations from observed waits to pause lengths; the map is a contraction
 
 
 @dataclass(frozen=True)
 class Stalls:
-    """How a stage's replicas paused.
+    """Pauses of one stage's replicas.
 
     Attributes:
-        caught: (n, width) calls that met a pause.
+        caught: (n, width) whether a call met a pause.
         rate_per_ms: visits a millisecond that one replica gets at the profile's load.
-        length_ms: (k,) of the pauses that caught somebody.
+        length_ms: (k,) lengths of the pauses that caught a call.
     """
 
     caught: Bools
@@ -46,50 +46,50 @@ class Stalls:
     length_ms: Floats
 
     def likelier(self, factor: float) -> float:
-        """How much likelier a call is to be caught at `factor` times the profile's load.
+        """Factor on the probability that a call meets a pause at `factor` times the profile's load.
 
         Args:
-            factor: the load, times the profile's.
+            factor: load as a multiple of the profile's; above 0.
         """
-        weight = 1.0 / self._met(1.0)  # of those that caught nobody, too
+        weight = 1.0 / self._met(1.0)  # corrects for pauses that caught no call
         return float((weight @ self._met(factor)) / len(weight) / factor)
 
     def longer_ms(self, factor: float) -> float:
-        """By how much longer those caught wait then, milliseconds: at a high load the first comes sooner.
+        """Additional wait of caught calls at a load, milliseconds: at a high load the first one comes sooner.
 
         Args:
-            factor: the load, times the profile's.
+            factor: load as a multiple of the profile's; above 0.
         """
         weight = self._met(factor) / self._met(1.0)
         then = (weight @ (self.length_ms - self._lead_ms(factor))) / weight.sum()
         return float(then - (self.length_ms - self._lead_ms(1.0)).mean())
 
     def _met(self, factor: float) -> Floats:
-        """(k,): the chance that somebody comes during such a pause."""
+        """(k,): probability that a call comes during each pause."""
         return np.asarray(-np.expm1(-self.rate_per_ms * factor * self.length_ms))
 
     def _lead_ms(self, factor: float) -> Floats:
-        """(k,): mean time from its beginning until then."""
+        """(k,): mean time from the beginning of each pause to its first call, milliseconds."""
         return lead_ms(self.length_ms, self.rate_per_ms * factor)
 
 
 def lead_ms(length_ms: Floats, rate_per_ms: float) -> Floats:
-    """(k,): mean time from a pause's beginning until somebody comes, where somebody does.
+    """(k,): mean time from the beginning of a pause to its first call, given that there is one, milliseconds.
 
     Args:
-        length_ms: (k,) of the pauses.
-        rate_per_ms: at which calls come, a Poisson process.
+        length_ms: (k,) lengths of the pauses.
+        rate_per_ms: rate of calls, a Poisson process, per millisecond.
     """
-    so_many = np.minimum(MANY, rate_per_ms * length_ms)
+    so_many = np.minimum(MAX_CALLS_IN_PAUSE, rate_per_ms * length_ms)
     return np.asarray(1.0 / rate_per_ms - length_ms / np.expm1(so_many))
 
 
 def stalls_of(profile: Profile, rate_per_s: float) -> dict[str, Stalls]:
-    """By stage how its replicas paused; nothing where slow calls were slow by themselves, or nobody can tell.
+    """Pauses by stage; empty where slow calls were slow by themselves, or the data cannot tell.
 
     Args:
-        profile: with the replicas that calls went to.
-        rate_per_s: requests a second behind it.
+        profile: profile with the replica of each call.
+        rate_per_s: requests a second of the profile.
     """
     if not profile.requests:
         return {}
@@ -100,13 +100,13 @@ def stalls_of(profile: Profile, rate_per_s: float) -> dict[str, Stalls]:
         if (found := _seen(stage, starts[stage.name])) is not None
     }
     later, passed = (sum(getattr(found, name) for found in seen.values()) for name in ("later", "passed"))
-    if later < FEWEST or passed > PASSED * later:
+    if later < MIN_LATER_CALLS or passed > MAX_PASSED_SHARE * later:
         return {}
     return {name: found.stalls(span_ms) for name, found in seen.items() if len(found.waited_ms)}
 
 
 def _starts(profile: Profile) -> Mapping[str, Floats]:
-    """By stage: (n,) moments at which requests came to it, milliseconds."""
+    """By stage: (n,) start times of its visits, milliseconds."""
     came = (profile.started_s - profile.started_s.min()) * 1e3
     ends = finish_times(profile.stages, {stage.name: stage.latency_ms for stage in profile.stages})
     after = {stage.name: start_times(stage, ends) for stage in profile.stages}
@@ -115,15 +115,15 @@ def _starts(profile: Profile) -> Mapping[str, Floats]:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a stage's calls show; k stalls.
+    """Evidence of pauses at one stage; k pauses.
 
     Attributes:
-        caught: (n, width) long calls.
-        waited_ms: (k,) by the first call of each stall.
-        later: calls that came to a replica with a long call, or during its wait.
-        passed: how many of them were answered before it.
-        visits: of the stage.
-        replicas: that took them.
+        caught: (n, width) whether a call was long.
+        waited_ms: (k,) wait of the first call of each pause.
+        later: number of calls that came to a replica together with a long call or during its wait.
+        passed: number of those that were answered before the long call.
+        visits: number of visits of the stage.
+        replicas: number of replicas of the stage.
     """
 
     caught: Bools
@@ -136,7 +136,7 @@ class _Seen:
     def stalls(self, span_ms: float) -> Stalls:
         rate = self.visits / self.replicas / span_ms
         length = self.waited_ms + 1.0 / rate
-        for _ in range(STEPS):
+        for _ in range(FIXED_POINT_STEPS):
             length = self.waited_ms + lead_ms(length, rate)
         return Stalls(self.caught, rate, length)
 
@@ -151,7 +151,7 @@ def _seen(stage: StageProfile, start: Floats) -> _Seen | None:
     order = np.argsort(start[row], kind="stable")
     row, shard = row[order], shard[order]
     came, took, asked = start[row], stage.calls_ms[row, shard], stage.asked[row, shard]
-    usual = float(np.quantile(took, USUAL))
+    usual = float(np.quantile(took, USUAL_QUANTILE))
     waited: list[float] = []
     later = passed = visits = 0
     for replica in range(stage.replicas):
@@ -160,21 +160,21 @@ def _seen(stage: StageProfile, start: Floats) -> _Seen | None:
         waited += [float(wait) - usual for wait in took[mine][found[0]]]
         later, passed = later + found[1], passed + found[2]
         visits += len(np.unique(row[mine]))
-    caught = np.where(known, stage.calls_ms, 0.0) > LONG * usual
+    caught = np.where(known, stage.calls_ms, 0.0) > LONG_FACTOR * usual
     return _Seen(caught, np.array(waited), later, passed, visits, stage.replicas)
 
 
 def _stalled(came: Floats, took: Floats, usual: float) -> tuple[list[int], int, int]:
-    """One replica, calls by arrival: the first call of each stall, those that came in stalls, and passed."""
+    """First call of each pause at one replica, number of calls during pauses, and how many overtook it."""
     firsts: list[int] = []
     later = passed = 0
     until = -np.inf
-    for call in np.flatnonzero(took > LONG * usual).tolist():
+    for call in np.flatnonzero(took > LONG_FACTOR * usual).tolist():
         if came[call] < until:
             continue
         until = float(came[call] + took[call])
         firsts.append(call)
         begin, end = np.searchsorted(came, [came[call], until - usual], side="left")
-        later += int(end - begin) - 1  # itself
+        later += int(end - begin) - 1  # without the long call itself
         passed += int((came[begin:end] + took[begin:end] < until - usual).sum())
     return firsts, later, passed

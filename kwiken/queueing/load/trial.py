@@ -1,4 +1,4 @@
-"""The same requests of a profile, to be sent through its stages as they are or with copies."""
+"""Common requests of a load simulation: drawn once, simulated with and without copies."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from kwiken.queueing.load.stage_model import LoadModel
 from kwiken.queueing.simulator import QueueSimulation, Station, poisson_arrivals, simulate_queues
 
-WARM_UP: Final = 0.1  # of the requests, on top: the queues fill with them
+WARM_UP: Final = 0.1  # extra requests as a share of the counted ones: they fill the queues and are discarded
 
 
-class Trial:
-    """Requests at some factor of a profile's load.
+class SharedRequests:
+    """Requests drawn from a profile at a factor of its load, the same for every plan that is simulated.
 
     Args:
-        model: of the profile.
-        factor: the load, times the profile's.
-        requests: how many count.
-        seed: of all draws.
+        model: load model of the profile.
+        factor: load to simulate, as a multiple of the profile's; above 0.
+        requests: number of requests that count, without the warm-up.
+        seed: seed of all draws.
     """
 
     def __init__(self, model: LoadModel, factor: float, requests: int, seed: int) -> None:
@@ -36,10 +36,10 @@ class Trial:
         }
 
     def run(self, changed: Mapping[str, Station]) -> QueueSimulation:
-        """Send them.
+        """Simulate the requests.
 
         Args:
-            changed: stations with copies, by stage; the others are the model's.
+            changed: stations that replace the model's own, by stage; for example stations with copies.
         """
         stations = [changed.get(name, stage.station) for name, stage in self._model.stages.items()]
         rng = np.random.default_rng([self._seed, 1])

@@ -1,8 +1,9 @@
-"""The plan's fixed point: reissues are load, load makes calls late, and late calls are reissued.
+"""Fixed point of plan and load: a plan that accounts for the load of its own copies.
 
-The source leaves it to its outlook (section 9; docs/queueing.md). Here: allocate, predict what the added
-load does to latencies, learn the curves anew, allocate again, with damping, until the spend changes by less
-than 1% of the budget. On the way stages where copies hurt at that load are refused any.
+Copies add load, load makes calls slower, and slow calls get copies. The source leaves this loop to its
+outlook (section 9; see docs/queueing.md). The search here plans, predicts latencies with the added load,
+learns the curves again and plans again, with damping, until the spend changes by less than 1% of the budget.
+Stages where copies make the tail worse at that load are refused any copies.
 """
 
 from __future__ import annotations
@@ -18,42 +19,53 @@ import numpy as np
 from kwiken.arrays import Floats
 from kwiken.latency import end_to_end
 from kwiken.plan import Expected, Intervals, Ladder, Plan, tidied
-from kwiken.planning import IN_VAIN, PlanStudy, in_vain
+from kwiken.planning import NO_GAIN, PlanStudy, no_gain_notes
 from kwiken.profile import Profile, StageProfile
-from kwiken.queueing.load.guard import CALLS, QUIET, SCOUT, Guard, Look, calls_each, guards, look, tail_hurts
+from kwiken.queueing.load.guard import (
+    CALLS_PER_LOOK,
+    QUIET,
+    SCOUT_CALLS,
+    Guard,
+    Look,
+    calls_each,
+    guards,
+    look,
+    tail_hurts,
+)
 from kwiken.queueing.load.simulate import LoadSimulation, policies_of, simulate_load
 from kwiken.queueing.load.stage_model import LoadModel, StageModel
-from kwiken.queueing.simulator import MOST_CALLS
+from kwiken.queueing.simulator import MAX_STAGE_CALLS
 from kwiken.service import Reissue
 
-ROUNDS: Final = 8
-SETTLED: Final = 0.01  # change of the spend, as a share of the budget, below which it is settled
+MAX_ROUNDS: Final = 8  # plans made before the search gives up
+MAX_SPEND_CHANGE: Final = 0.01  # share of the budget by which a converged spend may still change
 DAMPING: Final = 0.5  # weight of the newest estimate of added load
-SEARCHED: Final = 8  # stages whose thresholds are searched: of growing load the busiest ones feel most
-REQUESTS: Final = 20_000  # that the final expectation rests on,
-FEWEST: Final = 5000  # or at least so many
-OVER: Final = 4  # where they are so many times the profile's, which then tells less than they do
-SURE: Final = 0.1  # relative gain of p99, and of the mean beyond it, that few calls may show; no loss
-MOVED: Final = 0.02  # relative change of a policy up to which its last look still holds
+MAX_SEARCHED_STAGES: Final = 8  # stages whose thresholds are searched: the busiest feel growing load most
+MAX_REQUESTS: Final = 20_000  # upper bound of the requests behind the final expectation
+MIN_REQUESTS: Final = 5000  # lower bound of the first attempt at it
+REQUESTS_PER_PROFILE_REQUEST: Final = 4  # beyond, the profile's own sampling error dominates
+# relative gain of p99 and of the mean beyond it that a look with few calls can prove
+SURE_CHANGE: Final = 0.1
+POLICY_TOLERANCE: Final = 0.02  # relative change of a policy for which its last look is reused
 
 T = TypeVar("T")
 StudyOf = Callable[[Profile], PlanStudy]
 
 
 @dataclass(frozen=True)
-class Settlement:
-    """A plan that counts with the load that it makes.
+class PlanUnderLoad:
+    """Plan at the fixed point of plan and load.
 
     Attributes:
-        study: the plan and its reasons, with notes on what load does.
-        rounds: plans made on the way.
-        settled: whether the spend came to rest.
-        guards: from where on copies hurt, by stage: of those that are not quiet and have, or were refused, a
-            policy, the `SEARCHED` busiest.
-        unsearched: the rest of those. Where on copies would hurt was not looked for there, only whether they
-            do at this load: so nothing is known of a higher one.
-        refused: stages that get no copies because they would hurt.
-        simulation: what the plan should do, by the queueing simulator.
+        study: the plan and its reasons, with notes on the effect of load.
+        rounds: number of plans made by the search.
+        settled: whether the spend converged.
+        guards: utilisation above which copies hurt, by stage. Covers the busiest stages, at most
+            `MAX_SEARCHED_STAGES`, that are not quiet and have a reissue policy or were refused one.
+        unsearched: the other stages of that kind. For these only the effect at the planned load is known,
+            not the threshold.
+        refused: stages that get no copies because copies would make their tail worse.
+        simulation: outcome of the plan in the queueing simulator.
     """
 
     study: PlanStudy
@@ -65,26 +77,26 @@ class Settlement:
     simulation: LoadSimulation
 
 
-def settle(
+def plan_under_load(
     model: LoadModel, study_of: StudyOf, *, load: float = 1.0, requests: int | None = None, seed: int = 0
-) -> Settlement:
-    """Find the plan that fits the load which it adds to.
+) -> PlanUnderLoad:
+    """Find the plan that fits the load to which its own copies contribute.
 
     Args:
-        model: of the profile.
-        study_of: makes a plan for a profile, as `study_plan` does with everything else given.
-        load: the load to plan for, times the profile's.
-        requests: that the final expectation rests on; by default four times the profile's, from 5,000 to
-            20,000. Fewer where a fan-out is so wide that they do not fit.
-        seed: of all draws.
+        model: load model of the profile.
+        study_of: function that plans for a profile, such as `study_plan` with its settings bound.
+        load: load to plan for, as a factor of the profile's; above 0.
+        requests: number of requests behind the final expectation; by default four times the profile's, from
+            5,000 to 20,000. Fewer where a fan-out is so wide that they do not fit in memory.
+        seed: seed of all draws.
 
     Returns:
-        The settled plan, with the profile's own digest. What it expects is the queueing simulator's word at
-        that load; where it has partial answers or catch-up, which that does not know, the planner's word on
-        latencies at that load stands.
+        The plan at the fixed point, with the profile's own digest. Its expectation is the queueing
+        simulator's at that load. A plan with partial answers or catch-up keeps the planner's expectation on
+        latencies at that load, because the simulator does not model these levers.
 
     Raises:
-        InputError: for a load that some stage cannot serve, or what `study_of` refuses.
+        InputError: for a load that some stage cannot serve, or where `study_of` raises it.
     """
     model.check(load)
     search = _Search(model, study_of, load, seed)
@@ -95,16 +107,18 @@ def settle(
             harmless = not tail_hurts(simulation.before_ms, simulation.after_ms)
             if harmless:
                 break
-        if harmless or search.rounds >= ROUNDS or not search.refuse_busiest(study.plan):
+        if harmless or search.rounds >= MAX_ROUNDS or not search.refuse_busiest(study.plan):
             break
     known, unsearched = search.guards(study.plan)
     plan = msgspec.structs.replace(study.plan, profile=model.profile.digest)
     if plan.expected is not None and not _unknown_levers(plan):
         plan = msgspec.structs.replace(plan, expected=tidied(_expected(plan.expected, simulation)))
-    planned = [note for note in study.notes if not note.startswith(IN_VAIN)]  # it knew no queues
-    told = [] if plan.expected is None else in_vain(plan.budgets.reissue, plan.expected)
+    # The planner's own note on a useless budget does not account for queues: judge the simulated result
+    # instead.
+    planned = [note for note in study.notes if not note.startswith(NO_GAIN)]
+    told = [] if plan.expected is None else no_gain_notes(plan.budgets.reissue, plan.expected)
     notes = (*planned, *told, *_notes(search, known, unsearched, simulation))
-    return Settlement(
+    return PlanUnderLoad(
         study=replace(study, plan=plan, notes=notes),
         rounds=search.rounds,
         settled=search.settled,
@@ -116,51 +130,56 @@ def settle(
 
 
 def _requests(model: LoadModel, given: int | None) -> tuple[int, ...]:
-    """How many requests to simulate, and how many more before copies are refused for what that shows."""
+    """Numbers of requests to simulate, ascending: the larger one only if the smaller shows harm."""
     widest = max(stage.station.fanout for stage in model.stages.values())
-    fitting = max(1000, MOST_CALLS // (2 * widest))  # half, for the warm-up and other work
+    fitting = max(1000, MAX_STAGE_CALLS // (2 * widest))  # half, for the warm-up and other work
     if given is not None:
         return (min(given, fitting),)
-    enough = max(FEWEST, OVER * model.profile.requests)
-    most = min(REQUESTS, fitting)
+    enough = max(MIN_REQUESTS, REQUESTS_PER_PROFILE_REQUEST * model.profile.requests)
+    most = min(MAX_REQUESTS, fitting)
     return (enough, most) if enough < most else (most,)
 
 
 class _Search:
-    """Looks for the fixed point."""
+    """Iteration towards the fixed point, with the state that rounds share."""
 
     def __init__(self, model: LoadModel, study_of: StudyOf, load: float, seed: int) -> None:
         self.model, self.load = model, load
         self._study_of, self._seed = study_of, seed
         self._added = dict.fromkeys(model.stages, 0.0)  # work of copies, as a share of that of calls
-        self.refused: dict[str, Reissue | None] = {}  # None where copies hurt only with those of others
+        # None: harmful only together with copies of other stages
+        self.refused: dict[str, Reissue | None] = {}
         self.rounds, self.settled = 0, False
-        self._looks: dict[str, tuple[Reissue, int, Look]] = {}  # the newest: its policy, calls, what was seen
-        self._calls = CALLS
-        self._alone: dict[tuple[str, int], Floats] = {}  # by stage and calls: latencies without copies
+        # newest by stage: policy, number of calls, result
+        self._looks: dict[str, tuple[Reissue, int, Look]] = {}
+        self._calls = CALLS_PER_LOOK
+        # latencies without copies, by stage and number of calls
+        self._alone: dict[tuple[str, int], Floats] = {}
 
     def run(self) -> PlanStudy:
-        """Plan, look, and plan again until it rests."""
+        """Plan and simulate until the spend converges or `MAX_ROUNDS` is reached."""
         spent = math.inf
         while True:
             self.rounds += 1
-            study = self._study_of(under_load(self.model, self.load, self._added, self.refused, self._seed))
+            study = self._study_of(
+                profile_under_load(self.model, self.load, self._added, self.refused, self._seed)
+            )
             refused, added = self._looked_at(study.plan)
             before, spent = spent, _planned(study.plan)
-            close = abs(spent - before) <= SETTLED * study.plan.budgets.reissue
+            close = abs(spent - before) <= MAX_SPEND_CHANGE * study.plan.budgets.reissue
             self.settled = not refused and (close or self._idle(added))
             self.refused.update(refused)
-            if self.settled or self.rounds >= ROUNDS:
+            if self.settled or self.rounds >= MAX_ROUNDS:
                 return _without(study, refused) if refused else study
             weight = 1.0 if self.rounds == 1 else DAMPING
             self._added = {n: (1 - weight) * was + weight * added[n] for n, was in self._added.items()}
 
     def _looked_at(self, plan: Plan) -> tuple[dict[str, Reissue], dict[str, float]]:
-        """Policies that would hurt their stages, and the work that copies add at the others."""
+        """Policies that make their stage's tail worse, and the work that copies add at the other stages."""
         refused: dict[str, Reissue] = {}
         added = dict.fromkeys(self.model.stages, 0.0)
         busy = self._busy(plan)
-        self._calls = min(self._calls, calls_each(len(busy)))  # no more later: what was seen stays of use
+        self._calls = min(self._calls, calls_each(len(busy)))  # never raised, so that cached looks stay valid
         for name, policy in policies_of(self.model, plan).items():
             if name not in busy:
                 added[name] = policy.fraction
@@ -173,21 +192,21 @@ class _Search:
         return refused, added
 
     def _look(self, name: str, policy: Reissue) -> Look:
-        """A look at the load planned for: the last one where the policy hardly moved since.
+        """Simulate a policy at the planned load, or reuse the last look if the policy hardly changed.
 
-        It is compared with the policy that was looked at, so that many small steps make a new look too.
+        The comparison is with the policy that was simulated, so that many small changes cause a new look too.
         """
         tried, calls, last = self._looks.get(name, (None, 0, None))
         if tried is not None and last is not None and calls == self._calls and _close(tried, policy):
             return last
-        found = self._look_at(name, policy, SCOUT) if self._calls >= 2 * SCOUT else None
-        if found is None or found.hurts or not found.changes_by(SURE):
+        found = self._look_at(name, policy, SCOUT_CALLS) if self._calls >= 2 * SCOUT_CALLS else None
+        if found is None or found.hurts or not found.changes_by(SURE_CHANGE):
             found = self._look_at(name, policy, self._calls)
         self._looks[name] = (policy, self._calls, found)
         return found
 
     def _look_at(self, name: str, policy: Reissue, calls: int) -> Look:
-        """A look with so many calls; the arm without copies is the same for every policy."""
+        """Simulate with so many calls; the run without copies is cached, as no policy changes it."""
         found = look(
             self.model.stages[name],
             policy,
@@ -200,7 +219,7 @@ class _Search:
         return found
 
     def _busy(self, plan: Plan) -> dict[str, Reissue]:
-        """Policies of stages that are not quiet."""
+        """Reissue policies of the stages whose utilisation reaches `QUIET`."""
         return {
             name: policy
             for name, policy in policies_of(self.model, plan).items()
@@ -209,7 +228,7 @@ class _Search:
         }
 
     def refuse_busiest(self, plan: Plan) -> bool:
-        """Refuse copies at the busiest stage that has any, as all together hurt; False where none is busy."""
+        """Refuse copies at the busiest stage with copies, as all together hurt; False if none is left."""
         busy = {name: self.model.stages[name].busy_at(self.load) for name in self._busy(plan)}
         if not busy:
             return False
@@ -217,42 +236,44 @@ class _Search:
         return True
 
     def _idle(self, added: Mapping[str, float]) -> bool:
-        """Whether copies add so little work anywhere that nobody waits for it."""
+        """Whether all stages with added work stay below `QUIET`, so that copies cause no waiting."""
         busy = (self.model.stages[name].busy_at(self.load) for name, share in added.items() if share)
         return all(used < QUIET for used in busy)
 
     def guards(self, plan: Plan) -> tuple[dict[str, Guard], tuple[str, ...]]:
-        """From where on copies hurt at the busiest stages, and the stages where nobody looked for that."""
+        """Thresholds of the busiest stages, and the stages whose thresholds were not searched."""
         alone = {name: policy for name, policy in self.refused.items() if policy is not None}
         policies = {**alone, **self._busy(plan)}
         hurts = {name: name in alone for name in policies}
-        found = guards(self.model, policies, factor=self.load, seed=self._seed, busiest=SEARCHED, hurts=hurts)
+        found = guards(
+            self.model, policies, factor=self.load, seed=self._seed, busiest=MAX_SEARCHED_STAGES, hurts=hurts
+        )
         busy = {name: self.model.stages[name].busy_at(self.load) for name in self.refused.keys() - alone}
         together = {name: Guard(used, used) for name, used in busy.items()}
         return {**together, **found}, tuple(name for name in policies if name not in found)
 
 
 def _close(one: Reissue, other: Reissue) -> bool:
-    """Whether two policies are the same but for `MOVED`."""
+    """Whether two policies differ by at most `POLICY_TOLERANCE`."""
     pairs = (
         (one.after_ms, other.after_ms),
         (one.probability, other.probability),
         (one.fraction, other.fraction),
     )
-    return one.copies == other.copies and all(abs(a - b) <= MOVED * max(a, b) for a, b in pairs)
+    return one.copies == other.copies and all(abs(a - b) <= POLICY_TOLERANCE * max(a, b) for a, b in pairs)
 
 
-def under_load(
+def profile_under_load(
     model: LoadModel, load: float, added: Mapping[str, float], refused: Collection[str], seed: int
 ) -> Profile:
-    """The profile as it would be at that load, copies' work included.
+    """The profile as it would be at another load, with the work of copies included.
 
     Args:
-        model: of the profile.
-        load: times the profile's.
-        added: by stage: work of copies, as a share of that of calls.
+        model: load model of the profile.
+        load: load as a multiple of the profile's; above 0.
+        added: work of copies by stage, as a share of the work of calls.
         refused: stages that may have no copies.
-        seed: of all draws.
+        seed: seed of all draws.
     """
     profile = model.profile
     stages = tuple(
@@ -273,7 +294,7 @@ def under_load(
 def _stage_under_load(
     stage: StageProfile, model: StageModel, load: float, added: float, *, refused: bool, seed: int
 ) -> StageProfile:
-    """Copies come on top of the calls, as far as the replicas can do them."""
+    """One stage at another load; copies add to its calls up to 99% utilisation."""
     most = model.factor_at(0.99)
     factor = min(load * (1.0 + added), max(load, most))
     calls = model.inflated(factor, seed=seed)
@@ -297,7 +318,7 @@ def _planned(plan: Plan) -> float:
 
 
 def _without(study: PlanStudy, refused: Mapping[str, object]) -> PlanStudy:
-    """The study without reissues at some stages, nor what these would cost and gain."""
+    """The study without the reissues of some stages, and without their costs and gains."""
     stages = {
         name: msgspec.structs.replace(entry, reissue=None) if name in refused else entry
         for name, entry in study.plan.stages.items()
@@ -333,7 +354,7 @@ def _unknown_levers(plan: Plan) -> bool:
 
 
 def _expected(planned: Expected, simulation: LoadSimulation) -> Expected:
-    """The simulator's percentiles; the planner's intervals, moved along in proportion."""
+    """Expectation with the simulator's percentiles and the planner's intervals scaled in proportion."""
     before, after = simulation.before, simulation.after
     return msgspec.structs.replace(
         planned,
@@ -376,7 +397,7 @@ def _notes(
             f"{name} ({model.stages[name].busy_at(load):.0%} busy{_from(known.get(name))})"
             for name in search.refused
         )
-        notes.append(f"none are sent where replicas are so busy that copies make the tail worse: {told}")
+        notes.append(f"no copies where replicas are so busy that copies make the tail worse: {told}")
     near = [
         f"{name} ({found.utilisation:.0%} busy, from {found.above:.0%})"
         for name, found in known.items()
@@ -387,16 +408,16 @@ def _notes(
     others = [name for name in unsearched if name not in search.refused]
     if others:
         notes.append(
-            f"from where on copies hurt was searched at the {SEARCHED} busiest stages; at these it is not "
-            f"known, only that they do not at this load: {', '.join(others)}"
+            f"the load from which copies hurt was searched at the {MAX_SEARCHED_STAGES} busiest stages only; "
+            f"at these copies do not hurt at this load, higher loads are not known: {', '.join(others)}"
         )
     if not search.settled:
-        notes.append(f"plan and load did not come to rest in {search.rounds} rounds; the last plan is kept")
+        notes.append(f"plan and load did not converge in {search.rounds} rounds; the last plan is kept")
     return [*notes, *model.notes]
 
 
 def _worse(simulation: LoadSimulation) -> list[str]:
-    """That the plan does harm, where it could not be helped."""
+    """Warning that the plan raises p99, where refusing copies did not prevent it."""
     before, after = simulation.before.p99_ms, simulation.after.p99_ms
     if not tail_hurts(simulation.before_ms, simulation.after_ms):
         return []
@@ -404,5 +425,5 @@ def _worse(simulation: LoadSimulation) -> list[str]:
 
 
 def _from(found: Guard | None) -> str:
-    """From where on copies hurt at a stage that was refused them; nothing where nobody searched."""
+    """Threshold of a stage that was refused copies, in words; empty where it was not searched."""
     return "" if found is None else f", copies hurt from {found.above or found.utilisation:.0%}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kwiken.queueing.simulator.network import Primaries, QueueSimulation, poisson_arrivals, simulate_queues
 from kwiken.queueing.simulator.race import Calls, OverloadError
-from kwiken.queueing.simulator.service_times import Constant, Empirical, Law, LogNormal
-from kwiken.queueing.simulator.stage import MOST_CALLS, serve
+from kwiken.queueing.simulator.service_times import Constant, Empirical, LogNormal, ServiceTimes
+from kwiken.queueing.simulator.stage import MAX_STAGE_CALLS, serve
 from kwiken.queueing.simulator.station import Background, Cancel, Dispatch, Earnings, Station
 
 __all__ = [
-    "MOST_CALLS",
+    "MAX_STAGE_CALLS",
     "Background",
     "Calls",
     "Cancel",
@@ -17,11 +17,11 @@ __all__ = [
     "Dispatch",
     "Earnings",
     "Empirical",
-    "Law",
     "LogNormal",
     "OverloadError",
     "Primaries",
     "QueueSimulation",
+    "ServiceTimes",
     "Station",
     "poisson_arrivals",
     "serve",

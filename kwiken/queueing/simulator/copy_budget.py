@@ -1,4 +1,4 @@
-"""What pays for a stage's copies."""
+"""Copy budget of a stage in the simulator: the account that calls pay into and copies are paid from."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from typing import Final
 from kwiken.arrays import Floats
 from kwiken.queueing.simulator.station import Earnings
 
-HALVINGS: Final = 64  # of what is kept: then there is nothing left of it
+MAX_HALVINGS: Final = 64  # halvings of the reserve, after which it is practically 0
 
 
 class Account:
-    """Pays for copies out of what calls earn.
+    """Account of a stage that pays for copies out of the earnings of calls.
 
     Args:
-        earnings: its rules.
-        arrivals: (m,) when the calls that might earn come, ascending.
+        earnings: rules of the account.
+        arrivals: (m,) arrival times of the calls that may earn, ascending, milliseconds.
     """
 
     def __init__(self, earnings: Earnings, arrivals: Floats) -> None:
         self._fraction, self._burst = earnings.fraction, earnings.burst
-        # What must be there for a call by how often it was denied: half of the burst is kept for calls denied
-        # before, a quarter for those denied twice, ...
-        halvings = range(1, HALVINGS) if earnings.keeps_back else ()
+        # Level that an account must have for a call's copy, by number of denials of that call: half of the
+        # burst is reserved for calls denied before, a quarter for calls denied twice, ...
+        halvings = range(1, MAX_HALVINGS) if earnings.keeps_back else ()
         kept = [self._burst * 0.5**times for times in halvings] or [0.0]
         self._needed = [max(1.0, min(1.0 + more, self._burst)) for more in kept]
         self._level = earnings.burst
         self._earned_at: list[float] = [] if earnings.prompt_only else arrivals.tolist()
-        self._seen = 0  # of these
+        self._seen = 0  # number of earnings already added
         self._denials: dict[int, int] = {}
 
     def earn_at(self, moment: float) -> None:
-        """A call will be answered before its time-out, which passes at that moment; none passes earlier."""
+        """Add the earning of a call that will be prompt, at its time-out."""
         self._earned_at.append(moment)
 
     def earn(self) -> None:
-        """A call was answered before its time-out, which passes now."""
+        """Add the earning of a call whose time-out passes now, with its answer received before."""
         self._level = min(self._burst, self._level + self._fraction)
 
     def pays(self, call: int, now: float) -> bool:
-        """Whether there is enough for one copy of a call, which is then spent."""
+        """Pay for one copy of a call if the level suffices; return whether it did."""
         seen = bisect_right(self._earned_at, now, lo=self._seen)
         self._level = min(self._burst, self._level + self._fraction * (seen - self._seen))
         self._seen = seen

@@ -1,8 +1,8 @@
-"""Replicas that serve one call at a time, in the order of arrival.
+"""FIFO replicas: each serves one call at a time, in the order of arrival.
 
-Under this rule the end of a call is known when it arrives: nothing that comes later can delay it. Only the
-removal of a call ahead of it moves it, and only forwards. So an end needs no event: it is written down, and
-put right where a call is taken out.
+The end of a call is known at its arrival, as no later call can delay it. Only the removal of a call ahead
+changes it, and only to an earlier time. So the end of work needs no event: it is stored, and corrected on a
+removal.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from kwiken.queueing.simulator.replica_scores import Estimates
 
 
 class FifoReplicas:
-    """The replicas of one stage, each with its own queue. Times are milliseconds; moments never go back.
+    """Replicas of one stage, each with a queue of its own. Times are milliseconds; moments never go back.
 
     Attributes:
-        score: of a replica at a moment, lower is better: its load, or what its caller believes. Asked twice a
-            call, so it is a closure that holds all it needs.
-        came: when each call comes.
-        end: when its work ends, as far as is known; final where that is not after the present moment.
-        replica: who does it.
+        score: score of a replica at a moment, lower is better: its load, or the caller's estimate. Asked
+            twice a call, so it is a closure that holds all it needs.
+        came: arrival time of each call.
+        end: end of each call's work, as far as is known; final unless it is in the future.
+        replica: index of each call's replica.
         worked: work done and promised by replica.
 
     Args:
-        replicas: how many.
-        arrival: when each primary call comes; they are numbered from 0, and copies get the numbers after.
-        estimates: what the caller believes of the replicas, told of every answer once somebody looks.
-        unheard: calls that are somebody else's, so that the caller hears nothing of their end.
+        replicas: number of replicas, 1 or more.
+        arrival: arrival time of each primary call; these are numbered from 0, and copies get the numbers
+            after.
+        estimates: the caller's latency estimates, updated with every answer before they are used; None for
+            none.
+        unheard: calls of the background, whose answers the caller does not see.
     """
 
     def __init__(
@@ -45,12 +47,12 @@ class FifoReplicas:
     ) -> None:
         calls = len(arrival)
         self._estimates, self._unheard = estimates, unheard
-        self._free = [0.0] * replicas  # when each has done what it has
-        self._flight: list[list[tuple[float, int]]] = [[] for _ in range(replicas)]  # (answer, call), a heap
-        # by replica: as they came; those answered go later
+        self._free = [0.0] * replicas  # by replica: when its queue will be empty
+        self._flight: list[list[tuple[float, int]]] = [[] for _ in range(replicas)]  # heaps of (answer, call)
+        # By replica: its calls by arrival; answered ones are removed lazily.
         self._line: list[deque[int]] = [deque() for _ in range(replicas)]
         self._open = bytearray(calls)  # by call: whether its caller waits for it
-        self._left: list[list[int]] = [[] for _ in range(replicas)]  # calls that nobody waits for but go on
+        self._left: list[list[int]] = [[] for _ in range(replicas)]  # cancelled calls that run on
         self._start = [0.0] * calls
         self._rest = [0.0] * calls
         self.came = arrival.copy()
@@ -64,7 +66,7 @@ class FifoReplicas:
         )
 
     def load(self, replica: int, now: float) -> int:
-        """Calls that its caller waits for, in service, in the queue or at rest."""
+        """Number of calls of a replica that their callers wait for: in service, in the queue or at rest."""
         flight = self._flight[replica]
         while flight and flight[0][0] <= now:
             moment, call = heappop(flight)
@@ -74,10 +76,10 @@ class FifoReplicas:
         return len(flight)
 
     def place(self, call: int, replica: int, work: float, rest: float, now: float) -> float:
-        """A call arrives. A copy's number is the next one that was not used.
+        """Queue a call that arrives. A copy's number is the next unused one.
 
         Returns:
-            When it is answered, or earlier where a call ahead of it is taken out.
+            Time of its answer; it may come earlier where a call ahead of it is removed.
         """
         start = self._free[replica]
         if start < now:  # noqa: PLR1730 - costs a call
@@ -105,7 +107,7 @@ class FifoReplicas:
         return answer
 
     def forget(self, call: int, now: float) -> None:
-        """Nobody waits for this call any more; what it does is another matter."""
+        """Stop waiting for a call, whether its work goes on or not."""
         replica = self.replica[call]
         self.load(replica, now)
         self._open[call] = False
@@ -114,15 +116,15 @@ class FifoReplicas:
         self._flight[replica] = flight
 
     def remove(self, call: int, now: float, *, running: bool) -> list[int] | None:
-        """Take a call out that nobody waits for any more.
+        """Remove a call that lost its race.
 
         Args:
-            call: its number; its work has not ended.
-            now: the moment.
-            running: whether it is stopped if it is in service; if not it is left to run.
+            call: number of a call whose work has not ended.
+            now: current time.
+            running: whether a call in service is stopped; otherwise it runs on.
 
         Returns:
-            The calls that now end earlier; None where it was left to run.
+            The calls that now end earlier; None where the call runs on.
         """
         self.forget(call, now)
         replica = self.replica[call]
@@ -148,11 +150,11 @@ class FifoReplicas:
 
 
 def fifo_ends(arrivals: Floats, work: Floats) -> Floats:
-    """When calls end at one replica from which none is taken out: all at once.
+    """Ends of all calls at one replica from which none is removed, in one vectorised pass.
 
     Args:
-        arrivals: (n,) ascending, milliseconds.
-        work: (n,) milliseconds.
+        arrivals: (n,) arrival times, ascending, milliseconds.
+        work: (n,) times of work, milliseconds.
 
     Returns:
         (n,) milliseconds: Lindley's recursion (1952) unrolled, `end_n = S_n + max over j <= n of

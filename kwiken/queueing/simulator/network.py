@@ -1,8 +1,8 @@
-"""Requests through a DAG of stages with queues.
+"""Simulation of requests through a DAG of stages with queues.
 
-The DAG is feed-forward: what happens at a stage depends on when its parents end, never on its children. So
-each stage is simulated by itself, all requests at once, given its parents' ends. That is exact and quick, and
-holds one stage's calls in memory at a time.
+The DAG is feed-forward: a stage depends on when its parents end, never on its children. So each stage is
+simulated by itself, for all requests at once, given its parents' ends. That is exact and quick, and holds the
+calls of one stage in memory at a time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Primaries:
-    """The primary calls of a stage, by request, where they are given and not drawn.
+    """Primary calls of a stage by request, where they are given instead of drawn.
 
     Attributes:
-        work_ms: (n, width); NaN for no call.
-        rest_ms: (n, width), NaN in the same places.
+        work_ms: (n, width) times of work; NaN for no call.
+        rest_ms: (n, width) times of rest, NaN in the same places.
     """
 
     work_ms: Floats
@@ -39,15 +39,15 @@ class Primaries:
 
 @dataclass(frozen=True)
 class StageQueues:
-    """What became of one stage; n requests, m calls.
+    """Outcome of one stage; n requests, m calls.
 
     Attributes:
-        latency_ms: (n,) until its last answer; 0 where the request made no call.
-        calls: (n,) primary calls of the request.
-        copies: (n,) copies sent for it.
+        latency_ms: (n,) time until the last answer of a request; 0 where it made no call.
+        calls: (n,) number of primary calls of each request.
+        copies: (n,) number of copies sent for each request.
         utilisation: (replicas,) share of the time until the last arrival that each one was busy; empty for a
             stage without replicas.
-        extra_load: work that copies caused, as a share of the work of first attempts.
+        extra_load: work caused by copies, as a share of the work of first attempts.
     """
 
     latency_ms: Floats
@@ -58,17 +58,17 @@ class StageQueues:
 
     @property
     def fraction(self) -> float:
-        """Copies per call."""
+        """Number of copies per call."""
         return float(self.copies.sum() / max(1, self.calls.sum()))
 
 
 @dataclass(frozen=True)
 class QueueSimulation:
-    """What became of requests.
+    """Outcome of a simulation of whole requests.
 
     Attributes:
-        latency_ms: (n,) of whole requests.
-        stages: by name.
+        latency_ms: (n,) latencies of whole requests.
+        stages: outcome by stage.
     """
 
     latency_ms: Floats
@@ -76,12 +76,12 @@ class QueueSimulation:
 
 
 def poisson_arrivals(rate_per_s: float, requests: int, rng: np.random.Generator) -> Floats:
-    """(requests,): moments of a Poisson process, milliseconds, ascending.
+    """(requests,): arrival times of a Poisson process, milliseconds, ascending.
 
     Args:
         rate_per_s: requests a second; above 0.
-        requests: how many.
-        rng: of the draws.
+        requests: number of requests.
+        rng: source of randomness.
 
     Raises:
         InputError: for a rate that is not a finite number above 0.
@@ -99,20 +99,21 @@ def simulate_queues(
     given: Mapping[str, Primaries] | None = None,
     warm_up: int = 0,
 ) -> QueueSimulation:
-    """Send requests through a DAG of stages with queues.
+    """Simulate requests through a DAG of stages with queues.
 
     Args:
         stations: the stages, each with its replicas.
-        arrivals_ms: (n,) when requests come, ascending from 0 or later.
-        rng: of all draws. Every stage has streams of its own, in the order given, for calls, replicas,
-            copies and background: simulations that differ in a policy share all the rest.
-        given: by stage: its primary calls; drawn from the station's laws where absent.
-        warm_up: requests at the beginning that load the queues but do not count; in call latencies, waits,
-            extra load and utilisation they do.
+        arrivals_ms: (n,) arrival times of requests, ascending from 0 or later.
+        rng: source of randomness. Every stage has streams of its own, in the order given, for calls,
+            replicas, copies and background: simulations that differ in a policy share all other draws.
+        given: by stage: its primary calls; drawn from the station's distributions where absent.
+        warm_up: number of requests at the beginning that load the queues but are left out of latencies; call
+            latencies, waits, extra load and utilisation include them.
 
     Raises:
-        InputError: for a bad DAG, arrivals that go back, or primaries of another shape than the requests.
-        OverloadError: when copies are more than a stage can serve.
+        InputError: for an invalid DAG, arrivals that go back, or primaries of another shape than the
+            requests.
+        OverloadError: where a stage cannot serve its copies.
     """
     arrivals = _checked(arrivals_ms, warm_up)
     streams = rng.spawn(len(stations))
@@ -145,7 +146,7 @@ def _checked(arrivals_ms: Floats, warm_up: int) -> Floats:
 def _stage(
     station: Station, start: Floats, primaries: Primaries | None, rng: np.random.Generator
 ) -> StageQueues:
-    """Simulate one stage, given when each request comes to it."""
+    """Simulate one stage, given the times at which requests come to it."""
     drawing, serving = rng.spawn(2)
     work, rest = _work_and_rest(station, len(start), primaries, drawing)
     there = np.flatnonzero(~np.isnan(work).ravel())
@@ -167,7 +168,7 @@ def _stage(
 def _work_and_rest(
     station: Station, requests: int, primaries: Primaries | None, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """(n, width) twice."""
+    """(n, width) times of work and (n, width) times of rest, milliseconds; NaN for no call."""
     if primaries is None:
         shape = (requests, station.fanout)
         size = requests * station.fanout

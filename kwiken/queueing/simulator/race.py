@@ -1,8 +1,8 @@
-"""One stage's calls, its queues and its copies, moment by moment.
+"""Event simulation of one stage: its calls, queues and copies.
 
-Four things happen: calls arrive, they get old enough for a copy, watched attempts end, and calls ask for
-another copy. Arrivals are sorted beforehand. First time-outs pass in the same order, and need a look only
-where the call was not sure to be answered by then when it came. Only races, the few calls that got a copy,
+There are four kinds of event: 1. calls arrive; 2. first time-outs pass; 3. watched attempts are answered; 4.
+calls ask for another copy. Arrivals are sorted beforehand. First time-outs pass in the same order and matter
+only for calls that were not certain to be answered by then at arrival. Only races, the few calls with a copy,
 need a heap. A call that is answered in time costs its place in a queue and nothing else.
 """
 
@@ -27,16 +27,16 @@ from kwiken.queueing.simulator.station import Dispatch, Station
 
 Ints = NDArray[np.int64]
 Copies = Callable[[float], tuple[float, float]]  # work and rest of a copy, given the rest of its call
-WATCH: Final = 0  # an attempt should have been answered
-AGAIN: Final = 1  # a call may have another copy
-EARNS: Final = 1  # a call whose time-out matters to the account alone
-MAY: Final = 2  # a call that may have a copy
-DRAWN: Final = 512  # turns that are drawn at once
-MOST_HELD: Final = 1024  # calls at the replica that is to take a copy: it will never be rid of them
+CHECK_ANSWER: Final = 0  # event: an attempt should have been answered
+NEXT_COPY: Final = 1  # event: a call may have another copy
+EARNS: Final = 1  # role of a call: its time-out matters to the account only
+MAY_COPY: Final = 2  # role of a call: it may have a copy
+DRAWS_PER_BATCH: Final = 512  # uniform numbers drawn at once
+MAX_QUEUED_CALLS: Final = 1024  # calls at a copy's replica beyond which the stage counts as overloaded
 
 
 class OverloadError(InputError):
-    """A stage whose copies are more than its replicas can serve: its queues grow without end."""
+    """A stage that cannot serve its copies: its queues would grow without bound."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Calls:
     """Primary calls of one stage, in the order of arrival.
 
     Attributes:
-        arrival: (m,) milliseconds, ascending.
-        work: (m,) milliseconds.
-        rest: (m,) milliseconds.
-        pinned: (m,) replica that takes it: the stage's background; -1 for a call like any other.
+        arrival: (m,) arrival times, milliseconds, ascending.
+        work: (m,) times that the calls occupy their replicas, milliseconds.
+        rest: (m,) times that the calls take besides, milliseconds.
+        pinned: (m,) index of the replica of a background call; -1 for a call of the stage.
     """
 
     arrival: Floats
@@ -57,20 +57,20 @@ class Calls:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of calls."""
         return len(self.arrival)
 
 
 @dataclass(frozen=True)
 class Served:
-    """What became of them.
+    """Outcome of the calls of one stage.
 
     Attributes:
-        latency_ms: (m,) from arrival to the first answer.
-        replica: (m,) who took the first attempt.
-        copies: (m,) copies sent.
-        worked_ms: (replicas,) work done, of copies and background too.
-        extra_ms: how much of it copies caused: what all attempts did beyond the work of first ones.
+        latency_ms: (m,) time from arrival to the first answer.
+        replica: (m,) index of the replica of the first attempt.
+        copies: (m,) number of copies sent.
+        worked_ms: (replicas,) work done, copies and background included.
+        extra_ms: work caused by copies: work of all attempts less the work of first ones.
     """
 
     latency_ms: Floats
@@ -81,13 +81,13 @@ class Served:
 
 
 class QueueRace:
-    """Runs the calls of one stage through its queues.
+    """Event simulation of one stage.
 
     Args:
-        station: the stage.
-        calls: its primary calls.
-        copies: draws work and rest of a copy.
-        rng: for replicas and coins.
+        station: the stage with its replicas and rules.
+        calls: primary calls of the stage.
+        copies: function that draws work and rest of a copy.
+        rng: source of randomness for replicas and for which calls may have copies.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class QueueRace:
         self._answered: dict[int, float] = {}  # by call that had a copy: when
 
     def run(self) -> Served:
-        """Serve all calls."""
+        """Simulate all calls."""
         place, score, until = self._replicas.place, self._replicas.score, self._until
         least = self._least if self._dispatch == "least" else None
         given, late = self._given, self._late
@@ -141,13 +141,13 @@ class QueueRace:
         for call, (now, need, rest, one, other, role) in enumerate(each):
             if upcoming <= now:
                 upcoming = until(now)
-            seat = one
+            replica = one
             if one != other:
                 if least is not None:
-                    seat = least(one, now)
+                    replica = least(one, now)
                 elif score(one, now) > score(other, now):
-                    seat = other
-            answer = place(call, seat, need, rest, now)
+                    replica = other
+            answer = place(call, replica, need, rest, now)
             if role:
                 due = now + after
                 if answer > due:
@@ -159,20 +159,20 @@ class QueueRace:
         return self._served()
 
     def _roles_of(self, own: NDArray[np.bool_], rng: np.random.Generator) -> bytes:
-        """What passes at each call's first time-out: nothing, `EARNS` or `MAY`."""
+        """Role of each call at its first time-out: 0 for none, `EARNS` or `MAY_COPY`."""
         if self._reissue is None:
             return bytes(len(own))
         may = own
-        if self._reissue.probability < 1:  # one coin a call, as in the runtime
+        if self._reissue.probability < 1:  # one draw a call, as in the runtime
             may = own & (rng.random(len(own)) < self._reissue.probability)
         earns = own if self._prompt_earn is not None else may
-        return np.where(may, MAY, np.where(earns, EARNS, 0)).astype(np.uint8).tobytes()
+        return np.where(may, MAY_COPY, np.where(earns, EARNS, 0)).astype(np.uint8).tobytes()
 
     def _until(self, now: float) -> float:
-        """Let everything happen that is due before `now`, and races end that end at that very moment.
+        """Process all events before `now`, and answers of races at that very moment.
 
         Returns:
-            The next moment at which something is due.
+            Time of the next event.
         """
         events, late = self._events, self._late
         while True:
@@ -182,7 +182,7 @@ class QueueRace:
                 if moment > now or moment == inf:
                     return moment
                 _, what, number = heappop(events)
-                if what == WATCH:
+                if what == CHECK_ANSWER:
                     self._watched(number, moment)
                 else:
                     self._again(number, moment)
@@ -192,23 +192,23 @@ class QueueRace:
                 return due
 
     def _time_out(self, call: int, now: float) -> None:
-        """The first time-out passes of a call that was expected to be late."""
+        """Process the first time-out of a call that was expected to be late."""
         if self._answered_by(call, now):
             if self._prompt_earn is not None:
                 self._prompt_earn.earn()
-        elif self._roles[call] == MAY:
+        elif self._roles[call] == MAY_COPY:
             self._send_copy(call, [call], now)
 
     def _answered_by(self, attempt: int, now: float) -> bool:
-        """Whether an attempt has answered its call."""
+        """Whether an attempt is answered by a moment."""
         return self._answer_at(attempt) <= now
 
     def _answer_at(self, attempt: int) -> float:
-        """When an attempt answers, as far as is known; final where that is not after the present moment."""
+        """Time of an attempt's answer, as far as is known; final unless it is in the future."""
         return self._replicas.end[attempt] + self._rest[attempt]
 
     def _least(self, start: int, now: float) -> int:
-        """The least loaded replica, from a random one on so that ties are fair."""
+        """Index of the least loaded replica, searched from a random one on so that ties are fair."""
         load = self._replicas.load
         best, least = start, load(start, now)
         for replica in (*range(start + 1, self._count), *range(start)):
@@ -220,7 +220,7 @@ class QueueRace:
         return best
 
     def _pick_other(self, attempts: Sequence[int], now: float) -> int:
-        """A replica without one of these attempts; there must be one."""
+        """Best replica without one of these attempts; there must be one."""
         tried = [self._replicas.replica[attempt] for attempt in attempts]
         left = [replica for replica in range(self._count) if replica not in tried]
         turn = int(next(self._turns) * len(left))
@@ -230,7 +230,7 @@ class QueueRace:
         return min(left[turn:] + left[:turn], key=lambda replica: score(replica, now))
 
     def _again(self, call: int, now: float) -> None:
-        """A call may have another copy, if it still waits."""
+        """Send another copy of a call that has no answer yet."""
         if call in self._answered:
             return
         attempts = self._attempts.get(call, [call])
@@ -238,43 +238,43 @@ class QueueRace:
             self._send_copy(call, attempts, now)
 
     def _send_copy(self, call: int, attempts: list[int], now: float) -> None:
-        """A copy is due, if there is a replica for it and somebody pays."""
+        """Send a copy that is due, if a replica is left and the account pays."""
         assert self._reissue is not None
         if len(attempts) == self._count:
             return
         if self._account is not None and not self._account.pays(call, now):
             then = now + (now - self._arrival[call])
             if then > now and not self._answered_by(call, then):
-                heappush(self._events, (then, AGAIN, call))
+                heappush(self._events, (then, NEXT_COPY, call))
             return
-        seat = self._pick_other(attempts, now)
+        replica = self._pick_other(attempts, now)
         copy = self._given.count + len(self._owner)
         work, rest = self._copies(float(self._given.rest[call]))
-        if self._replicas.load(seat, now) > MOST_HELD:
+        if self._replicas.load(replica, now) > MAX_QUEUED_CALLS:
             raise OverloadError(
                 f"stage {self._name!r}: its copies overload it; send fewer, or cancel the losers"
             )
         self._owner.append(call)
         self._rest.append(rest)
-        self._replicas.place(copy, seat, work, rest, now)
+        self._replicas.place(copy, replica, work, rest, now)
         attempts.append(copy)
         self._attempts[call] = attempts
         for attempt in attempts if len(attempts) == 2 else (copy,):  # noqa: PLR2004 - with the first copy
             self._watch(attempt, now)
         if len(attempts) <= self._reissue.copies:
-            heappush(self._events, (now + self._reissue.after_ms, AGAIN, call))
+            heappush(self._events, (now + self._reissue.after_ms, NEXT_COPY, call))
 
     def _watch(self, attempt: int, now: float) -> None:
-        """Look again when the attempt should have been answered."""
-        heappush(self._events, (max(now, self._answer_at(attempt)), WATCH, attempt))
+        """Schedule a check at the time at which the attempt should be answered."""
+        heappush(self._events, (max(now, self._answer_at(attempt)), CHECK_ANSWER, attempt))
 
     def _watched(self, attempt: int, now: float) -> None:
-        """An attempt should have been answered by now; it may take longer after all."""
+        """Process such a check; the attempt may take longer than expected."""
         call = self._call_of(attempt)
         if call in self._answered:
             return
         if not self._answered_by(attempt, now):
-            self._watch(attempt, nextafter(now, inf))  # later by all means, whatever rounding says
+            self._watch(attempt, nextafter(now, inf))  # strictly later, whatever the rounding
             return
         self._answered[call] = now
         losers = self._attempts.pop(call)
@@ -283,7 +283,7 @@ class QueueRace:
                 self._take_out(loser, now)
 
     def _take_out(self, attempt: int, now: float) -> None:
-        """Nobody waits for this attempt any more."""
+        """Cancel an attempt that lost its race."""
         if self._estimates is not None and not self._answered_by(attempt, now):
             self._drop(attempt, now)
         if self._replicas.end[attempt] <= now:
@@ -297,10 +297,10 @@ class QueueRace:
                 self._watch(other, now)
 
     def _drop(self, attempt: int, now: float) -> None:
-        """The caller learns from an attempt that it gives up."""
+        """Update the caller's estimates with an attempt that it cancels."""
         assert self._estimates is not None
         replica = self._replicas.replica[attempt]
-        self._replicas.load(replica, now)  # learn first what was answered before
+        self._replicas.load(replica, now)  # processes earlier answers first
         self._estimates.dropped(replica, now - self._replicas.came[attempt], now)
 
     def _call_of(self, attempt: int) -> int:
@@ -323,13 +323,13 @@ class QueueRace:
 def turns(rng: np.random.Generator) -> Iterator[float]:
     """Uniform draws from 0 to below 1, one after the other."""
     while True:
-        yield from rng.random(DRAWN).tolist()
+        yield from rng.random(DRAWS_PER_BATCH).tolist()
 
 
 def _places(
     pinned: Ints, replicas: int, dispatch: Dispatch, rng: np.random.Generator
 ) -> tuple[list[int], list[int]]:
-    """Two replicas for each call to choose from; twice the same where there is no choice."""
+    """Two candidate replicas for each call; the same one twice where there is no choice."""
     one = rng.integers(replicas, size=len(pinned))
     if dispatch == "random" or replicas == 1:
         other = one

@@ -1,7 +1,7 @@
 """Replica choice in the simulator: scores by expected latency times queue length.
 
-The better of two replicas drawn at random is taken, as kwiken/runtime/decisions/replica_choice.py does after C3
-(NSDI 2015) and Prequal (NSDI 2024). Failing and paused replicas are left out of the model.
+The better of two replicas drawn at random is taken, as in kwiken/runtime/decisions/replica_choice.py, after
+C3 (NSDI 2015) and Prequal (NSDI 2024). Ejected and paused replicas are not modelled.
 """
 
 from __future__ import annotations
@@ -12,41 +12,43 @@ from heapq import heappop
 from math import exp2
 from typing import Final
 
-GAIN: Final = 0.1  # weight of a new latency
-CLIP: Final = 3.0  # one sample counts at most as so many estimates
-HALF_LIFE_MS: Final = 5000.0  # an estimate without news drifts so fast towards the stage's
-FRESH_MS: Final = 1000.0  # for so long it needs no news
+SMOOTHING: Final = 0.1  # weight of a new latency in the moving average
+MAX_SAMPLE_RATIO: Final = 3.0  # a sample counts as at most so many times the estimate
+HALF_LIFE_MS: Final = 5000.0  # half-life with which an estimate without samples approaches the stage's
+FRESH_MS: Final = 1000.0  # age of the newest sample up to which an estimate stays as it is
 
 
 class Estimates:
-    """Latency estimates of one stage's replicas. Milliseconds throughout.
+    """Latency estimates of one stage's replicas, as the caller keeps them. Times are milliseconds.
 
     Args:
-        replicas: how many.
+        replicas: number of replicas, 1 or more.
     """
 
     __slots__ = ("_latency", "_news_at")
 
     def __init__(self, replicas: int) -> None:
-        self._latency = [0.0] * (replicas + 1)  # the last is the stage's
+        self._latency = [0.0] * (replicas + 1)  # the last one is the stage's
         self._news_at = [-FRESH_MS] * replicas
 
     def answered(self, replica: int, took: float, now: float) -> None:
-        """A call was answered."""
+        """Update the estimates with the latency of an answered call."""
         self._news_at[replica] = now
         latency = self._latency
         known = latency[replica]
-        latency[replica] = known + GAIN * (min(took, CLIP * known) - known) if known else took
+        latency[replica] = (
+            known + SMOOTHING * (min(took, MAX_SAMPLE_RATIO * known) - known) if known else took
+        )
         known = latency[-1]
-        latency[-1] = known + GAIN * (min(took, CLIP * known) - known) if known else took
+        latency[-1] = known + SMOOTHING * (min(took, MAX_SAMPLE_RATIO * known) - known) if known else took
 
     def dropped(self, replica: int, took: float, now: float) -> None:
-        """Nobody waits for a call any more: it would have taken at least so long.
+        """Update the estimates with a cancelled call: its latency would have been at least its age.
 
         Args:
-            replica: whose.
-            took: how long the call waited.
-            now: the moment.
+            replica: index of its replica.
+            took: age of the call when it was cancelled.
+            now: current time.
         """
         if took > self._latency[replica]:
             self.answered(replica, took, now)
@@ -59,18 +61,19 @@ class Estimates:
         came: list[float],
         unheard: Container[int],
     ) -> Callable[[int, float], float]:
-        """The score of a replica at a moment, lower is better: expected wait, as far as it can be compared.
+        """Make the function that scores a replica at a moment; lower is better: an expected wait.
 
-        It is expected latency, or the age of the oldest call where that is more, times the calls that are not
-        answered and one. Answers until then are learned first, as `answered` does, written out in one piece:
-        simulations ask this twice a call, and most of their time goes here.
+        The score is the expected latency, or the age of the oldest call where that is more, times one plus
+        the number of calls without an answer. Answers until that moment are learned first as in `answered`,
+        inlined
+        here: simulations ask for a score twice a call and spend most of their time in it.
 
         Args:
-            flights: by replica: (answer, call) of what is not known to be answered, a heap; taken from.
-            lines: by replica: its calls as they came, those answered too until somebody looks; taken from.
+            flights: by replica: heap of (answer time, call) of outstanding calls; answered ones are removed.
+            lines: by replica: its calls by arrival, answered ones included; these are removed from the front.
             waited_for: by call: whether its caller waits for it; cleared at its answer.
-            came: by call: when.
-            unheard: calls of which the caller hears nothing.
+            came: by call: arrival time.
+            unheard: calls of the background, whose answers the caller does not see.
         """
         latencies, news, stage = self._latency, self._news_at, len(self._news_at)
 
@@ -86,9 +89,9 @@ class Estimates:
                 for whose in (replica, stage):
                     known = latencies[whose]
                     if known:
-                        top = CLIP * known
+                        top = MAX_SAMPLE_RATIO * known
                         seen = took if took < top else top  # noqa: FURB136 - costs a call
-                        latencies[whose] = known + GAIN * (seen - known)
+                        latencies[whose] = known + SMOOTHING * (seen - known)
                     else:
                         latencies[whose] = took
             latency = latencies[replica]

@@ -1,4 +1,4 @@
-"""Laws of the time that something takes: how long a call keeps a replica busy, how long it rests besides."""
+"""Distributions of times: how long a call occupies its replica, and how long it takes besides."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
-from kwiken.profile import Pool
+from kwiken.profile import EmpiricalDistribution
 
 
-class Law(Protocol):
-    """A law of times, milliseconds."""
+class ServiceTimes(Protocol):
+    """Distribution of a time, milliseconds."""
 
     @property
     def mean_ms(self) -> float:
@@ -24,26 +24,26 @@ class Law(Protocol):
         """(size,): independent draws, milliseconds.
 
         Args:
-            rng: where chance comes from.
-            size: how many.
+            rng: source of randomness.
+            size: number of draws, 0 or more.
         """
 
 
 @dataclass(frozen=True)
 class Constant:
-    """Always the same (the D of M/D/1).
+    """Degenerate distribution: always the same time (the D of M/D/1).
 
     Attributes:
         mean_ms: the time, milliseconds.
 
     Raises:
-        InputError: for what is no time.
+        InputError: for a time that is negative or not finite.
     """
 
     mean_ms: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no time."""
+        """Refuse a time that is negative or not finite."""
         _check(self.mean_ms)
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:  # noqa: ARG002 - nothing is drawn
@@ -53,21 +53,21 @@ class Constant:
 
 @dataclass(frozen=True)
 class LogNormal:
-    """Log-normal.
+    """Log-normal distribution of a time.
 
     Attributes:
-        mean_ms: its mean (not its median).
-        variation: ratio of its standard deviation to its mean.
+        mean_ms: mean (not median), milliseconds.
+        variation: ratio of the standard deviation to the mean, 0 or more.
 
     Raises:
-        InputError: for what is no time, or no ratio.
+        InputError: for a mean or ratio that is negative or not finite.
     """
 
     mean_ms: float
     variation: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no time."""
+        """Refuse a mean or ratio that is negative or not finite."""
         _check(self.mean_ms)
         _check(self.variation, "the variation")
 
@@ -79,21 +79,21 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Empirical:
-    """Whatever was measured: draws from a pool of times, milliseconds.
+    """Empirical distribution: draws from measured times, milliseconds.
 
     Attributes:
-        pool: the times and their weights, milliseconds.
+        pool: measured times and their weights, milliseconds.
 
     Raises:
-        InputError: for a pool that is empty, or holds what is no time.
+        InputError: for an empty pool, or times that are negative or not finite.
     """
 
-    pool: Pool
+    pool: EmpiricalDistribution
 
     def __post_init__(self) -> None:
-        """Refuse an empty pool."""
+        """Refuse an empty pool, or times that are negative or not finite."""
         if not len(self.pool):
-            raise InputError("a law needs at least one measured time")
+            raise InputError("an empirical distribution needs at least one measured time")
         _check(float(self.pool.values[0]))
         _check(float(self.pool.values[-1]))
 

@@ -1,4 +1,4 @@
-"""One stage with its queues: the quickest of the ways that are exact for it."""
+"""Simulation of one stage: chooses the fastest exact method for its queues and copies."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from kwiken.queueing.simulator.race import Calls, Copies, QueueRace, Served
 from kwiken.queueing.simulator.service_times import Empirical
 from kwiken.queueing.simulator.station import Station
 
-MOST_CALLS: Final = 1 << 22  # of one stage in one run: some 150 bytes each while it is simulated
-DRAWN: Final = 512  # copies that are drawn at once
-SLACK: Final = 0.02  # background goes on for so much longer than the calls, for those that end last
+MAX_STAGE_CALLS: Final = 1 << 22  # calls of one stage in one run: some 150 bytes each while it is simulated
+DRAWS_PER_BATCH: Final = 512  # copies drawn at once
+BACKGROUND_OVERRUN: Final = 0.02  # share of the time by which background work outlasts the last arrival
 
 
 def serve(station: Station, calls: Calls, rng: np.random.Generator) -> Served:
-    """Run a stage's calls through its queues.
+    """Simulate the calls of one stage in its queues.
+
+    There are three cases: 1. no replicas: no call waits, copies race; 2. random replicas and no copies: each
+    replica by itself, in one vectorised pass; 3. all else: event by event.
 
     Args:
-        station: the stage.
-        calls: its primary calls, by arrival.
-        rng: of all draws; replicas, copies and background have streams of their own, so stations that differ
-            in one of them share the others.
+        station: the stage with its replicas and rules.
+        calls: primary calls, by arrival.
+        rng: source of randomness; replicas, copies and background have streams of their own, so that stations
+            that differ in one of them share the draws of the others.
 
     Raises:
         InputError: for more calls than fit in memory.
@@ -36,13 +39,14 @@ def serve(station: Station, calls: Calls, rng: np.random.Generator) -> Served:
     if station.replicas is None:
         return _without_queue(station, calls, copies_of(station, spares), dispatch)
     if not calls.count:
-        none, nobody = np.empty(0), np.empty(0, np.int64)
-        return Served(none, nobody, nobody, np.zeros(station.replicas), 0.0)
+        none, no_replica = np.empty(0), np.empty(0, np.int64)
+        return Served(none, no_replica, no_replica, np.zeros(station.replicas), 0.0)
     own = calls.count
     every = calls if station.background is None else with_background(station, calls, others)
-    if every.count > MOST_CALLS:
+    if every.count > MAX_STAGE_CALLS:
         raise InputError(
-            f"stage {station.name!r} would get {every.count} calls, and {MOST_CALLS} fit; take fewer requests"
+            f"stage {station.name!r} would get {every.count} calls, and {MAX_STAGE_CALLS} fit; "
+            "take fewer requests"
         )
     if _nothing_interferes(station):
         served = _each_alone(station.replicas, every, dispatch)
@@ -52,12 +56,12 @@ def serve(station: Station, calls: Calls, rng: np.random.Generator) -> Served:
 
 
 def copies_of(station: Station, rng: np.random.Generator) -> Copies:
-    """Draws work and rest of a copy, given its call's rest."""
+    """Function that draws work and rest of a copy, given its call's rest."""
 
     def drawn() -> Iterator[tuple[float, float]]:
         while True:
-            work = station.work.draw(rng, DRAWN).tolist()
-            rest = station.rest.draw(rng, DRAWN).tolist()
+            work = station.work.draw(rng, DRAWS_PER_BATCH).tolist()
+            rest = station.rest.draw(rng, DRAWS_PER_BATCH).tolist()
             yield from zip(work, rest, strict=True)
 
     own = drawn()
@@ -78,11 +82,11 @@ def copies_of(station: Station, rng: np.random.Generator) -> Copies:
 
 
 def with_background(station: Station, calls: Calls, rng: np.random.Generator) -> Calls:
-    """The calls and the background's, by arrival; a Poisson process for every replica."""
+    """The stage's calls merged with background work by arrival; a Poisson process for every replica."""
     background = station.background
     assert background is not None
     assert station.replicas is not None
-    until = float(calls.arrival[-1]) * (1 + SLACK)
+    until = float(calls.arrival[-1]) * (1 + BACKGROUND_OVERRUN)
     rate = background.utilisation * station.replicas / background.work.mean_ms
     count = int(rng.poisson(rate * until))
     arrival = np.concatenate((calls.arrival, rng.random(count) * until))
@@ -104,14 +108,14 @@ def _without_background(served: Served, every: Calls) -> Served:
 
 
 def _nothing_interferes(station: Station) -> bool:
-    """Whether replicas can be simulated one by one: nobody looks at queues, and nobody leaves them."""
+    """Whether replicas are independent: their choice ignores queues, and no call is copied or cancelled."""
     blind = station.dispatch == "random" or station.replicas == 1
     races = station.reissue is not None and station.replicas != 1
     return blind and not races
 
 
 def _each_alone(replicas: int, calls: Calls, rng: np.random.Generator) -> Served:
-    """Random replicas in the order of arrival: every replica by itself, all of its calls at once."""
+    """Random replicas without copies: the queue of each replica in one vectorised pass."""
     drawn = rng.integers(replicas, size=calls.count)
     replica = np.where(calls.pinned >= 0, calls.pinned, drawn)
     end = np.empty(calls.count)
@@ -131,7 +135,7 @@ def _each_alone(replicas: int, calls: Calls, rng: np.random.Generator) -> Served
 
 
 def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.random.Generator) -> Served:
-    """A stage that nothing can overload: copies race, and nobody waits."""
+    """A stage without replicas in the model: copies race, and no call waits."""
     latency = calls.work + calls.rest
     extra, sent = 0.0, np.zeros(calls.count, np.int64)
     reissue = station.reissue

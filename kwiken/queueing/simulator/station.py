@@ -1,4 +1,4 @@
-"""What a stage is to the queueing simulator."""
+"""Station: one stage of a service as the queueing simulator sees it."""
 
 from __future__ import annotations
 
@@ -7,57 +7,57 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from kwiken.errors import InputError
-from kwiken.queueing.simulator.service_times import Constant, Empirical, Law
+from kwiken.queueing.simulator.service_times import Constant, Empirical, ServiceTimes
 from kwiken.service import MAX_FANOUT, MAX_REPLICAS, Reissue
 
 Dispatch = Literal["random", "two", "aged", "least"]
 Cancel = Literal["none", "queued", "running"]
-NOTHING: Final = Constant(0.0)
+NO_TIME: Final = Constant(0.0)
 MAX_BURST: Final = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Background:
-    """Other work that a stage's replicas do, spread evenly over them as a Poisson process each.
+    """Background work of a stage's replicas, a Poisson process of equal rate at each one.
 
     Attributes:
-        utilisation: share of a replica's time that it takes, below 1.
-        work: law of one piece.
+        utilisation: share of a replica's time that it takes, from 0 to below 1.
+        work: distribution of the time of one piece of work.
 
     Raises:
-        InputError: for a share that leaves nothing, or work that takes no time.
+        InputError: for a share outside [0, 1), or work with a mean of 0.
     """
 
     utilisation: float
-    work: Law
+    work: ServiceTimes
 
     def __post_init__(self) -> None:
-        """Refuse a share that leaves nothing."""
+        """Refuse a share outside [0, 1), or work with a mean of 0."""
         if not 0 <= self.utilisation < 1:
             raise InputError(
                 f"must be a share from 0 to below 1, not {self.utilisation}", where="background.utilisation"
             )
         if not self.work.mean_ms > 0:
-            raise InputError("must be a law of a mean above 0", where="background.work")
+            raise InputError("must be a distribution with a mean above 0", where="background.work")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Earnings:
-    """A stage's account for copies: calls earn, every copy costs 1, what is over the burst is lost.
+    """Rules of a stage's account for copies: calls earn, a copy costs 1, the burst bounds what is saved.
 
-    The runtime's is `prompt_only` and `keeps_back`. A copy that it cannot pay asks again at twice its
-    call's age, as in the runtime.
+    The runtime's account is `prompt_only` and `keeps_back`. A copy that the account cannot pay is asked for
+    again at twice its call's age, as in the runtime.
 
     Attributes:
-        fraction: what a call earns.
-        burst: the most that is saved, in units of a copy's cost; the account starts full.
-        prompt_only: only calls that were answered before their time-out earn, when that passes; else all do,
-            when they come.
-        keeps_back: half of the burst is kept for calls that were denied before, a quarter for those that
-            were denied twice, and so on.
+        fraction: what one call earns, as a share of a copy's cost, from 0 to 1.
+        burst: upper bound of what is saved, in units of a copy's cost; the account starts full.
+        prompt_only: whether only calls answered before their time-out earn, at the time-out; otherwise all
+            calls earn at arrival.
+        keeps_back: whether half of the burst is kept for calls denied before, a quarter for calls denied
+            twice, and so on.
 
     Raises:
-        InputError: for a fraction that is none, or a burst that no account could hold.
+        InputError: for a fraction outside [0, 1], or a burst outside its bounds.
     """
 
     fraction: float
@@ -66,7 +66,7 @@ class Earnings:
     keeps_back: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no account could hold."""
+        """Refuse a fraction outside [0, 1], or a burst outside its bounds."""
         if not 0 <= self.fraction <= 1:
             raise InputError(f"must be a share from 0 to 1, not {self.fraction}", where="earnings.fraction")
         if not 0 <= self.burst <= MAX_BURST:
@@ -78,34 +78,35 @@ class Station:
     """A stage with its replicas and their queues.
 
     Attributes:
-        name: of the stage.
+        name: name of the stage.
         after: names of its parents.
-        work: law of the time that a call keeps its replica busy.
-        rest: law of the time that a call takes besides, after its work and without keeping anyone busy:
-            network, storage, other services.
-        replicas: how many serve it, each one call at a time in the order of arrival; None where it has no
-            queue at all, only `work` and `rest`.
-        dispatch: which replica takes a call: `random`; the less loaded of `two` random ones (Mitzenmacher
-            2001); `aged`, the better of two random ones as the runtime's picker judges them: estimated
+        work: distribution of the time that a call occupies its replica.
+        rest: distribution of the time that a call takes besides, after its work and without occupying a
+            replica: network, storage, other services.
+        replicas: number of replicas, each of which serves one call at a time, first in, first out; None for
+            a stage without queues, only `work` and `rest`.
+        dispatch: choice of the replica of a call: `random`; the less loaded of `two` random ones
+            (Mitzenmacher 2001); `aged`, the better of two random ones by the runtime's score: estimated
             latency times load, where the age of the oldest call counts as latency; the `least` loaded of
-            all. Load is the number of calls without an answer: their caller does not know who rests.
-        fanout: calls of one visit; the stage ends with the last.
-        reissue: when copies go; each to a replica that has no attempt of that call yet (the least loaded,
+            all. Load is the number of calls without an answer: callers cannot tell calls at rest apart.
+        fanout: number of calls of one visit; the stage ends with the last.
+        reissue: policy of copies; each goes to a replica without an attempt of that call (the least loaded,
             or a random one where dispatch is random). None for none.
-        cancel: what becomes of the other attempts when the first is answered: `none`: they run on; `queued`:
-            those not begun are taken out; `running`: those too that are being served.
-        earnings: account that pays for copies; None for one that always can.
-        alike: correlation of the normal scores of a copy's rest and its call's; needs an `Empirical` rest.
-        background: other work of the replicas.
+        cancel: treatment of the other attempts when the first is answered: `none`: all run on; `queued`:
+            attempts not begun are removed; `running`: attempts in service are stopped too.
+        earnings: rules of the account that pays for copies; None for an unlimited account.
+        alike: correlation of the normal scores of a copy's rest and its call's, from 0 to below 1; needs an
+            `Empirical` rest.
+        background: other work of the replicas; None for none.
 
     Raises:
-        InputError: for what no stage could be; names the stage and the field.
+        InputError: for a value outside its range; names the stage and the field.
     """
 
     name: str
     after: tuple[str, ...] = ()
-    work: Law
-    rest: Law = NOTHING
+    work: ServiceTimes
+    rest: ServiceTimes = NO_TIME
     replicas: int | None = 1
     dispatch: Dispatch = "two"
     fanout: int = 1
@@ -116,7 +117,7 @@ class Station:
     background: Background | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no stage could be; names the stage and the field."""
+        """Refuse values outside their ranges; names the stage and the field."""
         for label, most in (("replicas", MAX_REPLICAS), ("fanout", MAX_FANOUT)):
             value = getattr(self, label)
             if value is None and label == "replicas":
@@ -136,10 +137,10 @@ class Station:
         return InputError(message, where=f"stage {self.name!r}: {label}")
 
     def utilisation(self, visits_per_s: float) -> float:
-        """Share of the replicas' time that calls and background take without copies; 0 without replicas.
+        """Share of the replicas' time in use by calls and background, without copies; 0 without replicas.
 
         Args:
-            visits_per_s: visits of the stage a second.
+            visits_per_s: visits of the stage a second, 0 or more.
         """
         if self.replicas is None:
             return 0.0
@@ -147,10 +148,10 @@ class Station:
         return busy + (self.background.utilisation if self.background is not None else 0.0)
 
     def visits_per_s(self, utilisation: float) -> float:
-        """The visits a second that keep its replicas so busy, background included.
+        """Visits a second at which the replicas reach a utilisation, background included.
 
         Raises:
-            InputError: without replicas or work nothing is ever busy.
+            InputError: for a stage without replicas or work, which no rate keeps busy.
         """
         one = self.utilisation(1.0) - self.utilisation(0.0)
         visits = (utilisation - self.utilisation(0.0)) / one if one > 0 else math.nan

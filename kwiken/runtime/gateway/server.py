@@ -196,7 +196,7 @@ class Gateway:
         if self._closed:
             raise OverloadError("the gateway is stopping", retry_after_s=RETRY_SOON_S)
         headers = request.headers
-        if request.content_type != wire.JSON:
+        if headers.get("Content-Type") != wire.JSON and request.content_type != wire.JSON:
             # An HTML form of a foreign page cannot send this type.
             return _failure(
                 415,

@@ -140,8 +140,12 @@ class ClientConnection(web.RequestHandler):
         # A body references its connection: a body that was read to its end, or is lost, is released.
         self._dropped = body if self.transport is not None and not body.is_eof() else None
         self.lacks_room = False
-        ahead = self._messages if self.transport is not None else ()  # a closed connection has none
-        self._hold(sum(payload.total_bytes for _, payload in ahead))
+        if self._messages and self.transport is not None:  # requests that were sent ahead
+            self._hold(sum(payload.total_bytes for _, payload in self._messages))
+        elif self._charged:
+            self._hold(0)
+        else:
+            self._held = 0
         self._wait_for(Awaited.IDLE)
 
     def _begin_check(self) -> None:
@@ -159,6 +163,9 @@ class ClientConnection(web.RequestHandler):
             if not self._dropped.is_eof():
                 return True
             self._dropped = None
+        if not self._charged and self._held + count <= UNCOUNTED_BYTES:  # most requests are small
+            self._held += count
+            return True
         if self._hold(self._held + count):
             return True
         reading = self._waits is Awaited.BODY and not self._body.is_eof()

@@ -11,8 +11,11 @@ END: Final = b"\r\n\r\n"
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 # RFC 9110, section 5.5: visible characters, spaces, tabs, and bytes beyond ASCII, which are not interpreted.
-_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*\Z")
+_BAD_IN_VALUES = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 ONCE: Final = frozenset({"content-length", "host"})
+MAX_KNOWN_NAMES: Final = 256
+# Valid header names as they were sent, in lower case. The same few come with every message.
+_known_names: dict[str, str] = {}
 
 
 class BadHeadError(Exception):
@@ -32,19 +35,31 @@ def split_head(data: bytes | bytearray) -> tuple[str, dict[str, str], int] | Non
         return None
     if not 0 <= end <= MAX_HEAD:
         raise BadHeadError(f"the head is longer than {MAX_HEAD} bytes")
-    first, *lines = data[:end].decode("latin-1").split("\r\n")
+    text = data[:end].decode("latin-1")
+    first, *lines = text.split("\r\n")
     if len(lines) > MAX_HEADERS:
         raise BadHeadError(f"more than {MAX_HEADERS} headers")
+    clean = _BAD_IN_VALUES.search("".join(lines)) is None  # one look for all of them
     headers: dict[str, str] = {}
     for line in lines:
-        name, colon, value = line.partition(":")
-        if not (colon and _NAME.match(name) and _VALUE.match(value)):
+        given, colon, value = line.partition(":")
+        name = _known_names.get(given) or _lower(given)
+        if not (colon and name and (clean or _BAD_IN_VALUES.search(value) is None)):
             raise BadHeadError(f"not a header: {line[:80]!r}")
-        name = name.lower()
-        if name in ONCE and name in headers:
+        if name in headers and name in ONCE:
             raise BadHeadError(f"{name} occurs twice")
         headers[name] = value.strip(" \t")
     return first, headers, end + len(END)
+
+
+def _lower(name: str) -> str | None:
+    """A header's name in lower case; None if it cannot be one."""
+    if _NAME.match(name) is None:
+        return None
+    lower = name.lower()
+    if len(_known_names) < MAX_KNOWN_NAMES:
+        _known_names[name] = lower
+    return lower
 
 
 def read_length(headers: dict[str, str]) -> int | None:

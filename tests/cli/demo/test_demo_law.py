@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.cli.demo.faults.pause_schedule import (
-    LEAST_SHARE,
-    LONGEST_S,
-    MEDIAN_S,
-    MOST_SHARE,
+    MAX_BURST_S,
+    MAX_SHARE,
+    MEDIAN_BURST_S,
+    MIN_SHARE,
     bursts,
     mean_burst_s,
     share_of_time,
@@ -31,14 +31,14 @@ from kwiken.errors import InputError
 
 def test_mean_burst_is_that_of_the_law() -> None:
     rng = random.Random(1)
-    draws = [min(LONGEST_S, rng.lognormvariate(math.log(MEDIAN_S), 0.5)) for _ in range(200_000)]
+    draws = [min(MAX_BURST_S, rng.lognormvariate(math.log(MEDIAN_BURST_S), 0.5)) for _ in range(200_000)]
     assert mean_burst_s() == pytest.approx(sum(draws) / len(draws), rel=0.01)
 
 
 def test_shares_are_log_uniform_and_within_their_bounds() -> None:
     shares = [share_of_time(f"stage{i}", 7) for i in range(2000)]
-    assert all(LEAST_SHARE <= share <= MOST_SHARE for share in shares)
-    middle = math.sqrt(LEAST_SHARE * MOST_SHARE)
+    assert all(MIN_SHARE <= share <= MAX_SHARE for share in shares)
+    middle = math.sqrt(MIN_SHARE * MAX_SHARE)
     assert 0.45 < sum(share < middle for share in shares) / len(shares) < 0.55
 
 
@@ -62,7 +62,7 @@ def test_long_run_share_is_the_drawn_one(share: float) -> None:
 @given(seed=st.integers(0, 10**6), share=st.floats(0.01, 0.5))
 def test_bursts_follow_each_other_and_stay_short(seed: int, share: float) -> None:
     runs = list(itertools.islice(bursts("s", seed, share), 50))
-    assert all(0 < b.length_s <= LONGEST_S for b in runs)
+    assert all(0 < b.length_s <= MAX_BURST_S for b in runs)
     assert all(a.start_s + a.length_s <= b.start_s for a, b in itertools.pairwise(runs))
 
 

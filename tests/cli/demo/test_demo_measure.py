@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.cli.demo import TerminalWatch
-from kwiken.cli.demo.faults import Disturber, Flaky, choose
+from kwiken.cli.demo.faults import DisturbedStage, Disturber, choose
 from kwiken.cli.demo.faults.disturb import DisturbanceError
 from kwiken.cli.demo.faults.pauser import Target
 from kwiken.cli.demo.setup import (
@@ -34,7 +34,7 @@ from kwiken.cli.demo.setup import (
     read_records,
     used_between,
 )
-from kwiken.cli.demo.setup.settings import LEAST_SECONDS, MOST_SECONDS
+from kwiken.cli.demo.setup.settings import MAX_SECONDS, MIN_SECONDS
 from kwiken.cli.demo.trial import run_blocks
 from kwiken.cli.demo.trial.measure import assign, attach, calls_of, spent_of, under_another_plan
 from kwiken.cli.shared import Bar
@@ -113,7 +113,7 @@ def test_spend_of_an_arm_by_hand() -> None:
     assert under_another_plan(arms["before"], None) == 0
 
 
-@given(seconds=st.floats(LEAST_SECONDS, MOST_SECONDS))
+@given(seconds=st.floats(MIN_SECONDS, MAX_SECONDS))
 def test_the_time_is_divided_without_rest(seconds: float) -> None:
     timing = divide(seconds)
     assert timing.total_s == pytest.approx(seconds)
@@ -209,7 +209,7 @@ async def until_paused(disturber: Disturber, pid: int) -> None:
 async def test_the_disturbance_reports_what_it_did_and_leaves_nobody_paused(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
-    flaky = {"rank": Flaky(Target("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
+    flaky = {"rank": DisturbedStage(Target("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
     async with Disturber(flaky, 3) as disturber:
         await until_paused(disturber, sleeper.pid)
         await asyncio.sleep(0.4)
@@ -225,7 +225,7 @@ async def test_the_disturbance_reports_what_it_did_and_leaves_nobody_paused(
 
 @needs_proc
 async def test_a_disturbance_that_was_killed_is_noticed_and_undone(sleeper: subprocess.Popen[bytes]) -> None:
-    flaky = {"rank": Flaky(Target("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
+    flaky = {"rank": DisturbedStage(Target("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
     async with Disturber(flaky, 3) as disturber:
         await until_paused(disturber, sleeper.pid)
         assert disturber._process is not None
@@ -368,7 +368,7 @@ def test_the_bar_moves_with_the_steps_and_never_past_them() -> None:
 def full(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
     """Has every file system say that so much room is left."""
     usage = shutil.disk_usage("/")._replace(free=free)
-    monkeypatch.setattr("kwiken.cli.shared.output.shutil.disk_usage", lambda path: usage)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
 
 
 def test_a_demo_is_not_begun_where_its_traces_find_no_room(

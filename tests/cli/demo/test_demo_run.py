@@ -1,4 +1,4 @@
-"""The whole demo, short: what it leaves behind must hold together. No times are asserted."""
+"""Short run of the whole demo: its output must be consistent. No times are asserted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def gone(pids: set[int], within_s: float = 15.0) -> bool:
 
 
 def start(out: Path, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "cli", "demo", "--out", str(out), *options]
+    command = [sys.executable, "-m", "kwiken.cli", "demo", "--out", str(out), *options]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

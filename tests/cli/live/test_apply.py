@@ -1,4 +1,4 @@
-"""`kwiken apply`: a plan to a running gateway, and everything that may be wrong with it."""
+"""`kwiken apply`: a plan put in force at a running gateway, and every kind of refusal."""
 
 from __future__ import annotations
 

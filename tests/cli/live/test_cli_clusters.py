@@ -25,9 +25,9 @@ from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.state import VERSION, ProcessState
 from tests.support.commands import refused, run
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TARGET = "tests.support.services_http:service"
-UP = [sys.executable, "-m", "cli", "up", TARGET, "--port", "0", "--detach"]
+UP = [sys.executable, "-m", "kwiken.cli", "up", TARGET, "--port", "0", "--detach"]
 
 
 def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
@@ -152,7 +152,7 @@ class TestTrouble:
             del files
             raise PermissionError(1, "Operation not permitted")
 
-        monkeypatch.setattr("runtime.stop_cluster", deny)
+        monkeypatch.setattr("kwiken.runtime.cluster.stop_cluster", deny)
         refused(
             run("down", "--state", str(tmp_path)), "theirs cannot be stopped: Operation not permitted; did"
         )
@@ -201,5 +201,5 @@ def test_a_supervisor_that_could_write_no_last_words_is_explained(
     assert _last_words(log, 0) == "before"
     assert _last_words(log, 7) == f"it ended without a word; its log is {log}"
     usage = shutil.disk_usage(tmp_path)._replace(free=0)
-    monkeypatch.setattr("kwiken.cli.shared.output.shutil.disk_usage", lambda path: usage)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
     assert _last_words(log, 7) == f"{tmp_path}: no room is left there, so nothing can be noted of what runs"

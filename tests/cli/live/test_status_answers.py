@@ -1,4 +1,4 @@
-"""What `kwiken status` makes of a gateway's answer that has no end, and of a replica that fails."""
+"""`kwiken status` with a gateway whose answer has no end, and with a failing replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kwiken status` says of the levers besides reissues."""
+"""`kwiken status`: output on partial answers and catch-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of answers in part and of help for late requests."""
+"""Report sections on partial answers and catch-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs made to hurt: what is no file, what is too much, what would replace itself. One line and exit code 2, soon."""
+"""Hostile inputs: special files, oversized input, output over input. Each is refused soon, in one line, with exit code 2."""
 
 from __future__ import annotations
 
@@ -257,11 +257,11 @@ class TestPacked:
         monkeypatch.setattr("kwiken.otel.read.inputs.RATIO_FREE", MIB)
         line = b'{"resourceSpans":[]}\n'
         path = self.packed(tmp_path / "a.jsonl.gz", (line * 50_000 for _ in range(4)))
-        refused(run("fit", path), f"{path}: unpacks to more than 250 times its size")
+        refused(run("fit", path), f"{path}: unpacks to more than 100 times its size")
 
     def test_a_document_of_spaces(self, tmp_path: Path) -> None:
         path = self.packed(tmp_path / "a.json.gz", (b"{" + b" " * MIB for _ in range(64)))
-        refused(run("fit", path), f"{path}: unpacks to more than 250 times its size")
+        refused(run("fit", path), f"{path}: unpacks to more than 100 times its size")
 
     def test_packed_twice(self, good: Path, tmp_path: Path) -> None:
         inner = gzip.compress((good / "traces.json").read_bytes())
@@ -373,7 +373,7 @@ class TestOutputs:
         path = tmp_path / "profile.json"
         path.write_bytes((good / "profile.json").read_bytes())
         with path.open("rb") as stdin:
-            command = [sys.executable, "-m", "cli", "plan", "-", "-o", str(path)]
+            command = [sys.executable, "-m", "kwiken.cli", "plan", "-", "-o", str(path)]
             done = subprocess.run(
                 command, stdin=stdin, capture_output=True, text=True, timeout=60, check=False
             )

@@ -1,4 +1,4 @@
-"""Whatever bad input comes: one clear line that names it, exit code 2, no traceback."""
+"""Bad input of every kind: one clear line that names it, exit code 2, no traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names from traces, files and the network are shown by every verb, and none steers a terminal or forges a line."""
+"""Hostile names from traces, files and the network: no verb lets one steer the terminal or forge a line."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ class TestGateways:
         impostor: http.server.ThreadingHTTPServer,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("kwiken.cli.live.gateway_status.MAX_ANSWER", 1000)
+        monkeypatch.setattr("kwiken.cli.live.gateway_client.MAX_ANSWER", 1000)
         impostor.answer = whole(b'"' + b"x" * 5000 + b'"')  # type: ignore[attr-defined]
         result = run("status", *noted(tmp_path, impostor))
         assert result.exit_code == 1
@@ -275,7 +275,7 @@ class TestGateways:
     def test_load_on_what_is_no_gateway(self, impostor: http.server.ThreadingHTTPServer) -> None:
         impostor.answer = whole(ATTACK.encode(), b"500 \x1b[31m" + "\u202e".encode())  # type: ignore[attr-defined]
         url = f"http://127.0.0.1:{impostor.server_address[1]}"
-        command = [sys.executable, "-m", "cli", "load", url, "--rate", "20", "--duration", "0.5"]
+        command = [sys.executable, "-m", "kwiken.cli", "load", url, "--rate", "20", "--duration", "0.5"]
         done = subprocess.run(command, capture_output=True, timeout=100, check=False)
         assert b"HTTP 500" in done.stdout
         for text in (done.stdout, done.stderr):

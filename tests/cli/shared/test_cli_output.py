@@ -1,4 +1,4 @@
-"""Files in and out: bounded, whole or not at all, and every failure names the file."""
+"""Reading and writing files: bounded, atomic, and every failure names the file."""
 
 from __future__ import annotations
 

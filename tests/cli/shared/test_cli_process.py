@@ -1,4 +1,4 @@
-"""The command as a process: signals at any moment, standard files that are closed or broken."""
+"""Process behaviour of the command: signals at any time, closed or broken standard streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kwiken.profile import profile_to_json
 from tests.support.commands import reading_command, refused, run
 from tests.support.profiles import small_profile
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ class TestSignals:
             "    return true(name, *rest)\n"
             "import kwiken.cli\n"
             "builtins.__import__ = slow\n"
-            "cli.main(['--help'])\n"
+            "kwiken.cli.main(['--help'])\n"
         )
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
@@ -136,7 +136,7 @@ class TestSignals:
             "import atexit, os, signal, sys\n"
             "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
             "import kwiken.cli\n"
-            "cli.main(['--version'])\n"
+            "kwiken.cli.main(['--version'])\n"
         )
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
@@ -146,7 +146,7 @@ class TestSignals:
     @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
     def test_no_worker_outlives_an_interrupted_reproduction(self, number: signal.Signals) -> None:
         child = subprocess.Popen(
-            [sys.executable, "-m", "cli", "reproduce", "kwiken", "--jobs", "2"],
+            [sys.executable, "-m", "kwiken.cli", "reproduce", "kwiken", "--jobs", "2"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -179,9 +179,9 @@ class TestSignals:
     def test_ignored_signals_stay_ignored(self) -> None:
         """As `nohup` and a shell's background jobs have them."""
         code = (
-            "import signal, cli\n"
+            "import signal, kwiken.cli\n"
             "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-            "try: cli.main(['--version'])\n"
+            "try: kwiken.cli.main(['--version'])\n"
             "finally: print(signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))\n"
         )
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""`kwiken export`: where the settings go, what is said beside them, and what is refused."""
+"""`kwiken export`: destination of the settings, notes beside them, and refusals."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_plan_without_reissues_says_so(program: str, tmp_path: Path) -> None:
     path = written(tmp_path, plan_with({"rank": stage("rank")}))
     result = run("export", path, "--to", program)
     assert result.exit_code == 0
-    assert result.stderr == "note: the plan reissues nothing, so there is nothing to set\n"
+    assert result.stderr == "note: the plan reissues nothing, so there are no settings to write\n"
 
 
 def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ class TestRefusals:
     def test_a_stage_that_names_no_call(self, plan: str) -> None:
         """Among several plans the reader must see which: the file is named."""
         named = f"kwiken: {re.escape(plan)}: stage 'rank' names no "
-        refused(run("export", plan, "--to", "grpc"), rf"{named}gRPC method.*--map FILE holding")
+        refused(run("export", plan, "--to", "grpc"), rf"{named}gRPC method.*name its call in --map")
         refused(run("export", plan, "--to", "envoy"), rf"{named}HTTP path or gRPC method at a host")
 
     def test_a_host_that_no_mesh_has(self, tmp_path: Path) -> None:
@@ -167,8 +167,8 @@ class TestRefusals:
 def test_the_map_that_a_refusal_shows_can_be_used_as_it_is(program: str, name: str, tmp_path: Path) -> None:
     path = written(tmp_path, plan_with({name: stage("rank", LATE, service="no host")}))
     result = run("export", path, "--to", program)
-    refused(result, "--map FILE holding {")
-    told = result.stderr.rpartition(" holding ")[2].strip()
+    refused(result, "name its call in --map: {")
+    told = result.stderr.rpartition(" in --map: ")[2].strip()
     assert list(json.loads(told)) == [name]
     targets = tmp_path / "map.json"
     targets.write_text(told)

@@ -1,4 +1,4 @@
-"""`fit`: from files of traces to a profile that a reader can check, and that plan and simulate take."""
+"""`kwiken fit`: files of traces become a readable profile that `plan` and `simulate` accept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.commands import refused, run
 from tests.support.span_trees import T0, layered_dag, record
 from tests.support.traces import jaeger, many, span
 
-SOCIAL = Path(__file__).resolve().parents[2].parent / "shared/data/jaeger/socialnetwork-compose-post.json"
+SOCIAL = Path(__file__).resolve().parents[3].parent / "shared/data/jaeger/socialnetwork-compose-post.json"
 
 
 @pytest.fixture
@@ -293,8 +293,8 @@ class TestBadTraces:
             (["--mermaid", "--json"], "choose one"),
             (["--since", "1"], "No such option"),
             (["--depth", "0"], "0 is not in the range"),
-            (["--half-life", "soon"], "'soon' is no time; write 90s, 30m, 1h or 2d"),
-            (["--half-life", "0s"], "'0s' is no time"),
+            (["--half-life", "soon"], "'soon' is not a time; write 90s, 30m, 1h or 2d"),
+            (["--half-life", "0s"], "'0s' is not a time"),
             (["--all", "-o", "-"], "-o must be a folder"),
             (["--all", "-o", "/dev/null/x"], "/dev/null/x: "),
         ],

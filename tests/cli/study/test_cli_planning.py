@@ -1,4 +1,4 @@
-"""`plan` and `simulate` on good input: what they print, what they write, and that both agree."""
+"""`kwiken plan` and `kwiken simulate` on good input: printed output, written files, and agreement of both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kwiken.apportion import OBJECTIVES as KNOWN_OBJECTIVES
 from kwiken.apportion import SPREADS as KNOWN_SPREADS
 from kwiken.cli.shared import OBJECTIVES
 from kwiken.cli.study.plan import COST_MODELS, SPREADS
-from kwiken.cli.study.plan_levers import WAYS
+from kwiken.cli.study.plan_levers import LEVER_MODES
 from kwiken.plan import Plan
 from kwiken.planning.levers import WAYS as KNOWN_WAYS
 from kwiken.profile import profile_to_json
@@ -44,7 +44,7 @@ def test_the_choices_are_those_that_exist() -> None:
     assert COST_MODELS == MODELS
     assert set(SPREADS) == set(KNOWN_SPREADS)
     assert set(OBJECTIVES) == set(KNOWN_OBJECTIVES)
-    assert WAYS == KNOWN_WAYS
+    assert LEVER_MODES == KNOWN_WAYS
 
 
 class TestPlan:
@@ -181,7 +181,7 @@ class TestPlan:
         assert data["catch_up"]["after_ms"] == data["stages"]["lookup"]["catch_up"]["after_ms"]
         assert data["catch_up"]["held_out_p99_cut"] > 0
 
-    @pytest.mark.parametrize("way", WAYS)
+    @pytest.mark.parametrize("way", LEVER_MODES)
     def test_levers_are_planned_one_after_the_other_or_together(self, profile: str, way: str) -> None:
         data = data_of("plan", profile, "--utility-loss", "0.02", "--levers", way)
         assert data["levers"]["taken"] in ({way} if way != "auto" else {"separate", "joint"})

@@ -1,4 +1,4 @@
-"""`simulate --load` and `plan --load`: queues on the command line."""
+"""`kwiken simulate --load` and `kwiken plan --load`: queues on the command line."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard_module, "CALLS", 10_000)
-    monkeypatch.setattr(guard_module, "REQUESTS", 2000)
+    monkeypatch.setattr(guard_module, "CALLS_PER_LOOK", 10_000)
+    monkeypatch.setattr(guard_module, "REQUESTS_PER_LOOK", 2000)
 
 
 def data_of(*args: str) -> Any:
@@ -101,13 +101,16 @@ class TestSimulate:
     def test_what_the_profile_lacks_is_given(self, files: Path) -> None:
         blind = str(files / "blind.json")
         refused(run("simulate", blind, "--load", "1"), "no stage has a measured busy time")
-        refused(run("simulate", blind, "--load", "1", "--utilisation", "spell=0.2"), "nobody knows how many")
+        refused(
+            run("simulate", blind, "--load", "1", "--utilisation", "spell=0.2"),
+            "the number of stage .* is not known",
+        )
         data = data_of(
             "simulate", blind, "--load", "2", "--utilisation", "spell=0.2", "--replicas", "spell=2"
         )
         assert data["stages"]["spell"]["utilisation"] == pytest.approx(0.4, rel=0.1)
         assert data["stages"]["lookup"]["replicas"] is None
-        assert any("load does not act on these" in note for note in data["notes"])
+        assert any("load has no effect on stages" in note for note in data["notes"])
 
     def test_more_replicas_are_less_busy(self, files: Path) -> None:
         data = data_of(
@@ -176,8 +179,8 @@ class TestPlan:
 
     def test_rules_of_queues_that_a_quiet_plan_does_not_ask_are_named(self, files: Path) -> None:
         calm = str(files / "calm.json")
-        assert "--cancel says nothing here" in run("plan", calm, "--cancel", "none").stderr
-        assert "says nothing here" not in run("plan", calm).stderr
+        assert "--cancel has no effect here" in run("plan", calm, "--cancel", "none").stderr
+        assert "has no effect here" not in run("plan", calm).stderr
 
     def test_no_guard_leaves_load_out(self, files: Path) -> None:
         assert "load" not in data_of("plan", str(files / "profile.json"), "--no-guard")

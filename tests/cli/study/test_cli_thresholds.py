@@ -1,4 +1,4 @@
-"""The table of `kwiken plan`: from where on copies hurt, and where nobody searched."""
+"""Table of `kwiken plan` with the utilisation from which copies hurt, searched or not."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.queue_profiles import queue_profile, rate_of
 
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard_module, "CALLS", 9000)
-    monkeypatch.setattr(under_load, "SEARCHED", 1)
+    monkeypatch.setattr(guard_module, "CALLS_PER_LOOK", 9000)
+    monkeypatch.setattr(under_load, "MAX_SEARCHED_STAGES", 1)
 
 
 def rows(told: str) -> dict[str, list[str]]:

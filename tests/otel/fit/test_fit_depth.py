@@ -1,4 +1,4 @@
-"""Stages inside of stages: known nested services found again, own times by level, and rows that replay."""
+"""Fit of nested stages: known services are found again, own times by level, and rows that replay."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_the_only_call_of_a_calls_other_end_is_a_stage_inside() -> None:
 
 
 def test_the_only_call_of_a_service_whose_callers_write_no_spans_is_a_stage_inside() -> None:
-    """Where each service writes its own span only, an only child in another service is a call."""
+    """If each service writes its own span only, an only child in another service is a call."""
     spans: list[Span] = []
     for trace in range(1, 31):
         start = T0 + trace * 100 * MS

@@ -1,4 +1,4 @@
-"""Profiles of services that are not ours: known DAGs found again, shards, turns, visits, roots, failures."""
+"""Fit of foreign services: known DAGs found again, shards, sequential calls, roots, failures."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_any_dag_is_found_up_to_what_never_happened_to_overlap(seed: int, stages
 
 
 def in_turn(spans: list[Span], a: str, b: str) -> bool:
-    """Whether b began after a had ended (but for a hundredth) in 99% of the requests with both."""
+    """True if b started after a had ended (but for a hundredth) in 99% of the requests with both."""
     held = both = 0
     first = {s.trace: s for s in spans if s.name == a}
     for other in (s for s in spans if s.name == b and s.trace in first):
@@ -426,7 +426,7 @@ def test_a_large_comparison_looks_at_part_of_the_requests(monkeypatch: pytest.Mo
     from kwiken.otel.fit import precedence as precedence_module
 
     start = np.arange(1000.0)[:, None] * 100 + np.array([0.0, 10.0])
-    monkeypatch.setattr(precedence_module, "_WORK", 40)
+    monkeypatch.setattr(precedence_module, "_MAX_COMPARISONS", 40)
     np.testing.assert_array_equal(precedence(start, start + 5), [[False, True], [False, False]])
 
 

@@ -1,4 +1,4 @@
-"""What our own traces tell of copies that were not sent."""
+"""Estimates of copies that were not sent, from our own traces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from kwiken.curves.copy_correlation import copy_correlation
 from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
-from kwiken.profile import Pool
+from kwiken.profile import EmpiricalDistribution
 from tests.otel.fit.test_fit_own import learn
 from tests.support.span_trees import MS, T0
 
@@ -43,7 +43,7 @@ def test_work_tells_size_from_replicas() -> None:
         assert stage.guesses_ms is not None
         assert 10 <= len(stage.guesses_ms) <= 80
         assert stage.guesses_ms[:, 0].min() >= np.quantile(stage.calls_ms, 0.89)
-        found[stage.name] = copy_correlation(stage, Pool.of(stage.calls_ms)).rho
+        found[stage.name] = copy_correlation(stage, EmpiricalDistribution.of(stage.calls_ms)).rho
     assert found["size"] > 0.85
     assert found["wait"] < 0.1
 

@@ -1,4 +1,4 @@
-"""Kinds of requests, by an attribute of their spans or by root operation; and old requests that fade."""
+"""Request classes by an attribute of their spans or by root operation, and weights by age."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kwiken.curves.copy_correlation import copy_correlation
 from kwiken.errors import InputError
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.read import columns
-from kwiken.profile import OWN_TIME, Pool
+from kwiken.profile import OWN_TIME, EmpiricalDistribution
 from tests.otel.fit.test_fit_foreign import many, replayed, short
 from tests.support.span_trees import Span, jaeger_json, otlp_lines, write
 
@@ -144,7 +144,7 @@ def test_kinds_say_what_copies_would_take(tmp_path: Path) -> None:
     }
     path = write(tmp_path / "a.json", otlp_with(spans, size))
     stages = fit_profile([path], kind_by="size").stages[1:]
-    rho = {short(s.name): copy_correlation(s, Pool.of(s.calls_ms)).rho for s in stages}
+    rho = {short(s.name): copy_correlation(s, EmpiricalDistribution.of(s.calls_ms)).rho for s in stages}
     assert rho["get"] > 0.4
     assert rho["put"] < 0.2
     assert all(s.guesses_ms is None for s in fit_profile([path]).stages)

@@ -1,4 +1,4 @@
-"""Profiles from our own runtime's spans: the DAG as defined, every call by what became of it."""
+"""Fit of our own runtime's spans: the DAG as defined, and every call by its outcome."""
 
 from __future__ import annotations
 

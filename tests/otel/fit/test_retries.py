@@ -1,4 +1,4 @@
-"""Failed calls and the calls made in their place: one call, as the caller saw it."""
+"""Failed calls merged with their retries into one call, as the caller saw it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces from a running Jaeger: the address, the question, and answers of all kinds."""
+"""Client of Jaeger's query API: addresses, queries, and responses of all kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong with traces is told in one line that names the file, and the line or field."""
+"""Errors in traces: one line that names the file, and the line or field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every format and wrapping gives the same spans, and the same profile."""
+"""Trace readers: every format and compression gives the same spans and the same profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans are read many at a time: none gets what another one says, and what is remembered stays bounded."""
+"""Batch decoding of spans: no mix-up of attributes between spans, and bounded caches."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_busy_time_in_quotes_is_its_own_spans_after_others_of_the_batch(odd: s
 def test_a_foreign_spans_links_are_nobodys(
     flush: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(span_store, "_FLUSH", flush)
+    monkeypatch.setattr(span_store, "_BATCH_SPANS", flush)
     linked = foreign(3, links=links((TRACE, 9)))
     forest = forest_of(
         tmp_path,
@@ -95,7 +95,7 @@ def test_a_link_into_another_trace_says_nothing_of_the_order_in_this_one(tmp_pat
 
 
 def test_what_is_remembered_of_own_spans_that_all_differ_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kw_batches, "_REMEMBERED", 16)
+    monkeypatch.setattr(kw_batches, "_MAX_CACHED", 16)
     store = SpanStore()
     reader = OtlpReader(store)
     long, count = 1 << 14, 400

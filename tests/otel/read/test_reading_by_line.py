@@ -1,4 +1,4 @@
-"""A line's spans are read together: the odd one among them is read, or refused, as it would be alone."""
+"""Line decoding of spans: an unusual span among others is read, or refused, as it would be alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory while reading: flat in the number of files past the bound, and a small part of the text below it."""
+"""Memory while reading: constant beyond the bound of spans, and a small share of the text below it."""
 
 from __future__ import annotations
 

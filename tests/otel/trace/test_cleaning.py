@@ -1,4 +1,4 @@
-"""Trees of spans: cleaned as the critical-path tools do, what does not fit counted; critical paths."""
+"""Cleaning of span trees as critical-path tools do, counts of misfits, and critical paths."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def times(forest: Forest) -> dict[int, tuple[int, int]]:
 
 
 def found(forest: Forest) -> dict[str, int]:
-    """What cleaning counted."""
+    """Non-zero counts of cleaning."""
     kinds = ("spans_read", "spans_sampled_out", "traces")
     return {k.removeprefix("spans_"): n for k, n in forest.counts.items() if n and k not in kinds}
 

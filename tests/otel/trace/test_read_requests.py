@@ -1,4 +1,4 @@
-"""What our own gateway noted comes back as the records it was written from."""
+"""Reading our own gateway's traces back into the records that they were written from."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def drawn(seed: int, number: int = 12) -> list[RequestRecord]:
 
 
 def comparable(attempt: AttemptRecord) -> AttemptRecord:
-    """Without what is not written: how long a loser went on, and the words of an error."""
+    """Record without the fields that are not written: end of a cancelled attempt, text of an error."""
     lost = attempt.outcome in {Outcome.CANCELLED, Outcome.LOST}
     return replace(attempt, error=None, busy_ms=None, end_ns=0 if lost else attempt.end_ns)
 

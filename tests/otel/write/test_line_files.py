@@ -1,4 +1,4 @@
-"""Files of lines: rotated, bounded, whole lines only, and never in their writer's way."""
+"""Rotating line files: bounded, whole lines only, and no errors raised to the writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observers: notes in, files and collectors out, nobody waits and every loss is counted."""
+"""Span pipeline and observers: no caller waits, and every loss is counted."""
 
 from __future__ import annotations
 

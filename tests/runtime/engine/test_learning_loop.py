@@ -19,7 +19,7 @@ from kwiken.otel.fit import fit_profile
 from kwiken.otel.write import AttemptKind, RequestRecord, make_observer
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import PlanStudy, study_plan
-from kwiken.profile import Pool
+from kwiken.profile import EmpiricalDistribution
 from kwiken.runtime.transport import Call, Replica, Reply
 from kwiken.service import Service, Stage
 from tests.support.replicas import executor_of
@@ -100,7 +100,7 @@ def run(folder: Path, plan: Plan | None, seed: int) -> list[RequestRecord]:
 def planned(folder: Path) -> PlanStudy:
     profile = fit_profile([folder])
     assert profile.requests == REQUESTS
-    rho = {s.name: copy_correlation(s, Pool.of(s.calls_ms)) for s in profile.stages[1:]}
+    rho = {s.name: copy_correlation(s, EmpiricalDistribution.of(s.calls_ms)) for s in profile.stages[1:]}
     assert all(found.pairs == 0 and found.guesses >= 10 for found in rho.values())
     assert rho["size"].rho > 0.75
     assert rho["pause"].rho < 0.1
@@ -127,4 +127,4 @@ def test_copies_go_where_replicas_are_late_and_not_where_requests_are_large(tmp_
     again = fit_profile([tmp_path / "after"]).stage("pause")
     assert again.pairs_ms is not None
     # Not quite none: a paused replica sends its calls to the others.
-    assert copy_correlation(again, Pool.of(again.calls_ms)).rho < 0.3, "about as was guessed"
+    assert copy_correlation(again, EmpiricalDistribution.of(again.calls_ms)).rho < 0.3, "about as was guessed"

@@ -1,4 +1,4 @@
-"""Disturbance of the demo: replicas paused by a process of its own."""
+"""Fault injection of the demo: a separate process that pauses replicas."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.cli.demo.faults.disturb import Disturber, Flaky, choose
+    from kwiken.cli.demo.faults.disturb import DisturbedStage, Disturber, choose
 
-__all__ = ["Disturber", "Flaky", "choose"]
+__all__ = ["DisturbedStage", "Disturber", "choose"]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "kwiken.cli.demo.faults.disturb": (
             "Disturber",
-            "Flaky",
+            "DisturbedStage",
             "choose",
         )
     },

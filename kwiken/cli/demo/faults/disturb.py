@@ -1,4 +1,4 @@
-"""The disturbance as the demo holds it: starts the pausing process, leaves nobody paused."""
+"""Supervisor of the pausing process: starts and stops it, and leaves no replica paused."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any, Self
 
 import msgspec
 
-from kwiken.cli.demo.faults.pause_schedule import WORDS, share_of_time
+from kwiken.cli.demo.faults.pause_schedule import DESCRIPTION, share_of_time
 from kwiken.cli.demo.faults.pauser import Order, Pause, Target
 from kwiken.cli.report.model import Disturbance, Paused
 from kwiken.errors import KwikenError
 
-STOP_S = 5.0
+STOP_S = 5.0  # the longest wait for the pausing process to end
 
 
 class DisturbanceError(KwikenError):
@@ -28,26 +28,26 @@ class DisturbanceError(KwikenError):
 
 
 @dataclass(frozen=True)
-class Flaky:
-    """A stage to be disturbed, and its replicas' names by pid."""
+class DisturbedStage:
+    """Stage to disturb, and the names of its replicas by pid."""
 
     target: Target
     replicas: Mapping[int, str]
 
 
-def choose(processes: Iterable[Mapping[str, Any]], seed: int) -> dict[str, Flaky]:
-    """By stage, which replicas may be paused, and for what share of the time.
+def choose(processes: Iterable[Mapping[str, Any]], seed: int) -> dict[str, DisturbedStage]:
+    """Draw for each stage the share of the time for which its replicas are paused.
 
     Args:
-        processes: the replicas as `Cluster.status` lists them.
-        seed: of the draws.
+        processes: replicas, as `Cluster.status` lists them.
+        seed: seed of the random numbers.
     """
     by_stage: dict[str, list[tuple[str, int]]] = {}
     for process in processes:
         entry = (process["replica"], process["identity"]["pid"])
         by_stage.setdefault(process["stage"], []).append(entry)
     return {
-        stage: Flaky(
+        stage: DisturbedStage(
             Target(stage, [pid for _, pid in sorted(those)], share_of_time(stage, seed)),
             {pid: name for name, pid in those},
         )
@@ -56,17 +56,17 @@ def choose(processes: Iterable[Mapping[str, Any]], seed: int) -> dict[str, Flaky
 
 
 class Disturber:
-    """Pauses replicas for as long as the context is open.
+    """Context that pauses replicas while it is open.
 
-    Whatever ends it, every replica runs again: the pausing process sees to it when its input closes, also
-    when this process is killed; and this one does when the other is.
+    At its end every replica runs again. The pausing process continues them when its input closes, also if
+    this process is killed; this process continues them if the pausing process is killed.
 
     Args:
-        flaky: whom to pause, by stage; none for calm.
-        seed: of the draws.
+        flaky: stages to disturb, by name; empty for no disturbance.
+        seed: seed of the random numbers.
     """
 
-    def __init__(self, flaky: Mapping[str, Flaky], seed: int) -> None:
+    def __init__(self, flaky: Mapping[str, DisturbedStage], seed: int) -> None:
         self._flaky = dict(flaky)
         self._seed = seed
         self._process: asyncio.subprocess.Process | None = None
@@ -85,7 +85,7 @@ class Disturber:
             "kwiken.cli.demo.faults.pauser",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # the terminal's Ctrl-C ends this process, which then ends that one
+            start_new_session=True,  # the terminal's Ctrl-C reaches this process only, which ends the child
         )
         assert self._process.stdin is not None
         order = Order(self._seed, [flaky.target for flaky in self._flaky.values()])
@@ -101,7 +101,7 @@ class Disturber:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop pausing; all run again."""
+        """Stop pausing, and continue every replica."""
         try:
             if self._process is not None:
                 await self._end(self._process)
@@ -112,7 +112,7 @@ class Disturber:
                     os.kill(pid, signal.SIGCONT)
 
     def check(self) -> None:
-        """See that it still runs.
+        """Check that the pausing process still runs.
 
         Raises:
             DisturbanceError: when it has ended.
@@ -139,7 +139,7 @@ class Disturber:
                 self._reader.cancel()
 
     def report(self) -> Disturbance:
-        """What was done while it was open."""
+        """Summary of the pauses while the context was open."""
         length = max(self._ended_s - self._began_s, 1e-9)
         stages = {}
         for stage, flaky in self._flaky.items():
@@ -154,4 +154,4 @@ class Disturber:
                     for pause in own
                 ],
             )
-        return Disturbance(calm=not self._flaky, law=WORDS if self._flaky else "none", stages=stages)
+        return Disturbance(calm=not self._flaky, law=DESCRIPTION if self._flaky else "none", stages=stages)

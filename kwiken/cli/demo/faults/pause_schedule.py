@@ -1,10 +1,11 @@
-"""The law of the disturbance: who is paused, how often, for how long. Fixed by principle, not by its result.
+"""Random schedule of pauses: which replica is paused, how often, and for how long.
 
-A stage's replicas stop now and then, one at a time, any of them (Dean and Barroso, "The Tail at Scale", 2013:
-garbage collection, background jobs, power limits, neighbours). A replica that always misbehaves is avoided by
-replica choice, with a plan or without; what nobody can foresee is what reissues are for. Bursts are
-log-normal, since durations of such hiccups are: median 100 ms, sigma 0.5, none beyond 500 ms. Real fleets are
-uneven, so each stage's share of the time is drawn log-uniformly between 1% and 10%, whatever the stage costs.
+The replicas of a stage stop now and then, one at a time, each equally likely (Dean and Barroso, "The Tail at
+Scale", 2013: garbage collection, background jobs, power limits, neighbours). A replica that is always slow is
+avoided by replica choice, with a plan or without; reissues are for pauses that cannot be foreseen. Durations
+of such pauses are log-normal: median 100 ms, sigma 0.5, cut at 500 ms. Real fleets are uneven, so each
+stage's share of the time is drawn log-uniformly between 1% and 10%, independent of the stage's cost. The
+parameters were chosen before any result was known.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-MEDIAN_S = 0.100
+MEDIAN_BURST_S = 0.100
 SIGMA = 0.5
-LONGEST_S = 0.500
-LEAST_SHARE, MOST_SHARE = 0.01, 0.10
+MAX_BURST_S = 0.500
+MIN_SHARE, MAX_SHARE = 0.01, 0.10
 
-WORDS = (
+DESCRIPTION = (
     f"A replica of each stage, any of them, is paused in bursts (its process is stopped and continued). "
-    f"Bursts are log-normal: median {1000 * MEDIAN_S:.0f} ms, sigma {SIGMA:g}, cut at "
-    f"{1000 * LONGEST_S:.0f} ms; the gaps between them are exponential. Fleets are uneven, so each stage's "
-    f"share of the time is drawn log-uniformly between {LEAST_SHARE:.0%} and {MOST_SHARE:.0%} of it, by the "
+    f"Bursts are log-normal: median {1000 * MEDIAN_BURST_S:.0f} ms, sigma {SIGMA:g}, cut at "
+    f"{1000 * MAX_BURST_S:.0f} ms; the gaps between them are exponential. Fleets are uneven, so each stage's "
+    f"share of the time is drawn log-uniformly between {MIN_SHARE:.0%} and {MAX_SHARE:.0%} of it, by the "
     f"seed alone: neither cost nor result has a say."
 )
 
@@ -37,43 +38,43 @@ class Burst:
 
 
 def mean_burst_s() -> float:
-    """Mean length of a burst: of min(X, longest) with X log-normal, in closed form."""
-    z = (math.log(LONGEST_S / MEDIAN_S)) / SIGMA
-    whole = MEDIAN_S * math.exp(SIGMA**2 / 2)
-    return whole * _normal(z - SIGMA) + LONGEST_S * (1 - _normal(z))
+    """Mean length of a burst in seconds: closed form of E[min(X, MAX_BURST_S)] with X log-normal."""
+    z = (math.log(MAX_BURST_S / MEDIAN_BURST_S)) / SIGMA
+    whole = MEDIAN_BURST_S * math.exp(SIGMA**2 / 2)
+    return whole * _normal(z - SIGMA) + MAX_BURST_S * (1 - _normal(z))
 
 
 def _normal(z: float) -> float:
-    """Distribution function of the standard normal law."""
+    """Distribution function of the standard normal distribution."""
     return (1 + math.erf(z / math.sqrt(2))) / 2
 
 
 def share_of_time(stage: str, seed: int) -> float:
-    """Share of the time that a replica of the stage is paused; independent of every other stage."""
+    """Share of the time for which a replica of the stage is paused; independent of every other stage."""
     draw = random.Random(f"share/{seed}/{stage}").random()  # noqa: S311 - a simulation's draw
-    return LEAST_SHARE * math.exp(draw * math.log(MOST_SHARE / LEAST_SHARE))
+    return MIN_SHARE * math.exp(draw * math.log(MAX_SHARE / MIN_SHARE))
 
 
 def victims(stage: str, replicas: int, seed: int) -> Iterator[int]:
-    """The endless run of which of a stage's replicas each burst hits: any, whichever was hit before."""
+    """Endless series of the replica hit by each burst of a stage: independent and uniform."""
     rng = random.Random(f"replica/{seed}/{stage}")  # noqa: S311 - likewise
     while True:
         yield rng.randrange(replicas)
 
 
 def bursts(stage: str, seed: int, share: float) -> Iterator[Burst]:
-    """The endless run of a stage's pauses: a gap first, then burst and gap in turn.
+    """Endless series of a stage's pauses: a gap first, then bursts and gaps in turn.
 
     Args:
-        stage: whose replicas.
-        seed: of the draws.
-        share: of the time to be paused, in the long run; above 0 and below 1.
+        stage: name of the stage.
+        seed: seed of the random numbers.
+        share: long-run share of the time to be paused; above 0 and below 1.
     """
     rng = random.Random(f"bursts/{seed}/{stage}")  # noqa: S311 - likewise
     mean_gap = mean_burst_s() * (1 - share) / share
     now = 0.0
     while True:
         now += rng.expovariate(1 / mean_gap)
-        length = min(LONGEST_S, rng.lognormvariate(math.log(MEDIAN_S), SIGMA))
+        length = min(MAX_BURST_S, rng.lognormvariate(math.log(MEDIAN_BURST_S), SIGMA))
         yield Burst(now, length)
         now += length

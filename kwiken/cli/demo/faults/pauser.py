@@ -1,7 +1,7 @@
-"""A process of its own that pauses replicas and never leaves one paused.
+"""Pausing process: stops and continues replicas by a schedule, and leaves none stopped.
 
-It holds nothing but the law, so the measuring process cannot delay it and it cannot delay the measurement. It
-ends, with every replica running again, when its standard input closes: so also when whoever started it dies.
+A separate process, so that the measurement cannot delay the pauses nor the pauses the measurement. It ends,
+with every replica running again, when its standard input closes, and so also when its parent dies.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import msgspec
 from kwiken.cli.demo.faults.pause_schedule import Burst, bursts, victims
 from kwiken.errors import InputError
 
-MOST_TARGETS = 1000
+MAX_TARGETS = 1000
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A stage to disturb: its replicas' processes, and the share of the time that one of them is paused."""
+    """Stage to disturb: pids of its replicas, and the share of the time for which one of them is paused."""
 
     stage: str
     pids: list[int]
@@ -33,14 +33,14 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to do: the first line on standard input."""
+    """Order to the process: the first line on standard input."""
 
     seed: int
     targets: list[Target]
 
 
 class Pause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A pause that took place: a line on standard output; seconds since 1970."""
+    """Pause that took place, one line on standard output; times in seconds since 1970."""
 
     stage: str
     pid: int
@@ -49,25 +49,25 @@ class Pause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Process(Protocol):
-    """A process that takes signals."""
+    """Process that can be signalled."""
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal.
+        """Send a signal to the process.
 
         Raises:
-            ProcessLookupError: it has gone.
+            ProcessLookupError: the process has ended.
         """
 
 
 class PidFd:
-    """A process by a handle that a later process of the same number cannot inherit; by number elsewhere."""
+    """Process by its pidfd, which a later process of the same pid cannot inherit; by pid without pidfds."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal; ProcessLookupError when it has gone."""
+        """Send a signal to the process; ProcessLookupError if it has ended."""
         if self._handle is not None:
             signal.pidfd_send_signal(self._handle, number)
         else:
@@ -82,14 +82,14 @@ def disturb(
     wait: Callable[[float], bool],
     tell: Callable[[Pause], None],
 ) -> None:
-    """Pause and continue by the law until told to stop; on every way out all replicas run.
+    """Stop and continue replicas by the schedule until told to stop; at the end all replicas run.
 
     Args:
-        order: stages, their replicas and shares.
-        processes: by pid; one that is missing has gone.
-        clock: seconds since 1970.
-        wait: waits for so many seconds; True when it is time to stop.
-        tell: takes each pause that took place.
+        order: stages, their replicas and shares of the time.
+        processes: processes by pid; a missing pid has ended.
+        clock: returns the time in seconds since 1970.
+        wait: waits for a number of seconds; returns True when it is time to stop.
+        tell: receives each pause that took place.
     """
     streams = {target.stage: _stream(target, order.seed) for target in order.targets}
     began = clock()
@@ -125,7 +125,7 @@ Stream = Iterator[tuple[Burst, int]]
 
 
 def _stream(target: Target, seed: int) -> Stream:
-    """A stage's pauses, and the process that each hits."""
+    """Pauses of a stage, each with the pid that it hits."""
     hit = victims(target.stage, len(target.pids), seed)
     for burst in bursts(target.stage, seed, target.share):
         yield burst, target.pids[next(hit)]
@@ -137,7 +137,7 @@ def _first(streams: Mapping[str, Stream]) -> Iterator[tuple[str, tuple[Burst, in
 
 
 def _signal(process: Process | None, number: signal.Signals) -> bool:
-    """Whether the process was there to take it; one that has gone is disturbed no more."""
+    """Send a signal; False if the process has ended."""
     if process is None:
         return False
     try:
@@ -148,7 +148,7 @@ def _signal(process: Process | None, number: signal.Signals) -> bool:
 
 
 def _stdin_closed(seconds: float) -> bool:
-    """Wait; True as soon as standard input has ended."""
+    """Wait for a number of seconds; True as soon as standard input is closed."""
     deadline = time.monotonic() + seconds
     while True:
         left = max(0.0, deadline - time.monotonic())
@@ -160,22 +160,22 @@ def _stdin_closed(seconds: float) -> bool:
 
 
 def _print(pause: Pause) -> None:
-    """One line at once; a reader that has gone must not keep a replica paused."""
+    """Print one line without a buffer; a closed pipe must not keep a replica paused."""
     with contextlib.suppress(OSError):
         os.write(1, msgspec.json.encode(pause) + b"\n")
 
 
 def read_order(line: bytes) -> Order:
-    """The order in a line.
+    """Parse the order in a line.
 
     Raises:
-        InputError: where it is none.
+        InputError: when the line is not a valid order.
     """
     try:
         order = msgspec.json.decode(line, type=Order)
     except msgspec.MsgspecError as error:
         raise InputError(str(error), where="order") from error
-    few = len(order.targets) <= MOST_TARGETS and sum(len(t.pids) for t in order.targets) <= MOST_TARGETS
+    few = len(order.targets) <= MAX_TARGETS and sum(len(t.pids) for t in order.targets) <= MAX_TARGETS
     sound = all(0 < t.share < 1 and t.pids and min(t.pids) > 1 for t in order.targets)
     if not (few and sound):
         raise InputError("targets need pids above 1 and a share between 0 and 1", where="order")
@@ -187,7 +187,7 @@ def _stop(*_: object) -> None:
 
 
 def _first_line() -> bytes:
-    """A line from standard input, read without a buffer: what follows is watched with `select`."""
+    """Read a line from standard input without a buffer, because `select` watches for what follows."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -198,7 +198,7 @@ def _first_line() -> bytes:
 
 
 def main() -> None:
-    """Read the order, disturb until standard input ends."""
+    """Read the order, and pause replicas until standard input is closed."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _stop)
     order = read_order(_first_line())

@@ -1,4 +1,4 @@
-"""What a demo runs with: settings, schedule, folder, load generator."""
+"""Set-up of a demo: settings, schedule, folder and load generator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kwiken.cli.demo.setup.processor_use import processor_seconds, used_between
     from kwiken.cli.demo.setup.settings import (
         EDGE_S,
-        FEWEST,
+        MIN_LEARN_REQUESTS,
         PLANNING_S,
         SETTLE_S,
         TARGET,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ARMS",
     "EDGE_S",
-    "FEWEST",
+    "MIN_LEARN_REQUESTS",
     "PLANNING_S",
     "SETTLE_S",
     "TARGET",
@@ -69,7 +69,7 @@ __getattr__ = lazy_names(
         "kwiken.cli.demo.setup.settings": (
             "DemoSettings",
             "EDGE_S",
-            "FEWEST",
+            "MIN_LEARN_REQUESTS",
             "PLANNING_S",
             "SETTLE_S",
             "TARGET",

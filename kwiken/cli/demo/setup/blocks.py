@@ -1,4 +1,4 @@
-"""Interleaved blocks: which arm runs when, and to which block a request belongs. Pure."""
+"""Schedule of interleaved blocks: order of the arms, and the block that a request belongs to. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ARMS = ("before", "after", "even")
 
 @dataclass(frozen=True)
 class Block:
-    """A stretch of time under one plan.
+    """Interval of time under one plan.
 
     Attributes:
-        arm: whose plan.
-        round: from 0.
-        start_s: when the plan was in force, seconds since 1970.
-        end_s: when the next plan was sent off.
+        arm: name of the arm whose plan is in force.
+        round: number of the round, from 0.
+        start_s: time from which the plan was in force, in seconds since 1970.
+        end_s: time at which the next plan was sent, in seconds since 1970.
     """
 
     arm: str
@@ -28,9 +28,9 @@ class Block:
 
 
 def orders(rounds: int, seed: int, arms: Sequence[str] = ARMS) -> list[tuple[str, ...]]:
-    """The order of the arms in each round: rotations, so that each arm is first, second and third as often.
+    """Order of the arms in each round: rotations, so that each arm is first, second and third equally often.
 
-    The seed says which rotation comes when; every so many rounds as there are arms hold each rotation once.
+    The seed decides the order of the rotations; of n consecutive rounds with n arms each is another rotation.
     """
     rng = random.Random(f"orders/{seed}")  # noqa: S311 - a draw of a trial's design
     base = rng.sample(list(arms), len(arms))
@@ -42,12 +42,13 @@ def orders(rounds: int, seed: int, arms: Sequence[str] = ARMS) -> list[tuple[str
 
 
 class Schedule:
-    """Blocks in the order of time, without the time around each switch.
+    """Blocks in order of time, without the time around each switch of plans.
 
     Args:
-        blocks: that do not overlap.
-        settle_s: length of the settling time at each block's start.
-        edge_s: length of the time at each block's end in which a request that is due may still come too late.
+        blocks: blocks that do not overlap.
+        settle_s: length of the settling time at each block's start, in seconds.
+        edge_s: length of the time at each block's end that is left out, because a request that is due then
+            may be sent after the switch; in seconds.
     """
 
     def __init__(self, blocks: Sequence[Block], settle_s: float, edge_s: float = 0.0) -> None:
@@ -66,7 +67,7 @@ class Schedule:
         return max(0.0, block.end_s - self.edge_s - block.start_s - self.settle_s)
 
     def find(self, when_s: float) -> Block | None:
-        """The block in which a request is due; None in settling time and outside of all blocks."""
+        """Find the block in which a request is due; None in settling time and outside all blocks."""
         index = bisect_right(self._starts, when_s) - 1
         if index < 0:
             return None
@@ -75,15 +76,16 @@ class Schedule:
         return block if inside else None
 
     def settling(self, when_s: float) -> bool:
-        """Whether a request is due within a block's settling time, or between two blocks."""
+        """Tell whether a request is due in a block's settling time or between two blocks."""
         return bool(self.blocks) and (
             self.blocks[0].start_s <= when_s < self.blocks[-1].end_s and self.find(when_s) is None
         )
 
     def own_time(self, block: Block, when_s: float) -> float:
-        """A moment on the arm's own clock, which stands still in other arms' blocks and while settling.
+        """Time on the arm's own clock in seconds, which stops in other arms' blocks and while settling.
 
-        A moment past the block's end, as of a copy for a request that was due just before, counts as its end.
+        A time past the block's end, such as that of a copy for a request that was due just before, counts as
+        the block's end.
         """
         index = self.blocks.index(block)
         since = when_s - block.start_s - self.settle_s

@@ -1,4 +1,4 @@
-"""The load: one open-loop generator in a process of its own, over all blocks."""
+"""Load of the demo: one open-loop generator in a separate process, over all blocks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import msgspec
 from kwiken.errors import InputError, KwikenError
 
 STOP_S = 20.0
-MOST_ERROR = 400
-QUERIES = 4000
-QUERIES_S = 120.0
+MAX_ERROR_LENGTH = 400
+QUERY_COUNT = 4000
+QUERIES_TIMEOUT_S = 120.0
 
 
 class LoadError(KwikenError):
-    """The load generator did not do what it was started for."""
+    """The load generator failed, or ended too soon."""
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One request as the generator noted it; latency None where it was never sent."""
+    """Record of one request by the generator; the latency is None if the request was never sent."""
 
     intended_s: float
     start_lag_ms: float | None
@@ -36,15 +36,15 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Load:
-    """Open-loop load for as long as the context is open, and no longer than `longest_s`.
+    """Context with open-loop load while it is open, for `longest_s` at most.
 
     Args:
-        url: of the gateway.
-        rate: requests a second.
-        longest_s: when it ends by itself.
-        queries: file with a query a line.
-        records: file for a line a request.
-        seed: of arrivals and queries.
+        url: address of the gateway.
+        rate: mean rate of arrivals, in requests a second.
+        longest_s: time after which the load ends by itself, in seconds.
+        queries: file with one query per line.
+        records: output file with one request per line.
+        seed: seed of arrivals and queries.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Load:
         self._output: asyncio.Task[tuple[bytes, bytes]] | None = None
 
     async def __aenter__(self) -> Self:
-        """Start it."""
+        """Start the generator."""
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
@@ -76,7 +76,7 @@ class Load:
         return self
 
     async def _listen(self, process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
-        """All that it says until it ends; its standard input stays open, or it would end at once."""
+        """Collect the generator's output until it ends; its input stays open, or it would end at once."""
         assert process.stdout is not None
         assert process.stderr is not None
         said = await asyncio.gather(process.stdout.read(), process.stderr.read())
@@ -84,10 +84,10 @@ class Load:
         return said[0], said[1]
 
     async def check(self) -> None:
-        """See that it still runs.
+        """Check that the generator still runs.
 
         Raises:
-            LoadError: with what it said last.
+            LoadError: the generator has ended; with its last message.
         """
         assert self._process is not None
         assert self._output is not None
@@ -97,10 +97,10 @@ class Load:
             raise LoadError(f"the load ended too soon: {last or f'exit code {self._process.returncode}'}")
 
     async def stop(self) -> None:
-        """End it in good order: no more requests, answers awaited, records whole.
+        """Stop the load: sends no more requests, awaits the answers and completes the records.
 
         Raises:
-            LoadError: when it does not end, or not well.
+            LoadError: when the generator does not end, or gives no report.
         """
         assert self._process is not None
         assert self._output is not None
@@ -120,7 +120,7 @@ class Load:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it by force if it still runs."""
+        """Kill the generator if it still runs."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
@@ -130,15 +130,19 @@ class Load:
 
 
 def _last_words(said: bytes) -> str:
-    """The end of what a process said on stderr, as part of a line."""
-    return " ".join(said.decode(errors="replace").split()).removeprefix("kwiken: ")[-MOST_ERROR:]
+    """End of a process's stderr, as part of one line."""
+    return " ".join(said.decode(errors="replace").split()).removeprefix("kwiken: ")[-MAX_ERROR_LENGTH:]
 
 
 async def write_queries(path: Path, seed: int) -> None:
-    """Have the search service write queries from its own corpus; its index is built first if need be.
+    """Write queries from the search service's corpus to a file; builds its index first if there is none.
+
+    Args:
+        path: file to write, one query per line.
+        seed: seed of the queries.
 
     Raises:
-        LoadError: with the reason that it gives.
+        LoadError: when that fails; with the reason.
     """
     process = await asyncio.create_subprocess_exec(
         *(
@@ -147,7 +151,7 @@ async def write_queries(path: Path, seed: int) -> None:
             "kwiken.services.search",
             "queries",
             "-n",
-            str(QUERIES),
+            str(QUERY_COUNT),
             "--seed",
             str(seed),
             "-o",
@@ -159,10 +163,10 @@ async def write_queries(path: Path, seed: int) -> None:
         start_new_session=True,
     )
     try:
-        async with asyncio.timeout(QUERIES_S):
+        async with asyncio.timeout(QUERIES_TIMEOUT_S):
             _, said = await process.communicate()
     except TimeoutError:
-        raise LoadError(f"the search index was not ready within {QUERIES_S:g} s") from None
+        raise LoadError(f"the search index was not ready within {QUERIES_TIMEOUT_S:g} s") from None
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -174,7 +178,7 @@ async def write_queries(path: Path, seed: int) -> None:
 
 
 def read_records(path: Path) -> list[Record]:
-    """What the generator noted.
+    """Read the records of the generator.
 
     Raises:
         InputError: names file and line.

@@ -1,4 +1,4 @@
-"""Processor time of processes, where the system tells."""
+"""Processor time of processes, read from /proc where there is one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _USER, _SYSTEM = 11, 12  # places of utime and stime after the command's name in
 
 
 def processor_seconds(pids: Iterable[int]) -> dict[int, float]:
-    """Processor time used so far by each process that is there; empty where /proc is not."""
+    """Processor time in seconds used so far by each running process; empty without /proc."""
     found = {}
     tick = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
     for pid in pids:
@@ -28,6 +28,6 @@ def processor_seconds(pids: Iterable[int]) -> dict[int, float]:
 
 
 def used_between(before: dict[int, float], after: dict[int, float]) -> float | None:
-    """Processor time used between two looks by the processes seen in both; None where none was."""
+    """Processor time in seconds used between two readings by the processes in both; None if there is none."""
     common = before.keys() & after.keys()
     return sum(after[pid] - before[pid] for pid in common) if common else None

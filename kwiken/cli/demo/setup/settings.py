@@ -1,4 +1,4 @@
-"""With what a demo runs, and how it divides its time. Pure."""
+"""Settings of a demo, and the division of its time. Pure."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from kwiken.cli.demo.setup.blocks import ARMS
 from kwiken.errors import InputError
 
 TARGET = "kwiken.services.search:search"
-LEAST_SECONDS, MOST_SECONDS = 8.0, 3600.0
-MOST_RATE = 2000.0
-FEWEST = 50  # requests to learn from
-SETTLE_S, EDGE_S = 0.5, 0.05  # left out after and before a switch of plans
+MIN_SECONDS, MAX_SECONDS = 8.0, 3600.0
+MAX_RATE = 2000.0
+MIN_LEARN_REQUESTS = 50  # requests to learn from
+SETTLE_S, EDGE_S = 0.5, 0.05  # seconds left out after and before a switch of plans
 WARM_S = 3.0
-LONGEST_LEARN_S = 60.0
-LEARN_SHARE = 0.33  # a tail is learned from rare requests, so it takes time
+MAX_LEARN_S = 60.0
+LEARN_SHARE = 0.33  # a tail is learned from rare requests, which takes time
 BLOCK_S = 5.0  # long beside a burst and the settling, short beside drift
-FEWEST_ROUNDS = 2
-PLANNING_S = 60.0  # the load goes on while the plan is made; past that it runs out
+MIN_ROUNDS = 2
+PLANNING_S = 60.0  # the longest time for planning: the load goes on meanwhile, and then ends
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSettings:
-    """What the user may choose.
+    """Settings that the user chooses.
 
     Attributes:
-        seconds: of load: warming up, learning and measuring; making the plan comes on top.
-        rate: requests a second.
-        budget: extra work, as a share.
-        seed: of everything that is drawn.
-        calm: without disturbance.
-        out: folder for what comes out.
+        seconds: time under load for warm-up, learning and measuring, in seconds; planning comes on top.
+        rate: mean rate of arrivals, in requests a second.
+        budget: extra work allowed, as a share from 0 to 1.
+        seed: seed of all random numbers.
+        calm: whether to run without disturbance.
+        out: output folder.
     """
 
     seconds: float
@@ -42,20 +42,20 @@ class DemoSettings:
     out: Path
 
     def __post_init__(self) -> None:
-        """Refuse before anything is started what could only fail later.
+        """Check the settings before anything is started.
 
         Raises:
             InputError: names the option.
         """
-        if not 0 < self.rate <= MOST_RATE:
+        if not 0 < self.rate <= MAX_RATE:
             raise InputError(
-                f"must be above 0 and at most {MOST_RATE:g} requests a second, not {self.rate:g}",
+                f"must be above 0 and at most {MAX_RATE:g} requests a second, not {self.rate:g}",
                 where="--rate",
             )
         learned = self.rate * divide(self.seconds).learn_s
-        if learned < FEWEST:
+        if learned < MIN_LEARN_REQUESTS:
             raise InputError(
-                f"would learn from about {learned:.0f} requests, and {FEWEST} are needed; "
+                f"would learn from about {learned:.0f} requests, and {MIN_LEARN_REQUESTS} are needed; "
                 "raise --rate or --seconds",
                 where="demo",
             )
@@ -63,13 +63,13 @@ class DemoSettings:
 
 @dataclass(frozen=True)
 class Timing:
-    """How the seconds are divided.
+    """Division of the time under load.
 
     Attributes:
-        warm_s: load that is thrown away.
-        learn_s: load that is learned from.
-        rounds: number of rounds, each with a block an arm.
-        block_s: length of a block.
+        warm_s: seconds of warm-up, which are not measured.
+        learn_s: seconds of load to learn from.
+        rounds: number of rounds, each with one block per arm.
+        block_s: length of a block, in seconds.
     """
 
     warm_s: float
@@ -79,32 +79,33 @@ class Timing:
 
     @property
     def measure_s(self) -> float:
-        """All blocks together."""
+        """Total length of all blocks, in seconds."""
         return self.rounds * len(ARMS) * self.block_s
 
     @property
     def total_s(self) -> float:
-        """Everything but making the plan."""
+        """Total time under load except planning, in seconds."""
         return self.warm_s + self.learn_s + self.measure_s
 
 
 def divide(seconds: float) -> Timing:
-    """Divide the time of the load: a little to warm up, a third to learn, the rest to measure.
+    """Divide the time under load into warm-up, learning (a third) and measuring (the rest).
 
-    Blocks are about `BLOCK_S` long, the rounds as many as fit; each arm runs first, second and last in
-    as many rounds where there are three or a multiple.
+    Blocks are about `BLOCK_S` long, with as many rounds as fit. Above three rounds their number is a multiple
+    of three, so that each arm runs first, second and last equally often.
+
+    Args:
+        seconds: time under load.
 
     Raises:
-        InputError: for too short or too long a time.
+        InputError: when the time is too short or too long.
     """
-    if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
-        raise InputError(
-            f"must be from {LEAST_SECONDS:g} to {MOST_SECONDS:g}, not {seconds:g}", where="seconds"
-        )
+    if not MIN_SECONDS <= seconds <= MAX_SECONDS:
+        raise InputError(f"must be from {MIN_SECONDS:g} to {MAX_SECONDS:g}, not {seconds:g}", where="seconds")
     warm = min(WARM_S, 0.1 * seconds)
-    learn = min(LONGEST_LEARN_S, LEARN_SHARE * seconds)
+    learn = min(MAX_LEARN_S, LEARN_SHARE * seconds)
     left = seconds - warm - learn
-    rounds = max(FEWEST_ROUNDS, round(left / (len(ARMS) * BLOCK_S)))
+    rounds = max(MIN_ROUNDS, round(left / (len(ARMS) * BLOCK_S)))
     if rounds > len(ARMS):
         rounds -= rounds % len(ARMS)
     return Timing(warm, learn, rounds, left / (rounds * len(ARMS)))

@@ -1,8 +1,7 @@
-"""Verb of `kwiken` in a process that ends when its standard input does.
+"""Verb of `kwiken` in a process that ends when its standard input is closed.
 
-Run it as `python -m kwiken.cli.demo.setup.tied_process VERB ...`.
-
-Whoever starts it holds the other end, so not even a SIGKILL of the demo leaves its load behind.
+Run as `python -m kwiken.cli.demo.setup.tied_process VERB ...`. The parent holds the other end of the pipe, so
+not even a SIGKILL of the demo leaves its load behind.
 """
 
 from __future__ import annotations

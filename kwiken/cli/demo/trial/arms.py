@@ -1,4 +1,4 @@
-"""The arms on the live service: plans switched hot, block by block, with one load over all of them."""
+"""Blocks of the trial on the live service: switches plans between blocks, under one continuous load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from kwiken.cli.demo.setup import ARMS, Block, Timing, orders, processor_seconds, used_between
 from kwiken.plan import Plan
 
-STEP_S = 0.25
+TICK_S = 0.25
 
 Tick = Callable[[float], Awaitable[None]]
 """Called while time passes, with the seconds since the last call; raises when something broke."""
@@ -18,13 +18,13 @@ Tick = Callable[[float], Awaitable[None]]
 
 @dataclass
 class Trial:
-    """What ran when.
+    """Log of the blocks that ran.
 
     Attributes:
-        order: the arms of each round.
-        blocks: with the times at which they really began and ended.
-        busy_s: processor time of the service by arm; an arm is absent where it was not measured.
-        block_s: length by arm, settling included.
+        order: order of the arms in each round.
+        blocks: blocks with their actual start and end.
+        busy_s: processor time of the service by arm, in seconds; lacks arms that were not measured.
+        block_s: total length of blocks by arm, settling time included, in seconds.
     """
 
     order: list[tuple[str, ...]]
@@ -33,7 +33,7 @@ class Trial:
     block_s: dict[str, float] = field(default_factory=dict)
 
     def note(self, block: Block, busy_s: float | None) -> None:
-        """A block has ended."""
+        """Add a block that has ended."""
         self.blocks.append(block)
         self.block_s[block.arm] = self.block_s.get(block.arm, 0.0) + block.end_s - block.start_s
         if busy_s is not None:
@@ -52,17 +52,17 @@ async def run_blocks(
     """Run every block of every round.
 
     Args:
-        plans: by arm; None for no plan.
+        plans: plan by arm; None for no plan.
         timing: number of rounds and length of blocks.
-        seed: of the order.
-        put: puts a plan in force; returns once it is.
-        pids: of the processes whose processor time counts.
-        tick: called a few times a second.
+        seed: seed of the order of arms.
+        put: puts a plan in force; returns once it is in force.
+        pids: returns the pids of the processes whose processor time counts.
+        tick: called every quarter of a second.
     """
     trial = Trial(orders(timing.rounds, seed, ARMS))
     for number, order in enumerate(trial.order):
         for arm in order:
-            await put(None)  # empties the purse: no arm spends what another saved
+            await put(None)  # resets the budget: no arm may spend what another saved
             await put(plans[arm])
             began, used = time.time(), processor_seconds(pids())
             await pass_time(timing.block_s, tick)
@@ -72,11 +72,16 @@ async def run_blocks(
 
 
 async def pass_time(seconds: float, tick: Tick) -> None:
-    """Let time pass, with a tick every quarter of a second."""
+    """Sleep, with a tick every quarter of a second.
+
+    Args:
+        seconds: time to sleep.
+        tick: called with the seconds since its last call.
+    """
     last = time.monotonic()
     end = last + seconds
     while (left := end - time.monotonic()) > 0:
-        await asyncio.sleep(min(STEP_S, left))
+        await asyncio.sleep(min(TICK_S, left))
         now = time.monotonic()
         await tick(now - last)
         last = now

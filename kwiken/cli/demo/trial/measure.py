@@ -1,4 +1,4 @@
-"""From what was noted to what is reported: requests to arms, latencies, spend. Pure."""
+"""Measurements by arm: assigns requests and traces to arms, and derives latencies and spend. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DROPPED = "dropped"
 
 @dataclass
 class ArmData:
-    """What was measured of one arm.
+    """Measurements of one arm.
 
     Attributes:
-        rows: its requests, those never sent included.
-        seconds: length of its blocks, settling left out.
-        records: what the gateway noted of its requests.
+        rows: requests of the arm, including those that were never sent.
+        seconds: total length of its blocks without settling time.
+        records: traces of its requests by the gateway.
     """
 
     rows: list[LoadRow] = field(default_factory=list)
@@ -36,26 +36,30 @@ class ArmData:
 
     @property
     def failed(self) -> int:
-        """How many were sent and not answered."""
+        """Number of requests that were sent and not answered."""
         return sum(not row.ok for row in self.sent)
 
     @property
     def dropped(self) -> int:
-        """How many were never sent."""
+        """Number of requests that were never sent."""
         return len(self.rows) - len(self.sent)
 
     def series(self) -> tuple[Floats, Floats]:
-        """(When each was due in seconds, latency in milliseconds); no answer counts as the time-out."""
+        """Due times in seconds and latencies in milliseconds, both (n,); no answer counts as the time-out."""
         due = np.array([row.intended_s for row in self.rows], dtype=np.float64)
         took = [row.counted_ms for row in self.rows]
         return due, np.array(took, dtype=np.float64)
 
 
 def assign(records: Iterable[Record], schedule: Schedule) -> tuple[dict[str, ArmData], int]:
-    """Give each request to the arm in whose block it was due.
+    """Assign each request to the arm in whose block it was due.
+
+    Args:
+        records: records of the load generator.
+        schedule: blocks of the trial.
 
     Returns:
-        The arms, and how many requests were left out as the service settled after a switch.
+        The arms, and the number of requests left out because the service settled after a switch.
     """
     arms = {arm: ArmData(seconds=schedule.seconds.get(arm, 0.0)) for arm in ARMS}
     settling = 0
@@ -77,7 +81,12 @@ def assign(records: Iterable[Record], schedule: Schedule) -> tuple[dict[str, Arm
 
 
 def attach(arms: Mapping[str, ArmData], requests: Iterable[RequestRecord]) -> None:
-    """Give each arm what the gateway noted of its requests."""
+    """Add the gateway's traces of its requests to each arm.
+
+    Args:
+        arms: arms, which are changed in place.
+        requests: traces of all requests.
+    """
     owner = {int(row.trace_id, 16): data for data in arms.values() for row in data.rows if row.trace_id}
     for request in requests:
         if request.trace_id in owner:
@@ -85,17 +94,17 @@ def attach(arms: Mapping[str, ArmData], requests: Iterable[RequestRecord]) -> No
 
 
 def under_another_plan(data: ArmData, digest: str | None) -> int:
-    """How many of an arm's requests ran under another plan than the arm's; should be 0."""
+    """Number of an arm's requests that ran under another plan than the arm's; 0 in a sound trial."""
     return sum(record.plan != digest for record in data.records)
 
 
 def calls_of(data: ArmData, schedule: Schedule, unit_cost: Mapping[str, float]) -> list[Call]:
-    """Every call of an arm's requests, on the arm's own clock.
+    """Calls of an arm's requests, on the arm's own clock.
 
     Args:
-        data: of the arm.
-        schedule: of the trial.
-        unit_cost: cost of one call of each stage.
+        data: measurements of the arm.
+        schedule: blocks of the trial.
+        unit_cost: cost of one call by stage.
     """
     blocks = {int(row.trace_id, 16): schedule.blocks[row.block or 0] for row in data.rows if row.trace_id}
     return [
@@ -113,7 +122,12 @@ def calls_of(data: ArmData, schedule: Schedule, unit_cost: Mapping[str, float]) 
 
 
 def spent_of(calls: Sequence[Call], seconds: float) -> Spent:
-    """An arm's spend."""
+    """Spend of an arm.
+
+    Args:
+        calls: calls of the arm.
+        seconds: length of the arm on its own clock.
+    """
     kinds = ["late" if call.late and call.kind == "reissue" else call.kind for call in calls]
     return Spent(
         reissue=total_spend(calls),

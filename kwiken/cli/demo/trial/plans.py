@@ -1,4 +1,4 @@
-"""From the traces of the learning time to both plans, apportioned and even. Blocking; run in a thread."""
+"""Plans of the trial from the traces of the learning time, apportioned and even. Blocks; run in a thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kwiken.cli.demo.setup import FEWEST
+from kwiken.cli.demo.setup import MIN_LEARN_REQUESTS
 from kwiken.errors import InputError
 from kwiken.otel.fit import fit_profile
 from kwiken.plan import Budgets, Plan
@@ -18,10 +18,10 @@ APPORTIONED, EVEN = "sumvar", "equal"
 
 @dataclass(frozen=True)
 class Learned:
-    """What the learning time taught.
+    """Result of the learning time.
 
     Attributes:
-        profile: of the requests that began in it.
+        profile: profile of the requests that began in it.
         study: the apportioned plan and its reasons.
         even: the plan that gives every stage the same amount of budget.
     """
@@ -35,20 +35,20 @@ def learn(traces: Path, *, since_s: float, until_s: float, budget: float, seed: 
     """Fit the traces and make both plans.
 
     Args:
-        traces: the sink's folder.
-        since_s: requests that began before, while warming up, are left out; seconds since 1970.
-        until_s: likewise after.
-        budget: for reissues, a share.
-        seed: of what the planner draws.
+        traces: folder of the spans.
+        since_s: end of the warm-up, in seconds since 1970; requests that began before are left out.
+        until_s: end of the learning time, in seconds since 1970; requests that began after are left out.
+        budget: budget for reissues, as a share from 0 to 1.
+        seed: seed of the planner's random numbers.
 
     Raises:
         InputError: when there are too few requests.
     """
     profile = fit_profile([traces], since_s=since_s, until_s=until_s)
-    if profile.requests < FEWEST:
+    if profile.requests < MIN_LEARN_REQUESTS:
         raise InputError(
-            f"only {profile.requests} requests were traced while learning, and {FEWEST} are needed; "
-            "raise --rate or --seconds",
+            f"only {profile.requests} requests were traced while learning, "
+            f"and {MIN_LEARN_REQUESTS} are needed; raise --rate or --seconds",
             where="traces",
         )
     created = datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""What an arm spent: copies over primary calls, each weighed by its cost; and the worst window. Pure."""
+"""Spend of an arm: cost of copies over cost of primary calls, in total and in the worst window. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Call:
     """One call to a replica.
 
     Attributes:
-        at_s: when it was sent, on the arm's own clock.
-        stage: of which stage.
+        at_s: time of sending on the arm's own clock, in seconds.
+        stage: name of the stage.
         kind: `primary`, `reissue` or `retry`.
-        cost: of one call of that stage.
-        late: whether it was sent, or went ahead, because its request was late. Copies of that kind are paid
-            by catch-up and not by the budget for reissues, as in the runtime's ledger.
+        cost: cost of one call of that stage.
+        late: whether the call was sent or prioritised because its request was late. Such copies are paid from
+            the catch-up budget and not from that for reissues, as in the runtime's ledger.
     """
 
     at_s: float
@@ -33,17 +33,17 @@ class Call:
 
     @property
     def reissued(self) -> float:
-        """What the budget for reissues pays for it."""
+        """Cost that the budget for reissues pays for the call."""
         return self.cost if self.kind == "reissue" and not self.late else 0.0
 
     @property
     def caught_up(self) -> float:
-        """What catch-up pays for it, but for threads: what they burnt is known to the ledger only."""
+        """Cost that catch-up pays for the call, without extra threads, whose use only the ledger knows."""
         return self.cost if self.kind == "reissue" and self.late else 0.0
 
 
 def total_spend(calls: Sequence[Call]) -> float:
-    """Cost of the reissues as a fraction of the cost of the primary calls; 0 where there are none."""
+    """Cost of the reissues as a fraction of the cost of the primary calls; 0 if there are none."""
     work = _work(calls)
     return sum(call.reissued for call in calls) / work if work > 0 else 0.0
 
@@ -65,15 +65,15 @@ def spend_by_stage(calls: Sequence[Call]) -> dict[str, float]:
 
 
 def worst_window(calls: Sequence[Call], length_s: float, *, window_s: float = WINDOW_S) -> float:
-    """The highest spend over any window of the arm's own time; of the whole arm where it is shorter.
+    """Highest spend over any window of the arm's own time; of the whole arm if it is shorter than a window.
 
-    A window's spend changes only where a call enters or leaves, so windows that end or start at a
-    call are all that need looking at.
+    A window's spend changes only when a call enters or leaves it, so only windows that start or end at a call
+    are computed.
 
     Args:
-        calls: of the arm.
-        length_s: of the arm, on its own clock.
-        window_s: length of a window.
+        calls: calls of the arm.
+        length_s: length of the arm on its own clock, in seconds.
+        window_s: length of a window, in seconds.
     """
     if length_s <= window_s:
         return total_spend(calls)
@@ -94,5 +94,5 @@ def _work(calls: Sequence[Call]) -> float:
 
 
 def _running(values: list[float]) -> NDArray[np.float64]:
-    """Sums of all that come before each place, and of all at the end."""
+    """Cumulative sums, (n + 1,), from 0 to the total."""
     return np.array(list(accumulate(values, initial=0.0)))

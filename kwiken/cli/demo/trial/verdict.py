@@ -1,4 +1,4 @@
-"""What the trial showed: ladders, cuts, spend, and the folder's files. Blocking; run in a thread."""
+"""Result of the trial: percentiles, cuts and spend, written to the folder. Blocking; run in a thread."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from kwiken.profile import cost_of_one_call, profile_to_json
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that came out of the trial.
+    """Data of the trial.
 
     Attributes:
-        settings: as given.
-        timing: as divided.
-        learned: before it.
-        trial: what ran when.
-        disturbance: what was done to the replicas.
-        restarts: how many replicas died and were replaced.
+        settings: settings of the demo.
+        timing: division of its time.
+        learned: profile and plans.
+        trial: log of the blocks.
+        disturbance: summary of the pauses.
+        restarts: number of replicas that died and were replaced.
     """
 
     settings: DemoSettings
@@ -68,10 +68,10 @@ def judge(
     """Judge the trial and write the folder.
 
     Args:
-        evidence: what came out.
-        noted: what the load generator noted of each request.
-        folder: to write; its traces are complete.
-        wall_s: seconds since the demo began.
+        evidence: data of the trial.
+        noted: records of the load generator, one per request.
+        folder: output folder, with complete traces.
+        wall_s: returns the seconds since the demo began.
 
     Raises:
         NothingMeasuredError: when an arm has no request.
@@ -96,13 +96,13 @@ def judge(
 
 @dataclass(frozen=True)
 class Ledger:
-    """The calls of each arm, settling included, and how long the arms ran."""
+    """Calls of each arm, settling time included, and the lengths of the arms in seconds."""
 
     calls: Mapping[str, list[Call]]
     seconds: Mapping[str, float]
 
     def spent(self, arm: str) -> Spent:
-        """What an arm spent."""
+        """Spend of an arm."""
         return spent_of(self.calls[arm], self.seconds[arm])
 
 
@@ -217,7 +217,7 @@ def _settings(evidence: Evidence, wall_s: float) -> Settings:
 
 
 def _remarks(evidence: Evidence, arms: Mapping[str, ArmData]) -> list[str]:
-    """What a reader should know of this very run."""
+    """Remarks on this run for the reader of the report."""
     learned = evidence.learned
     plans = {"before": None, "after": learned.study.plan.digest, "even": learned.even.digest}
     strays = sum(under_another_plan(arms[arm], plans[arm]) for arm in ARMS)
@@ -235,7 +235,7 @@ def _remarks(evidence: Evidence, arms: Mapping[str, ArmData]) -> list[str]:
 
 
 def _lag(noted: Iterable[Record]) -> str:
-    """The generator's own share in the latencies."""
+    """Remark on the load generator's own delay, which latencies include."""
     lags = [record.start_lag_ms for record in noted if record.start_lag_ms is not None]
     late = ms(float(np.percentile(lags, 99)))
     return f"The load generator was itself {late} late at the 99th percentile; latency includes that."

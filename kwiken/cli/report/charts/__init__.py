@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken.cli.report.charts.curves import CurveView, draw_curve
-from kwiken.cli.report.charts.dag import MOST_BOXES, Box, draw_dag
+from kwiken.cli.report.charts.dag import MAX_BOXES, Box, draw_dag
 from kwiken.cli.report.charts.gantt import Request, draw_gantt
 from kwiken.cli.report.charts.heat_map import LEGEND, draw_heat
 from kwiken.cli.report.charts.percentiles import Band, Line, draw_ladder
@@ -12,7 +12,7 @@ from kwiken.cli.report.charts.requests import pauses_of, pick_requests
 
 __all__ = [
     "LEGEND",
-    "MOST_BOXES",
+    "MAX_BOXES",
     "Band",
     "Box",
     "CurveView",

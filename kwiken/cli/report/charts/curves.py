@@ -1,4 +1,4 @@
-"""Variance-response curves: what each stage's variance becomes for a share of its calls reissued."""
+"""Chart of variance-response curves: a stage's variance by the share of its calls that are reissued."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ FLOOR = 1e-3  # the left end of the logarithmic axis, for 0
 
 @dataclass(frozen=True, kw_only=True)
 class CurveView:
-    """One stage's curve.
+    """Curve of one stage.
 
     Attributes:
-        name: of the stage.
-        share: shares of calls reissued, rising, from 0.
-        risk: the risk (variance) at each share, relative to none reissued.
-        hull: lower convex hull of it at each share.
+        name: name of the stage.
+        share: shares of calls reissued, from 0 to 1, ascending from 0.
+        risk: variance at each share, as a ratio to that without reissues.
+        hull: lower convex hull of `risk` at each share.
         chosen: share that the plan gives the stage; 0 for none.
-        even: share that the even spread would give it; None where there is none.
+        even: share that the even spread gives the stage; None if there is no such plan.
     """
 
     name: str
@@ -40,7 +40,7 @@ class CurveView:
 
 
 def draw_curve(view: CurveView) -> Markup:
-    """The picture of one stage: points, hull, and the place that the plan chose."""
+    """Draw the curve of one stage: points, hull, and the share that the plan chose."""
     drawing = Drawing(WIDTH, HEIGHT, label=f"Variance of {view.name} against the share of calls reissued")
     across = Scale(_log(FLOOR), 0.0, LEFT, WIDTH - RIGHT)
     up = linear_scale(max([1.0, *view.risk]), HEIGHT - BOTTOM, TOP)
@@ -76,7 +76,7 @@ def _mark(drawing: Drawing, view: CurveView, at: float, cls: str, across: Scale,
 
 
 def height_at(view: CurveView, at: float) -> float:
-    """The hull's height at a share, between its points."""
+    """Height of the hull at a share, by linear interpolation."""
     points = list(zip(view.share, view.hull, strict=True))
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
         if x0 <= at <= x1:

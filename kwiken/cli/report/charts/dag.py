@@ -1,11 +1,10 @@
-"""The DAG with what each stage costs and what the plan gives it."""
+"""Drawing of the DAG with each stage's cost and budget."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import networkx as nx
 from markupsafe import Markup
 
 from kwiken.cli.report.charts.layers import Layout, lay_out
@@ -16,23 +15,23 @@ BOX_W, BOX_H = 196, 70
 SLOT_W, SLOT_H = 214, 104
 PASS_W = 34  # room for an edge that passes a layer
 MARGIN = 10
-MOST_BOXES = 48
+MAX_BOXES = 48
 NAME_LENGTH = 24
 
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """One stage.
+    """Box of one stage.
 
     Attributes:
-        name: of the stage.
-        label: what to write; the name by default.
+        name: name of the stage.
+        label: text in the box; the name by default.
         after: names of its parents.
-        cost: share of the service's cost.
-        budget: share of the budget that the stage is given.
-        fraction: share of its calls that are reissued.
-        after_ms: when a copy goes.
-        fanout: number of parallel calls.
+        cost: share of the service's cost, from 0 to 1.
+        budget: share of the budget that the plan gives the stage, from 0 to 1.
+        fraction: share of its calls that are reissued, from 0 to 1.
+        after_ms: age of a call at which its copy is sent.
+        fanout: number of parallel calls, 1 or more.
         reissuable: whether copies may be sent at all.
     """
 
@@ -47,12 +46,14 @@ class Box:
     label: str = ""
 
 
-def fewer(boxes: Sequence[Box], most: int = MOST_BOXES) -> list[Box]:
-    """The boxes that matter most, by budget and then cost; edges lead along what was left out."""
+def fewer(boxes: Sequence[Box], most: int = MAX_BOXES) -> list[Box]:
+    """Select the most important boxes, by budget and then cost; edges bridge the boxes left out."""
     if len(boxes) <= most:
         return list(boxes)
     ranked = sorted(boxes, key=lambda box: (-box.budget, -(box.cost or 0.0)))
     kept = {box.name for box in ranked[:most]}
+    import networkx as nx
+
     graph = nx.DiGraph([(parent, box.name) for box in boxes for parent in box.after])
     graph.add_nodes_from(box.name for box in boxes)
     reach = nx.transitive_closure_dag(graph).subgraph(kept)
@@ -63,7 +64,7 @@ def fewer(boxes: Sequence[Box], most: int = MOST_BOXES) -> list[Box]:
 
 
 def draw_dag(boxes: Sequence[Box]) -> Markup:
-    """The picture, from the sources above to the last stage below; parents come before children."""
+    """Draw the DAG from the sources at the top to the last stage; expects parents before children."""
     shown = fewer(boxes)
     layout = lay_out({box.name: box.after for box in shown})
     centres, width = _places(layout)
@@ -78,7 +79,7 @@ def draw_dag(boxes: Sequence[Box]) -> Markup:
 
 
 def _places(layout: Layout) -> tuple[dict[str, Point], float]:
-    """The centre of every node, and the drawing's width."""
+    """Centre of every node, and the width of the drawing."""
 
     def room(name: str) -> float:
         return PASS_W if name in layout.dummies else SLOT_W
@@ -94,7 +95,7 @@ def _places(layout: Layout) -> tuple[dict[str, Point], float]:
 
 
 def _draw_edge(drawing: Drawing, stops: list[Point]) -> None:
-    """From the bottom of the first box to the top of the last; straight down where it passes a layer."""
+    """Draw an edge from the bottom of a box to the top of another; vertical where it passes a layer."""
     start = (stops[0][0], stops[0][1] + BOX_H / 2)
     for x, y in stops[1:]:
         drawing.curve(start, (x, y - BOX_H / 2), "edge")

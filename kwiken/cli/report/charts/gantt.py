@@ -1,4 +1,4 @@
-"""A request as a Gantt chart: stages, their calls and copies, and the path that decided its latency."""
+"""Gantt chart of a request: its stages, their calls and copies, and the critical path."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from kwiken.cli.report.model import ms
 WIDTH = 620
 LEFT, RIGHT, TOP, BOTTOM = 118, 16, 8, 34
 ROW, BAR, GAP = 17, 11, 7
-MOST_ROWS_A_STAGE = 4
+MAX_ROWS_PER_STAGE = 4
 INK = {"primary": "#4c78a8", "reissue": "#e0861a", "retry": "#8a63a6"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """One call to one replica; times in milliseconds from the request's start.
+    """Bar of one call to one replica; times in milliseconds from the request's start.
 
     Attributes:
-        start: when it was sent.
-        end: when it ended.
+        start: time of sending.
+        end: time of its end.
         kind: `primary`, `reissue` or `retry`.
         outcome: `won`, `lost`, `cancelled` or `failed`.
-        shard: its shard number.
-        replica: who served it.
-        critical: whether the request waited for this very call.
-        paused: when its replica is known to have been stopped, from the call's start on.
+        shard: number of its shard, from 0.
+        replica: name of the replica that served the call.
+        critical: whether the request waited for this call.
+        paused: intervals in which its replica is known to have been paused, from the call's start on.
     """
 
     start: float
@@ -45,14 +45,14 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """One visit of a stage.
+    """Rows of one visit to a stage.
 
     Attributes:
-        name: of the stage.
-        start: milliseconds from the request's start.
-        end: likewise.
-        critical: whether the stage lies on the path that decided the request's latency.
-        bars: its calls.
+        name: name of the stage.
+        start: start of the visit, in milliseconds from the request's start.
+        end: end of the visit, in milliseconds from the request's start.
+        critical: whether the stage is on the request's critical path.
+        bars: calls of the visit.
     """
 
     name: str
@@ -64,13 +64,13 @@ class Track:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request to draw.
+    """Request to draw.
 
     Attributes:
         trace_id: 32 hexadecimal digits.
-        arm: `before`, `after` or `even`; empty where it is not known.
-        total_ms: its latency at the gateway.
-        tracks: its stages in the order of their start.
+        arm: `before`, `after` or `even`; empty if unknown.
+        total_ms: latency at the gateway.
+        tracks: visited stages in order of their start.
     """
 
     trace_id: str
@@ -80,12 +80,12 @@ class Request:
 
 
 def draw_gantt(request: Request, *, key: str, span_ms: float | None = None) -> Markup:
-    """The picture.
+    """Draw the chart.
 
     Args:
-        request: to draw.
-        key: distinguishes the hatchings of several pictures on one page.
-        span_ms: length of the time axis; the request's own by default.
+        request: request to draw.
+        key: unique key of the chart on its page, for its hatchings.
+        span_ms: length of the time axis; the request's latency by default.
     """
     rows = [(track, row) for track in request.tracks for row in _rows(track)]
     first = [index == 0 or rows[index - 1][0] is not track for index, (track, _) in enumerate(rows)]
@@ -108,12 +108,12 @@ def draw_gantt(request: Request, *, key: str, span_ms: float | None = None) -> M
 
 
 def _rows(track: Track) -> list[list[Bar]]:
-    """The rows of a stage: a call and its copies each have one; dull shards share the last."""
+    """Assign a stage's calls to rows: one per call or copy; the least interesting shards share one."""
     bars = track.bars or (Bar(start=track.start, end=track.end, critical=track.critical),)
     shards = sorted({bar.shard for bar in bars})
     calls = [[bar for bar in bars if bar.shard == shard] for shard in shards]
     calls.sort(key=lambda call: -_interest(call))
-    kept, dull = calls[:MOST_ROWS_A_STAGE], calls[MOST_ROWS_A_STAGE:]
+    kept, dull = calls[:MAX_ROWS_PER_STAGE], calls[MAX_ROWS_PER_STAGE:]
     if len(calls) > 1:
         kept, dull = (
             [call for call in kept if _interest(call) > 1],
@@ -124,7 +124,7 @@ def _rows(track: Track) -> list[list[Bar]]:
 
 
 def _interest(call: Sequence[Bar]) -> float:
-    """How much there is to see: who was waited for, who has copies, who was slow."""
+    """Sort key of a shard's calls by interest: critical, copied, slow."""
     slowest = max(bar.end for bar in call)
     return 4.0 * any(bar.critical for bar in call) + 2.0 * (len(call) > 1) + slowest / (1 + slowest)
 

@@ -1,4 +1,4 @@
-"""The heat map: latency by replica and time, every stage's replicas below one another (Kwiken Figure 5.2)."""
+"""Heat map of latency by replica and time, grouped by stage (Kwiken Figure 5.2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kwiken.diagnosis import Heat
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1040, 190, 12, 8, 40
 ROW, GAP = 15, 7
-MOST_ROWS = 48
+MAX_ROWS = 48
 LEGEND = (
     ("heat0", f"p95 below {BANDS[0]:g} times the stage's median"),
     *((f"heat{i + 1}", f"from {low:g}") for i, low in enumerate(BANDS)),  # each is a shade darker
@@ -33,10 +33,10 @@ class _Row:
 
 
 def draw_heat(maps: Sequence[Heat]) -> tuple[Markup, int]:
-    """The picture, and how many replicas it leaves out.
+    """Draw the heat map; returns it with the number of replicas left out.
 
     Args:
-        maps: of one profile, so with the same stretches of time; at least one.
+        maps: heat maps of one profile, with the same intervals of time; at least one.
     """
     rows = [
         _Row(name, _label(heat.stage, name, label), heat.typical_ms, slow, place == 0)
@@ -45,7 +45,7 @@ def draw_heat(maps: Sequence[Heat]) -> tuple[Markup, int]:
             zip(heat.replicas, heat.labels, heat.slow_ms, strict=True)
         )
     ]
-    shown = rows[:MOST_ROWS]
+    shown = rows[:MAX_ROWS]
     height = TOP + sum(ROW + (GAP if row.first else 0) for row in shown) + BOTTOM
     drawing = Drawing(WIDTH, height, label="Latency by replica and time")
     edges = maps[0].edges_s
@@ -59,7 +59,7 @@ def draw_heat(maps: Sequence[Heat]) -> tuple[Markup, int]:
 
 
 def _label(stage: str, name: str, label: str) -> str:
-    """What stands beside a row: of a long stage's name what there is room for."""
+    """Label of a row, with the stage's name shortened to the room there is."""
     return label if label == name else f"{short_name(stage, 18)} {name}"
 
 

@@ -1,4 +1,4 @@
-"""Where a DAG's boxes go: layers by longest path, few crossings, long edges routed around the boxes.
+"""Layered layout of a DAG: layers by longest path, few crossings, long edges routed around the boxes.
 
 After Sugiyama, Tagawa and Toda (1981): layers, dummy nodes on edges that pass a layer, barycentre sweeps.
 """
@@ -15,12 +15,12 @@ SWEEPS = 6
 
 @dataclass(frozen=True)
 class Layout:
-    """Layers from top to bottom, and the way of each edge.
+    """Layers from top to bottom, and the route of each edge.
 
     Attributes:
-        layers: names in order from left to right; dummies stand for edges that pass.
-        chains: for each edge (parent, child), the nodes from parent to child, dummies between them.
-        dummies: the names that are no boxes.
+        layers: names in each layer from left to right; dummy nodes stand for edges that pass the layer.
+        chains: for each edge (parent, child), the nodes from parent to child with the dummies between them.
+        dummies: names of the dummy nodes.
     """
 
     layers: tuple[tuple[str, ...], ...]
@@ -29,7 +29,7 @@ class Layout:
 
 
 def lay_out(parents: Parents) -> Layout:
-    """Lay out a DAG given by each node's parents; parents come before children."""
+    """Lay out a DAG given by each node's parents; expects parents before children."""
     level: dict[str, int] = {}
     for name, above in parents.items():
         level[name] = 1 + max((level[parent] for parent in above), default=-1)
@@ -60,7 +60,7 @@ def _route(
 
 
 def _order(layers: list[list[str]], links: list[tuple[str, str]]) -> None:
-    """Sort each layer by the mean place of its neighbours above, then below, a few times."""
+    """Sort each layer by the mean position of its neighbours above, then below, a few times."""
     up: dict[str, list[str]] = {}
     down: dict[str, list[str]] = {}
     for parent, child in links:

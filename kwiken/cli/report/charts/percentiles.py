@@ -1,4 +1,4 @@
-"""The latency ladder: percentiles from the median into the tail, a line an arm, the expectation a band."""
+"""Chart of latency percentiles from the median to the tail: a line per arm, a band per expectation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ AXIS = (50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99)
 
 @dataclass(frozen=True)
 class Line:
-    """One arm's measured latencies.
+    """Line of one arm's measured latencies.
 
     Attributes:
-        key: `before`, `after`, `even`, or another class of the style sheet.
-        label: in the legend.
-        latencies_ms: (n,).
+        key: class of the style sheet, such as `before`, `after` or `even`.
+        label: text in the legend.
+        latencies_ms: latencies of the requests, (n,).
     """
 
     key: str
@@ -35,13 +35,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """An expected ladder.
+    """Band of expected percentiles.
 
     Attributes:
         key: class of the style sheet.
-        label: in the legend.
-        ladder: percentiles by the fields of `PERCENTILES`.
-        bounds: low and high of some or all of them.
+        label: text in the legend.
+        ladder: latency in ms by percentile, with the keys of `PERCENTILES`.
+        bounds: lower and upper bound in ms of some or all percentiles.
     """
 
     key: str
@@ -51,12 +51,12 @@ class Band:
 
 
 def nines(percentile: float) -> float:
-    """Where a percentile lies on the log-tail axis: -log10 of the share beyond it."""
+    """Position of a percentile on the log-tail axis: -log10 of the share beyond it."""
     return -math.log10(1 - percentile / 100)
 
 
 def draw_ladder(lines: Sequence[Line], bands: Sequence[Band] = ()) -> Markup:
-    """The picture; lines reach as far as their number of requests can resolve."""
+    """Draw the chart; lines end where their number of requests cannot resolve more."""
     curves = {line.key: tail_points(line.latencies_ms) for line in lines}
     steps = {band.key: _steps(band.ladder) for band in bands}
     drawing = Drawing(WIDTH, HEIGHT, label="Latency of requests by percentile")
@@ -113,7 +113,7 @@ def _draw_line(drawing: Drawing, key: str, points: list[Point], across: Scale, u
 
 
 def _at(points: list[Point], x: float) -> float:
-    """The line's height at x, between its neighbours."""
+    """Height of a line at x, by interpolation between its points."""
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
         if x0 <= x <= x1:
             return y0 + (y1 - y0) * (x - x0) / (x1 - x0) if x1 > x0 else y1

@@ -1,13 +1,16 @@
-"""Plots of a reproduction: lines and clouds on plain axes."""
+"""Line and scatter plots of a reproduction."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kwiken.cli.report.charts.scales import Scale, linear_scale, linear_ticks, log_scale, log_ticks
 from kwiken.cli.report.charts.svg import Drawing
 from kwiken.cli.report.model import Figure
-from kwiken.reproduction import Plot, Series
+
+if TYPE_CHECKING:
+    from kwiken.reproduction import Plot, Series
 
 WIDTH, HEIGHT = 520, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44
@@ -15,7 +18,7 @@ TONES = ("after", "before", "expected", "even", "fifth")
 
 
 def draw_plot(plot: Plot) -> Figure:
-    """One figure, its legend by series."""
+    """Draw one figure, with a legend entry per series."""
     drawing = Drawing(WIDTH, HEIGHT, label=f"{plot.figure}: {plot.title}")
     across, up = _scales(plot)
     drawing.text((LEFT, 14), f"{plot.figure}: {plot.title}", "name")

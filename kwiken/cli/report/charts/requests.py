@@ -1,4 +1,4 @@
-"""From the notes of a request to its Gantt chart, and which requests are worth drawing."""
+"""Selection of requests to draw, and their conversion from traces to Gantt charts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Pauses = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def request_of(record: RequestRecord, arm: str, pauses: Pauses | None = None) -> Request:
-    """One request as it is drawn.
+    """Convert the trace of a request for its chart.
 
     Args:
-        record: of the request.
-        arm: that it belongs to.
-        pauses: when replicas stood still, where that is known.
+        record: trace of the request.
+        arm: name of its arm.
+        pauses: pauses by replica, if known; in seconds since 1970.
     """
     path = critical_stages(record)
     zero = record.start_ns
@@ -35,7 +35,7 @@ def request_of(record: RequestRecord, arm: str, pauses: Pauses | None = None) ->
 
 
 def critical_stages(record: RequestRecord) -> set[str]:
-    """From the stage that ended last, up through the parent that ended last, to a source."""
+    """Critical path: from the stage that ended last through the parents that ended last to a source."""
     stages = {stage.name: stage for stage in record.stages}
     path: set[str] = set()
     here = max(record.stages, key=lambda stage: stage.end_ns, default=None)
@@ -74,19 +74,19 @@ def _bar(attempt: AttemptRecord, zero: int, pauses: Pauses, *, critical: bool) -
 
 
 def _during(attempt: AttemptRecord, pauses: Pauses) -> list[tuple[float, float]]:
-    """The pauses of its replica that began before it ended and ended after it began, nanoseconds."""
+    """Pauses of an attempt's replica that overlap the attempt, in nanoseconds."""
     own = ((start * 1e9, end * 1e9) for start, end in pauses.get(attempt.replica, ()))
     return [(start, end) for start, end in own if start < attempt.end_ns and end > attempt.start_ns]
 
 
 def decisive(stage: StageRecord) -> AttemptRecord | None:
-    """The attempt whose answer the stage waited for: the last of those that won."""
+    """Attempt whose answer the stage waited for: the last winner."""
     won = [attempt for attempt in stage.attempts if attempt.outcome is Outcome.WON]
     return max(won, key=lambda attempt: attempt.end_ns, default=None)
 
 
 def rescued_in(record: RequestRecord) -> str | None:
-    """The stage on the critical path where a copy's answer was waited for; None where there is none."""
+    """Stage on the critical path that waited for a copy's answer; None if there is none."""
     path = critical_stages(record)
     for stage in record.stages:
         last = decisive(stage)
@@ -96,14 +96,14 @@ def rescued_in(record: RequestRecord) -> str | None:
 
 
 def slowest_stage(record: RequestRecord) -> str:
-    """The stage on the critical path that took longest."""
+    """Longest stage on the critical path."""
     path = critical_stages(record)
     stages = [stage for stage in record.stages if stage.name in path]
     return max(stages, key=lambda stage: stage.end_ns - stage.start_ns).name if stages else ""
 
 
 def pick_slow(records: Iterable[RequestRecord], share: float = 0.995) -> RequestRecord | None:
-    """A request at that place among all by latency: slow, but not the freak at the very end."""
+    """Pick the request at a quantile of latency: slow, but not the extreme outlier."""
     ranked = sorted(records, key=_length)
     return ranked[min(int(share * len(ranked)), len(ranked) - 1)] if ranked else None
 
@@ -111,10 +111,10 @@ def pick_slow(records: Iterable[RequestRecord], share: float = 0.995) -> Request
 def pick_rescued(
     records: Iterable[RequestRecord], stage: str, pauses: Pauses | None = None
 ) -> RequestRecord | None:
-    """A request that a copy rescued, at the given stage if there is one.
+    """Pick a request that a copy rescued, at the given stage if there is one.
 
-    Of several, the one that was spared most: whose first replica stood still longest after the copy's answer.
-    Where no pause is known, the middle one by latency.
+    Of several, pick the one that was saved most time: its first replica stayed paused longest after the
+    copy's answer. If no pause is known, pick the median by latency.
     """
     rescued = [(record, where) for record in records if (where := rescued_in(record)) is not None]
     same = [(record, where) for record, where in rescued if where == stage] or rescued
@@ -127,7 +127,7 @@ def pick_rescued(
 
 
 def spared_ns(record: RequestRecord, where: str, pauses: Pauses) -> float:
-    """How long after a stage's end a replica that it had given up on still stood still; 0 if none did."""
+    """Time in ns for which an abandoned replica stayed paused after the stage's end; 0 if none did."""
     stage = next(stage for stage in record.stages if stage.name == where)
     stopped = [attempt for attempt in stage.attempts if attempt.outcome is Outcome.CANCELLED]
     ends = [end for attempt in stopped for _, end in _during(attempt, pauses)]
@@ -141,11 +141,11 @@ def _length(record: RequestRecord) -> tuple[int, int]:
 def pick_requests(
     records: Mapping[str, Sequence[RequestRecord]], pauses: Pauses | None = None
 ) -> tuple[Request, ...]:
-    """A slow request of `before` and one of `after` that a copy rescued, as far as there are any.
+    """Pick a slow request of `before`, and one of `after` that a copy rescued, if there are any.
 
     Args:
-        records: by arm.
-        pauses: when replicas stood still, where that is known.
+        records: traces by arm.
+        pauses: pauses by replica, if known; in seconds since 1970.
     """
     slow = pick_slow(records.get("before", ()))
     rescued = pick_rescued(records.get("after", ()), slowest_stage(slow) if slow is not None else "", pauses)
@@ -154,7 +154,7 @@ def pick_requests(
 
 
 def pauses_of(result: DemoResult) -> Pauses:
-    """The pauses that a demo's disturbance made."""
+    """Pauses of a demo's disturbance, by replica."""
     pauses: dict[str, list[tuple[float, float]]] = {}
     for paused in result.disturbance.stages.values():
         for replica, start, end in paused.pauses:

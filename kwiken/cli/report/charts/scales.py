@@ -1,4 +1,4 @@
-"""Axes: where a value lies on the paper, and which values get a tick."""
+"""Scales of axes: coordinates of values, and ticks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps values to coordinates, linearly or by their logarithm.
+    """Map from values to coordinates, linear or logarithmic.
 
     Attributes:
         low: value at coordinate `start`.
         high: value at coordinate `end`.
-        start: coordinate.
-        end: coordinate; may be below `start`, as it is for heights.
-        log: whether equal ratios, not equal steps, take equal room.
+        start: coordinate of `low`.
+        end: coordinate of `high`; below `start` for heights.
+        log: whether the scale is logarithmic.
     """
 
     low: float
@@ -25,7 +25,7 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The coordinate of a value; values past the ends stay at the ends."""
+        """Coordinate of a value, clamped to the ends of the scale."""
         value = min(max(value, self.low), self.high)
         if self.log:
             share = math.log(value / self.low) / math.log(self.high / self.low)
@@ -35,19 +35,19 @@ class Scale:
 
 
 def log_scale(values: list[float], start: float, end: float) -> Scale:
-    """A logarithmic scale that holds the values, with a little air at both ends."""
+    """Logarithmic scale of the values, with a margin at both ends."""
     kept = [value for value in values if value > 0 and math.isfinite(value)] or [1.0]
     low, high = min(kept) / 1.15, max(kept) * 1.15
     return Scale(low, max(high, 2 * low), start, end, log=True)
 
 
 def linear_scale(high: float, start: float, end: float) -> Scale:
-    """A linear scale from 0 to a little past the highest value."""
+    """Linear scale from 0 to a little above the highest value."""
     return Scale(0.0, 1.04 * high if high > 0 and math.isfinite(high) else 1.0, start, end)
 
 
 def log_ticks(scale: Scale) -> list[float]:
-    """Round values (1, 2, 5 times a power of ten) within a scale; fewer where it spans many decades."""
+    """Round values (1, 2, 5 times a power of ten) within a scale; fewer if it spans many decades."""
     first, last = math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high))
     steps = (1, 2, 5) if last - first <= 4 else (1,)  # noqa: PLR2004 - as many as can be read
     ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
@@ -55,7 +55,7 @@ def log_ticks(scale: Scale) -> list[float]:
 
 
 def linear_ticks(scale: Scale, most: int = 5) -> list[float]:
-    """At most about so many round values from 0 on; 0 alone on a scale without length."""
+    """Round values from 0, about the given number at most; only 0 on a scale of length 0."""
     if not scale.high > 0:
         return [0.0]
     raw = scale.high / most

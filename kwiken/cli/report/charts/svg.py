@@ -1,4 +1,4 @@
-"""A drawing as inline SVG: a few shapes, escaped text, nothing from outside."""
+"""Inline SVG drawings: basic shapes and escaped text, without external resources."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _HATCH = (
 
 
 class Drawing:
-    """An SVG under construction; the page's style sheet gives the classes their look.
+    """Builder of an SVG; classes refer to the page's style sheet.
 
     Args:
-        width: of the view box, in its own units.
-        height: likewise.
-        label: what the picture shows, for those who cannot see it.
+        width: width of the view box, in its own units.
+        height: height of the view box, in its own units.
+        label: description of the drawing for screen readers.
     """
 
     def __init__(self, width: float, height: float, *, label: str) -> None:
@@ -45,7 +45,7 @@ class Drawing:
         self._parts.append(f"<{tag} {written}>{inside}</{tag}>" if inside else f"<{tag} {written}/>")
 
     def line(self, start: Point, end: Point, cls: str) -> None:
-        """A straight line."""
+        """Add a straight line."""
         self._add("line", {"x1": start[0], "y1": start[1], "x2": end[0], "y2": end[1], "class": cls})
 
     def rect(
@@ -58,23 +58,23 @@ class Drawing:
         round_: float = 0,
         hint: str | None = None,
     ) -> None:
-        """A rectangle from its upper left corner; `hint` shows under the pointer."""
+        """Add a rectangle by its upper left corner; `hint` is its tooltip."""
         place = {"x": corner[0], "y": corner[1], "width": max(size[0], 0.0), "height": max(size[1], 0.0)}
         extra = {"rx": round_ or None, "fill": fill, "class": cls}
         self._add("rect", {**place, **extra}, hint=hint)
 
     def circle(self, centre: Point, radius: float, cls: str, *, hint: str | None = None) -> None:
-        """A disc."""
+        """Add a disc."""
         self._add("circle", {"cx": centre[0], "cy": centre[1], "r": radius, "class": cls}, hint=hint)
 
     def path(self, points: Iterable[Point], cls: str, *, closed: bool = False) -> None:
-        """Straight lines from point to point."""
+        """Add straight lines from point to point."""
         steps = "L".join(f"{_number(x)} {_number(y)}" for x, y in points)
         if steps:
             self._add("path", {"d": f"M{steps}{'Z' if closed else ''}", "class": cls})
 
     def curve(self, start: Point, end: Point, cls: str) -> None:
-        """A line from above to below that leaves and arrives upright."""
+        """Add a curve downwards that starts and ends vertically."""
         middle = (start[1] + end[1]) / 2
         numbers = (start[0], start[1], start[0], middle, end[0], middle, end[0], end[1])
         a, b, c, d, e, f, g, h = (_number(value) for value in numbers)
@@ -83,7 +83,7 @@ class Drawing:
     def text(
         self, at: Point, words: str, cls: str = "t", *, anchor: str = "start", turn: bool = False
     ) -> None:
-        """A line of text; `turn` sets it upwards."""
+        """Add a line of text; `turn` rotates it upwards."""
         x, y = at
         settings: dict[str, object] = {"x": x, "y": y, "class": cls}
         settings["text-anchor"] = None if anchor == "start" else anchor
@@ -91,14 +91,14 @@ class Drawing:
         self._add("text", settings, inside=_safe(words))
 
     def hatch(self, key: str, ink: str) -> str:
-        """Define a hatching; returns what to fill a rectangle with."""
+        """Define a hatching; returns its fill for a rectangle."""
         definition = _HATCH.format(key=_safe(key), ink=_safe(ink))
         if definition not in self._defs:
             self._defs.append(definition)
         return f"url(#hatch-{key})"
 
     def markup(self) -> Markup:
-        """The finished SVG element."""
+        """Finish the SVG element."""
         box = f"0 0 {_number(self.width)} {_number(self.height)}"
         defs = f"<defs>{''.join(self._defs)}</defs>" if self._defs else ""
         return Markup(  # noqa: S704 - every text and attribute above is escaped
@@ -108,20 +108,20 @@ class Drawing:
 
 
 def _safe(words: str) -> str:
-    """Text for an element or an attribute; names may hold what hides or turns the words around them."""
+    """Escape text for an element or an attribute, invisible and direction-changing characters included."""
     return escape(printable(words))
 
 
 def _number(value: object) -> str:
-    """A coordinate to a tenth; anything else as it is."""
+    """Round a coordinate to a tenth; leave other values as they are."""
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def short_name(name: str, most: int) -> str:
-    """A stage's name in so much room: of a long `service:operation` the operation, which tells more."""
+    """Shorten a stage's name; a long `service:operation` keeps the operation, which says more."""
     return name if len(name) <= most else shorten(name.rpartition(":")[2], most)
 
 
 def shorten(words: str, most: int) -> str:
-    """Text cut to at most so many characters, the cut marked."""
+    """Cut text to a number of characters, with an ellipsis."""
     return words if len(words) <= most else f"{words[: most - 1]}\N{HORIZONTAL ELLIPSIS}"

@@ -1,4 +1,4 @@
-"""Material of a report: results, rows, statistics, and the page's parts."""
+"""Data model of a report: results, rows, statistics, and parts of the page."""
 
 from __future__ import annotations
 

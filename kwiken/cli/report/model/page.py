@@ -1,4 +1,4 @@
-"""The page: sections of words, pictures and tables, rendered to one HTML file that needs nothing else."""
+"""Page model of text, figures and tables, rendered to one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from kwiken.printable import printable
@@ -14,13 +13,13 @@ from kwiken.printable import printable
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A picture.
+    """Figure with a caption.
 
     Attributes:
-        svg: the drawing.
-        caption: what to see in it.
-        legend: (key of the style sheet, label).
-        tight: takes its natural width rather than all there is.
+        svg: drawing.
+        caption: text below the drawing.
+        legend: pairs of a class of the style sheet and a label.
+        tight: whether the figure keeps its natural width rather than filling the page.
     """
 
     svg: Markup
@@ -31,13 +30,13 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table; the first cell of a row names it.
+    """Table whose rows are named by their first cells.
 
     Attributes:
-        head: names of the columns.
+        head: headings of the columns.
         body: rows of cells.
-        caption: what it holds.
-        strong: first cells of the rows to stress.
+        caption: text below the table.
+        strong: first cells of the rows to emphasise.
     """
 
     head: tuple[str, ...]
@@ -48,7 +47,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Row:
-    """Parts side by side where there is room; `grid`: many small ones."""
+    """Parts side by side if there is room; `grid` is for many small parts."""
 
     parts: Sequence[Figure | Table]
     grid: bool = False
@@ -56,7 +55,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of the page under one heading."""
+    """Section of the page under one heading."""
 
     id: str
     title: str
@@ -66,7 +65,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Card:
-    """One number that matters; `key` gives the colour."""
+    """Card with one key figure; `key` is its class in the style sheet."""
 
     key: str
     label: str
@@ -76,7 +75,7 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """All that is shown."""
+    """Contents of the page."""
 
     title: str
     made: str
@@ -87,12 +86,14 @@ class Page:
 
 
 def _shown(value: object) -> object:
-    """Text as it is shown: names may hold what hides or turns the words around them."""
+    """Escape invisible and direction-changing characters of text, which names may contain."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def render(page: Page) -> str:
-    """The page as HTML; whatever came from outside is escaped."""
+    """Render the page as HTML; untrusted text is escaped."""
+    from jinja2 import Environment, StrictUndefined
+
     folder = resources.files("kwiken.cli.report")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown

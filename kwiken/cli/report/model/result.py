@@ -1,4 +1,4 @@
-"""What a demo measured, as its `demo.json` holds it (design 5.1)."""
+"""Result of a demo, as in its `demo.json`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Spent(_Struct, frozen=True):
-    """What an arm spent, as fractions of its primary work, weighed by the plan's costs.
+    """Spend of an arm, as fractions of its primary work weighted by the plan's costs.
 
     Attributes:
-        reissue: over the whole arm.
-        reissue_worst_10s: the highest over any 10 s of the arm's own time.
-        catch_up: what copies of late requests' calls cost over the whole arm; a budget of its own pays them.
+        reissue: cost of reissues over the whole arm.
+        reissue_worst_10s: highest cost of reissues over any 10 s of the arm's own time.
+        catch_up: cost of copies for late requests over the whole arm, which have a budget of their own.
         copies: number of calls reissued.
         late_copies: number of calls copied because their request was late.
-        retries: number of calls sent again after a failure; these are not reissues.
+        retries: number of calls sent again after a failure, which are not reissues.
         calls: number of primary calls.
     """
 
@@ -37,7 +37,7 @@ class Spent(_Struct, frozen=True):
 
 
 class Cut(_Struct, frozen=True):
-    """By how much p99 fell, as a fraction of before; and the bounds of a 90% interval."""
+    """Cut of p99 as a fraction of its value before, with the bounds of a 90% interval."""
 
     cut: float
     low: float
@@ -45,12 +45,12 @@ class Cut(_Struct, frozen=True):
 
 
 class ArmCount(_Struct, frozen=True):
-    """How an arm was measured.
+    """Counts of an arm.
 
     Attributes:
-        requests: measured requests.
-        failed: of these, without an answer.
-        seconds: length of its blocks, settling left out.
+        requests: number of measured requests.
+        failed: number of measured requests without an answer.
+        seconds: total length of its blocks without settling time.
         replica_cpu: processor time of gateway and replicas, as a share of all cores; None where not measured.
     """
 
@@ -61,18 +61,18 @@ class ArmCount(_Struct, frozen=True):
 
 
 class StageShare(_Struct, frozen=True):
-    """What one stage was given, and what it used.
+    """Budget and spend of one stage.
 
     Attributes:
-        name: of the stage.
+        name: name of the stage.
         cost: share of the service's cost.
         fraction: share of its calls that the plan reissues.
-        after_ms: age of a call at which its copy goes; None where there is none.
+        after_ms: age of a call at which its copy is sent; None for no copies.
         budget: share of the whole budget that the plan gives it.
-        used: what it spent, as a fraction of all primary work.
+        used: spend of the stage, as a fraction of all primary work.
         even_fraction: share of its calls that the even spread reissues.
-        even_after_ms: likewise, when.
-        even_used: what it spent under the even spread.
+        even_after_ms: age of a call at which the even spread sends its copy; None for no copies.
+        even_used: spend of the stage under the even spread, as a fraction of all primary work.
     """
 
     name: str
@@ -87,13 +87,13 @@ class StageShare(_Struct, frozen=True):
 
 
 class Paused(_Struct, frozen=True):
-    """How one stage was disturbed.
+    """Disturbance of one stage.
 
     Attributes:
-        planned: share of the time, as drawn.
-        realised: share of the time, as it came.
+        planned: share of the time to be paused, as drawn.
+        realised: share of the time actually paused.
         bursts: number of pauses.
-        pauses: replica, start and end of each, seconds since 1970.
+        pauses: replica, start and end of each pause, in seconds since 1970.
     """
 
     planned: float
@@ -103,7 +103,7 @@ class Paused(_Struct, frozen=True):
 
 
 class Disturbance(_Struct, frozen=True):
-    """What was done to the replicas; `law` says by which rule, `stages` how much."""
+    """Disturbance of the replicas: `law` describes the rule, `stages` the pauses."""
 
     calm: bool
     law: str
@@ -111,7 +111,7 @@ class Disturbance(_Struct, frozen=True):
 
 
 class Settings(_Struct, frozen=True):
-    """With what the demo ran."""
+    """Settings of the demo."""
 
     seconds: float
     rate: float
@@ -126,7 +126,7 @@ class Settings(_Struct, frozen=True):
 
 
 class Expectation(_Struct, frozen=True):
-    """What the plan promised: ladders, and bounds of the ladder after, with their coverage."""
+    """Expectation of the plan: percentiles before and after, with bounds and their coverage."""
 
     before: Ladder
     after: Ladder
@@ -136,30 +136,30 @@ class Expectation(_Struct, frozen=True):
 
 
 class DemoResult(_Struct, frozen=True):
-    """The whole result.
+    """Result of a demo.
 
     Attributes:
-        version: 1; others are refused.
-        service: its name.
-        created: RFC 3339 time.
-        before: measured without a plan; latencies count from the moment when a request was due.
-        after: measured with the plan.
-        even: measured with the same budget spread evenly.
-        expected: what the plan promised for `after`.
-        budgets: what might be spent, by budget's name.
-        spent: what `after` spent.
-        spent_even: what `even` spent.
-        requests: all that were measured, over the arms.
-        failed: of these, without an answer.
-        dropped: that the load generator could not send.
-        settling: left out since they were due just after a switch of plans.
-        cut_p99: by how much p99 fell, for `after` and `even`, and `after_even` for after against even.
-        arms: counts of each arm.
-        stages: per-stage budget.
-        expectation: all that the plan promised.
-        disturbance: what was done to the replicas.
-        settings: how it ran.
-        remarks: what a reader should know, in plain words.
+        version: version of the document, 1; others are refused.
+        service: name of the service.
+        created: time of the plan, RFC 3339.
+        before: percentiles measured without a plan; latencies count from the time when a request was due.
+        after: percentiles measured with the plan.
+        even: percentiles measured with the same budget spread evenly.
+        expected: percentiles that the plan expects for `after`.
+        budgets: limits by name of the budget, as fractions.
+        spent: spend of `after`.
+        spent_even: spend of `even`.
+        requests: number of measured requests of all arms.
+        failed: number of measured requests without an answer.
+        dropped: number of requests that the load generator could not send.
+        settling: number of requests left out because they were due just after a switch of plans.
+        cut_p99: cuts of p99 for `after` and `even`, and `after_even` for after against even.
+        arms: counts by arm.
+        stages: budget and spend of each stage.
+        expectation: expectation of the plan.
+        disturbance: disturbance of the replicas.
+        settings: settings of the demo.
+        remarks: remarks for the reader.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""Requests as a load generator noted them, by arm."""
+"""Load records by arm: one row per request."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import numpy as np
 from kwiken.cli.report.model.statistics import Floats
 from kwiken.errors import InputError
 
-FAILED_MS = 10_000.0  # what a request without an answer counts as at least: the generator's time-out
-MOST_ROWS = 5_000_000
+FAILED_MS = 10_000.0  # least latency of a request without an answer: the generator's time-out
+MAX_ROWS = 5_000_000
 
 
 class LoadRow(msgspec.Struct, frozen=True):
-    """One request: a line of a demo's `load.jsonl`, or of `kwiken load --records`.
+    """Record of one request: a line of a demo's `load.jsonl`, or of `kwiken load --records`.
 
     Attributes:
-        intended_s: when it was due, seconds since 1970.
-        latency_ms: from then on; None where it was never sent.
-        status: of HTTP; 0 for none.
+        intended_s: time when the request was due, in seconds since 1970.
+        latency_ms: latency from that time on; None if the request was never sent.
+        status: HTTP status; 0 for none.
         trace_id: 32 hexadecimal digits.
-        arm: of a demo.
-        block: of a demo.
+        arm: name of the arm in a demo; None outside.
+        block: number of the block in a demo; None outside.
     """
 
     intended_s: float
@@ -37,12 +37,12 @@ class LoadRow(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether it was answered."""
+        """Tell whether the request was answered."""
         return self.latency_ms is not None and 200 <= self.status < 300  # noqa: PLR2004 - HTTP's range
 
     @property
     def counted_ms(self) -> float:
-        """What it counts as: its latency; without an answer the time-out, or longer where it took longer."""
+        """Latency that counts: without an answer the time-out, or the actual time if longer."""
         if self.ok and self.latency_ms is not None:
             return self.latency_ms
         return max(FAILED_MS, self.latency_ms or 0.0)
@@ -50,12 +50,12 @@ class LoadRow(msgspec.Struct, frozen=True):
 
 @dataclass
 class Loads:
-    """Requests by arm.
+    """Latencies by arm.
 
     Attributes:
-        arms: latencies, milliseconds.
-        traces: arm of each trace.
-        unanswered: requests that failed or were never sent.
+        arms: latencies in milliseconds, by arm.
+        traces: arm by trace id.
+        unanswered: number of requests that failed or were never sent.
     """
 
     arms: dict[str, list[float]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Loads:
     unanswered: int = 0
 
     def add(self, row: LoadRow, otherwise: str) -> None:
-        """Take one request; `otherwise` is its arm if it names none."""
+        """Add one request; `otherwise` is its arm if it names none."""
         arm = row.arm or otherwise
         self.arms.setdefault(arm, []).append(row.counted_ms)
         self.unanswered += not row.ok
@@ -71,12 +71,12 @@ class Loads:
             self.traces[int(row.trace_id, 16)] = arm
 
     def latencies(self) -> dict[str, Floats]:
-        """(n,) of each arm."""
+        """Latencies of each arm in milliseconds, (n,)."""
         return {arm: np.array(values, dtype=np.float64) for arm, values in self.arms.items()}
 
 
 def read_rows(path: Path) -> Iterable[LoadRow]:
-    """The requests in a file.
+    """Read the load records in a file.
 
     Raises:
         InputError: names file and line.
@@ -84,8 +84,8 @@ def read_rows(path: Path) -> Iterable[LoadRow]:
     decode = msgspec.json.Decoder(LoadRow).decode
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            if number > MOST_ROWS:
-                raise InputError(f"has more than {MOST_ROWS} lines", where=str(path))
+            if number > MAX_ROWS:
+                raise InputError(f"has more than {MAX_ROWS} lines", where=str(path))
             try:
                 row = decode(line)
                 int(row.trace_id or "0", 16)

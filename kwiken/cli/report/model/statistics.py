@@ -1,4 +1,4 @@
-"""Percentiles of measured latencies, and how sure we are of them."""
+"""Percentiles of measured latencies, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Floats = NDArray[np.float64]
 
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p999_ms": 99.9}
 NAMES = {key: f"p{at:g}" for key, at in PERCENTILES.items()}
-MIN_BEYOND = 5  # requests that should lie beyond a percentile before one trusts it
+MIN_BEYOND = 5  # requests beyond a percentile that make it reliable
 
 
 def ladder_of(latencies_ms: Sequence[float] | Floats) -> Ladder:
-    """The percentiles of design 5.1; all 0 where nothing was measured."""
+    """Percentiles of latencies; all 0 if nothing was measured."""
     values = np.asarray(latencies_ms, dtype=np.float64)
     return ladder(values) if values.size else Ladder()
 
 
 def rungs(of: Ladder) -> dict[str, float]:
-    """A ladder's percentiles by name."""
+    """Percentiles of a ladder by name."""
     return {key: getattr(of, key) for key in PERCENTILES}
 
 
 def tail_points(latencies_ms: Floats, *, points: int = 90) -> list[tuple[float, float]]:
-    """The quantile function on the log-tail axis: (nines, latency), from the median to what n can resolve.
+    """Quantile function on the log-tail axis, (nines, latency), from the median to what n can resolve.
 
     Nines are -log10(1 - q): 1 at p90, 2 at p99. The last point is the largest value, at 1 - 1/(n+1).
     """
@@ -48,17 +48,17 @@ def chunk_draws(
 ) -> Iterator[Floats]:
     """Bootstrap draws of whole chunks of time (the block bootstrap, Kuensch 1989).
 
-    Slow requests come in bunches, so single ones are not independent.
+    Slow requests come in bursts, so single requests are not independent.
 
     Args:
-        times_s: (n,) when each request was due.
-        latencies_ms: (n,).
-        chunk_s: length of a chunk.
-        draws: how many.
-        seed: of the draws.
+        times_s: due times of the requests, (n,).
+        latencies_ms: latencies of the requests, (n,).
+        chunk_s: length of a chunk, in seconds.
+        draws: number of draws.
+        seed: seed of the random numbers.
 
     Yields:
-        the latencies of one draw.
+        The latencies of one draw.
     """
     rng = np.random.default_rng(seed)
     _, chunk = np.unique(np.floor(times_s / chunk_s).astype(np.int64), return_inverse=True)
@@ -78,16 +78,16 @@ def cut_with_interval(
     seed: int = 0,
     coverage: float = 0.9,
 ) -> dict[str, float]:
-    """By how much `other` cuts a percentile of `base`, with a bootstrap interval.
+    """Cut of a percentile of `base` by `other`, with a bootstrap interval.
 
     Args:
-        base: (when each request was due in seconds, latency in milliseconds).
-        other: likewise.
-        percentile: which one.
-        chunk_s: length of the chunks of time that are drawn whole.
+        base: due times in seconds and latencies in milliseconds of one arm, both (n,).
+        other: due times and latencies of the other arm, likewise.
+        percentile: percentile to compare, from 0 to 100.
+        chunk_s: length in seconds of the chunks of time that are drawn whole.
         draws: number of bootstrap draws.
-        seed: of the draws.
-        coverage: of the interval.
+        seed: seed of the random numbers.
+        coverage: coverage of the interval, from 0 to 1.
 
     Returns:
         `cut`, `low`, `high`: fractions of `base`; NaN where an arm is empty.

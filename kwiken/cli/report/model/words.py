@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers formatted for readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NONE = "\N{EN DASH}"
 
 
 def ms(value: float | None) -> str:
-    """A time in milliseconds with three significant digits; seconds from ten of them on."""
+    """Format a time with three significant digits, in milliseconds, or in seconds from 10 s on."""
     if value is None or not math.isfinite(value):
         return _NONE
     if value >= _SECONDS_FROM_MS:
@@ -18,7 +18,7 @@ def ms(value: float | None) -> str:
 
 
 def percent(share: float | None, *, places: int | None = None) -> str:
-    """A share as a percentage; two digits below ten percent, unless `places` are given."""
+    """Format a share as a percentage; with two digits below ten percent unless `places` is given."""
     if share is None or not math.isfinite(share):
         return _NONE
     value = 100 * share
@@ -28,7 +28,7 @@ def percent(share: float | None, *, places: int | None = None) -> str:
 
 
 def change(before: float, after: float) -> str:
-    """The relative change from one number to another, with its sign."""
+    """Format the relative change from one number to another, with its sign."""
     if not before > 0:
         return _NONE
     share = after / before - 1
@@ -37,14 +37,14 @@ def change(before: float, after: float) -> str:
 
 
 def between(low: float, high: float, unit: str = "ms") -> str:
-    """An interval: `12.1 to 14.0 ms`, or `3.9% to 5.1%`."""
+    """Format an interval: `12.1 to 14.0 ms`, or `3.9% to 5.1%`."""
     if unit == "%":
         return f"{percent(low)} to {percent(high)}"
     return f"{_digits(low)} to {_digits(high)} {unit}"
 
 
 def count(value: int, noun: str) -> str:
-    """A number and its noun, in the plural where it is due."""
+    """Format a number with its noun in singular or plural."""
     return f"{value:,} {noun}{'' if value == 1 else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""Sections of a report, each made from what it needs."""
+"""Sections of a report, and the data that they are made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The section on causes: where slow requests lose time, what a budget would buy there, who was slow when."""
+"""Section on causes: blame by stage, effect of a budget at each stage, and the heat map of replicas."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kwiken.cli.report.model import Figure, Row, Section, Table, count, percent
 from kwiken.cli.report.sections.views import Material
 from kwiken.diagnosis import Explanation
 
-MOST_STAGES = 24
-MOST_PATHS = 4
+MAX_STAGES_SHOWN = 24
+MAX_PATHS_SHOWN = 4
 ARROW = " \N{RIGHTWARDS ARROW} "
 
 
 def diagnosis(material: Material) -> Section | None:
-    """Blame, critical paths, what-ifs and the heat map; none without a profile."""
+    """Build the section with blame, critical paths, what-ifs and the heat map; None without a profile."""
     story = material.story
     if story is None:
         return None
@@ -42,19 +42,19 @@ def diagnosis(material: Material) -> Section | None:
 
 def _paths(story: Explanation) -> str:
     told = "; ".join(
-        f"{percent(path.share, places=0)} {ARROW.join(path.stages)}" for path in story.paths[:MOST_PATHS]
+        f"{percent(path.share, places=0)} {ARROW.join(path.stages)}" for path in story.paths[:MAX_PATHS_SHOWN]
     )
     return f"Critical paths: {told}. On the average one {story.effective_per_path:.1f} stages make the time."
 
 
 def _less(share: float, *, places: int) -> str:
-    """By how much something falls; nothing that rounds to nothing has a sign."""
+    """Format a decrease; a value that rounds to zero has no sign."""
     told = percent(max(0.0, share), places=places)
     return f"\N{MINUS SIGN}{told}" if told.strip("0.%") else "0%"
 
 
 def _table(story: Explanation) -> Table:
-    shown = sorted(story.stages, key=lambda stage: -stage.blamed)[:MOST_STAGES]
+    shown = sorted(story.stages, key=lambda stage: -stage.blamed)[:MAX_STAGES_SHOWN]
     kept = {stage.name for stage in shown}
     budget = f"{100 * story.budget:.3g}%"
     head = (

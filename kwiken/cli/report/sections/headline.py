@@ -1,4 +1,4 @@
-"""The first words of a report: what was bought, for how much, and whether it was as promised."""
+"""Summary of a report: cut of p99, spend, and both beside the plan's expectation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kwiken.profile import Profile
 
 
 def summary(material: Material) -> tuple[str, ...]:
-    """A few sentences; the first holds the gist."""
+    """Sentences of the summary; the first holds the main result."""
     if material.result is not None:
         return of_result(material.result)
     if material.plan is not None:
@@ -29,7 +29,7 @@ def summary(material: Material) -> tuple[str, ...]:
 
 
 def of_result(result: DemoResult) -> tuple[str, ...]:
-    """Sentences on what a demo measured: the cut of p99, the spend, and both beside the expectation."""
+    """Sentences on a demo's result: the cut of p99, the spend, and both beside the expectation."""
     cut = result.cut_p99["after"]
     before, after, promised = result.before.p99_ms, result.after.p99_ms, result.expectation
     moved = "fell" if after < before else "rose"
@@ -85,7 +85,7 @@ def _of_plan(plan: Plan) -> tuple[str, ...]:
 
 
 def _price(spent: Budgets) -> str:
-    """What a plan is expected to spend, by lever."""
+    """Text of a plan's expected spend, by lever."""
     told = f"{percent(spent.reissue)} extra work"
     if spent.catch_up > 0:
         told += f", {percent(spent.catch_up)} more for late requests"
@@ -107,7 +107,7 @@ def _of_profile(profile: Profile) -> tuple[str, ...]:
 
 
 def cards(material: Material) -> tuple[Card, ...]:
-    """The few numbers that matter most."""
+    """Cards with the key figures."""
     result = material.result
     if result is None:
         return ()

@@ -1,4 +1,4 @@
-"""The section on a plan's other levers: answers in part, and help for late requests."""
+"""Section on a plan's other levers: partial answers and catch-up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NEVER = "\N{EN DASH}"
 
 
 def other_levers(material: Material) -> Section | None:
-    """Stop rules and help for late requests; none where the plan has neither."""
+    """Build the section with stop rules and catch-up; None if the plan has neither."""
     if material.plan is None:
         return None
     tables = [table for table in (_partial(material.plan), _late(material.plan)) if table is not None]

@@ -1,9 +1,9 @@
-"""The page's sections, each from what it needs; a section without material is left out."""
+"""Sections of the page; a section is None if its data are missing."""
 
 from __future__ import annotations
 
 from kwiken.cli.report.charts import (
-    MOST_BOXES,
+    MAX_BOXES,
     Band,
     Line,
     Request,
@@ -42,7 +42,7 @@ HEAD = tuple(NAMES.values())
 
 
 def latency(material: Material) -> Section | None:
-    """The ladder of every arm that was measured, with the plan's expectation beside it."""
+    """Build the section with each measured arm's percentiles, beside the plan's expectation."""
     lines = [
         Line(arm, LABELS.get(arm, arm), values) for arm, values in material.arms.items() if values.size > 1
     ]
@@ -77,7 +77,7 @@ def _bands(material: Material, *, measured: bool) -> list[Band]:
 
 
 def _doubts(material: Material) -> tuple[str, ...]:
-    """Which percentiles rest on too few requests."""
+    """Remark on percentiles that rest on too few requests."""
     sizes = [values.size for values in material.arms.values()]
     if not sizes:
         return ()
@@ -94,9 +94,9 @@ def _doubts(material: Material) -> tuple[str, ...]:
 
 
 def _ladder_table(material: Material) -> Table:
-    """Percentiles down, arms across, each with its change: a measured arm against the first of them.
+    """Table of percentiles by arm, each with its change against the first measured arm.
 
-    What is expected is set against the requests that the plan was learned from, not against later ones.
+    The expectation is compared with the requests that the plan was learned from, not with later ones.
     """
     measured = {LABELS.get(arm, arm): rungs(ladder_of(values)) for arm, values in material.arms.items()}
     learned, expected, bounds = _promised(material)
@@ -122,7 +122,7 @@ Rungs = dict[str, float]
 
 
 def _promised(material: Material) -> tuple[Rungs, Rungs, dict[str, tuple[float, float]]]:
-    """The ladders that a plan was learned from and expects, and bounds of that; empty where not known."""
+    """Percentiles that a plan was learned from, those that it expects, and their bounds; empty if unknown."""
     if material.result is not None:
         promise = material.result.expectation
         return rungs(promise.before), rungs(promise.after), promise.bounds
@@ -133,7 +133,7 @@ def _promised(material: Material) -> tuple[Rungs, Rungs, dict[str, tuple[float, 
 
 
 def budget(material: Material) -> Section | None:
-    """The DAG and, stage by stage, what the budget buys there."""
+    """Build the section with the DAG, and the effect of the budget by stage."""
     drawn = boxes(material)
     if not drawn:
         return None
@@ -143,8 +143,8 @@ def budget(material: Material) -> Section | None:
             "A stage's budget is the share of its calls that get a second try at another replica, and the "
             "age at which the copy goes. The bar shows the stage's share of the whole budget."
         )
-    if len(drawn) > MOST_BOXES:
-        words.append(f"Only the {MOST_BOXES} stages that matter most of {len(drawn)} are drawn.")
+    if len(drawn) > MAX_BOXES:
+        words.append(f"Only the {MAX_BOXES} stages that matter most of {len(drawn)} are drawn.")
     figure = Figure(svg=draw_dag(drawn), tight=True)
     table = _stage_table(material)
     return Section(
@@ -189,7 +189,7 @@ def _result_table(result: DemoResult) -> Table:
 
 
 def curves(material: Material) -> Section | None:
-    """One small picture a stage: what its variance becomes for its share of the budget."""
+    """Build the section with one curve per stage: its variance by its share of the budget."""
     if not material.curves:
         return None
     shown = most_telling(material.curves)
@@ -208,7 +208,7 @@ def curves(material: Material) -> Section | None:
 
 
 def timelines(material: Material) -> Section | None:
-    """A slow request of before, and one that a copy rescued."""
+    """Build the section with a slow request of `before`, and one that a copy rescued."""
     if not material.requests:
         return None
     legend = (
@@ -238,7 +238,7 @@ def _story(request: Request) -> str:
 
 
 def _rescue(request: Request) -> str:
-    """The copy that answered first on the critical path, and what it spared, where that is known."""
+    """Text on the copy that answered first on the critical path, and the time it saved, if known."""
     for track in request.tracks:
         for copy in track.bars:
             if copy.kind == "reissue" and copy.outcome == "won" and copy.critical:
@@ -250,7 +250,7 @@ def _rescue(request: Request) -> str:
 
 
 def disturbance(material: Material) -> Section | None:
-    """What was done to the replicas, and by which rule."""
+    """Build the section on the disturbance of the replicas."""
     if material.result is None:
         return None
     done = material.result.disturbance
@@ -270,7 +270,7 @@ def disturbance(material: Material) -> Section | None:
 
 
 def method(material: Material) -> Section | None:
-    """How it was measured, and the counts."""
+    """Build the section on the method of measurement, with the counts."""
     result = material.result
     if result is None:
         return _learned(material)

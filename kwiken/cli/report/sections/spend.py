@@ -1,4 +1,4 @@
-"""The section on spend: planned beside spent, in the budget's unit and in every other."""
+"""Section on spend: planned beside actual, in the budget's unit and in every other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NONE = "\N{EN DASH}"
 
 
 def spending(material: Material) -> Section | None:
-    """Planned beside spent; without a demo's result only what is planned."""
+    """Build the section with planned and actual spend; without a demo's result only the former."""
     if material.result is not None:
         return _spent(material, material.result)
     return _planned(material, material.plan) if material.plan is not None else None
@@ -68,7 +68,7 @@ def _planned(material: Material, plan: Plan) -> Section:
 
 
 def _counted(material: Material, *spent: Mapping[str, float]) -> list[tuple[str, tuple[str, ...]]]:
-    """By unit: the copies of each arm in it; none without profile and costs."""
+    """Spend of each arm by unit; empty without profile and costs."""
     if material.profile is None or material.plan is None:
         return []
     found = [spent_by_model(material.profile, material.plan.cost, each) for each in spent]

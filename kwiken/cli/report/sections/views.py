@@ -1,4 +1,4 @@
-"""From profile, plan and result to what the pictures show."""
+"""Data of the charts, derived from profile, plan and result."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from kwiken.profile import Profile
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """All that was found; whatever is missing leaves its part of the report out.
+    """Data of a report; missing parts leave their sections out.
 
     Attributes:
-        profile: what was learned.
-        plan: what is to be done.
-        even: the same budget spread evenly.
-        result: of a demo.
-        arms: measured latencies by arm, milliseconds.
-        requests: requests to draw, by their role: `before`, `after` or another.
-        curves: one a stage.
-        story: why slow requests are slow.
-        notes: what was read, for the foot of the page.
+        profile: profile of the service.
+        plan: plan of the service.
+        even: plan with the same budget spread evenly.
+        result: result of a demo.
+        arms: measured latencies by arm, in milliseconds.
+        requests: requests to draw, with their arms.
+        curves: curve of each stage.
+        story: explanation of slow requests.
+        notes: remarks for the foot of the page.
     """
 
     profile: Profile | None = None
@@ -44,7 +44,7 @@ class Material:
 
     @property
     def service(self) -> str:
-        """Name of the service that it is about."""
+        """Name of the service."""
         for source in (self.result, self.plan, self.profile):
             if source is not None:
                 return source.service
@@ -52,7 +52,7 @@ class Material:
 
 
 def budget_shares(plan: Plan) -> dict[str, float]:
-    """Share of what the plan spends on reissues that goes to each stage; they sum to 1, or are all 0."""
+    """Share of each stage in the plan's spend on reissues; the shares sum to 1, or are all 0."""
     spent = {
         name: plan.cost.stages[name] * stage.reissue.fraction
         for name, stage in plan.stages.items()
@@ -63,7 +63,7 @@ def budget_shares(plan: Plan) -> dict[str, float]:
 
 
 def boxes(material: Material) -> list[Box]:
-    """The stages as boxes, parents before children; none without a profile, since a plan has no edges."""
+    """Boxes of the stages, parents before children; empty without a profile, because a plan has no edges."""
     if material.profile is None:
         return []
     shares = budget_shares(material.plan) if material.plan is not None else {}
@@ -89,7 +89,7 @@ def boxes(material: Material) -> list[Box]:
 
 
 def critical_shares(profile: Profile) -> dict[str, float]:
-    """How often each stage lay on the path that decided a request's latency."""
+    """Share of requests with each stage on their critical path."""
     if not profile.requests:
         return {stage.name: 0.0 for stage in profile.stages}
     on_path = critical_path(profile.stages, {stage.name: stage.latency_ms for stage in profile.stages})
@@ -97,7 +97,7 @@ def critical_shares(profile: Profile) -> dict[str, float]:
 
 
 def variance_shares(profile: Profile) -> dict[str, float]:
-    """Each stage's share in the sum of the stages' variances."""
+    """Share of each stage in the sum of the stages' variances."""
     variance = {
         stage.name: float(np.var(stage.latency_ms)) if profile.requests else 0.0 for stage in profile.stages
     }
@@ -106,14 +106,14 @@ def variance_shares(profile: Profile) -> dict[str, float]:
 
 
 def most_telling(curves: Sequence[CurveView], most: int = 12) -> list[CurveView]:
-    """The curves worth paper: those that were given budget first, then those that could gain."""
+    """Select the curves to show: stages with a budget first, then those that could gain."""
     ranked = sorted(curves, key=lambda curve: (-curve.chosen, min(curve.hull, default=1.0)))
     kept = {curve.name for curve in ranked[:most]}
     return [curve for curve in curves if curve.name in kept]
 
 
 def curve_views(curves: Mapping[str, Curve], plan: Plan | None, even: Plan | None) -> tuple[CurveView, ...]:
-    """What to draw of the stages' curves: variances relative to none reissued, and what was chosen."""
+    """Curves to draw: variances relative to no reissues, and the shares that the plan chose."""
     return tuple(
         CurveView(
             name=name,

@@ -1,4 +1,4 @@
-"""Index of the search service: its corpus, how it is built, stored and loaded."""
+"""Search index: corpus, construction, storage and loading."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Builds the index's parts from the documents.
+"""Index builder: makes the parts of the index from the documents.
 
-Run as a program it writes them, so that no replica carries the builder's imports and memory.
+Run as a program of its own it writes them to disk, so that no replica carries its imports and memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The documents: everything documented in this machine's Python standard library, under its public name."""
+"""Search corpus: everything documented in this Python's standard library, under its public name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_TEXT = 60_000
 
 
 class Document(Struct, frozen=True):
-    """One thing that can be found.
+    """Document of the corpus: one definition or topic.
 
     Attributes:
         kind: module, class, function, method, property or topic.
@@ -99,7 +99,7 @@ def _modules(root: Path, *, native: bool) -> dict[str, Module]:
 
 
 def _listed(module: Module, definition: Definition) -> bool:
-    """Whether a class or function without text is still worth finding by name: its module exports it."""
+    """True for a class or function that its module exports, which is a document even without text."""
     return definition.qualname in (module.exports or ()) and not private(
         f"{shown(module.name)}.{definition.qualname}"
     )

@@ -1,4 +1,4 @@
-"""Public names: `asyncio.tasks.gather` is known as `asyncio.gather`. Imports are read, never run."""
+"""Public names of definitions, from imports read as syntax: `asyncio.tasks.gather` is `asyncio.gather`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def shown(module: str) -> str:
 
 
 def private(dotted: str) -> bool:
-    """Whether any part of the name starts with one underscore; `__init__` is not private."""
+    """True if any part of the name starts with an underscore; a name such as `__init__` is not private."""
     return any(part.startswith("_") and not part.endswith("__") for part in dotted.split("."))
 
 
@@ -120,7 +120,7 @@ class Names:
         ]
 
     def _resolve(self, target: Found, depth: int) -> Found | None:
-        """Where the thing is defined; None for what is not in the corpus, and for whole modules."""
+        """Module and name of a definition; None for a name outside the corpus, and for a module."""
         module, name = self._modules.get(target[0]), target[1]
         if module is None or not name or not depth:
             return None
@@ -138,7 +138,7 @@ class Names:
         return None
 
     def _fits(self, module: Module, name: str, found: Found) -> bool:
-        """Whether this is the thing's home and not merely a user of it."""
+        """True if the module offers the name as its own, rather than merely importing it."""
         if private(name) or not module.public(name):
             return False
         if module.name == found[0]:

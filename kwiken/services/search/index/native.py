@@ -1,4 +1,4 @@
-"""What is written in C has no source to read, so it is imported and asked, where that is known to be safe."""
+"""Reader of modules written in C: imports those that are known to be safe, and inspects them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the index. Each stage loads only its own; arrays stay mapped in the file until read."""
+"""Parts of the index. Each stage loads only its own part; arrays stay memory-mapped until they are read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ SHARDS = 8
 
 
 class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every part has.
+    """Base class of the parts.
 
     Attributes:
-        key: name of the index; parts of different indexes do not go together.
+        key: name of the index; parts of different indexes cannot be combined.
     """
 
     file: ClassVar[str]
@@ -38,7 +38,7 @@ class Rows(Struct, frozen=True, array_like=True):
 
 
 class Words(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For correction: the corpus' words, commonest first, with the words that differ by deletions.
+    """Part for spelling correction: words of the corpus, commonest first, indexed by their deletions.
 
     Attributes:
         words: lower case.
@@ -69,7 +69,7 @@ class Shard(Struct, frozen=True, array_like=True):
 
 
 class Postings(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For look-up: the inverted index, cut into shards by document number."""
+    """Part for look-up: the inverted index, split into shards by document number."""
 
     file = "postings"
     terms: list[str]
@@ -77,7 +77,7 @@ class Postings(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SymbolTable(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For symbols: names and the ends of names, as `asyncio.gather` and `gather`; lower case, no underscores.
+    """Part for symbols: names and their suffixes (`asyncio.gather`, `gather`), lower case, no underscores.
 
     Attributes:
         keys: rising.
@@ -94,7 +94,7 @@ class SymbolTable(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Ranking(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For ranking: what is known of each document.
+    """Part for ranking: name, prior and terms of each document.
 
     Attributes:
         names: titles: public names, and the headings of topics.
@@ -111,14 +111,14 @@ class Ranking(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Texts(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For snippets: rows of UTF-8, by document."""
+    """Part for snippets: texts in UTF-8, by document."""
 
     file = "texts"
     texts: Rows
 
 
 class Card(Struct, frozen=True, array_like=True):
-    """What is shown of a document besides its text."""
+    """Fields of a result besides its snippet."""
 
     kind: str
     name: str
@@ -129,7 +129,7 @@ class Card(Struct, frozen=True, array_like=True):
 
 
 class Cards(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For the page: rows of `Card` in MessagePack, by document."""
+    """Part for the result page: rows of `Card` in MessagePack, by document."""
 
     file = "cards"
     cards: Rows

@@ -1,4 +1,4 @@
-"""Reads Python source by syntax alone: what a module defines, exports and borrows. Nothing is imported."""
+"""Reader of Python source by syntax alone: definitions, exports and imports of a module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(slots=True)
 class Definition:
-    """Something documented.
+    """Documented definition.
 
     Attributes:
         module: where it is defined, such as `asyncio.tasks`.
@@ -47,7 +47,7 @@ class Definition:
 
 @dataclass(slots=True)
 class Module:
-    """What one module's source says.
+    """Definitions, exports and imports of one module.
 
     Attributes:
         name: full name.
@@ -72,7 +72,7 @@ class Module:
     source: str = ""
 
     def public(self, name: str) -> bool:
-        """Whether the module offers that name to others."""
+        """True if the module exports the name."""
         if self.exports is not None and name in self.exports:
             return True
         return (self.exports is None or self.open_ended) and not name.startswith("_")

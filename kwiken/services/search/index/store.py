@@ -1,8 +1,8 @@
-"""The index on disk: built once per Python and per version of this code, shared, never trusted.
+"""Store of the index on disk: one index per Python and version of this code, checked when it is read.
 
-A part is a file: eight bytes that name the format, the CRC-32 of the rest, then MessagePack. It is written
-beside its place and renamed into it, so a reader sees a whole part or none; a part that fails its check is
-built anew. Readers map the file, so the arrays of 17 processes are one copy in memory.
+A part is a file: eight bytes that name the format, the CRC-32 of the rest, then MessagePack. It is written to
+a temporary file and renamed, so a reader sees a whole part or none; a part that fails its check is built
+again. Readers map the file, so all processes share one copy of the arrays in memory.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ P = TypeVar("P", bound=Part)
 
 _MAGIC = b"kwsearch"
 _HEAD = struct.Struct("<8sI")
-_BUILDERS = ("_build", "_corpus", "_names", "_native", "_parts", "source", "_store", "_text")
+_BUILDER_MODULES = ("build", "corpus", "names", "native", "parts", "source", "store", "text")
 BUILD_SECONDS = 300.0
-KEPT = 4
+MAX_INDEXES = 4
 
 
 class BuildError(KwikenError):
@@ -43,7 +43,7 @@ class BuildError(KwikenError):
 
 
 def cache_folder() -> Path:
-    """Where indexes are kept: KWIKEN_CACHE, or the user's cache folder."""
+    """Folder of all indexes: KWIKEN_CACHE, or the user's cache folder."""
     given = os.environ.get("KWIKEN_CACHE")
     if given:
         return Path(given)
@@ -56,7 +56,7 @@ def key() -> str:
     """Name of the index that this interpreter, this library and this code make."""
     digest = blake2b(f"{sys.version} {sys.byteorder}".encode(), digest_size=8)
     here = Path(__file__).parent
-    for name in _BUILDERS:
+    for name in _BUILDER_MODULES:
         digest.update((here / f"{name}.py").read_bytes())
     from sysconfig import get_path
 
@@ -67,7 +67,7 @@ def key() -> str:
 
 
 def folder() -> Path:
-    """Where this interpreter's index is, or will be."""
+    """Folder of this interpreter's index, which may not exist yet."""
     return cache_folder() / f"search-{key()}"
 
 
@@ -137,7 +137,7 @@ def build(*, force: bool = False) -> Path:
 
 
 def whole(place: Path) -> bool:
-    """Whether every part is there and sound."""
+    """True if every part exists and passes its check."""
     try:
         return all(read(place, kind).key == key() for kind in PARTS)
     except InputError:
@@ -146,7 +146,7 @@ def whole(place: Path) -> bool:
 
 def _run_builder(place: Path) -> None:
     """In a process of its own: it imports 67 C modules and needs ten times a replica's memory."""
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[4])
     known = os.environ.get("PYTHONPATH")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *([known] if known else [])])}
     command = [sys.executable, "-m", "kwiken.services.search.index.build", str(place)]
@@ -188,5 +188,5 @@ def _forget_old(keep: Path) -> None:
     """Remove all but the newest indexes; those in use elsewhere stay readable until their readers end."""
     others = [path for path in keep.parent.glob("search-*") if path.is_dir() and path != keep]
     others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in others[KEPT - 1 :]:
+    for path in others[MAX_INDEXES - 1 :]:
         shutil.rmtree(path, ignore_errors=True)

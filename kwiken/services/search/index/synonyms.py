@@ -1,4 +1,4 @@
-"""What people call things that the documentation calls otherwise.
+"""Synonyms of words of the documentation.
 
 General programming words: one line a group, whose first word may also be any of the others.
 """

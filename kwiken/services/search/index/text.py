@@ -1,4 +1,4 @@
-"""Words of text and of names: splitting, light stemming, common words. For the index and the queries."""
+"""Tokenizer and light stemmer for the index and for queries, with a list of common words."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def terms(text: str) -> list[str]:
 
 
 def joins(glue: str) -> bool:
-    """Whether what stands between two words makes them one name: nothing (camelCase) or underscores."""
+    """True if two words with this text between them are one name: nothing (camelCase) or underscores."""
     return not glue.strip("_")
 
 
@@ -117,7 +117,7 @@ def _undouble(word: str) -> str:
 
 
 def deletions(word: str) -> set[str]:
-    """What is left of the word's head without up to two of its letters (one where it is short), and itself.
+    """The word's head, and the head without up to two of its letters (one if the word is short).
 
     Two words within two edits of each other share one of these (Garbe 2012, symmetric delete correction).
     """

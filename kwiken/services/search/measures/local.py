@@ -1,4 +1,4 @@
-"""Runs the stages one after another in this process, to judge answers and measure costs."""
+"""In-process runner of a service's stages, for judging answers and measuring costs."""
 
 from __future__ import annotations
 

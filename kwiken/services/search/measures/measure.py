@@ -1,4 +1,4 @@
-"""What each stage costs: milliseconds per call over a mix of queries, and what a fresh process loads."""
+"""Costs of each stage: milliseconds per call over a mix of queries, and start-up time and memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Cost:
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What a fresh process needs to serve a stage: seconds, MiB before and at most, NumPy or not."""
+    """Cost of a fresh process for a stage: seconds, MiB before and at the peak, and NumPy or not."""
 
     seconds: float
     base: float
@@ -83,8 +83,8 @@ def _cost(stage: str, values: Sequence[float]) -> Cost:
 
 
 def load(stage: str) -> Load:
-    """What a process of its own takes to get ready to serve that stage."""
-    root = str(Path(__file__).resolve().parents[2])
+    """Measure start-up time and memory of a fresh process that serves the stage."""
+    root = str(Path(__file__).resolve().parents[4])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-c", _LOAD, stage]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603

@@ -1,4 +1,4 @@
-"""How good the answers are: judged queries, and how high what they should find stands."""
+"""Answer quality: ranks of the wanted documents for judged queries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEPTH = 10
 
 
 class Judgement(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a query should find: names, of which one must be among the first `top`; or nothing at all."""
+    """Wanted result of a query: names, one of which must be among the first `top`; or no result at all."""
 
     want: list[str]
     top: Annotated[int, Meta(ge=1, le=DEPTH)]
@@ -30,7 +30,7 @@ Judgements = dict[str, dict[str, Judgement]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How one query fared: the rank of the first wanted document, from 1; None where it is not among ten."""
+    """Result of one query: rank of the first wanted document, from 1; None if it is not among ten."""
 
     query: str
     rank: int | None
@@ -39,7 +39,7 @@ class Verdict:
 
     @property
     def good(self) -> bool:
-        """Whether a wanted document stands as high as it must."""
+        """True if a wanted document is ranked as high as the judgement demands."""
         if not self.judgement.want:
             return not self.found
         return self.rank is not None and self.rank <= self.judgement.top
@@ -62,7 +62,7 @@ def judgements(path: Path | None = None) -> Judgements:
     Raises:
         InputError: naming the file and what is wrong in it.
     """
-    file = path if path is not None else Path(__file__).with_name("judgements.toml")
+    file = path if path is not None else Path(__file__).parents[1] / "judgements.toml"
     try:
         return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Judgements)
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:

@@ -1,4 +1,4 @@
-"""Queries as people might send them: a few documents are asked for often, most seldom; some are misspelt."""
+"""Generator of realistic queries: Zipf-like popularity of documents, and some misspellings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_ENOUGH = 5  # letters of a word that someone may misspell
 
 
 def queries(count: int, seed: int) -> Iterator[str]:
-    """That many queries; the same ones for the same seed and the same index.
+    """Generate `count` queries, the same for the same seed and index.
 
     A document is drawn by Zipf's law over the standing that the index gives it, then a query is made of what
     is salient in it: parts of its name first, then the rare words of its first paragraph.
@@ -51,7 +51,7 @@ class _Source:
         self.order = sorted(range(total), key=lambda document: (-priors[document], document))
 
     def query(self, document: int, chance: random.Random) -> list[str]:
-        """From one to four words that this document is about, in the order of the name, then of rarity."""
+        """One to four words about this document: those of its name in order, then the rarest ones."""
         named, said = self._salient(document)
         length = chance.choices(range(1, len(LENGTHS) + 1), weights=LENGTHS)[0]
         pool = [*named[-2:], *said] or ["python"]

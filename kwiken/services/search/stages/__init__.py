@@ -1,4 +1,4 @@
-"""Stages of the search service, as plain functions and classes."""
+"""Stages of the search service as plain functions and classes."""
 
 from __future__ import annotations
 

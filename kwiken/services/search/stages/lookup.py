@@ -1,4 +1,4 @@
-"""Look-up in one shard of the inverted index."""
+"""Look-up stage: BM25F search in one shard of the inverted index."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def utility(answer: Partial[Hits]) -> float:
 
 
 def worth(answer: Partial[Hits]) -> list[float]:
-    """What each shard's hits were worth, once all are known: 1 for the one with the best, 0 for the others.
+    """Worth of each shard's hits once all are known: 1 for the shard with the best hit, 0 for the others.
 
-    Where several have equally good ones none is missed, as the best that is shown is as good without it.
+    If several shards have an equally good best hit, all are 0, because the answer is as good without any one.
     """
     tops = [hits.scores[0] if hits is not None and hits.scores else 0.0 for hits in answer.values]
     best = max(tops)

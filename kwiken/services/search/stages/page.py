@@ -1,4 +1,4 @@
-"""The last stage: the answer as shown."""
+"""Page stage: assembles the answer as it is shown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kwiken.services.search.stages.types import Answer, Ranked, Result, Snippet
 
 
 class Shelf:
-    """What is shown of each document."""
+    """Fields to show of each document."""
 
     def __init__(self, part: Cards) -> None:
         self.key = part.key

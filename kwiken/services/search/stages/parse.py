@@ -1,4 +1,4 @@
-"""The first stage: from what was typed to words."""
+"""Parse stage: splits the query into words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranking: look-up and symbols together, then how names fit and how near the words stand."""
+"""Rank stage: merges look-up and symbols, then scores matching names and the proximity of words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AKIN = 0.6  # a word that the name holds under another word for it
 
 
 class Ranker:
-    """What ranking knows of the documents."""
+    """Ranker over the names, priors and terms of all documents."""
 
     def __init__(self, part: Ranking) -> None:
         self.key = part.key
@@ -64,7 +64,7 @@ class Ranker:
         )
 
     def _name(self, document: int, wanted: _Wanted) -> float:
-        """How much of the query the name holds, times how much of the name's last part the query holds."""
+        """Share of the query that the name holds, times the share of the name's last part in the query."""
         path, _, last = self._names[document].rpartition(".")
         ending = [text_module.stem(word) for word in text_module.words(last)]
         parts = {*ending, *text_module.terms(path), "".join(ending)}

@@ -1,4 +1,4 @@
-"""Snippets: of each result the passage of its text that holds most of the query, its words marked."""
+"""Snippet stage: the passage of each result that holds most of the query, with its words marked."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _passages(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _end(text: str, start: int) -> int:
-    """Where to stop: at the last sentence's end that fits, else at the last whole word."""
+    """End of the passage: the last end of a sentence that fits, else the end of the last whole word."""
     if len(text) - start <= LENGTH:
         return len(text)
     ends = [match.start() for match in _BREAK.finditer(text, start, start + LENGTH)]

@@ -1,4 +1,4 @@
-"""The second stage: words that the corpus does not know are corrected, and terms are chosen."""
+"""Spell stage: corrects words that the corpus does not know, and chooses index terms."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Speller:
         self._owners = part.owners.cast("I")
 
     def knows(self, word: str) -> bool:
-        """Whether the corpus holds the word or another form of it, or it is no word that can be misspelt."""
+        """True if the corpus holds the word or a form of it, or the word is not to be corrected."""
         if len(word) <= 2 or not word.isalpha() or word in text.COMMON:  # noqa: PLR2004
             return True
         term = text.stem(word)
         return word in self._numbers or term in self._stems or term in synonyms.TABLE
 
     def holds(self, term: str) -> bool:
-        """Whether the term is the stem of a word of the corpus."""
+        """True if the term is the stem of a word of the corpus."""
         return term in self._stems
 
     def begun(self, word: str) -> list[str]:
@@ -131,7 +131,7 @@ def spell(parsed: Parsed, speller: Speller) -> Query:
 
 
 def _begun(tokens: list[Token], speller: Speller) -> list[str]:
-    """What the last word may be the start of, where it is no word itself."""
+    """Words that the last word may be the start of, if it is no word itself."""
     last = tokens[-1].text.lower() if tokens else ""
     return [] if speller.knows(last) else speller.begun(last)
 

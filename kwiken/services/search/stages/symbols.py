@@ -1,4 +1,4 @@
-"""Symbol look-up: names that the query spells out, whole, by their last parts, or as far as typed."""
+"""Symbol stage: names that the query spells in full, by their last parts, or by a prefix."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ def _spellings(words: list[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _share(words: list[str], first: int, last: int) -> float:
-    """How much of the query the run is, squared; a common word is a third of a word."""
+    """Square of the run's share of the query; a common word counts a third of a word."""
     weights = [1 / 3 if word in text.COMMON else 1.0 for word in words]
     return (sum(weights[first:last]) / sum(weights)) ** 2

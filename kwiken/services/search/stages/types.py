@@ -1,4 +1,4 @@
-"""What the stages hand to each other: everything here crosses the wire."""
+"""Messages between the stages, sent between processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Token(Struct, frozen=True, array_like=True):
-    """One word of the query and what stands between it and the next (see `_text.pieces`)."""
+    """One word of the query and what stands between it and the next (see `text.pieces`)."""
 
     text: str
     glue: str

@@ -1,4 +1,4 @@
-"""The plan that fits the load which it adds to."""
+"""Fixed point of plan and load."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from kwiken.latency import ladder
 from kwiken.plan import Budgets, CatchUpPolicy, StagePlan
 from kwiken.planning import PlanStudy, study_plan
 from kwiken.profile import Profile, StageProfile
-from kwiken.queueing.load import LoadModel, load_model, settle
+from kwiken.queueing.load import LoadModel, load_model, plan_under_load
 from kwiken.queueing.load import guard as guard_module
 from kwiken.queueing.load import under_load as under_load_module
 from kwiken.queueing.load.guard import Look, look
 from kwiken.queueing.load.stage_model import StageModel
-from kwiken.queueing.load.under_load import ROUNDS, under_load
+from kwiken.queueing.load.under_load import MAX_ROUNDS, profile_under_load
 from kwiken.service import Reissue
 from tests.support.queue_profiles import queue_profile, rate_of
 
@@ -36,7 +36,7 @@ def model() -> LoadModel:
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A third of the calls is enough to tell what is asked here."""
-    monkeypatch.setattr(guard_module, "CALLS", 15_000)
+    monkeypatch.setattr(guard_module, "CALLS_PER_LOOK", 15_000)
 
 
 def greedy(profile: Profile, *, fraction: float = 1.0, after_ms: float = 0.0) -> PlanStudy:
@@ -51,28 +51,28 @@ def greedy(profile: Profile, *, fraction: float = 1.0, after_ms: float = 0.0) ->
 class TestUnderLoad:
     def test_the_profile_as_it_would_be(self, model: LoadModel) -> None:
         added = dict.fromkeys(model.stages, 0.1)
-        loaded = under_load(model, 1.4, added, {"rank"}, 0)
+        loaded = profile_under_load(model, 1.4, added, {"rank"}, 0)
         assert [stage.reissuable for stage in loaded.stages] == [True, False]
         truth = ladder(queue_profile(rate_of(0.5 * 1.4 * 1.1), requests=60_000, seed=8).latency_ms)
         assert ladder(loaded.latency_ms).p99_ms == pytest.approx(truth.p99_ms, rel=0.15)
         assert np.ptp(loaded.started_s) == pytest.approx(np.ptp(model.profile.started_s) / 1.4)
 
     def test_without_load_it_is_the_profile(self, model: LoadModel) -> None:
-        same = under_load(model, 1.0, dict.fromkeys(model.stages, 0.0), (), 0)
+        same = profile_under_load(model, 1.0, dict.fromkeys(model.stages, 0.0), (), 0)
         np.testing.assert_allclose(same.latency_ms, model.profile.latency_ms)
 
     def test_copies_beyond_the_replicas_leave_a_profile(self, model: LoadModel) -> None:
-        """What copies add is cut to what the replicas can do: the guard refuses them afterwards."""
-        loaded = under_load(model, 1.5, dict.fromkeys(model.stages, 5.0), (), 0)
+        """Work of copies is cut to what the replicas can do: the guard refuses the copies afterwards."""
+        loaded = profile_under_load(model, 1.5, dict.fromkeys(model.stages, 5.0), (), 0)
         assert np.isfinite(loaded.latency_ms).all()
 
 
-class TestSettle:
+class TestPlanUnderLoad:
     def test_it_comes_to_rest_and_says_so(self, model: LoadModel) -> None:
-        found = settle(model, STUDY, requests=8000)
+        found = plan_under_load(model, STUDY, requests=8000)
         plan = found.study.plan
         assert found.settled
-        assert 1 < found.rounds < ROUNDS
+        assert 1 < found.rounds < MAX_ROUNDS
         assert not found.refused
         assert plan.profile == model.profile.digest
         assert any(entry.reissue is not None for entry in plan.stages.values())
@@ -83,7 +83,7 @@ class TestSettle:
         assert any("requests a second, 1 times the profile's" in note for note in found.study.notes)
 
     def test_its_intervals_move_with_what_is_expected(self, model: LoadModel) -> None:
-        expected = settle(model, STUDY, requests=8000).study.plan.expected
+        expected = plan_under_load(model, STUDY, requests=8000).study.plan.expected
         assert expected is not None
         for name, (low, high) in expected.bounds.after.items():
             assert low <= getattr(expected.after, name) * 1.1
@@ -91,7 +91,9 @@ class TestSettle:
 
     def test_time_outs_are_learned_at_the_load_planned_for(self, model: LoadModel) -> None:
         """At 1.6 times the load calls are slower, so what is late there is later."""
-        calm, busy = (settle(model, STUDY, load=load, requests=8000).study.plan for load in (1.0, 1.6))
+        calm, busy = (
+            plan_under_load(model, STUDY, load=load, requests=8000).study.plan for load in (1.0, 1.6)
+        )
         times = [plan.stages["rank"].reissue for plan in (calm, busy)]
         assert times[0] is not None
         if times[1] is not None:  # else refused, which is a later time-out still
@@ -101,7 +103,7 @@ class TestSettle:
         model = load_model(
             queue_profile(rate_of(0.7), requests=8000, seed=9), cancel="none", dispatch="random"
         )
-        found = settle(model, greedy, requests=8000)
+        found = plan_under_load(model, greedy, requests=8000)
         assert set(found.refused) == {"fetch", "rank"}
         assert all(entry.reissue is None for entry in found.study.plan.stages.values())
         assert any(
@@ -114,13 +116,13 @@ class TestSettle:
 
     def test_what_is_refused_at_last_neither_costs_nor_gains(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """In the last round there is no plan to follow that knows of the refusal."""
-        monkeypatch.setattr(under_load_module, "ROUNDS", 1)
+        monkeypatch.setattr(under_load_module, "MAX_ROUNDS", 1)
         model = load_model(
             queue_profile(rate_of(0.7), requests=4000, seed=9), cancel="none", dispatch="random"
         )
         planned = greedy(model.profile)
         assert planned.allocation.spent > 0 < sum(planned.allocation.gains.values())
-        study = settle(model, greedy, requests=4000).study
+        study = plan_under_load(model, greedy, requests=4000).study
         assert all(entry.reissue is None for entry in study.plan.stages.values())
         assert study.allocation.spent == pytest.approx(0.0, abs=1e-12)
         assert {*study.allocation.fractions.values(), *study.allocation.gains.values()} == {0.0}
@@ -133,21 +135,21 @@ class TestSettle:
         self, model: LoadModel, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The other stage is silent of a higher load, which is not to say that copies never hurt there."""
-        monkeypatch.setattr(under_load_module, "SEARCHED", 1)
+        monkeypatch.setattr(under_load_module, "MAX_SEARCHED_STAGES", 1)
         model = load_model(model.profile, replicas={"fetch": 5})
-        found = settle(model, partial(greedy, fraction=0.02, after_ms=60.0), requests=8000)
+        found = plan_under_load(model, partial(greedy, fraction=0.02, after_ms=60.0), requests=8000)
         assert not found.refused
         assert {*found.guards} == {"rank"}
         assert found.unsearched == ("fetch",)
         note = next(note for note in found.study.notes if "searched at the 1 busiest" in note)
-        assert note.endswith("only that they do not at this load: fetch")
+        assert note.endswith("higher loads are not known: fetch")
 
     def test_a_policy_that_hardly_moved_is_not_looked_at_again(
         self, model: LoadModel, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """One that moved is, but not its arm without copies."""
         asked: list[tuple[float, bool]] = []
-        monkeypatch.setattr(under_load_module, "SCOUT", 15_000)  # as many as there are, so none
+        monkeypatch.setattr(under_load_module, "SCOUT_CALLS", 15_000)  # as many as there are, so none
 
         def seen(stage: StageModel, policy: Reissue, **settings: Any) -> Look:
             asked.append((policy.after_ms, settings["alone_ms"] is not None))
@@ -164,8 +166,8 @@ class TestSettle:
             return greedy(profile, fraction=next(shares), after_ms=next(turns))
 
         monkeypatch.setattr(under_load_module, "look", seen)
-        monkeypatch.setattr(under_load_module, "SETTLED", 1e-9)
-        found = settle(model, moving, requests=4000)
+        monkeypatch.setattr(under_load_module, "MAX_SPEND_CHANGE", 1e-9)
+        found = plan_under_load(model, moving, requests=4000)
         assert found.rounds == 5
         assert asked == [(60.0, False), (60.0, False), (80.0, True), (80.0, True)]
 
@@ -184,10 +186,10 @@ class TestSettle:
             load_model(queue_profile(rate_of(used), requests=4000, seed=9), cancel="none", dispatch="random")
             for used in (0.15, 0.7)
         )
-        assert not settle(calm, greedy, requests=4000).refused
+        assert not plan_under_load(calm, greedy, requests=4000).refused
         assert {*asked} == {(5000, False)}
         asked.clear()
-        assert settle(busy, greedy, requests=4000).refused
+        assert plan_under_load(busy, greedy, requests=4000).refused
         assert asked == [(5000, True), (15_000, True)] * 2
 
     @pytest.mark.parametrize(("profiled", "simulated"), [(200, 5000), (2000, 8000), (8000, 20_000)])
@@ -195,17 +197,17 @@ class TestSettle:
         self, profiled: int, simulated: int
     ) -> None:
         model = load_model(queue_profile(rate_of(0.3), requests=profiled))
-        assert len(settle(model, STUDY).simulation.before_ms) == simulated
+        assert len(plan_under_load(model, STUDY).simulation.before_ms) == simulated
 
     def test_stages_that_nobody_searched_are_refused_all_the_same(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(under_load_module, "SEARCHED", 1)
+        monkeypatch.setattr(under_load_module, "MAX_SEARCHED_STAGES", 1)
         busy = queue_profile(rate_of(0.7), requests=8000, seed=9)
-        found = settle(load_model(busy, cancel="none", dispatch="random"), greedy, requests=8000)
+        found = plan_under_load(load_model(busy, cancel="none", dispatch="random"), greedy, requests=8000)
         assert set(found.refused) == {"fetch", "rank"}
         assert len(found.unsearched) == 1
-        note = next(note for note in found.study.notes if "none are sent" in note)
+        note = next(note for note in found.study.notes if "no copies where" in note)
         assert note.count("copies hurt from") == 1
         assert not any("searched at the" in note for note in found.study.notes)
 
@@ -213,13 +215,13 @@ class TestSettle:
         model = load_model(
             queue_profile(rate_of(0.1), requests=6000, seed=9), cancel="none", dispatch="random"
         )
-        found = settle(model, greedy, requests=8000)
+        found = plan_under_load(model, greedy, requests=8000)
         assert not found.refused
         assert found.simulation.after.p99_ms < found.simulation.before.p99_ms
 
     def test_a_quiet_service_is_planned_once(self) -> None:
         model = load_model(queue_profile(rate_of(0.03), requests=3000))
-        found = settle(model, STUDY, requests=8000)
+        found = plan_under_load(model, STUDY, requests=8000)
         assert found.settled
         assert found.rounds == 1
         assert not found.guards
@@ -234,10 +236,10 @@ class TestSettle:
         def fickle(profile: Profile) -> PlanStudy:
             return greedy(profile, fraction=0.02 + 0.02 * (next(turns) % 2), after_ms=60.0)
 
-        found = settle(model, fickle)
+        found = plan_under_load(model, fickle)
         assert not found.settled
-        assert found.rounds == ROUNDS
-        assert any("did not come to rest" in note for note in found.study.notes)
+        assert found.rounds == MAX_ROUNDS
+        assert any("did not converge" in note for note in found.study.notes)
 
     def test_levers_that_queues_do_not_know_keep_the_planners_word(self, model: LoadModel) -> None:
         def with_catch_up(profile: Profile) -> PlanStudy:
@@ -245,14 +247,14 @@ class TestSettle:
             late = {**study.plan.stages, "rank": StagePlan(catch_up=CatchUpPolicy(after_ms=90.0, threads=2))}
             return replace(study, plan=msgspec.structs.replace(study.plan, stages=late))
 
-        found = settle(model, with_catch_up)
+        found = plan_under_load(model, with_catch_up)
         expected = found.study.plan.expected
         assert expected is not None
         assert expected.after != found.simulation.after
 
     def test_a_load_that_cannot_be_served(self, model: LoadModel) -> None:
         with pytest.raises(InputError, match="more calls than it can serve"):
-            settle(model, STUDY, load=2.5)
+            plan_under_load(model, STUDY, load=2.5)
 
 
 def test_a_wide_fan_out_is_planned_on_as_many_requests_as_fit(
@@ -261,6 +263,6 @@ def test_a_wide_fan_out_is_planned_on_as_many_requests_as_fit(
     rng = np.random.default_rng(3)
     wide = replace(stage_of("wide", rng.lognormal(2, 0.5, (300, 40))), busy_ms=1.0, replicas=10)
     model = load_model(replace(profile_of(wide), started_s=np.linspace(0.0, 6.0, 300)))
-    monkeypatch.setattr(under_load_module, "MOST_CALLS", 2 * 40 * 1200)
-    found = settle(model, STUDY, requests=5000)
+    monkeypatch.setattr(under_load_module, "MAX_STAGE_CALLS", 2 * 40 * 1200)
+    found = plan_under_load(model, STUDY, requests=5000)
     assert len(found.simulation.before_ms) == 1200

@@ -1,7 +1,7 @@
-"""A chain of three stages that do next to nothing: as a service of ours, and written by hand on aiohttp.
+"""Chain of three trivial stages: as a service on this runtime, and written by hand on aiohttp.
 
-`python -m benchmarks._chain` runs the hand-written processes: it says where it listens on one line and ends
-when its standard input closes.
+`python -m benchmarks.chain` runs the hand-written processes: it prints its address on one line and ends when
+its standard input closes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STAGES = ("one", "two", "three")
 
 
 class Item(msgspec.Struct):
-    """What passes through the chain."""
+    """Message that passes through the chain."""
 
     text: str
     hops: int = 0

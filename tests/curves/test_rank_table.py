@@ -1,4 +1,4 @@
-"""Ranks by a table: the same as by bisection, and curves that rest on them the same as by the slow formula."""
+"""Rank table: equal to bisection, and curves computed with it equal to the direct formula."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from kwiken.arrays import Floats
 from kwiken.curves import reissue_curve
 from kwiken.curves.curve import GRID
-from kwiken.curves.rank_table import CROWD, FEWEST, Ranks
+from kwiken.curves.rank_table import MAX_VALUES_PER_BUCKET, MIN_VALUES_FOR_TABLE, Ranks
 
 COUNT = 3000
-assert COUNT > FEWEST
+assert COUNT > MIN_VALUES_FOR_TABLE
 
 
 def _laws() -> dict[str, Floats]:
@@ -53,8 +53,8 @@ class TestRanks:
             np.testing.assert_array_equal(table.below(numbers), values.searchsorted(numbers))
 
     def test_none_where_bisection_is_as_good(self) -> None:
-        few = np.arange(1.0, FEWEST)
-        tied = np.repeat(np.arange(1.0, 200.0), CROWD + 1)
+        few = np.arange(1.0, MIN_VALUES_FOR_TABLE)
+        tied = np.repeat(np.arange(1.0, 200.0), MAX_VALUES_PER_BUCKET + 1)
         assert Ranks.of(few) is None
         assert Ranks.of(tied) is None
         assert Ranks.of(np.zeros(COUNT)) is None
@@ -77,11 +77,11 @@ class TestCurves:
         rng = np.random.default_rng(5)
         calls = rng.lognormal(1, 1, (COUNT, 2))
         curve = reissue_curve(calls, policies=("single",))
-        pool = np.sort(calls.ravel())
+        distribution = np.sort(calls.ravel())
         for at in range(1, len(curve.fraction), 7):
             age, chance = float(curve.after_ms[at]), float(curve.probability[at])
-            mean, square = _slowest_of_two(calls[:200], pool, age, chance)
-            some = reissue_curve(calls[:200], curve.pool, policies=("single",))
+            mean, square = _slowest_of_two(calls[:200], distribution, age, chance)
+            some = reissue_curve(calls[:200], curve.distribution, policies=("single",))
             got = some.races.moments(np.array([age]), chance)
             assert got[0][0] == pytest.approx(mean, rel=1e-6)
             assert got[1][0] == pytest.approx(square, rel=1e-6)
@@ -105,11 +105,11 @@ def _by_pairs(calls: Floats, age: float, chance: float) -> tuple[float, float]:
     return one / len(calls), two / len(calls)
 
 
-def _slowest_of_two(calls: Floats, pool: Floats, age: float, chance: float) -> tuple[float, float]:
-    """The same for two shards, by the law of each one's end on the pool's own steps."""
+def _slowest_of_two(calls: Floats, distribution: Floats, age: float, chance: float) -> tuple[float, float]:
+    """The same for two shards, by the distribution of each one's end on the distribution's own steps."""
     one = two = 0.0
     for row in calls.tolist():
-        ends = [_law_of_end(x, pool, age, chance) for x in row]
+        ends = [_distribution_of_end(x, distribution, age, chance) for x in row]
         at = np.unique(np.concatenate([values for values, _ in ends]))
         cdf = np.ones(len(at))
         for values, mass in ends:
@@ -119,10 +119,10 @@ def _slowest_of_two(calls: Floats, pool: Floats, age: float, chance: float) -> t
     return one / len(calls), two / len(calls)
 
 
-def _law_of_end(x: float, pool: Floats, age: float, chance: float) -> tuple[Floats, Floats]:
+def _distribution_of_end(x: float, distribution: Floats, age: float, chance: float) -> tuple[Floats, Floats]:
     if x <= age:
         return np.array([x]), np.ones(1)
-    ends = np.append(np.minimum(x, age + pool), x)
-    mass = np.append(np.full(len(pool), chance / len(pool)), 1 - chance)
+    ends = np.append(np.minimum(x, age + distribution), x)
+    mass = np.append(np.full(len(distribution), chance / len(distribution)), 1 - chance)
     order = np.argsort(ends, kind="stable")
     return ends[order], mass[order]

@@ -1,4 +1,4 @@
-"""Services and executors to measure with, all within one process."""
+"""Services and executors for benchmarks, all within one process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kwiken.service import Partial, Reissue, Service
 
 
 async def echo(value: int) -> int:
-    """The least that a handler can do."""
+    """Handler that returns its input."""
     return value
 
 

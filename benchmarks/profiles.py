@@ -1,4 +1,4 @@
-"""Synthetic profiles to measure with; the shape is design 7's, the laws are log-normal."""
+"""Synthetic profiles for benchmarks, in the shape of design 7, with log-normal latencies."""
 
 from __future__ import annotations
 

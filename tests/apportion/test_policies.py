@@ -1,4 +1,4 @@
-"""Gains that a plan tells are those of its own policies, age and coin; judged by every pair of call and copy."""
+"""Gains of chosen policies: exact for their own age and coin, against all pairs of call and copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CREATED = "2026-07-01T12:00:00+00:00"
 
 
 def cut_by_pairs(x: Floats, policy: Reissue) -> float:
-    """By how much the variance of single calls falls, from all pairs of a call and a copy."""
+    """Fall of the variance of single calls, from all pairs of a call and a copy."""
     late = x > policy.after_ms
     raced = np.minimum(x[late, None], policy.after_ms + x[None, :])
     sure, p = x[late], policy.probability

@@ -1,4 +1,4 @@
-"""Budget goes to gains that the requests seen prove."""
+"""Shrinkage of uncertain gains: budget goes first to gains that the requests prove."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.apportion import allocation_of, sumvar
-from kwiken.apportion.shrinkage import Caution
-from kwiken.curves import TRUST, curve_bounds, stage_curves
+from kwiken.apportion.shrinkage import Shrinkage
+from kwiken.curves import UNCERTAIN_GAIN_SHARE, curve_bounds, stage_curves
 from kwiken.plan import Budgets
 from kwiken.planning import study_plan
 from kwiken.profile import Profile, StageProfile
@@ -22,7 +22,7 @@ CREATED = "2026-01-01T00:00:00Z"
 
 
 def lucky(requests: int, *, seed: int = 1) -> np.ndarray:
-    """A stage that is hardly ever slow, but was once, very much."""
+    """Stage that was very slow once, in one block of time."""
     rng = np.random.default_rng(seed)
     calls = rng.gamma(100, 1 / 100, requests)
     calls[requests // 3] = 60.0
@@ -30,7 +30,7 @@ def lucky(requests: int, *, seed: int = 1) -> np.ndarray:
 
 
 def late(requests: int, *, seed: int = 2) -> np.ndarray:
-    """A stage that is slow time and again."""
+    """Stage that is slow repeatedly."""
     rng = np.random.default_rng(seed)
     return rng.gamma(100, 1 / 100, requests) + rng.exponential(8, requests) * (rng.random(requests) < 0.05)
 
@@ -39,14 +39,14 @@ def test_one_slow_call_counts_for_less(stage_of: StageOf, profile_of: ProfileOf)
     profile = profile_of(stage_of("lucky", lucky(1000)), stage_of("late", late(1000), after=("lucky",)))
     curves = stage_curves(profile)
     prices = {"lucky": 0.5, "late": 0.5}
-    cautious = Caution(profile, curves)
+    cautious = Shrinkage(profile, curves)
     careful = allocation_of(curves, prices, sumvar(cautious.hulls(prices, 0.005), prices, 0.005).fractions)
     kept = {}
     for name, bounds in cautious.bounds.items():
-        hull = bounds.timid(curves[name].hull).hull
+        hull = bounds.shrunk(curves[name].hull).hull
         kept[name] = (hull[0] - hull[-1]) / (curves[name].hull[0] - curves[name].hull[-1])
-    assert kept["lucky"] == pytest.approx(TRUST)
-    assert TRUST < kept["late"] < 1
+    assert kept["lucky"] == pytest.approx(UNCERTAIN_GAIN_SHARE)
+    assert UNCERTAIN_GAIN_SHARE < kept["late"] < 1
     assert careful.spent <= 0.005 * (1 + 1e-9)
     assert [name for name, bounds in cautious.bounds.items() if bounds.certainty == 0] == ["lucky"]
     low, high = cautious.bounds["lucky"].gain_between(0.005)
@@ -59,10 +59,10 @@ def test_one_slow_call_counts_for_less(stage_of: StageOf, profile_of: ProfileOf)
 def test_what_may_be_chance_still_gets_what_nobody_else_needs(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
-    """A tail that was seen once may be seen again, and budget that is left over costs nothing."""
+    """A tail that was seen once may come again, and spare budget has no other use."""
     profile = profile_of(stage_of("lucky", lucky(1000)), stage_of("late", late(1000), after=("lucky",)))
     prices = {"lucky": 0.5, "late": 0.5}
-    found = sumvar(Caution(profile, stage_curves(profile)).hulls(prices, 0.2), prices, 0.2)
+    found = sumvar(Shrinkage(profile, stage_curves(profile)).hulls(prices, 0.2), prices, 0.2)
     assert found.fractions["lucky"] > 0.001
 
 
@@ -73,9 +73,7 @@ def test_the_plan_is_as_timid(stage_of: StageOf, profile_of: ProfileOf) -> None:
             profile, budgets=Budgets(reissue=0.01), created=CREATED, objective=objective, cost="calls"
         )
         assert study.bounds["lucky"].certainty == 0 < study.bounds["late"].certainty
-        assert any(
-            "chance may explain all that copies seem to gain at lucky:" in note for note in study.notes
-        )
+        assert any("chance may explain the whole gain of copies at lucky:" in note for note in study.notes)
 
 
 def test_more_requests_bring_the_timid_curve_closer(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -84,9 +82,9 @@ def test_more_requests_bring_the_timid_curve_closer(stage_of: StageOf, profile_o
         profile = profile_of(stage_of("a", np.random.default_rng(3).lognormal(0, 0.8, requests)))
         curves = stage_curves(profile)
         curve, bounds = curves["a"], curve_bounds(profile, curves)["a"]
-        timid = bounds.timid(curve.hull)
-        assert (timid.hull >= curve.hull - 1e-9).all()
-        far.append(float(((timid.hull - curve.hull) / curve.variance[0]).mean()))
+        shrunk = bounds.shrunk(curve.hull)
+        assert (shrunk.hull >= curve.hull - 1e-9).all()
+        far.append(float(((shrunk.hull - curve.hull) / curve.variance[0]).mean()))
     assert far == sorted(far, reverse=True)
     assert far[0] > 4 * far[2]
 
@@ -104,12 +102,12 @@ def test_looking_only_where_budget_goes_finds_what_looking_everywhere_finds(
     curves = stage_curves(profile)
     prices = {name: float(rng.uniform(0.1, 1)) for name in curves}
     bounds = curve_bounds(profile, curves)
-    everywhere = sumvar({name: bounds[name].timid(curves[name].hull) for name in curves}, prices, budget)
-    caution = Caution(profile, curves)
+    everywhere = sumvar({name: bounds[name].shrunk(curves[name].hull) for name in curves}, prices, budget)
+    caution = Shrinkage(profile, curves)
     found = sumvar(caution.hulls(prices, budget), prices, budget)
     gained = sum(
-        bounds[name].timid(curves[name].hull).hull[0]
-        - np.interp(share, curves[name].fraction, bounds[name].timid(curves[name].hull).hull)
+        bounds[name].shrunk(curves[name].hull).hull[0]
+        - np.interp(share, curves[name].fraction, bounds[name].shrunk(curves[name].hull).hull)
         for name, share in found.fractions.items()
     )
     assert gained == pytest.approx(sum(everywhere.gains.values()), rel=1e-6, abs=1e-12)
@@ -118,7 +116,7 @@ def test_looking_only_where_budget_goes_finds_what_looking_everywhere_finds(
 
 
 def test_gains_are_covered_about_as_often_as_they_say(stage_of: StageOf, profile_of: ProfileOf) -> None:
-    """Of Exp(1) the variance at each share is known: V(r) = 2 - r (3/2 - ln r) - (1 - r/2)²."""
+    """For Exp(1) the variance at each share is known: V(r) = 2 - r (3/2 - ln r) - (1 - r/2)²."""
     known = {0.05: 1 - 0.8246, 0.2: 1 - 0.5681, 1.0: 0.75}
     covered = []
     for seed in range(30):

@@ -1,4 +1,4 @@
-"""Open load: requests sent when they are due, whether or not earlier ones were answered."""
+"""Open-loop HTTP client: requests start when they are due, whether or not earlier ones were answered."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def open_load(url: str, path: str, body: bytes, *, rate: float, seconds: f
 
 
 def arrivals(rate: float, seconds: float) -> Iterator[float]:
-    """When requests are due, seconds from the start."""
+    """Intended starts of requests, seconds from the start of the run."""
     chance = random.Random(20)
     due = chance.expovariate(rate)
     while due < seconds:

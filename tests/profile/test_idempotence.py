@@ -1,4 +1,4 @@
-"""Stages that must not run twice, named by who knows."""
+"""Stages that must not be reissued, marked by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain of `benchmarks._chain` as three deployments of Ray Serve, composed by handles.
+"""Ray Serve application: the chain of `benchmarks.chain` as three deployments, composed by handles.
 
 The first stage is the application's ingress and calls the other two, so a request crosses the same number of
 processes as ours: the proxy in the gateway's place and a process for each stage.
@@ -14,7 +14,7 @@ from ray.serve._private import replica
 from starlette.requests import Request
 from starlette.responses import Response
 
-from benchmarks._chain import STAGES, Item, step
+from benchmarks.chain import STAGES, Item, step
 
 AT_ONCE = 1000  # calls that a replica takes at once: far above the load, so nothing waits at a door
 

@@ -1,4 +1,4 @@
-"""What copies would have taken, guessed from the calls' work, against queues where real copies are known."""
+"""Estimated copies from measured work, against simulated queues where the real copies are known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kwiken.curves.copy_correlation import copy_correlation
 from kwiken.plan import Budgets
 from kwiken.planning import study_plan
 from kwiken.profile import (
-    Pool,
+    EmpiricalDistribution,
     Profile,
     StageProfile,
     guess_by_kind,
@@ -32,7 +32,7 @@ REPLICAS = 3
 
 @dataclass
 class Seen:
-    """Calls of a stage, and what a copy sent to another replica at the same time would have taken."""
+    """Calls of a stage, and latencies of copies sent to another replica at the same time."""
 
     started: Floats
     latency: Floats
@@ -42,7 +42,7 @@ class Seen:
 
 
 def queued(kind: str, *, calls: int = 12_000, load: float = 0.2, seed: int = 0) -> Seen:
-    """Replicas with queues. By `kind` calls are late because of their size, of replicas' pauses, or of both."""
+    """Simulated replicas with queues; `kind` sets why calls are late: size, pauses of replicas, or both."""
     rng = np.random.default_rng(seed)
     sized, paused = kind in {"size", "both"}, kind in {"replica", "both"}
     work = rng.lognormal(0, 1, calls) if sized else rng.gamma(50, 1 / 50, calls)
@@ -60,7 +60,7 @@ def queued(kind: str, *, calls: int = 12_000, load: float = 0.2, seed: int = 0) 
 
 @dataclass
 class Pauses:
-    """When a replica stands still."""
+    """Pauses of a replica."""
 
     starts: Floats
     ends: Floats
@@ -71,7 +71,7 @@ class Pauses:
         return cls(starts, starts + rng.exponential(8, len(starts)))
 
     def end(self, at: float, work: float) -> float:
-        """When work begun at a time is done."""
+        """End of work that begins at a time, with the pauses between."""
         k = int(np.searchsorted(self.starts, at))
         if k and self.ends[k - 1] > at:
             at = float(self.ends[k - 1])
@@ -98,12 +98,12 @@ def test_the_correlation_is_that_of_copies_really_sent(
 ) -> None:
     seen = queued(kind, load=load)
     stage = stage_of("a", seen.latency)
-    law = Pool.of(seen.latency)
+    distribution = EmpiricalDistribution.of(seen.latency)
     guesses = guessed(seen)
     late = np.isin(seen.latency, guesses[:, 0])
     pairs = np.column_stack((seen.latency[late], seen.copy[late]))
-    true = copy_correlation(replace(stage, guesses_ms=pairs), law)  # by the measure of guesses
-    found = copy_correlation(replace(stage, guesses_ms=guesses), law)
+    true = copy_correlation(replace(stage, guesses_ms=pairs), distribution)  # by the measure of guesses
+    found = copy_correlation(replace(stage, guesses_ms=guesses), distribution)
     assert low <= true.rho <= high
     assert found.rho == pytest.approx(true.rho, abs=0.1), "shrunk a little"
     assert found.low - 0.05 <= true.rho <= found.high + 0.05
@@ -125,7 +125,7 @@ def test_the_copy_goes_to_a_replica_of_other_speed() -> None:
 
 def test_pairs_outweigh_guesses_as_they_become_many(stage_of: StageOf) -> None:
     sized, free = queued("size", load=0.01), np.random.default_rng(2).lognormal(0, 1, (5000, 2))
-    law = Pool.of(sized.latency)
+    distribution = EmpiricalDistribution.of(sized.latency)
     found = []
     for pairs in (0, 20, 200, 5000):
         pairs_ms = free[:pairs] if pairs else None
@@ -133,7 +133,7 @@ def test_pairs_outweigh_guesses_as_they_become_many(stage_of: StageOf) -> None:
         stage = replace(
             stage_of("a", sized.latency), guesses_ms=guessed(sized), pairs_ms=pairs_ms, pairs_cut=cut
         )
-        found.append(copy_correlation(stage, law).rho)
+        found.append(copy_correlation(stage, distribution).rho)
     assert found == sorted(found, reverse=True)
     assert found[0] > 0.9
     assert found[-1] < 0.1
@@ -198,27 +198,29 @@ def test_a_guess_is_the_work_and_a_wait(seed: int, calls: int, replicas: int) ->
 def test_kinds_tell_what_comes_with_the_request(
     between: float, within: float, low: float, high: float, stage_of: StageOf
 ) -> None:
-    """Of log-normal sizes, the share of variance between kinds is the correlation of a request and its like."""
+    """With log-normal sizes, the share of variance between kinds is the correlation of requests of one kind."""
     rng = np.random.default_rng(1)
     kinds = rng.integers(-1, 400, 8000)
     calls = np.exp(between * rng.normal(size=401)[kinds] + within * rng.normal(size=8000))
     found = guess_by_kind(calls[:, None], kinds, rng.permutation(8000).astype(float))
     assert found is not None
-    rho = copy_correlation(replace(stage_of("a", calls), guesses_ms=found), Pool.of(calls)).rho
+    rho = copy_correlation(
+        replace(stage_of("a", calls), guesses_ms=found), EmpiricalDistribution.of(calls)
+    ).rho
     assert low <= rho <= high
 
 
 def test_copies_of_the_large_are_large_though_the_large_differ_at_random(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
-    """A tenth of the requests is large; among themselves they are alike, and a copy never makes one small."""
+    """A tenth of the requests is large; large ones are similar to each other, and their copies are large too."""
     rng = np.random.default_rng(1)
     large = rng.random(4000) < 0.1
     calls = np.where(large, 200.0, 10.0) * rng.lognormal(0, 0.2, 4000)
     stage = replace(
         stage_of("a", calls), guesses_ms=guess_by_kind(calls[:, None], large * 1, np.arange(4000))
     )
-    assert copy_correlation(stage, Pool.of(calls)).rho > 0.9
+    assert copy_correlation(stage, EmpiricalDistribution.of(calls)).rho > 0.9
     profile = profile_of(stage, stage_of("b", rng.lognormal(2, 1, 4000), after=("a",)))
     plan = study_plan(profile, budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z").plan
     assert plan.stages["a"].reissue is None

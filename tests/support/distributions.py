@@ -1,4 +1,4 @@
-"""Exponential law of times: the one that textbook queues are solved for."""
+"""Exponential distribution of times, for which textbook queues are solved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kwiken.arrays import Floats
 
 @dataclass(frozen=True)
 class Exponential:
-    """Without memory (the M of M/M/1), milliseconds."""
+    """Memoryless distribution (the M of M/M/1), milliseconds."""
 
     mean_ms: float
 

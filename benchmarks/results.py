@@ -1,4 +1,4 @@
-"""Results as a table for the terminal, as JSON and as a page of the documentation."""
+"""Formats of the results: a table for the terminal, JSON, and a page of the documentation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks._harness import Row
+from benchmarks.harness import Row
 
 HEAD = ("what", "ours", "target", "", "alternative", "theirs", "theirs / ours", "spread")
 Results = Mapping[str, Sequence[Row]]
 
 
 def machine() -> dict[str, Any]:
-    """What it ran on."""
+    """Python version, system and number of cores."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -25,7 +25,7 @@ def machine() -> dict[str, Any]:
 
 
 def as_json(results: Results, *, quick: bool) -> str:
-    """Everything, for programs."""
+    """All rows as a JSON document."""
     rows = [{"bench": bench, **asdict(row)} for bench, found in results.items() for row in found]
     return json.dumps({"machine": machine(), "quick": quick, "rows": rows}, indent=1) + "\n"
 

@@ -1,4 +1,4 @@
-"""The process that runs Ray Serve, as its own program: `python -m benchmarks._ray FOLDER`.
+"""Process that runs Ray Serve, as a program of its own: `python -m benchmarks.ray_process FOLDER`.
 
 It says on one line of its standard output where Serve's proxy and where the first stage listen, and ends when
 its standard input closes. Ray runs in a process of its own because it takes over its process' signals and
@@ -82,7 +82,7 @@ async def ray_serve() -> AsyncIterator[tuple[str, str]]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "benchmarks._ray",
+            "benchmarks.ray_process",
             folder,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -128,7 +128,7 @@ def serve_chain(folder: str) -> None:
     os.dup2(2, 1)  # what Ray prints is not for the reader of the address
     import ray  # noqa: I001 - only this process needs it
     from ray import serve
-    from benchmarks._ray_app import application
+    from benchmarks.ray_app import application
 
     try:
         ray.init(
@@ -195,7 +195,7 @@ def end_orphans(patience_s: float) -> int:
 
 
 def children() -> list[int]:
-    """This process' children, adopted ones included; none known where there is no procfs."""
+    """Child processes, adopted ones included; empty without procfs."""
     threads = Path("/proc/self/task").glob("*/children")
     return [int(pid) for thread in threads for pid in thread.read_text().split()]
 

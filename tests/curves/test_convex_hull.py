@@ -1,3 +1,5 @@
+"""Lower convex, non-increasing hull of points: anchors and invariants."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,8 +1,7 @@
-"""What every benchmark hands over, and how ways of doing one thing are timed against each other.
+"""Benchmark harness: rows of results, and interleaved timing of alternatives.
 
-Times of a shared machine swing, so nothing is timed on its own where there is something to compare it with:
-the ways take turns (A B C A B C ...), and each round gives a ratio. The median ratio and its spread are the
-result.
+Times on a shared machine vary, so alternatives are timed in turn (A B C A B C ...), and each round gives a
+ratio. The median ratio and its range are the result.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ class Row:
     """One line of the results.
 
     Attributes:
-        name: what was done.
+        name: name of the task.
         ours: median of our figure.
-        unit: of `ours`, `target` and `theirs`.
+        unit: unit of `ours`, `target` and `theirs`.
         target: figure to reach; None for none.
-        met: whether the target was reached; left out, a smaller figure is the better one.
-        alternative: what it is compared with; empty for nothing.
-        theirs: the alternative's median.
-        ratio: median of theirs / ours, round by round.
-        spread: lowest and highest of those ratios; of `ours` itself where there is no alternative.
+        met: True if the target was reached; if left out, `ours` must be at most the target.
+        alternative: name of the alternative; empty for none.
+        theirs: median of the alternative's figure.
+        ratio: median over the rounds of theirs / ours.
+        spread: lowest and highest of these ratios; without an alternative, of `ours` itself.
     """
 
     name: str
@@ -48,17 +47,17 @@ class Row:
             object.__setattr__(self, "met", self.ours <= self.target)
 
 
-LEAST_S = 0.02  # a shorter time is mostly what the way before it did to the caches
+MIN_TIMED_S = 0.02  # a shorter time mostly shows the state of the caches
 
 
 def timed(work: Work) -> float:
-    """Seconds that one call takes; of short ones the mean of several in a row, as `timeit` does it."""
+    """Seconds of one call; for short calls the mean of several in a row, as `timeit` does it."""
     start = time.perf_counter()
     work()
     once = time.perf_counter() - start
-    if once >= LEAST_S:
+    if once >= MIN_TIMED_S:
         return once
-    calls = math.ceil(LEAST_S / max(once, 1e-6))
+    calls = math.ceil(MIN_TIMED_S / max(once, 1e-6))
     start = time.perf_counter()
     for _ in range(calls):
         work()
@@ -69,11 +68,11 @@ def alone(name: str, work: Work, *, rounds: int, unit: str, scale: float, target
     """Time one thing.
 
     Args:
-        name: what it is.
-        work: does it once.
-        rounds: number of timings; one more goes before, unheard.
-        unit: of the figures.
-        scale: seconds times this is in the unit.
+        name: name of the task.
+        work: function that does the task once.
+        rounds: number of timings, 1 or more; one more before them is a warm-up.
+        unit: unit of the figures.
+        scale: factor from seconds to the unit.
         target: figure to reach.
     """
     timed(work)
@@ -108,16 +107,16 @@ def in_turn(
     scale: float,
     target: float | None = None,
 ) -> list[Row]:
-    """Time several ways of doing one thing in turn, so that the machine's moods hit all of them.
+    """Time several ways of doing one thing in turn, so that changes of the machine's load hit all of them.
 
     Args:
-        name: what is done.
-        work: our way, once.
-        others: name of each alternative, and that way, once.
-        rounds: number of turns; one more goes before, unheard.
-        unit: of the figures.
-        scale: seconds times this is in the unit.
-        target: figure that ours is to reach.
+        name: name of the task.
+        work: function that does the task once, our way.
+        others: name of each alternative, and a function that does the task once, its way.
+        rounds: number of turns, 1 or more; one more before them is a warm-up.
+        unit: unit of the figures.
+        scale: factor from seconds to the unit.
+        target: figure that ours is to reach; None for none.
 
     Returns:
         A row for each alternative.
@@ -150,12 +149,12 @@ def paired(
     """Compare figures that were taken in turn.
 
     Args:
-        name: what was done.
-        alternative: what it is compared with.
-        pairs: our figure and the alternative's, round by round.
-        unit: of the figures.
-        target: figure that ours is to reach.
-        least: or the ratio of theirs over ours that is to be reached.
+        name: name of the task.
+        alternative: name of the alternative.
+        pairs: our figure and the alternative's, one pair a round.
+        unit: unit of the figures.
+        target: figure that ours is to reach; None for none.
+        least: ratio of theirs over ours to reach, in place of a target; None for none.
     """
     ratios = [theirs / ours for ours, theirs in pairs]
     ratio, rival = statistics.median(ratios), statistics.median(theirs for _, theirs in pairs)
