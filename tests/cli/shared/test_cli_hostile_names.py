@@ -295,6 +295,7 @@ class TestGateways:
         path.write_text(json.dumps({ATTACK: ATTACK}))
         result = run(verb, "--state", str(tmp_path))
         refused(
-            result, f"{path}: is not a cluster's state: .*; end by hand .* of shop, then remove this file"
+            result,
+            f"{path}: is not a cluster's state: .*; end the processes of shop .*, then remove this file",
         )
         assert_harmless(result.output)
