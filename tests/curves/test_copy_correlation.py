@@ -194,7 +194,7 @@ def test_expectation_counts_with_what_pairs_tell(stage_of: StageOf, profile_of: 
         assert study.plan.expected is not None
         cuts.append(1 - study.plan.expected.after.p99_ms / study.plan.expected.before.p99_ms)
     assert cuts[1] < 0.8 * cuts[0]
-    assert any("correlation planned with: a 0." in note for note in study.notes)
+    assert any("correlations used: a 0." in note for note in study.notes)
 
 
 def test_pairs_survive_their_json_and_count_in_the_digest(stage_of: StageOf, profile_of: ProfileOf) -> None:

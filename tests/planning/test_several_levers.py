@@ -152,6 +152,7 @@ def test_nothing_to_apportion() -> None:
 
 
 class TestPlans:
+    @pytest.mark.slow
     def test_both_ways_keep_both_budgets_on_later_requests(
         self, stage_of: StageOf, profile_of: ProfileOf
     ) -> None:
@@ -205,6 +206,7 @@ class TestPlans:
         assert plans[0].plan == plans[1].plan
         assert plans[1].levers == LeverVerdict()
 
+    @pytest.mark.slow
     def test_all_three_levers_work_together(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         profile = search(stage_of, profile_of, requests=3000, seed=6)
         later = search(stage_of, profile_of, requests=8000, seed=106)

@@ -23,7 +23,7 @@ from kwiken.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
 from tests.otel.trace.test_cleaning import forest_of
 from tests.support.span_trees import MS, T0, Span
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 
 
 @dataclass

@@ -23,7 +23,7 @@ from kwiken.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
 from tests.otel.trace.test_cleaning import forest_of
 from tests.support.span_trees import MS, T0, Dag, Maker, Span, layered_dag, otlp_lines, random_dag, write
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 
 
 def learn(spans: list[Span], root: str | None = None, service: str | None = None) -> Profile:
@@ -462,7 +462,7 @@ def test_the_documentation_draws_the_social_networks_dag_as_it_is_found() -> Non
     path = DATA / "jaeger" / "socialnetwork-compose-post.json"
     if not path.is_file():
         pytest.skip("../shared/data/jaeger is not there")
-    text = (Path(__file__).resolve().parents[2] / "docs" / "traces.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[3] / "docs" / "traces.md").read_text(encoding="utf-8")
     drawing = text.split("```mermaid")[1].split("```")[0]
     labels = dict(re.findall(r'(\w+)\["([^"]+)"\]', drawing))
     drawn = {(labels[a], labels[b]) for a, b in re.findall(r"^ *(\w+) --> (\w+)", drawing, re.MULTILINE)}

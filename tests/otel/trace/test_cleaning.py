@@ -18,7 +18,7 @@ from kwiken.otel.trace.forest import MAX_DEPTH, grow
 from kwiken.otel.write import make_observer
 from tests.support.span_trees import T0, Maker, Span, jaeger_json, otlp_lines, random_dag, record, write
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 CRISP = sorted((DATA / "crisp").glob("*.json"), key=lambda path: int(path.stem))
 
 
