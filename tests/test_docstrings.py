@@ -427,7 +427,7 @@ RULES: Final = (
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_public_names_are_told(rule: Callable[[], Iterator[str]]) -> None:
+def test_public_names_have_full_docstrings(rule: Callable[[], Iterator[str]]) -> None:
     offences = list(rule())
     assert not offences, "\n".join(offences)
 
@@ -454,7 +454,7 @@ CASES: Final = {
 
 
 @pytest.mark.parametrize("rule", CASES)
-def test_each_rule_finds_what_breaks_it(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rule_finds_its_violation(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "f.py"
     path.write_text(CASES[rule], encoding="utf-8")
     node = tree(path).body[0]

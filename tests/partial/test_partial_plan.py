@@ -154,7 +154,7 @@ def test_a_service_whose_shards_slow_down_gets_tighter_rules(
     assert any("kept for later requests" in note for note in tight.notes)
 
 
-def test_losses_of_two_stages_are_added_up_and_that_is_said(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_losses_of_two_stages_are_added_with_a_note(stage_of: StageOf, profile_of: ProfileOf) -> None:
     profile = two_fan_outs(stage_of, profile_of, requests=2000, seed=6)
     study = study_plan(profile, budgets=Budgets(utility_loss=0.004), created=CREATED)
     assert sum(partial_of(study.plan, name).loss for name in ("wide", "narrow")) <= 0.004
@@ -193,7 +193,7 @@ class TestWords:
         assert any("with 8 shards a loss of 0.10% lets 1 request in 125" in note for note in study.notes)
         assert study.simulation.after.p999_ms < 0.9 * study.simulation.before.p999_ms
 
-    def test_calls_that_are_all_alike(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+    def test_equal_calls_get_no_stop_rule(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         study = study_plan(
             profile_of(stage_of("wide", np.full((2000, 8), 3.0))),
             budgets=Budgets(utility_loss=0.01),

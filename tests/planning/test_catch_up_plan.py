@@ -92,7 +92,7 @@ def test_the_study_says_when_requests_are_late_and_what_they_get() -> None:
     assert Plan.from_json(study.plan.to_json()) == study.plan
 
 
-def test_more_budget_means_lateness_comes_sooner() -> None:
+def test_more_budget_lowers_the_age_of_late_requests() -> None:
     profile = drawn(LAWS, 3000, 2)
     ages = []
     for budget in (0.003, 0.01, 0.04):
@@ -126,7 +126,7 @@ def test_with_nothing_to_pay_for_late_requests_get_priority(stage_of: StageOf, p
     assert study.simulation.catch_up == 0
 
 
-def test_help_that_does_not_pay_is_left_unspent_and_that_is_said(
+def test_catch_up_that_does_not_pay_is_left_unspent_with_a_note(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
     # Slow for sure in the last stage, which nobody may help; the first one is steady.

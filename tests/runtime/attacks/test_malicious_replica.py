@@ -210,7 +210,7 @@ def unclear(error: str | None, stranger: Stranger) -> str | None:
     return None if named else "stage or replica is not named"
 
 
-async def test_alone_it_fails_each_request_in_time_with_its_name() -> None:
+async def test_a_single_malicious_replica_fails_each_request_in_time_by_name() -> None:
     async def trial(name: str, stranger: Stranger) -> str | None:
         async with beset(stranger, idempotent=True, alone=True) as it:
             started = time.monotonic()

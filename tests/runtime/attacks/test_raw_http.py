@@ -179,9 +179,7 @@ def test_what_follows_a_refused_request_on_its_connection_is_no_request(running:
 
 @pytest.mark.parametrize("which", WHICH)
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
-def test_a_caller_who_only_stops_sending_gets_the_answers(
-    running: Servers, which: str, version: bytes
-) -> None:
+def test_a_half_closed_client_gets_its_answers(running: Servers, which: str, version: bytes) -> None:
     place = running.places[which]
     keep = b"Connection: keep-alive"
     with place.connect() as sock:
@@ -232,7 +230,7 @@ def test_no_page_can_call_a_replica(running: Servers, old: bytes, new: bytes) ->
     assert place.status(place.good().replace(old, new)) == 400
 
 
-def test_a_type_that_nobody_sent_is_not_quoted(running: Servers) -> None:
+def test_a_missing_content_type_is_not_quoted(running: Servers) -> None:
     place = running.places["gateway"]
     with place.connect() as sock:
         sock.sendall(place.good(b"Connection: close").replace(b"Content-Type: application/json\r\n", b""))

@@ -44,7 +44,9 @@ class Guest(asyncio.Protocol):
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_all_who_wait_come_in_within_a_few_turns(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_waiting_connections_are_accepted_within_a_few_loop_turns(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
     async def main() -> None:
         Guest.came = 0
         acceptor = Acceptor(listen("127.0.0.1", 0), Guest)
@@ -82,7 +84,7 @@ class Scarce(socket.socket):
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_without_files_it_waits_and_says_so_once(
+def test_without_file_descriptors_the_acceptor_waits_and_logs_once(
     loop: Callable[[], asyncio.AbstractEventLoop], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:

@@ -95,7 +95,7 @@ async def test_raw_answers_can_be_passed_on_unread() -> None:
     assert answer.value == {"said": "HI0"}, "the last is for the gateway to read"
 
 
-async def test_the_server_tells_its_observer_what_ran_and_for_whom() -> None:
+async def test_the_server_reports_each_call_and_its_parent_to_the_observer() -> None:
     watch = Watch()
     async with (
         serving(service, "middle", observer=watch) as (_, replica),
@@ -134,7 +134,7 @@ async def test_an_answer_that_cannot_be_sent_is_the_handlers_error() -> None:
             await transport.call(replica, call_of("odd", "q"))
 
 
-async def test_nobody_listening_is_a_refusal() -> None:
+async def test_a_closed_port_counts_as_refused() -> None:
     async with serving(service, "first") as (_, replica):
         pass
     async with HttpTransport(service) as transport:
@@ -220,7 +220,7 @@ def test_also_on_the_faster_loop(scenario: Callable[[Path], Awaitable[None]], tm
         runner.run(go())
 
 
-async def test_a_sign_of_life_is_told_once_and_only_by_who_lives() -> None:
+async def test_a_liveness_probe_succeeds_once_and_only_for_a_live_replica() -> None:
     told: list[bool] = []
     async with serving(service, "middle") as (server, replica), HttpTransport(service) as transport:
         transport.ask(replica, told.append)
@@ -232,7 +232,7 @@ async def test_a_sign_of_life_is_told_once_and_only_by_who_lives() -> None:
     assert told == [True, False]
 
 
-async def test_no_sign_of_life_comes_from_where_nobody_can_be() -> None:
+async def test_a_liveness_probe_of_an_impossible_address_fails() -> None:
     told: list[bool] = []
     async with HttpTransport(service) as transport:
         transport.ask(replica_at("no address"), told.append)
@@ -240,7 +240,7 @@ async def test_no_sign_of_life_comes_from_where_nobody_can_be() -> None:
     assert told == [False]
 
 
-async def test_closing_drops_the_questions_of_the_silent() -> None:
+async def test_closing_drops_unanswered_probes() -> None:
     told: list[bool] = []
     came = asyncio.Event()
 
