@@ -16,7 +16,7 @@ COUNT = 3000
 assert COUNT > MIN_VALUES_FOR_TABLE
 
 
-def _laws() -> dict[str, Floats]:
+def _distributions() -> dict[str, Floats]:
     rng = np.random.default_rng(11)
     return {
         "log-normal": rng.lognormal(3, 1, COUNT),
@@ -28,7 +28,7 @@ def _laws() -> dict[str, Floats]:
     }
 
 
-LAWS = _laws()
+LAWS = _distributions()
 
 
 class TestRanks:

@@ -22,18 +22,20 @@ ProfileOf = Callable[..., Profile]
 CREATED = "2026-01-01T00:00:00Z"
 
 
-def drawn(laws: tuple[StageDistribution, ...], requests: int, seed: int, *, threads: int = 1) -> Profile:
+def drawn(
+    distributions: tuple[StageDistribution, ...], requests: int, seed: int, *, threads: int = 1
+) -> Profile:
     rng = np.random.default_rng(seed)
     stages = tuple(
         StageProfile(
-            name=law.name,
-            after=law.after,
-            match=SpanMatch(service="s", operation=law.name),
-            calls_ms=law.draw(rng, requests)[:, None],
+            name=distribution.name,
+            after=distribution.after,
+            match=SpanMatch(service="s", operation=distribution.name),
+            calls_ms=distribution.draw(rng, requests)[:, None],
             censored=np.zeros((requests, 1), dtype=np.bool_),
             threads=threads,
         )
-        for law in laws
+        for distribution in distributions
     )
     return Profile(
         service="population",

@@ -64,8 +64,8 @@ def profile_of(rate_per_s: float, seconds: float, seed: int, *, pauses: bool = T
     other = (one + 1 + rng.integers(REPLICAS - 1, size=count)) % REPLICAS
     asked, latency_ms = np.empty(count, np.int64), np.empty(count)
     calls = zip(arrivals.tolist(), work_ms.tolist(), one.tolist(), other.tolist(), strict=True)
-    for call, (now, work, *seats) in enumerate(calls):
-        asked[call] = min(seats, key=lambda seat: replicas[seat].score(now))
+    for call, (now, work, *choices) in enumerate(calls):
+        asked[call] = min(choices, key=lambda choice: replicas[choice].score(now))
         latency_ms[call] = replicas[asked[call]].serve(now, work) - now
     stage = StageProfile(
         name="a",

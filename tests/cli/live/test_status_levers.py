@@ -62,7 +62,7 @@ def test_replicas_missing_from_the_state_file_are_reported(
         "restarts": 0,
         "address": "http://h:a",
     }
-    seats = {"rank": {"replicas": [{"address": f"http://h:{serving}"}]}}
-    _show({"service": "shop", "gateway": None, "replicas": [replica], "runtime": figures(stages=seats)})
+    stages = {"rank": {"replicas": [{"address": f"http://h:{serving}"}]}}
+    _show({"service": "shop", "gateway": None, "replicas": [replica], "runtime": figures(stages=stages)})
     told = "shop: the gateway has 1 of its replicas that are not noted"
     assert (told in capsys.readouterr().err) is said

@@ -217,7 +217,7 @@ async def test_a_single_malicious_replica_fails_each_request_in_time_by_name() -
             words = words_of(name, 4)
             errors = [await it.ask(word) for word in words]
             took_s = (time.monotonic() - started) / len(words)
-            (seat,) = it.executor.status()["stages"]["say"]["replicas"]
+            (replica,) = it.executor.status()["stages"]["say"]["replicas"]
         if stranger.sound:
             return f"{errors}" if any(errors) else None
         for error in errors:
@@ -225,6 +225,6 @@ async def test_a_single_malicious_replica_fails_each_request_in_time_by_name() -
                 return f"{complaint}: {error}"
         if took_s > 10 * DEADLINE_MS / 1000:
             return f"{took_s:.1f} s a request"
-        return None if seat["trouble"] else "its status does not show what is wrong"
+        return None if replica["trouble"] else "its status does not show what is wrong"
 
     assert await trouble(trial) == {}

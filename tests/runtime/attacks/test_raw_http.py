@@ -167,14 +167,14 @@ def test_what_follows_a_refused_request_on_its_connection_is_no_request(running:
     smuggled = place.good(b"Content-Length: 0", b"Connection: close")
     with place.connect() as sock:
         sock.sendall(smuggled + place.good())
-        came = b""
+        received = b""
         try:
             while data := sock.recv(65_536):
-                came += data
+                received += data
         except ConnectionError:
             pass
-    assert came.count(b"HTTP/1.1 ") + came.count(b"HTTP/1.0 ") <= 1
-    assert b" 200 " not in came
+    assert received.count(b"HTTP/1.1 ") + received.count(b"HTTP/1.0 ") <= 1
+    assert b" 200 " not in received
 
 
 @pytest.mark.parametrize("which", WHICH)
@@ -185,10 +185,10 @@ def test_a_half_closed_client_gets_its_answers(running: Servers, which: str, ver
     with place.connect() as sock:
         sock.sendall(2 * place.good(keep).replace(b"HTTP/1.1", b"HTTP/" + version))
         sock.shutdown(1)
-        came = b""
+        received = b""
         while data := sock.recv(65_536):
-            came += data
-    assert came.count(b" 200 OK") == (1 if which == "replica" and version == b"1.0" else 2)
+            received += data
+    assert received.count(b" 200 OK") == (1 if which == "replica" and version == b"1.0" else 2)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_a_missing_content_type_is_not_quoted(running: Servers) -> None:
     place = running.places["gateway"]
     with place.connect() as sock:
         sock.sendall(place.good(b"Connection: close").replace(b"Content-Type: application/json\r\n", b""))
-        came = b""
+        received = b""
         while data := sock.recv(65_536):
-            came += data
-    assert came.endswith(b"""Content-Type must be application/json, not ''"}""")
+            received += data
+    assert received.endswith(b"""Content-Type must be application/json, not ''"}""")

@@ -69,9 +69,9 @@ async def known(cluster: Cluster) -> None:
 
     async def same() -> bool:
         with contextlib.suppress(aiohttp.ClientError, KwikenError, TimeoutError):
-            seats = (await cluster.status())["runtime"]["stages"]["only"]["replicas"]
+            replicas = (await cluster.status())["runtime"]["stages"]["only"]["replicas"]
             running = {url for _, url in cluster.replicas["only"]}
-            return bool(running) and {seat["address"] for seat in seats} == running
+            return bool(running) and {replica["address"] for replica in replicas} == running
         return False
 
     await eventually(same)

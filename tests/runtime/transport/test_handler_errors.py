@@ -93,7 +93,7 @@ async def test_any_exception_of_a_handler_is_a_final_handler_error(way: str, pla
         assert str(caught.value) == WAYS[way]
         figures = executor.status()
         assert figures["stages"]["a"]["retries"] == 0
-        assert not any(seat["ejected"] for seat in figures["stages"]["a"]["replicas"])
+        assert not any(replica["ejected"] for replica in figures["stages"]["a"]["replicas"])
         assert (await executor.run("fine")).value == "fine"
 
 

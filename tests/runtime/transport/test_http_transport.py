@@ -221,41 +221,41 @@ def test_also_on_the_faster_loop(scenario: Callable[[Path], Awaitable[None]], tm
 
 
 async def test_a_liveness_probe_succeeds_once_and_only_for_a_live_replica() -> None:
-    told: list[bool] = []
+    results: list[bool] = []
     async with serving(service, "middle") as (server, replica), HttpTransport(service) as transport:
-        transport.ask(replica, told.append)
-        await until(lambda: told)
-        assert told == [True]
+        transport.ask(replica, results.append)
+        await until(lambda: results)
+        assert results == [True]
         await server.stop(grace_s=0.0)
-        transport.ask(replica, told.append)
-        await until(lambda: len(told) > 1)
-    assert told == [True, False]
+        transport.ask(replica, results.append)
+        await until(lambda: len(results) > 1)
+    assert results == [True, False]
 
 
 async def test_a_liveness_probe_of_an_impossible_address_fails() -> None:
-    told: list[bool] = []
+    results: list[bool] = []
     async with HttpTransport(service) as transport:
-        transport.ask(replica_at("no address"), told.append)
-        await until(lambda: told)
-    assert told == [False]
+        transport.ask(replica_at("no address"), results.append)
+        await until(lambda: results)
+    assert results == [False]
 
 
 async def test_closing_drops_unanswered_probes() -> None:
-    told: list[bool] = []
-    came = asyncio.Event()
+    results: list[bool] = []
+    asked = asyncio.Event()
 
     async def silent(*_: Any) -> None:
-        came.set()
+        asked.set()
         await asyncio.sleep(60)
 
     async with misbehaving(silent) as replica:
         async with HttpTransport(service) as transport:
-            transport.ask(replica, told.append)
-            await came.wait()
-            assert not told
+            transport.ask(replica, results.append)
+            await asked.wait()
+            assert not results
         assert not any("_ask" in repr(task) for task in asyncio.all_tasks())
-    transport.ask(replica, told.append)
-    assert not told, "a closed transport asks nobody"
+    transport.ask(replica, results.append)
+    assert not results, "a closed transport asks nobody"
 
 
 KNOWN = b"kw-busy-ms: 1\r\nkw-inflight: 1\r\nkw-latency-ms: 1\r\n"
