@@ -24,7 +24,7 @@ LOG = logging.getLogger("kwiken.replica")
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
 FULL: Final = Response(503, b"too many calls at once", f"{wire.REFUSED}: 1\r\n{RETRY_AFTER}{TEXT}")
 ALLOW_CALL: Final = "Allow: POST\r\n"
-ALLOW_LOOK: Final = "Allow: GET, HEAD\r\n"
+ALLOW_GET: Final = "Allow: GET, HEAD\r\n"
 SMOOTHING: Final = 0.1  # weight of one call in the moving average of latencies
 MAX_MESSAGE: Final = 500  # characters
 
@@ -190,7 +190,7 @@ class ReplicaServer:
         if path not in {"/livez", "/readyz"}:
             return Response(404)
         if method not in {"GET", "HEAD"}:
-            return Response(405, headers=ALLOW_LOOK)
+            return Response(405, headers=ALLOW_GET)
         if path == "/readyz" and (self._stopping or not self._ready):
             return Response(503, b"stopping" if self._stopping else b"starting", TEXT)
         return Response(200, b"ok", TEXT)
@@ -242,12 +242,12 @@ class ReplicaServer:
         """Run the handler; returns the status and body of the response, and the error for the span."""
         try:
             inputs = self._codec.inputs(body)
-            words = {}
+            keywords = {}
             if self._codec.takes_shard:
-                words["shard"] = call_headers.shard
+                keywords["shard"] = call_headers.shard
             if self._codec.takes_threads:
-                words["threads"] = call_headers.threads
-            value = await self._handler(*inputs, **words)
+                keywords["threads"] = call_headers.threads
+            value = await self._handler(*inputs, **keywords)
             return 200, self._encoder.encode(value), None
         except BaseException as error:  # reported to the caller
             if not is_own(error):

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken.cli.live.detach import _last_words
+from kwiken.cli.live.detach import _last_log_line
 from kwiken.runtime.cluster import ClusterState, StateFiles
 from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.state import VERSION, ProcessState
@@ -200,8 +200,11 @@ def test_a_supervisor_that_ended_without_a_message_is_explained(
 ) -> None:
     log = tmp_path / "hello.log"
     log.write_text("before\n")
-    assert _last_words(log, 0) == "before"
-    assert _last_words(log, 7) == f"it ended without a word; its log is {log}"
+    assert _last_log_line(log, 0) == "before"
+    assert _last_log_line(log, 7) == f"the supervisor ended without a message; its log is {log}"
     usage = shutil.disk_usage(tmp_path)._replace(free=0)
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    assert _last_words(log, 7) == f"{tmp_path}: no room is left there, so nothing can be noted of what runs"
+    assert (
+        _last_log_line(log, 7)
+        == f"{tmp_path}: the disk is full, so the state of the cluster cannot be written"
+    )

@@ -1,4 +1,4 @@
-"""Plans of the trial from the traces of the learning time, apportioned and even. Blocks; run in a thread."""
+"""Plans of the trial, one apportioned and one even, from the learning time's traces. Slow: run in a thread."""
 
 from __future__ import annotations
 
