@@ -82,7 +82,7 @@ async def call_stage(
         AllFailedError: several attempts failed.
     """
     now = shared.now()
-    limit = now + stage.timeout
+    limit = now + stage.timeouts.answer
     if request.deadline < limit:
         limit = request.deadline
         if now >= limit:
@@ -92,7 +92,7 @@ async def call_stage(
     target = stage.state.picker.pick(now)
     if target is None:
         raise UnavailableError(f"stage {stage.name!r}: has no replica")
-    if stage.optional and stage.state.picker.all_unresponsive(now, stage.blame_after):
+    if stage.definition.optional and stage.state.picker.all_unresponsive(now, stage.timeouts.blame):
         limit = min(limit, now + _trial_s(stage, target))
     run = HedgedCall(shared, request, stage, args, shard, note)
     race = run.begin(target, now, limit)
@@ -192,24 +192,24 @@ class HedgedCall:
     def begin(self, target: ReplicaState, now: float, limit: float) -> Race:
         """Create the race and the first attempt, and start the timer."""
         stage, request = self._stage, self._request
-        hang = stage.hang
+        hang = stage.timeouts.hang
         if target.trial:
             target.trial = False
             hang = (
                 min(hang, max(MIN_TRIAL_S, TRIAL_FACTOR * stage.state.picker.typical))
-                if stage.idempotent
+                if stage.definition.idempotent
                 else inf
             )
         late_at, threads = inf, 1
-        if stage.late < inf and not request.control:
+        if stage.catch_up.after < inf and not request.control:
             late_at, threads = self._catch_up(now)
         self._race = race = Race(
             now,
-            inf if request.control else stage.after,
+            inf if request.control else stage.reissue.after,
             stage.copies,
             hang_at=now + hang,
             limit=limit,
-            idempotent=stage.idempotent,
+            idempotent=stage.definition.idempotent,
             late_at=late_at,
         )
         self.first = Attempt(0, target, now, threads)
@@ -225,11 +225,11 @@ class HedgedCall:
     def _catch_up(self, now: float) -> tuple[float, int]:
         """Moment at which a late request's call gets its copy, and its threads if it starts late."""
         stage = self._stage
-        late_at, threads = self._request.started + stage.late, 1
+        late_at, threads = self._request.started + stage.catch_up.after, 1
         if now >= late_at:
             self._late = late = LateCall(self._shared, self._request, stage, now)
             self._levels, threads = late.levels, late.threads
-        return late_at if stage.late_copies else inf, threads
+        return late_at if stage.catch_up.copies else inf, threads
 
     # Attempts.
 
@@ -299,7 +299,7 @@ class HedgedCall:
             return None
         threads = 1
         if step == RESEND:
-            state.resends += 1
+            state.counts.resends += 1
             if self._late is not None:
                 self._late.take(now)
                 threads = self._late.threads
@@ -331,13 +331,13 @@ class HedgedCall:
             took = now - self.first.started
             state.latencies.add(took)
             state.retries.earn()
-            state.account.earn(CALL, now, refill=took < stage.refill)
+            state.account.earn(CALL, now, refill=took < stage.reissue.refill)
             ledger = self._shared.ledger
             ledger.service.earn(stage.cost, now)
-            if stage.prompt < inf:
-                prompt = now - self._request.started < stage.prompt
+            if self._request.program.prompt < inf:
+                prompt = now - self._request.started < self._request.program.prompt
                 (ledger.catch_up.earn_prompt if prompt else ledger.catch_up.earn_late)(stage.cost, now)
-        if stage.late_threads > 1:
+        if stage.catch_up.threads > 1:
             self._meter(attempt, reply.busy_ms, now)
         if attempt.note is not None:
             outcome = Outcome.WON if step == FINISH else Outcome.LOST
@@ -350,7 +350,7 @@ class HedgedCall:
             assert self._late is not None
             self._late.answered(busy_ms, now)
         elif busy_ms is not None:
-            self._stage.state.learn_busy(busy_ms)
+            self._stage.state.work.learn_busy(busy_ms)
 
     def _failed(self, attempt: Attempt, error: Exception) -> int:
         now = self._shared.now()
@@ -382,7 +382,7 @@ class HedgedCall:
         now = self._shared.now()
         self._suspect(attempt, now)
         attempt.open = False
-        late = now - attempt.started >= self._stage.blame_after
+        late = now - attempt.started >= self._stage.timeouts.blame
         picker, target = self._stage.state.picker, attempt.target
         if picker.dropped(target, attempt.ticket, now, blame=late):
             clock = self._shared.now
@@ -424,11 +424,11 @@ class HedgedCall:
             self._race.denied(step, now, for_good=False)
             return
         if step == COPY:
-            state.copies += 1
+            state.counts.copies += 1
             self._drawn = None
         elif step == LATE:
-            state.late_copies += 1
-            self._levels = self._stage.late_levels
+            state.counts.late_copies += 1
+            self._levels = self._stage.catch_up.levels
         attempt = self._open(step, target, now)
         if self.tasks is None:
             self.tasks = []
@@ -438,7 +438,7 @@ class HedgedCall:
         """Whether to withhold this call from the last healthy replica because others failed with it."""
         lost = self._lost()
         if len(lost) > 1:
-            self._withheld = self._stage.state.picker.is_last(target, lost, now - self._stage.blame_after)
+            self._withheld = self._stage.state.picker.is_last(target, lost, now - self._stage.timeouts.blame)
         return self._withheld
 
     def _lost(self) -> Collection[ReplicaState]:
@@ -448,13 +448,13 @@ class HedgedCall:
 
     def _suspect(self, attempt: Attempt, now: float) -> None:
         """Count an attempt that has waited so long that its replica may hang as a failure of the replica."""
-        if attempt.open and now - attempt.started >= SUSPECT_SHARE * self._stage.blame_after:
+        if attempt.open and now - attempt.started >= SUSPECT_SHARE * self._stage.timeouts.blame:
             self._request.record_loss(self._stage.name, attempt)
 
     def _draw_copy(self) -> bool:
         """Random decision of whether a copy is sent; drawn once per copy, however often it is denied."""
         if self._drawn is None:
-            self._drawn = self._shared.rng.random() < self._stage.probability
+            self._drawn = self._shared.rng.random() < self._stage.reissue.probability
         return self._drawn
 
     def _granted(self, step: int, now: float) -> bool:
@@ -504,7 +504,7 @@ class HedgedCall:
     def failure(self) -> Exception:
         """Error of a race without a winner."""
         errors, self._errors = self._errors or [], None
-        self._stage.state.failed += 1
+        self._stage.state.counts.failed += 1
         allowed = self._race.limit - self.first.started
         return failed_call(
             self._stage.name,
