@@ -189,7 +189,9 @@ class Cluster:
         folder, spec = self._opened, self._gateway_spec()
         # The token is not passed by its file, which may have been removed.
         env = {"KWIKEN_TOKEN": folder.token}
-        return await Child.start(spec, name=slot.name, env=env, files=spec.sockets)
+        child = await Child.start(spec, name=slot.name, env=env, files=spec.sockets)
+        child.url = self.gateway_url  # it tells where it listens, which may be every address
+        return child
 
     def _gateway_spec(self) -> GatewaySpec:
         return self._settings.gateway(
