@@ -281,8 +281,8 @@ def method(material: Material) -> Section | None:
         f"One open-loop load of {s.rate:g} requests a second ran over all blocks without a gap. There were "
         f"{s.rounds} rounds of blocks of {s.block_s:g} s; plans were switched under traffic, in this order: "
         f"{'; '.join(s.order)}. A request belongs to the block in which it was due. The first "
-        f"{s.settle_s:g} s of each block are left out ({count(result.settling, 'request')}). The profile is from the "
-        f"{s.learn_s:g} s before."
+        f"{s.settle_s:g} s of each block are left out ({count(result.settling, 'request')}). The profile is "
+        f"from the {s.learn_s:g} s before."
     )
     machine = (
         f"Gateway, replicas, load and disturbance shared {count(s.processors, 'processor')}. "
