@@ -62,7 +62,7 @@ UNIT: Final = re.compile(
     re.IGNORECASE,
 )
 # Errors that a private function of the module raises, but never when called from the public name.
-GUARDED: Final = {("kwiken.queueing.load.measured_utilisation", "InputError")}
+GUARDED: Final = {("kwiken.queueing.load.known_utilisation", "InputError")}
 SOURCES: Final = {
     "Baeza-Yates et al.": ("kwiken.loadtest.queries.Queries",),
     "CRISP": ("kwiken.otel.trace.paths.critical_path",),

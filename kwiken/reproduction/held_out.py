@@ -6,12 +6,12 @@ plan is replayed on the second. The source judged on later days likewise; the va
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kwiken.plan import Budgets, Plan
-from kwiken.planning import replayed, study_plan
+from kwiken.planning import PlanSettings, replayed, study_plan
 from kwiken.profile import Profile
 from kwiken.reproduction.population import POPULATIONS, StageDistribution, population, population_profile
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, percent, row
@@ -63,14 +63,14 @@ def _judged(dag: tuple[StageDistribution, ...], budget: float, rng: np.random.Ge
 
 def _plans(early: Profile, budget: float) -> dict[str, Plan]:
     """Plans by method of planning; the objective that `auto` takes is planned once only."""
-    allowed = Budgets(reissue=budget)
-    auto = study_plan(early, budgets=allowed, objective="auto", created=CREATED)
+    plain = PlanSettings(budgets=Budgets(reissue=budget), created=CREATED)
+    auto = study_plan(early, replace(plain, objective="auto"))
     plans = {"auto": auto.plan, auto.verdict.objective: auto.plan}
     for objective in (*OBJECTIVES, "tail"):
         if objective not in plans:
-            plans[objective] = study_plan(early, budgets=allowed, objective=objective, created=CREATED).plan
+            plans[objective] = study_plan(early, replace(plain, objective=objective)).plan
     for spread in EVEN:
-        plans[spread] = study_plan(early, budgets=allowed, spread=spread, created=CREATED).plan
+        plans[spread] = study_plan(early, replace(plain, spread=spread)).plan
     return plans
 
 

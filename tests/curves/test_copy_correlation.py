@@ -15,11 +15,13 @@ from kwiken.curves.copies import normal_scores
 from kwiken.curves.copy_correlation import copy_correlation
 from kwiken.errors import InputError
 from kwiken.plan import Budgets
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
+from kwiken.planning.notes import CopiesAsSlow, CopiesCorrelated
 from kwiken.profile import EmpiricalDistribution, Profile, StageProfile, profile_from_json, profile_to_json
 from kwiken.reproduction.population import POPULATIONS, population
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
+from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -158,7 +160,10 @@ def test_p99_gain_of_a_population_falls_as_published_and_the_budget_holds(
         )
         for rho, cuts in cut.items():
             plan = study_plan(
-                profile, budgets=Budgets(reissue=0.05), cost="mean", created=CREATED, copy_correlation=rho
+                profile,
+                PlanSettings(
+                    budgets=Budgets(reissue=0.05), cost="mean", created=CREATED, copy_correlation=rho
+                ),
             ).plan
             found = simulate(later, plan, copy_correlation=rho)
             assert found.reissue <= 0.05 * 1.15
@@ -179,10 +184,10 @@ def test_a_stage_that_is_slow_with_its_requests_gets_nothing(
     )
     assert set(stage_curves(profile)) == {"replica"}
     assert set(stage_curves(profile, copy_correlation=0.0)) == {"size", "replica"}
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
     assert study.plan.stages["size"].reissue is None
     assert study.plan.stages["replica"].reissue is not None
-    assert any("as slow as its call" in note and "size" in note for note in study.notes)
+    assert CopiesAsSlow(("size",)) in study.notes
 
 
 def test_the_expectation_uses_the_correlation_of_pairs(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -190,11 +195,14 @@ def test_the_expectation_uses_the_correlation_of_pairs(stage_of: StageOf, profil
     known = profile_of(replace(stage_of("a", calls), pairs_ms=pairs, pairs_cut=cut))
     cuts = []
     for given in (0.0, None):
-        study = study_plan(known, budgets=Budgets(reissue=0.05), created=CREATED, copy_correlation=given)
+        study = study_plan(
+            known, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED, copy_correlation=given)
+        )
         assert study.plan.expected is not None
         cuts.append(1 - study.plan.expected.after.p99_ms / study.plan.expected.before.p99_ms)
     assert cuts[1] < 0.8 * cuts[0]
-    assert any("correlations used: a 0." in note for note in study.notes)
+    [note] = of_kind(study.notes, CopiesCorrelated)
+    assert note.correlations == {"a": study.curves["a"].correlation}
 
 
 def test_pairs_survive_their_json_and_count_in_the_digest(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -226,7 +234,9 @@ def test_a_correlation_outside_its_range_is_refused(
 ) -> None:
     profile = profile_of(stage_of("a", np.random.default_rng(0).exponential(1, 500)))
     with pytest.raises(InputError):
-        study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED, copy_correlation=given)
+        study_plan(
+            profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED, copy_correlation=given)
+        )
 
 
 def test_scores_of_tied_values_take_their_middle() -> None:

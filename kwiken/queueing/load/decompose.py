@@ -13,7 +13,7 @@ the error in work or waits, and at other loads only the waits change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from kwiken.arrays import Floats
 from kwiken.curves import known_correlation
 from kwiken.errors import InputError
 from kwiken.profile import EmpiricalDistribution, Profile, StageProfile, call_distribution, complete_calls
+from kwiken.queueing.load.notes import LatenciesNotExplained, LoadHasNoEffect, LoadNote, WaitsTooLong
 from kwiken.queueing.load.stage_model import (
     MIN_MISFIT_NOTED,
     LoadModel,
@@ -54,21 +55,11 @@ BODY_QUANTILE = 0.95  # latencies up to it give the spread of work, where busy t
 MIN_RATE_PER_S, MAX_RATE_PER_S = 1e-6, 1e6  # request rates that a profile may stand for
 
 
-def load_model(
-    profile: Profile,
-    *,
-    replicas: Mapping[str, int] | None = None,
-    utilisation: Mapping[str, float] | None = None,
-    rate_per_s: float | None = None,
-    dispatch: Dispatch = "aged",
-    cancel: Cancel = "queued",
-    seed: int = 0,
-    copy_correlation: float | None = None,
-) -> LoadModel:
-    """Decompose a profile into work, waits and rests.
+@dataclass(frozen=True, kw_only=True)
+class QueueSettings:
+    """What is known of a service's replicas and queues beside its profile.
 
-    Args:
-        profile: recorded latencies, busy times and replicas.
+    Attributes:
         replicas: number of replicas by stage, where the profile lacks the number or has a wrong one.
         utilisation: share of the replicas' time in use, by stage. By default calls a second times mean busy
             time over replicas. An excess over that is modelled as background work.
@@ -77,6 +68,39 @@ def load_model(
         dispatch: replica choice; by default approximately the runtime's.
         cancel: treatment of the attempts that lose a race. By default attempts not begun are cancelled: work
             in progress on a processor cannot be stopped from outside.
+    """
+
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    utilisation: Mapping[str, float] = field(default_factory=dict)
+    rate_per_s: float | None = None
+    dispatch: Dispatch = "aged"
+    cancel: Cancel = "queued"
+
+    def check(self, profile: Profile) -> None:
+        """Check the settings against a profile.
+
+        Raises:
+            InputError: for a stage that the profile lacks, a utilisation outside 0 to 1, or a rate out of
+                bounds.
+        """
+        _check_names(profile, self.replicas, "replicas")
+        _check_names(profile, self.utilisation, "utilisation")
+        if self.rate_per_s is not None:
+            _check_rate(self.rate_per_s)
+
+
+def load_model(
+    profile: Profile,
+    settings: QueueSettings | None = None,
+    *,
+    seed: int = 0,
+    copy_correlation: float | None = None,
+) -> LoadModel:
+    """Decompose a profile into work, waits and rests.
+
+    Args:
+        profile: recorded latencies, busy times and replicas.
+        settings: what is known of replicas and queues beside the profile; by default nothing more.
         seed: seed of all draws.
         copy_correlation: correlation of copies with their calls, as `simulate` takes it.
 
@@ -91,32 +115,31 @@ def load_model(
     """
     if not profile.requests:
         raise InputError("the profile has no requests", where="profile")
-    given, known = replicas or {}, utilisation or {}
-    _check_names(profile, given, "replicas")
-    _check_names(profile, known, "utilisation")
-    rate = _rate(profile) if rate_per_s is None else rate_per_s
-    if not MIN_RATE_PER_S <= rate <= MAX_RATE_PER_S:
-        raise InputError(
-            f"must be from {MIN_RATE_PER_S:g} to {MAX_RATE_PER_S:g} requests a second, not {rate:g}",
-            where="rate",
-        )
+    queues = settings or QueueSettings()
+    queues.check(profile)
+    rate = _rate(profile) if queues.rate_per_s is None else queues.rate_per_s
+    _check_rate(rate)
     stages: dict[str, StageModel] = {}
     for i, stage in enumerate(profile.stages):
         rng = np.random.default_rng([seed, i])
         distribution = call_distribution(stage)
         calls = complete_calls(stage, distribution, rng)
-        count = given.get(stage.name, stage.replicas)
+        count = queues.replicas.get(stage.name, stage.replicas)
         rho = (
             known_correlation(stage, distribution, copy_correlation)
             if stage.reissuable and len(distribution)
             else 0.0
         )
-        station = _station(stage, distribution, rate, count, known.get(stage.name))
+        station = _station(stage, distribution, rate, count, queues.utilisation.get(stage.name))
         if station is None:
             stages[stage.name] = _without_replicas(stage, calls, rate, rho)
         else:
             stages[stage.name] = _decomposed(
-                replace(station, dispatch=dispatch, cancel=cancel), calls, rate, rho, seed=seed
+                replace(station, dispatch=queues.dispatch, cancel=queues.cancel),
+                calls,
+                rate,
+                rho,
+                seed=seed,
             )
     if all(model.station.replicas is None for model in stages.values()):
         raise InputError(
@@ -127,29 +150,26 @@ def load_model(
     return LoadModel(profile, rate, stages, tuple(_notes(profile, stages)), stalls=stalls)
 
 
-def measured_utilisation(
-    profile: Profile, *, replicas: Mapping[str, int] | None = None, rate_per_s: float | None = None
-) -> dict[str, float]:
-    """Share of each stage's replicas' time that its calls used, at the profile's own load.
+def known_utilisation(profile: Profile, settings: QueueSettings) -> dict[str, float]:
+    """Share of each stage's replicas' time in use at the profile's own load, where known.
 
     Args:
         profile: recorded calls, busy times and replicas.
-        replicas: number of replicas by stage, where the profile lacks it.
-        rate_per_s: requests a second; by default as `load_model` takes it.
+        settings: what is known of replicas and queues beside the profile.
 
     Returns:
-        Shares of the stages with known busy time and replicas; empty where the rate is not known.
+        Shares of the stages whose utilisation is given, or follows from busy time, replicas and rate.
     """
     span = float(np.ptp(profile.started_s)) if profile.requests > 1 else 0.0
-    if rate_per_s is None and not span > 0:
-        return {}
-    rate = _rate(profile) if rate_per_s is None else rate_per_s
+    if settings.rate_per_s is None and not span > 0:
+        return dict(settings.utilisation)
+    rate = _rate(profile) if settings.rate_per_s is None else settings.rate_per_s
     found = {}
     for stage in profile.stages:
-        count = (replicas or {}).get(stage.name, stage.replicas)
+        count = settings.replicas.get(stage.name, stage.replicas)
         if count and stage.busy_ms:
             found[stage.name] = stage.busy_ms * rate * stage.calls_per_request / 1e3 / count
-    return found
+    return found | dict(settings.utilisation)
 
 
 def _check_names(profile: Profile, given: Mapping[str, float], where: str) -> None:
@@ -160,6 +180,14 @@ def _check_names(profile: Profile, given: Mapping[str, float], where: str) -> No
             raise InputError(f"stage {name!r} is not in the profile; it has: {known}", where=where)
         if where == "utilisation" and not 0 <= value < 1:
             raise InputError(f"stage {name!r}: must be from 0 to below 1, not {value}", where=where)
+
+
+def _check_rate(rate_per_s: float) -> None:
+    if not MIN_RATE_PER_S <= rate_per_s <= MAX_RATE_PER_S:
+        raise InputError(
+            f"must be from {MIN_RATE_PER_S:g} to {MAX_RATE_PER_S:g} requests a second, not {rate_per_s:g}",
+            where="rate",
+        )
 
 
 def _rate(profile: Profile) -> float:
@@ -287,27 +315,23 @@ def _rests(model: StageModel, distribution: EmpiricalDistribution, seed: int) ->
     return rest, busy
 
 
-def _notes(profile: Profile, stages: Mapping[str, StageModel]) -> list[str]:
-    notes = []
-    blind = [s.name for s in profile.stages if stages[s.name].station.replicas is None and not s.own_time]
+def _notes(profile: Profile, stages: Mapping[str, StageModel]) -> list[LoadNote]:
+    notes: list[LoadNote] = []
+    blind = tuple(
+        s.name for s in profile.stages if stages[s.name].station.replicas is None and not s.own_time
+    )
     if blind:
-        notes.append(f"load has no effect on stages whose busy time is not known: {', '.join(blind)}")
-    crowded = [
-        f"{name} {model.crowded:.0%}" for name, model in stages.items() if model.crowded > MIN_MISFIT_NOTED
-    ]
+        notes.append(LoadHasNoEffect(blind))
+    crowded = {
+        name: float(model.crowded) for name, model in stages.items() if model.crowded > MIN_MISFIT_NOTED
+    }
     if crowded:
-        notes.append(
-            "the model has more waiting than the measured latencies, so replicas, rate or utilisation may be "
-            f"wrong (excess over a percentile): {', '.join(crowded)}"
-        )
-    off = [
-        f"{name} {model.misfit:.0%}"
+        notes.append(WaitsTooLong(crowded))
+    off = {
+        name: float(model.misfit)
         for name, model in stages.items()
-        if model.misfit > MIN_MISFIT_NOTED and model.crowded <= MIN_MISFIT_NOTED
-    ]
+        if model.misfit > MIN_MISFIT_NOTED and name not in crowded
+    }
     if off:
-        notes.append(
-            "work, wait and rest do not quite add up to the latencies; a longer profile may help "
-            f"(error of a percentile): {', '.join(off)}"
-        )
+        notes.append(LatenciesNotExplained(off))
     return notes

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
 from kwiken.profile import EmpiricalDistribution, Profile
+from kwiken.queueing.load.notes import LoadNote
 from kwiken.queueing.load.stalls import Stalls
 from kwiken.queueing.simulator import Calls, Constant, Primaries, Station, serve
 
@@ -172,14 +173,14 @@ class LoadModel:
         profile: profile that the model was built from.
         rate_per_s: requests a second of the profile.
         stages: models by stage name, parents before children.
-        notes: remarks on the quality of the model, in words.
+        notes: what is known of the quality of the model.
         stalls: pauses of replicas by stage, where they are known.
     """
 
     profile: Profile
     rate_per_s: float
     stages: Mapping[str, StageModel]
-    notes: tuple[str, ...]
+    notes: tuple[LoadNote, ...]
     stalls: Mapping[str, Stalls] = field(default_factory=dict)
 
     @property
