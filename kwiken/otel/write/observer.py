@@ -16,7 +16,7 @@ from kwiken.otel.write.otlp_json import scope_version
 from kwiken.otel.write.pipeline import Pipeline, SpanCounts
 from kwiken.otel.write.records import RequestRecord
 from kwiken.otel.write.rotating_files import LineFiles
-from kwiken.otel.write.span_model import CallNote, Server, SpanNote, call_span, request_spans, sampled
+from kwiken.otel.write.span_model import CallRecord, Server, SpanData, call_span, request_spans, sampled
 
 if TYPE_CHECKING:
     from kwiken.otel.write.collector import Collector
@@ -41,7 +41,7 @@ class Parent(Protocol):
         """True if the caller records the trace."""
 
 
-class Served(Protocol):
+class FinishedCall(Protocol):
     """Call that a replica server has finished."""
 
     @property
@@ -108,7 +108,7 @@ class RequestSpans:
         """Counts of requests and spans: queued, dropped, written and exported."""
         return dataclasses.replace(self._pipeline.counts(), sampled_out=self._sampled_out)
 
-    def _spans_of(self, record: RequestRecord) -> list[SpanNote]:
+    def _spans_of(self, record: RequestRecord) -> list[SpanData]:
         return request_spans(record, self._labels)
 
 
@@ -149,18 +149,18 @@ class ServerSpans:
         name = f"{service}-{stage}"
         shared: dict[str, Value] = {**resource(name), "service.instance.id": replica}
         files, collector = _outputs(name, shared, traces, otlp)
-        self._pipeline: Pipeline[CallNote] = Pipeline(
+        self._pipeline: Pipeline[CallRecord] = Pipeline(
             self._spans_of, shared, files=files, collector=collector, per_line=_CALLS_A_LINE
         )
 
-    def call_finished(self, call: Served) -> None:
+    def call_finished(self, call: FinishedCall) -> None:
         """Queue one finished call; returns at once. A call without a sampled parent has no span."""
         parent = call.parent
         if parent is None or not parent.sampled:
             self._sampled_out += 1
             return
         self.record(
-            CallNote(
+            CallRecord(
                 parent.trace_id,
                 parent.span_id,
                 call.shard,
@@ -171,8 +171,8 @@ class ServerSpans:
             )
         )
 
-    def record(self, call: CallNote) -> None:
-        """Queue the note of one call; returns at once."""
+    def record(self, call: CallRecord) -> None:
+        """Queue the record of one call; returns at once."""
         if sampled(call.trace_id, self._sample):
             self._pipeline.put(call)
         else:
@@ -190,7 +190,7 @@ class ServerSpans:
         """Counts of calls and spans: queued, dropped, written and exported."""
         return dataclasses.replace(self._pipeline.counts(), sampled_out=self._sampled_out)
 
-    def _spans_of(self, call: CallNote) -> list[SpanNote]:
+    def _spans_of(self, call: CallRecord) -> list[SpanData]:
         return [call_span(call, self._server, self._rng.getrandbits(64) or 1, self._labels)]
 
 
