@@ -116,7 +116,7 @@ SOURCES: Final = {
         "kwiken.plan.plan.CatchUpPolicy",
         "kwiken.reproduction.global_reissue.GlobalReissue",
         "kwiken.reproduction.catch_up_rates.Threads",
-        "kwiken.reproduction.catch_up_rates.hurry",
+        "kwiken.reproduction.catch_up_rates.speed_up",
         "kwiken.reproduction.catch_up_rates.prioritise",
         "kwiken.reproduction.global_reissue.run_global_reissue",
         "kwiken.planning.catch_up.study_catch_up",

@@ -18,7 +18,7 @@ import numpy as np
 
 from kwiken.apportion import SPLITS, Rows, likely_mean
 from kwiken.arrays import Floats
-from kwiken.curves import dealer
+from kwiken.curves import copy_generator
 from kwiken.latency import start_times
 from kwiken.plan import CatchUpPolicy, Plan, StagePlan, later
 from kwiken.planning.notes import (
@@ -197,10 +197,10 @@ class LateRequestReplay:
             StageReplay(
                 stage,
                 draft.cost.stages.get(stage.name, 0.0),
-                dealer(seed, i),
+                copy_generator(seed, i),
                 copy_correlation=copy_correlation,
                 races=stage.name in most.reissue or _reissued(draft.stages.get(stage.name)),
-                dealt=True,
+                predrawn=True,
             )
             for i, stage in enumerate(self._profile.stages)
         ]

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtri
 
 from kwiken.arrays import Bools, Floats
-from kwiken.curves import linked, reissue_curve, stage_curves
+from kwiken.curves import correlated_copies, reissue_curve, stage_curves
 from kwiken.curves.copies import normal_scores
 from kwiken.curves.copy_correlation import copy_correlation
 from kwiken.errors import InputError
@@ -83,7 +83,7 @@ def test_linked_copies_have_the_law_and_the_link() -> None:
     rng = np.random.default_rng(1)
     distribution = EmpiricalDistribution.of(rng.exponential(5, 20_000))
     calls = distribution.draw(rng, 40_000)
-    copies = linked(distribution, calls, rng.standard_normal(40_000), 0.6)
+    copies = correlated_copies(distribution, calls, rng.standard_normal(40_000), 0.6)
     assert np.quantile(copies, [0.1, 0.5, 0.99]) == pytest.approx(
         np.quantile(distribution.values, [0.1, 0.5, 0.99]), rel=0.05
     )
@@ -100,7 +100,7 @@ def test_moments_of_correlated_copies_match_sampling(shards: int, coin: float) -
     after = float(np.quantile(calls, 0.9))
     mean, variance = curve.moments(Reissue(after_ms=after, probability=coin))
     many = np.repeat(calls, 30, axis=0)
-    copies = linked(curve.distribution, many, rng.standard_normal(many.shape), 0.5)
+    copies = correlated_copies(curve.distribution, many, rng.standard_normal(many.shape), 0.5)
     sent = (many > after) & (rng.random(many.shape) < coin)
     raced = np.where(sent, np.minimum(many, after + copies), many).max(axis=1)
     assert mean == pytest.approx(raced.mean(), rel=0.005)
@@ -117,7 +117,7 @@ def test_wide_fan_outs_wait_for_their_slowest_copies(shards: int, share: float) 
     policy = curve.policy(share, coin=1.0)
     assert policy is not None
     again = np.repeat(calls, 10, axis=0)
-    copies = linked(curve.distribution, again, rng.standard_normal(again.shape), 0.3)
+    copies = correlated_copies(curve.distribution, again, rng.standard_normal(again.shape), 0.3)
     ends = np.where(again > policy.after_ms, np.minimum(again, policy.after_ms + copies), again).max(axis=1)
     mean, variance = curve.moments(policy)
     assert mean == pytest.approx(ends.mean(), rel=0.02)

@@ -193,7 +193,7 @@ class TestCopiesLikeTheirCalls:
         found = []
         for rho in (0.0, 0.98):
             station = load_model(profile, copy_correlation=rho).stages["a"].station
-            assert station.alike == rho
+            assert station.copy_correlation == rho
             raced = replace(station, reissue=Reissue(after_ms=0.0))
             alone = queue_profile_latency(station), queue_profile_latency(raced)
             found.append(float(alone[1].mean() / alone[0].mean()))

@@ -85,20 +85,20 @@ def test_a_ledger_takes_its_share_of_what_is_expected(stage_of: StageOf, profile
 def test_expectation_is_what_draws_come_to_on_average(stage_of: StageOf, plan: StagePlan) -> None:
     stage = stage_of("a", np.random.default_rng(3).exponential(10, (200, 4)))
     rows = np.tile(np.arange(200), ROUNDS)
-    played = StageReplay(stage, 1.0, np.random.default_rng(5)).play(rows, plan, None)
-    assert played.copies.mean() > 0.2
-    assert played.expected.mean() == pytest.approx(played.copies.mean(), rel=0.01)
+    outcome = StageReplay(stage, 1.0, np.random.default_rng(5)).play(rows, plan, None)
+    assert outcome.copies.mean() > 0.2
+    assert outcome.expected.mean() == pytest.approx(outcome.copies.mean(), rel=0.01)
     drawn, meant = (
-        values.reshape(ROUNDS, 200).mean(axis=1).std() for values in (played.copies, played.expected)
+        values.reshape(ROUNDS, 200).mean(axis=1).std() for values in (outcome.copies, outcome.expected)
     )
     assert meant < 0.6 * drawn
     if plan.partial is None and plan.reissue is not None and plan.reissue.copies == 1:
         late = (stage.calls_ms > 8.0).sum(axis=1)
-        assert played.expected == pytest.approx(np.tile(0.3 * late, ROUNDS))
+        assert outcome.expected == pytest.approx(np.tile(0.3 * late, ROUNDS))
 
 
 def test_without_a_coin_nothing_is_left_to_expect(stage_of: StageOf) -> None:
     stage = stage_of("a", np.random.default_rng(3).exponential(10, (200, 4)))
     plan = StagePlan(reissue=Reissue(after_ms=6.0, copies=2))
-    played = StageReplay(stage, 1.0, np.random.default_rng(5)).play(np.arange(200), plan, None)
-    assert (played.expected == played.copies).all()
+    outcome = StageReplay(stage, 1.0, np.random.default_rng(5)).play(np.arange(200), plan, None)
+    assert (outcome.expected == outcome.copies).all()

@@ -122,19 +122,23 @@ def load_model(
     stages: dict[str, StageModel] = {}
     for i, stage in enumerate(profile.stages):
         rng = np.random.default_rng([seed, i])
-        law = call_distribution(stage)
-        calls = complete_calls(stage, law, rng)
+        distribution = call_distribution(stage)
+        calls = complete_calls(stage, distribution, rng)
         count = queues.replicas.get(stage.name, stage.replicas)
-        alike = known_correlation(stage, law, copy_correlation) if stage.reissuable and len(law) else 0.0
-        station = _station(stage, law, rate, count, queues.utilisation.get(stage.name))
+        rho = (
+            known_correlation(stage, distribution, copy_correlation)
+            if stage.reissuable and len(distribution)
+            else 0.0
+        )
+        station = _station(stage, distribution, rate, count, queues.utilisation.get(stage.name))
         if station is None:
-            stages[stage.name] = _unloaded(stage, calls, rate, alike)
+            stages[stage.name] = _without_replicas(stage, calls, rate, rho)
         else:
-            stages[stage.name] = _taken_apart(
+            stages[stage.name] = _decomposed(
                 replace(station, dispatch=queues.dispatch, cancel=queues.cancel),
                 calls,
                 rate,
-                alike,
+                rho,
                 seed=seed,
             )
     if all(model.station.replicas is None for model in stages.values()):
@@ -198,14 +202,14 @@ def _rate(profile: Profile) -> float:
 
 def _station(
     stage: StageProfile,
-    law: EmpiricalDistribution,
+    distribution: EmpiricalDistribution,
     rate: float,
     replicas: int | None,
     utilisation: float | None,
 ) -> Station | None:
     """The stage's replicas and work; None where load does not act on the stage."""
     calls_per_s = rate * stage.calls_per_request
-    idle = not calls_per_s or not len(law) or (stage.own_time and not utilisation)
+    idle = not calls_per_s or not len(distribution) or (stage.own_time and not utilisation)
     if idle or not (stage.busy_ms or utilisation):
         return None
     if replicas is None:
@@ -217,7 +221,7 @@ def _station(
         busy, background = measured, utilisation - measured
     else:
         busy, background = utilisation, None
-    work = _work(stage, law, busy * replicas / calls_per_s * 1e3)
+    work = _work(stage, distribution, busy * replicas / calls_per_s * 1e3)
     station = Station(
         name=stage.name,
         after=stage.after,
@@ -236,18 +240,18 @@ def _station(
     return station
 
 
-def _work(stage: StageProfile, law: EmpiricalDistribution, mean_ms: float) -> ServiceTimes:
+def _work(stage: StageProfile, distribution: EmpiricalDistribution, mean_ms: float) -> ServiceTimes:
     """Distribution of work: the variation of busy times if measured, else that of latencies up to p95."""
     if stage.busy_variation is not None:
         return LogNormal(mean_ms, stage.busy_variation)
-    body = np.minimum(law.values, law.quantile(np.array([BODY_QUANTILE]))[0])
-    mean = float(law.mass @ body)
+    body = np.minimum(distribution.values, distribution.quantile(np.array([BODY_QUANTILE]))[0])
+    mean = float(distribution.mass @ body)
     if not mean > 0:
         return Constant(mean_ms)
-    return Empirical(EmpiricalDistribution(body * (mean_ms / mean), law.weights))
+    return Empirical(EmpiricalDistribution(body * (mean_ms / mean), distribution.weights))
 
 
-def _unloaded(stage: StageProfile, calls: Floats, rate: float, alike: float) -> StageModel:
+def _without_replicas(stage: StageProfile, calls: Floats, rate: float, rho: float) -> StageModel:
     there = calls[~np.isnan(calls)]
     rest: ServiceTimes = Empirical(EmpiricalDistribution.of(there)) if len(there) else Constant(0.0)
     station = Station(
@@ -257,27 +261,27 @@ def _unloaded(stage: StageProfile, calls: Floats, rate: float, alike: float) -> 
         rest=rest,
         replicas=None,
         fanout=calls.shape[1],
-        alike=alike if len(there) else 0.0,
+        copy_correlation=rho if len(there) else 0.0,
     )
     return StageModel(station, 0.0, calls, calls, rate * stage.visit_share)
 
 
-def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, seed: int) -> StageModel:
+def _decomposed(station: Station, calls: Floats, rate: float, rho: float, *, seed: int) -> StageModel:
     """Decompose the calls of a stage into work, wait and rest."""
-    law = EmpiricalDistribution.of(calls)
+    distribution = EmpiricalDistribution.of(calls)
     there = ~np.isnan(calls)
     visits = float(rate * there.any(axis=1).mean())
     assert station.replicas is not None
     used = station.work.mean_ms * rate * float(there.sum()) / len(calls) / 1e3 / station.replicas
     model = StageModel(station, used, calls, calls, visits)
-    rest, busy = _rests(model, law, seed)
-    wanted = law.quantile(levels(len(rest)))
+    rest, busy = _rests(model, distribution, seed)
+    wanted = distribution.quantile(levels(len(rest)))
     rests = unexplained(calls, wanted, rest)
     got = np.sort(rest[shuffle(len(rest), seed)] + busy)
     background = station.background.utilisation if station.background is not None else 0.0
     return replace(
         model,
-        station=replace(station, rest=Empirical(EmpiricalDistribution.of(rests)), alike=alike),
+        station=replace(station, rest=Empirical(EmpiricalDistribution.of(rests)), copy_correlation=rho),
         utilisation=used + background,
         rest_ms=rests,
         misfit=float(np.abs(excess(got, wanted)).max()),
@@ -285,12 +289,12 @@ def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, 
     )
 
 
-def _rests(model: StageModel, law: EmpiricalDistribution, seed: int) -> tuple[Floats, Floats]:
+def _rests(model: StageModel, distribution: EmpiricalDistribution, seed: int) -> tuple[Floats, Floats]:
     """Distribution of rests, corrected until work, wait and rest add up to the measured latencies.
 
     Args:
         model: model of the stage without its rests.
-        law: distribution of the stage's latencies, milliseconds.
+        distribution: distribution of the stage's latencies, milliseconds.
         seed: seed of all draws.
 
     Returns:
@@ -300,7 +304,7 @@ def _rests(model: StageModel, law: EmpiricalDistribution, seed: int) -> tuple[Fl
     rest = busy = np.zeros(1)
     for share in PASS_SHARES if model.utilisation >= MIN_UTILISATION_FOR_WAITS else PASS_SHARES[-1:]:
         size = int(share * model.pilot_calls)
-        wanted, shuffled = law.quantile(levels(size)), shuffle(size, seed)
+        wanted, shuffled = distribution.quantile(levels(size)), shuffle(size, seed)
         rest = np.interp(levels(size), levels(len(rest)), rest)
         busy = pilot(model, rest[shuffled], factor=1.0, seed=seed) - rest[shuffled]
         for _ in range(MAX_CORRECTIONS):
