@@ -234,9 +234,8 @@ class HedgedCall:
         site = self._site
         now = site.shared.now()
         step = self.race.won(attempt.number)
-        won = step == FINISH
-        self._attempts.answered(attempt, reply, now, won=won)
-        if won:
+        self._attempts.answered(attempt, reply, now, step)
+        if step == FINISH:
             self.value = reply.value
             took = now - self._attempts.first.started
             site.stage.state.latencies.add(took)
@@ -333,7 +332,7 @@ class HedgedCall:
         Otherwise a failed call, with its bodies, would stay in memory until the garbage collector runs.
         """
         self._attempts.errors = self.tasks = None
-        self.caller.release()
+        del self.caller.task
 
 
 def _cancelling() -> int:
