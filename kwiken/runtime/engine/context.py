@@ -144,8 +144,3 @@ class Attempt(msgspec.Struct, eq=False):
     was_healthy: bool
     open: bool = True
     note: AttemptRecord | None = None
-
-
-def attempt_at(number: int, target: ReplicaState, now: float, threads: int) -> Attempt:
-    """Create an attempt that is sent to a replica now, and count it there."""
-    return Attempt(number, target, now, threads, target.take(now), not target.ejected)
