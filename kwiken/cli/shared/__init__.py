@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kwiken.cli.shared.bands import BANDS
     from kwiken.cli.shared.errors import VerbContext
     from kwiken.cli.shared.input_files import check_apart, check_exist
+    from kwiken.cli.shared.notes import drift_words, note_sentences, note_summaries, note_words
     from kwiken.cli.shared.options import (
         NOT_NEGATIVE,
         OBJECTIVES,
@@ -63,6 +64,7 @@ __all__ = [
     "check_apart",
     "check_belongs",
     "check_exist",
+    "drift_words",
     "given",
     "heed_signals",
     "json_option",
@@ -71,6 +73,9 @@ __all__ = [
     "load_service",
     "needs_extra",
     "note",
+    "note_sentences",
+    "note_summaries",
+    "note_words",
     "note_written",
     "open_standard_files",
     "out_option",
@@ -94,6 +99,12 @@ __getattr__ = lazy_names(
         "kwiken.cli.shared.bands": ("BANDS",),
         "kwiken.cli.shared.errors": ("VerbContext",),
         "kwiken.cli.shared.input_files": ("check_apart", "check_exist"),
+        "kwiken.cli.shared.notes": (
+            "drift_words",
+            "note_sentences",
+            "note_summaries",
+            "note_words",
+        ),
         "kwiken.cli.shared.options": (
             "NOT_NEGATIVE",
             "OBJECTIVES",
