@@ -99,6 +99,7 @@ def _check_plan(path: str, service: Service) -> None:
 async def _run(target: str, files: StateFiles, plan: str | None, settings: dict[str, Any]) -> None:
     import asyncio
 
+    from kwiken.machine import processors_given
     from kwiken.runtime.cluster import Cluster
 
     stop = asyncio.Event()
@@ -132,10 +133,27 @@ async def _run(target: str, files: StateFiles, plan: str | None, settings: dict[
         up = True
         count = sum(len(those) for those in cluster.replicas.values())
         note(f"{cluster.service.name} is up with {count} replicas; control token in {files.token}")
+        if (crowd := crowd_line(count + 1, processors_given())) is not None:
+            note(crowd)
         say(cluster.gateway_url)
         sys.stdout.flush()
         await stop.wait()
         note(f"{cluster.service.name} is stopping")
+
+
+def crowd_line(processes: int, processors: float) -> str | None:
+    """Line on a machine with fewer processors than processes; None if there are enough.
+
+    Args:
+        processes: number of gateways and replicas, each of which can use one processor.
+        processors: processors' worth of time that they may use.
+    """
+    if processes <= processors:
+        return None
+    return (
+        f"{processes} processes share {processors:.3g} processors: under load calls and their copies wait "
+        "for a processor, and latencies are not those of replicas on machines of their own"
+    )
 
 
 def _path(text: str | None) -> Path | None:

@@ -97,7 +97,9 @@ def test_a_short_demo_holds_together(tmp_path: Path) -> None:
     stages = {"parse", "spell", "lookup", "symbols", "rank", "snippets", "page"}
     assert {stage.name for stage in result.stages} == stages
     assert set(result.disturbance.stages) == stages
-    assert all(0.01 <= paused.planned <= 0.1 for paused in result.disturbance.stages.values())
+    assert all(0 < paused.planned <= 0.25 for paused in result.disturbance.stages.values())
+    assert 0 < result.achieved.p50_ms <= result.after.p50_ms
+    assert "20 requests a second use" in result.settings.pace
 
     profile = profile_from_json((out / "profile.json").read_text())
     plan = Plan.from_json((out / "plan.json").read_text())
