@@ -20,7 +20,7 @@ from kwiken.cli.demo import TerminalWatch
 from kwiken.cli.demo.faults import DisturbedStage, Disturber, choose
 from kwiken.cli.demo.faults.disturb import DisturbanceError
 from kwiken.cli.demo.faults.pauser import Target
-from kwiken.cli.demo.pace import Finding, Monitor, Window
+from kwiken.cli.demo.pace import Finding, Monitor, NothingToldError, Pace, Window
 from kwiken.cli.demo.setup import (
     Block,
     DemoSettings,
@@ -450,6 +450,36 @@ def test_the_bar_moves_with_the_steps_and_never_past_them() -> None:
         for _ in range(3):
             watch.passed(1.0)
     assert spy.at == [0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 2, 3, 4, 5]
+
+
+def test_the_pace_and_what_becomes_of_it_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    watch = TerminalWatch(Bar(None, "", None))
+    watch.pace(Pace(50.0, given=2.0, request_cpu_s=0.013, share=0.34, taken=0.1), 100.0)
+    watch.void(VOID)
+    watch.slower("others took all", 50.0, 25.0)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == (
+        "this machine gives 2 processors and a request takes 13 ms of them: 50 requests a second use 34% of what "
+        "it gives; 100 s of load"
+    )
+    assert lines[1].endswith("these seconds do not count: others took all")
+    assert lines[2] == "at 50 requests a second others took all: once more at 25"
+
+
+def test_a_run_that_tells_nothing_has_an_exit_code_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def tell_nothing(*_: object) -> None:
+        raise NothingToldError("at 50 requests a second 3 requests failed; lower --rate")
+
+    monkeypatch.setattr("kwiken.cli.demo.run_demo", tell_nothing)
+    ran = run("demo", "--out", str(tmp_path / "demo"))
+    assert ran.exit_code == 3
+    assert (
+        ran.stderr
+        == "kwiken: this run tells nothing: at 50 requests a second 3 requests failed; lower --rate\n"
+    )
+    assert ran.stdout == ""
 
 
 def full(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
