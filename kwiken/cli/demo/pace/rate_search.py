@@ -3,7 +3,8 @@
 Processor time per request is the slope of a line through the steps, so that what the processes use when idle
 is not charged to requests. The rate is the smallest of four bounds: 1. a third of the processors that the
 program could have, 2. a third of one processor for the busiest process, which has a single thread, 3. the
-last step at which processes did not yet queue for processors, 4. `MAX_DEFAULT_RATE`.
+last step at which processes did not yet queue for processors, 4. `MAX_DEFAULT_RATE`. A slow machine may be
+used up to a half by `MIN_RATE`, below which nothing can be told.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from kwiken.machine import ProcessorUse
 
 TARGET_SHARE = 1 / 3  # of what the program could have: queues are short, and copies find room
+MAX_TARGET_SHARE = 1 / 2  # where a third is less than `MIN_RATE` needs
 STEP_S = 2  # length of a step; a file of arrivals has one rate a second
 RATES = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # requests a second
 MIN_RATE = 5.0  # below this the longest run has too few requests for a p99 of each arm
@@ -95,10 +97,11 @@ class RateSearch:
         idle, slope = _line([step.rate for step in self._steps], [step.use.own for step in self._steps])
         rate = fixed
         if rate is None:
-            fits = [MAX_DEFAULT_RATE, (TARGET_SHARE * given - idle) / slope, self._unqueued(), self._single()]
-            rate = rounded_down(min(fits))
-            if rate < MIN_RATE:
+            bounds = [self._unqueued(), self._single(), (MAX_TARGET_SHARE * given - idle) / slope]
+            if min(bounds) < MIN_RATE:
                 return None
+            fits = rounded_down(min(*bounds, (TARGET_SHARE * given - idle) / slope))
+            rate = min(max(fits, MIN_RATE), MAX_DEFAULT_RATE)
         return Pace(
             rate=rate,
             given=given,
@@ -110,11 +113,12 @@ class RateSearch:
     @property
     def words(self) -> str:
         """Figures of the last step, as part of a sentence."""
-        step = self._steps[-1]
-        queued = f", and processes queued {step.use.waiting:.1f} times as long" if _waits(step) else ""
+        step, use = self._steps[-1], self._steps[-1].use
+        waits = f", and processes queued {use.waiting:.1f} times as long as they ran" if use.waiting else ""
         return (
-            f"at {step.rate:g} requests a second {step.use.own:.2g} processors were used, of "
-            f"{step.use.processors} with {step.use.taken:.2g} used by others{_quota(step.use)}{queued}"
+            f"{step.rate:g} requests a second used {use.share:.0%} of the {use.given:.2g} processors it gives "
+            f"(it has {use.processors}, others used {use.taken:.2g}{_quota(use)}){waits}; "
+            f"{MIN_RATE:g} are the fewest that tell anything"
         )
 
     def _unqueued(self) -> float:
@@ -126,12 +130,12 @@ class RateSearch:
     def _single(self) -> float:
         """Rate at which the busiest process uses a third of one processor."""
         last = self._steps[-1]
-        busiest = max(last.use.by_process.values(), default=0.0) / min(1.0, last.use.given)
+        busiest = max(last.use.by_process.values(), default=0.0)
         return TARGET_SHARE * last.rate / busiest if busiest > 0 else math.inf
 
 
 def _quota(use: ProcessorUse) -> str:
-    return f" and a quota of {use.quota:.2g}" if math.isfinite(use.quota) else ""
+    return f", the quota is {use.quota:.2g}" if math.isfinite(use.quota) else ""
 
 
 def _waits(step: Step) -> bool:
