@@ -116,8 +116,8 @@ class RateSearch:
         step, use = self._steps[-1], self._steps[-1].use
         waits = f", and processes queued {use.waiting:.1f} times as long as they ran" if use.waiting else ""
         return (
-            f"{step.rate:g} requests a second used {use.share:.0%} of {use.given:.2g} processors that it gives "
-            f"(it has {use.processors}, others used {use.taken:.2g}{_quota(use)}){waits}; "
+            f"{step.rate:g} requests a second used {use.share:.0%} of the {use.given:.2g} processors that "
+            f"it gives (it has {use.processors}, others used {use.taken:.2g}{_quota(use)}){waits}; "
             f"{MIN_RATE:g} are the fewest that tell anything"
         )
 
