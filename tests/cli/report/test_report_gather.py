@@ -1,3 +1,5 @@
+"""Input of the report: files recognised by content, and the requests chosen for drawing."""
+
 from __future__ import annotations
 
 import json
