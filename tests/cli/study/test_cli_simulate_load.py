@@ -110,7 +110,9 @@ class TestSimulate:
         )
         assert data["stages"]["spell"]["utilisation"] == pytest.approx(0.4, rel=0.1)
         assert data["stages"]["lookup"]["replicas"] is None
-        assert any("load has no effect on stages" in note for note in data["notes"])
+        (blind_to,) = [note for note in data["notes"] if note["kind"] == "load_has_no_effect"]
+        assert "lookup" in blind_to["stages"]
+        assert blind_to["text"].startswith("load has no effect on stages")
 
     def test_more_replicas_are_less_busy(self, files: Path) -> None:
         data = data_of(
@@ -160,7 +162,9 @@ class TestPlan:
         assert data["load"]["factor"] == 1
         assert data["load"]["settled"]
         assert data["load"]["guards"]["rank"]["utilisation"] == pytest.approx(0.5, rel=0.05)
-        assert any("planned for" in note for note in data["notes"])
+        (planned,) = [note for note in data["notes"] if note["kind"] == "planned_at_load"]
+        assert planned["utilisation"] == pytest.approx(0.5, rel=0.05)
+        assert planned["text"].startswith("planned for")
 
     def test_a_load_is_planned_for(self, files: Path, tmp_path: Path) -> None:
         out = tmp_path / "plan.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import random
 import subprocess
@@ -19,6 +20,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from kwiken.otel.write import (
     AttemptKind,
     AttemptRecord,
+    ExceptionRecord,
     Outcome,
     RequestRecord,
     StageRecord,
@@ -136,6 +138,31 @@ def test_a_cancelled_loser_is_marked_but_no_error_and_a_failed_one_is_an_error()
     assert failed.status.message == "boom at line 3"
     assert values(stage)["kw.hedged"] is True
     assert cancelled.end_time_unix_nano == T0 + 3 * MS - 1000, "a loser ends before its winner"
+
+
+BOOM = ExceptionRecord("shop.Boom", "no index", 'Traceback ...\n  File "a.py", line 3\nshop.Boom: no index')
+
+
+@pytest.mark.parametrize("exception", [BOOM, dataclasses.replace(BOOM, stacktrace=None)])
+def test_a_handlers_exception_is_an_event_of_the_span_in_both_formats(
+    exception: ExceptionRecord,
+) -> None:
+    request = one_stage(attempt(Outcome.FAILED, error="boom", exception=exception))
+    call = CallRecord(1, 2, 0, T0, T0 + MS, error="boom", exception=exception)
+    server = call_span(call, Server("shop", "look", "r1", "n1"), 7, Labels())
+    readable = Readable(resource("shop"))
+    for data in (request_spans(request, Labels())[-1], server):
+        (span,) = spans_of(OtlpLines(resource("shop")).line([data]))
+        (event,) = span.events
+        assert (event.name, event.time_unix_nano) == ("exception", T0 + MS)
+        assert values(event) == {
+            "exception.type": "shop.Boom",
+            "exception.message": "no index",
+            **({"exception.stacktrace": BOOM.stacktrace} if exception.stacktrace else {}),
+        }
+        reference = encode_spans([readable(data)]).resource_spans[0].scope_spans[0].spans[0]
+        assert list(reference.events) == [event]
+        assert span_data(readable(data)) == data
 
 
 def test_a_loser_never_ends_before_it_starts() -> None:
