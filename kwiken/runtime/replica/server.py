@@ -26,7 +26,7 @@ LOG = logging.getLogger("kwiken.replica")
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
 FULL: Final = Response(503, b"too many calls at once", f"{wire.REFUSED}: 1\r\n{RETRY_AFTER}{TEXT}")
 ALLOW_CALL: Final = "Allow: POST\r\n"
-ALLOW_LOOK: Final = "Allow: GET, HEAD\r\n"
+ALLOW_GET: Final = "Allow: GET, HEAD\r\n"
 SMOOTHING: Final = 0.1  # weight of one call in the moving average of latencies
 
 
@@ -189,7 +189,7 @@ class ReplicaServer:
         if path not in {"/livez", "/readyz"}:
             return Response(404)
         if method not in {"GET", "HEAD"}:
-            return Response(405, headers=ALLOW_LOOK)
+            return Response(405, headers=ALLOW_GET)
         if path == "/readyz" and (self._stopping or not self._ready):
             return Response(503, b"stopping" if self._stopping else b"starting", TEXT)
         return Response(200, b"ok", TEXT)

@@ -195,7 +195,7 @@ def test_marks_are_there_only_where_they_say_something() -> None:
     assert not {"kw.threads", "kw.catch_up", "kw.worth"} & {k for s in plain for k in values(s)}
 
 
-def test_a_late_requests_help_is_told_on_the_call_and_its_stage() -> None:
+def test_catch_up_is_recorded_on_the_call_and_its_stage() -> None:
     request = one_stage(attempt(Outcome.WON, threads=3, catch_up=True, worth=0.25, busy_ms=1.5), threads=4)
     _, stage, call = written(request)
     assert (values(stage)["kw.threads"], values(stage)["kw.catch_up"]) == (4, True)

@@ -58,7 +58,7 @@ def test_a_service_runs_in_one_process_and_stops_in_good_order() -> None:
         assert gateway.wait(10) == 0
 
 
-def test_what_it_made_at_the_start_is_left_out_of_collections() -> None:
+def test_objects_made_at_the_start_are_left_out_of_garbage_collections() -> None:
     with running("serve", "tests.support.services_steady:service", "--local", "--port", "0") as gateway:
         frozen, others = json.loads(ask(address_of(gateway), "/v1/request", "hi")[1])["answer"]
         assert others < frozen / 5
@@ -266,7 +266,7 @@ def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
     assert not any(child.identity.alive for child in noted.children)
 
 
-def test_a_killed_supervisor_leaves_nobody_behind(tmp_path: Path) -> None:
+def test_a_killed_supervisor_leaves_no_process_behind(tmp_path: Path) -> None:
     """Not even a paused replica, which receives no event."""
     files = StateFiles(tmp_path, "echo")
     with running("up", TARGET, "--state", str(tmp_path), "--port", "0") as up:

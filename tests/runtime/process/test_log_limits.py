@@ -158,7 +158,7 @@ def test_what_the_loop_catches_is_one_kind(
     assert found == [("kwiken.loop", "%s", True)] * 3
 
 
-def test_a_log_file_is_cut_and_what_it_held_last_is_kept_aside(tmp_path: Path) -> None:
+def test_a_log_file_is_truncated_and_its_last_lines_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     with path.open("ab", buffering=0) as log:
         kept = LogFile(path, most=1000)

@@ -1,3 +1,5 @@
+"""Transport within one process: handlers, errors, deadlines, busy time and threads."""
+
 from __future__ import annotations
 
 import asyncio
@@ -178,7 +180,7 @@ def test_stage_without_a_handler_is_refused() -> None:
 
 
 @pytest.mark.parametrize("fanout", [1, 2])
-async def test_threads_are_told_and_their_work_is_not_taken_for_the_time_that_passed(fanout: int) -> None:
+async def test_threads_are_passed_and_their_work_is_not_taken_for_elapsed_time(fanout: int) -> None:
     service = Service("threads")
 
     async def sharded(word: str, *, shard: int, threads: int) -> str:
