@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken.runtime.decisions.admission import Admission
-from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Hold, Ledger, RequestBudget
+from kwiken.runtime.decisions.ledger import Hold, Ledger, RequestBudget
 from kwiken.runtime.decisions.program import (
     CompiledStage,
     Limits,
@@ -17,19 +17,16 @@ from kwiken.runtime.decisions.replica_choice import ReplicaState
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
 
 __all__ = [
-    "CALL",
     "COPY",
     "FINAL",
     "FINISH",
     "LATE",
     "LOST",
     "REFUSED",
-    "REQUEST",
     "RESEND",
     "RETRY",
     "STOP",
     "WAIT",
-    "Account",
     "Admission",
     "CompiledStage",
     "FanOut",

@@ -16,8 +16,8 @@ from math import inf
 from typing import Any
 
 from kwiken.otel.write import AttemptRecord, Outcome, StageRecord
+from kwiken.plan import CALL
 from kwiken.runtime.decisions import (
-    CALL,
     COPY,
     FINAL,
     FINISH,
@@ -462,12 +462,16 @@ class HedgedCall:
         shared, stage, request = self._shared, self._stage, self._request
         if step == RETRY:
             return stage.state.retries.charge()
-        if not shared.admission.has_capacity(now):
-            return False
+        headroom = shared.admission.headroom(now)
         if step == LATE:
-            return shared.ledger.charge_late(request.budget, stage.cost, now)
+            return shared.ledger.charge_late(request.budget, stage.cost, now, headroom=headroom)
         return shared.ledger.charge(
-            request.budget, stage.state.account, stage.cost, now, denied=self._race.denials
+            request.budget,
+            stage.state.account,
+            stage.cost,
+            now,
+            denied=self._race.denials,
+            headroom=headroom,
         )
 
     def _wake(self) -> None:
