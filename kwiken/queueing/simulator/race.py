@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
-from kwiken.queueing.simulator.copy_budget import Account
+from kwiken.queueing.simulator.copy_budget import CopyBudget
 from kwiken.queueing.simulator.fifo import FifoReplicas
 from kwiken.queueing.simulator.replica_scores import Estimates
 from kwiken.queueing.simulator.station import Dispatch, Station
@@ -117,7 +117,7 @@ class QueueRace:
         self._copies = copies
         self._places = _places(calls.pinned, self._count, station.dispatch, rng)
         earnings = station.earnings
-        self._account = Account(earnings, calls.arrival[own]) if earnings is not None else None
+        self._account = CopyBudget(earnings, calls.arrival[own]) if earnings is not None else None
         self._prompt_earn = self._account if earnings is not None and earnings.prompt_only else None
         self._roles = self._roles_of(own, rng)
         self._late: deque[tuple[float, int]] = deque()  # (time-out, call) of those that may need a copy then
@@ -195,7 +195,7 @@ class QueueRace:
         """Process the first time-out of a call that was expected to be late."""
         if self._answered_by(call, now):
             if self._prompt_earn is not None:
-                self._prompt_earn.earn()
+                self._prompt_earn.earn(now)
         elif self._roles[call] == MAY_COPY:
             self._send_copy(call, [call], now)
 

@@ -3,7 +3,8 @@
 Pure: amounts and times in, decisions out. The rule of an account, and the numbers in it, stand in
 `kwiken.plan.accounts`. Here the accounts are put together: a copy is charged to its request, its stage and
 its service at once, or to none of them. Each lever has an account of its own: reissues, catch-up, and the
-utility that partial answers lose. Reissues and catch-up share one floor.
+utility that partial answers lose. Only reissues have a floor: where everything is late or broken, catch-up
+and partial answers must end.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Ledger:
             never use up the budget that was apportioned to the stages.
         utility: account of the service for the loss of partial answers, in micro-units of a whole answer's
             utility.
-        floor: copies a second that are granted whatever the accounts of the first two hold.
+        floor: copies a second that are granted whatever `service` holds.
     """
 
     __slots__ = ("catch_up", "floor", "service", "utility")
@@ -90,7 +91,9 @@ class Ledger:
             self.service.denied[OWN_COST] += 1
             stage.denied[OWN_COST] += 1
             return False
-        verdict = grant(self.service, self.floor, cost, now, stage=stage, denied=denied, headroom=headroom)
+        verdict = grant(
+            self.service, cost, now, floor=self.floor, stage=stage, denied=denied, headroom=headroom
+        )
         if verdict > BY_FLOOR:
             return False
         budget.left -= cost
@@ -108,7 +111,7 @@ class Ledger:
         if budget.left < cost:
             self.catch_up.denied[OWN_COST] += 1
             return False
-        if grant(self.catch_up, self.floor, cost, now, headroom=headroom) > BY_FLOOR:
+        if grant(self.catch_up, cost, now, headroom=headroom) > BY_FLOOR:
             return False
         budget.left -= cost
         return True
