@@ -14,15 +14,20 @@ if TYPE_CHECKING:
     from kwiken.errors import DefinitionError, InputError, KwikenError
     from kwiken.partial import fan_out_rules
     from kwiken.plan import Budgets, Plan, SpanMatch, StagePlan
-    from kwiken.planning import held_out, make_plan, study_plan
+    from kwiken.planning import PlanSettings, held_out, make_plan, study_plan
     from kwiken.profile import Profile, StageProfile, decayed, profile_from_json, profile_to_json
+    from kwiken.queueing.load import QueueSettings
     from kwiken.service import (
         Partial,
         Reissue,
         Service,
         Stage,
+        service_from_dict,
+        service_from_graph,
         service_from_json,
         service_from_yaml,
+        service_to_dict,
+        service_to_graph,
         service_to_json,
         service_to_yaml,
         to_dot,
@@ -37,7 +42,9 @@ __all__ = [
     "KwikenError",
     "Partial",
     "Plan",
+    "PlanSettings",
     "Profile",
+    "QueueSettings",
     "Reissue",
     "Service",
     "SpanMatch",
@@ -53,8 +60,12 @@ __all__ = [
     "make_plan",
     "profile_from_json",
     "profile_to_json",
+    "service_from_dict",
+    "service_from_graph",
     "service_from_json",
     "service_from_yaml",
+    "service_to_dict",
+    "service_to_graph",
     "service_to_json",
     "service_to_yaml",
     "simulate",
@@ -84,6 +95,7 @@ __getattr__ = lazy_names(
             "StagePlan",
         ),
         "kwiken.planning": (
+            "PlanSettings",
             "held_out",
             "make_plan",
             "study_plan",
@@ -95,13 +107,18 @@ __getattr__ = lazy_names(
             "profile_from_json",
             "profile_to_json",
         ),
+        "kwiken.queueing.load": ("QueueSettings",),
         "kwiken.service": (
             "Partial",
             "Reissue",
             "Service",
             "Stage",
+            "service_from_dict",
+            "service_from_graph",
             "service_from_json",
             "service_from_yaml",
+            "service_to_dict",
+            "service_to_graph",
             "service_to_json",
             "service_to_yaml",
             "to_dot",

@@ -38,10 +38,10 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.simulation",
         "kwiken.apportion",
         "kwiken.partial",
-        "kwiken.planning",
         "kwiken.queueing.simulator",
         "kwiken.queueing.load",
         "kwiken.queueing",
+        "kwiken.planning",
         "kwiken.diagnosis",
         "kwiken.export",
         "kwiken.reproduction",
@@ -61,6 +61,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.process",
         "kwiken.runtime.cluster",
     ),
+    # What the processors of this machine do; on Linux's /proc and control groups.
+    "machine": ("kwiken.machine",),
     "loadtest": ("kwiken.loadtest",),
     "services": (
         "kwiken.services",
@@ -79,6 +81,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.study",
         "kwiken.cli.demo.faults",
         "kwiken.cli.demo.setup",
+        "kwiken.cli.demo.pace",
         "kwiken.cli.demo.trial",
         "kwiken.cli.demo",
         "kwiken.cli.live",
@@ -88,15 +91,17 @@ MAY_USE: dict[str, set[str]] = {
     "brain": set(),
     "otel": {"brain"},
     "runtime": {"brain", "otel"},
-    "loadtest": {"brain"},
+    "machine": set(),
+    "loadtest": {"brain", "machine"},
     "services": {"brain", "runtime"},
     # The command names services as any user does, by MODULE:SERVICE.
-    "cli": {"brain", "otel", "runtime", "loadtest"},
+    "cli": {"brain", "otel", "runtime", "machine", "loadtest"},
 }
 SINGLE_MODULES = WINGS["brain"][:5]  # small modules beside the packages
 WING_OF = {package: wing for wing, packages in WINGS.items() for package in packages}
 # Modules that other packages import whole: their names read best behind the module's.
 OPEN_MODULES = {
+    *(f"kwiken.{room}.notes" for room in ("apportion", "partial", "planning", "profile", "queueing.load")),
     "kwiken.runtime.transport.wire",
     "kwiken.otel.read.columns",
     "kwiken.cli.report.sections.sections",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kwiken.profile.change_over_time import Drift, drift, drift_notes
+from kwiken.profile.change_over_time import Drift, drift
 from kwiken.profile.codec import profile_from_json, profile_to_json
-from kwiken.profile.consistency import check_agrees, contradicted, told_contradiction
+from kwiken.profile.consistency import check_agrees, contradicted, contradiction
 from kwiken.profile.copy_estimates import guess_by_kind, guess_copies
 from kwiken.profile.cost_models import CostModel, cost_of_one_call, costs
 from kwiken.profile.decay import decayed
 from kwiken.profile.distribution import EmpiricalDistribution, call_distribution, complete_calls
-from kwiken.profile.idempotence import kept_single, once_notes
+from kwiken.profile.idempotence import idempotence_notes, kept_single
 from kwiken.profile.profile import OWN_TIME, Profile, StageProfile
 from kwiken.profile.spend_by_model import spent_by_model
 from kwiken.profile.subset import part_of, rows_of
@@ -25,19 +25,18 @@ __all__ = [
     "check_agrees",
     "complete_calls",
     "contradicted",
+    "contradiction",
     "cost_of_one_call",
     "costs",
     "decayed",
     "drift",
-    "drift_notes",
     "guess_by_kind",
     "guess_copies",
+    "idempotence_notes",
     "kept_single",
-    "once_notes",
     "part_of",
     "profile_from_json",
     "profile_to_json",
     "rows_of",
     "spent_by_model",
-    "told_contradiction",
 ]

@@ -14,7 +14,7 @@ from kwiken.apportion.mean_variance import MeanVarianceApportioner
 from kwiken.curves import stage_curves
 from kwiken.errors import InputError
 from kwiken.plan import Budgets
-from kwiken.planning import replayed, study_plan
+from kwiken.planning import PlanSettings, replayed, study_plan
 from kwiken.profile import Profile, StageProfile
 from kwiken.reproduction.population import POPULATIONS, population, population_profile
 
@@ -58,7 +58,7 @@ def test_the_budget_is_kept_and_gains_are_the_curves_own(seed: int, budget: floa
         assert found.gains[name] == pytest.approx(curves[name].hull[0] - curves[name].hull_at(share))
 
 
-def test_alike_stages_of_a_chain_get_alike(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_equal_stages_of_a_chain_get_equal_budgets(stage_of: StageOf, profile_of: ProfileOf) -> None:
     calls = np.random.default_rng(2).lognormal(2, 1, 3000)
     profile = profile_of(stage_of("a", calls), stage_of("b", calls, after=("a",)))
     found = MeanVarianceApportioner(profile, stage_curves(profile))({"a": 0.5, "b": 0.5}, 0.06)
@@ -74,7 +74,9 @@ def test_on_later_requests_it_is_no_worse_than_the_sum_of_variances() -> None:
         early, later = (population_profile(dag, requests, rng) for requests in (4000, 8000))
         cuts = []
         for objective in ("variance", "tail"):
-            plan = study_plan(early, budgets=Budgets(reissue=0.05), objective=objective, created=CREATED).plan
+            plan = study_plan(
+                early, PlanSettings(budgets=Budgets(reissue=0.05), objective=objective, created=CREATED)
+            ).plan
             found = replayed(later, plan, correlation=0.0, seed=1)
             cuts.append(1 - found.after.p99_ms / found.before.p99_ms)
         ahead.append(cuts[1] - cuts[0])

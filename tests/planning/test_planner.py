@@ -14,10 +14,22 @@ from hypothesis import strategies as st
 from kwiken.curves import stage_curves
 from kwiken.errors import InputError
 from kwiken.plan import Budgets, Costs, Expected, LedgerTerms, PartialPolicy, Plan, tidied
-from kwiken.planning import make_plan, study_plan
+from kwiken.planning import PlanSettings, make_plan, study_plan
+from kwiken.planning.notes import (
+    BudgetKeptBack,
+    CallsCancelled,
+    FewRequests,
+    LargerBudgetHelps,
+    NoP99Cut,
+    NoStageReissuable,
+    Note,
+    SpendRefused,
+    TooFewCalls,
+)
 from kwiken.profile import Profile, StageProfile, profile_from_json, profile_to_json
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
+from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -55,7 +67,7 @@ def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
 
 
 def test_plan_reissues_what_pays_and_nothing_else(profile: Profile) -> None:
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
     plan = study.plan
     assert set(plan.stages) == {"wide", "paused", "calm", "once"}
     assert plan.stages["once"].reissue is None
@@ -125,10 +137,10 @@ def test_a_service_that_slows_down_over_time_gets_a_tighter_plan(
     drift = np.linspace(1, 2, 6000)
     drifting = profile_of(stage_of("a", rng.lognormal(0, 0.5, 6000) * drift))
     steady = profile_of(stage_of("a", rng.lognormal(0, 0.5, 6000)))
-    tight = study_plan(drifting, budgets=Budgets(reissue=0.05), created=CREATED)
-    loose = study_plan(steady, budgets=Budgets(reissue=0.05), created=CREATED)
+    tight = study_plan(drifting, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
+    loose = study_plan(steady, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
     assert tight.margin < 0.8 * loose.margin
-    assert any("later requests" in note for note in tight.notes)
+    assert of_kind(tight.notes, BudgetKeptBack) == [BudgetKeptBack(tight.margin)]
 
 
 def unequal_of(stage_of: StageOf, profile_of: ProfileOf, seed: int) -> Profile:
@@ -153,7 +165,9 @@ def test_sumvar_beats_the_same_budget_spread_evenly(
     for seed in range(3):
         profile = unequal_of(stage_of, profile_of, seed)
         for spread in left:
-            plan = make_plan(profile, budgets=Budgets(reissue=budget), created=CREATED, spread=spread)
+            plan = study_plan(
+                profile, PlanSettings(budgets=Budgets(reissue=budget), created=CREATED, spread=spread)
+            ).plan
             expected = expected_of(plan)
             left[spread] += expected.after.p99_ms / expected.before.p99_ms / 3
     assert left["sumvar"] < left["uniform"] - 0.01
@@ -176,7 +190,9 @@ def test_expectation_counts_with_what_a_ledger_refuses(stage_of: StageOf, profil
     for bursts in (False, True):
         profile = paused_of(stage_of, profile_of, bursts=bursts)
         for terms in (None, STRICT):
-            study = study_plan(profile, budgets=Budgets(reissue=0.08), created=CREATED, ledger=terms)
+            study = study_plan(
+                profile, PlanSettings(budgets=Budgets(reissue=0.08), created=CREATED, ledger=terms)
+            )
             found[bursts, terms] = study
             assert study.plan.ledger == (terms or LedgerTerms())
             spent = expected_of(study.plan).spent.reissue
@@ -184,7 +200,8 @@ def test_expectation_counts_with_what_a_ledger_refuses(stage_of: StageOf, profil
     ladders = {key: expected_of(study.plan).after for key, study in found.items()}
     assert found[True, None].simulation.refused == 0
     assert found[True, STRICT].simulation.refused > 0.3
-    assert any("bursts" in note for note in found[True, STRICT].notes)
+    [refused] = of_kind(found[True, STRICT].notes, SpendRefused)
+    assert refused.share == found[True, STRICT].simulation.refused
     assert ladders[True, STRICT].p99_ms > 2 * ladders[True, None].p99_ms
     assert found[False, STRICT].simulation.refused < 0.15
     assert expected_of(found[True, STRICT].plan).before == expected_of(found[True, None].plan).before
@@ -193,14 +210,15 @@ def test_expectation_counts_with_what_a_ledger_refuses(stage_of: StageOf, profil
 def test_bursts_tighten_the_plan(stage_of: StageOf, profile_of: ProfileOf) -> None:
     margins = [
         study_plan(
-            paused_of(stage_of, profile_of, bursts=bursts), budgets=Budgets(reissue=0.04), created=CREATED
+            paused_of(stage_of, profile_of, bursts=bursts),
+            PlanSettings(budgets=Budgets(reissue=0.04), created=CREATED),
         ).margin
         for bursts in (False, True)
     ]
     assert margins[1] < margins[0] - 0.05
 
 
-def test_edges_do_not_change_who_gets_what(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_edges_do_not_change_the_apportionment(stage_of: StageOf, profile_of: ProfileOf) -> None:
     rng = np.random.default_rng(7)
     calls = {
         name: rng.lognormal(0, sigma, 2000) for name, sigma in zip("abcd", (0.2, 0.5, 0.8, 1.1), strict=True)
@@ -234,13 +252,13 @@ def test_whole_budget_doubles_every_call_that_may_be(profile: Profile) -> None:
 
 def test_few_requests_make_a_timid_plan_and_say_so(stage_of: StageOf, profile_of: ProfileOf) -> None:
     few = chain_of(stage_of, profile_of, requests=20, seed=3)
-    study = study_plan(few, budgets=Budgets(reissue=0.05), created=CREATED)
-    assert any("only 20 requests" in note for note in study.notes)
+    study = study_plan(few, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
+    assert FewRequests(20) in study.notes
     assert study.margin < 0.9
     assert expected_of(study.plan).spent.reissue <= 0.05
 
 
-def test_too_few_requests_are_refused_in_words(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_too_few_requests_are_refused_with_a_message(stage_of: StageOf, profile_of: ProfileOf) -> None:
     with pytest.raises(InputError, match="at least 10 requests, and the profile has 9"):
         make_plan(chain_of(stage_of, profile_of, requests=9, seed=0), budgets=Budgets(), created=CREATED)
 
@@ -249,17 +267,17 @@ def test_a_stage_that_is_hardly_ever_called_is_left_alone(stage_of: StageOf, pro
     rng = np.random.default_rng(5)
     seldom = np.where(np.arange(1000) < 5, 50.0, np.nan)
     profile = profile_of(stage_of("a", rng.exponential(1, 1000)), stage_of("seldom", seldom, after=("a",)))
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
     assert study.plan.stages["seldom"].reissue is None
-    assert any("seldom" in note for note in study.notes)
+    assert TooFewCalls(("seldom",)) in study.notes
 
 
 def test_cancelled_calls_are_mentioned(stage_of: StageOf, profile_of: ProfileOf) -> None:
     true = np.random.default_rng(6).exponential(1, 2000)
     cut = (true > 2) & (np.arange(2000) % 2 == 0)
     profile = profile_of(stage_of("a", np.where(cut, 2.0, true), censored=cut))
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
-    assert any(f"{cut.sum()} calls were cancelled" in note for note in study.notes)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
+    assert CallsCancelled(int(cut.sum())) in study.notes
 
 
 def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None:
@@ -281,7 +299,7 @@ def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None
 )
 def test_unknown_settings_are_refused(profile: Profile, setting: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        make_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED, **setting)
+        study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED, **setting))
 
 
 def test_a_plan_has_no_digits_that_mean_nothing(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -333,26 +351,28 @@ def test_stages_called_like_fields_are_rounded_as_shares() -> None:
 class TestABudgetInVain:
     """A stage that pauses in 5% of its calls: copies for fewer than 4 in 100 cannot move p99."""
 
-    def study(self, stage_of: StageOf, profile_of: ProfileOf, budget: float, **stage: Any) -> tuple[str, ...]:
+    def study(
+        self, stage_of: StageOf, profile_of: ProfileOf, budget: float, **stage: Any
+    ) -> tuple[Note, ...]:
         rng = np.random.default_rng(5)
         pauses = np.where(rng.random(4000) < 0.05, 200.0, 0.0)
         profile = profile_of(stage_of("paused", rng.uniform(9, 11, 4000) + pauses, **stage))
-        return study_plan(profile, budgets=Budgets(reissue=budget), created=CREATED).notes
+        return study_plan(profile, PlanSettings(budgets=Budgets(reissue=budget), created=CREATED)).notes
 
-    def test_it_is_told_with_a_budget_that_would_do(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
-        [told] = [note for note in self.study(stage_of, profile_of, 0.01) if "buys no p99" in note]
-        found = re.search(r"a reissue budget of ([\d.]+) should cut it by (\d+)%", told)
-        assert found is not None, told
-        assert 0.02 < float(found[1]) <= 0.16
-        assert int(found[2]) > 50
-        notes = self.study(stage_of, profile_of, float(found[1]))
-        assert not any("buys no p99" in note for note in notes)
-
-    def test_where_nothing_would_do_that_is_told(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
-        notes = self.study(stage_of, profile_of, 0.01, reissuable=False)
-        assert any("buys no p99" in note and "no stage may be reissued" in note for note in notes)
-
-    def test_without_a_budget_there_is_nothing_to_tell(
+    def test_a_useless_budget_is_noted_with_one_that_would_help(
         self, stage_of: StageOf, profile_of: ProfileOf
     ) -> None:
-        assert not any("buys no p99" in note for note in self.study(stage_of, profile_of, 0.0))
+        notes = self.study(stage_of, profile_of, 0.01)
+        [useless], [better] = of_kind(notes, NoP99Cut), of_kind(notes, LargerBudgetHelps)
+        assert useless.after_ms > 0.99 * useless.before_ms
+        assert 0.02 < better.budget <= 0.16
+        assert better.cut > 0.5
+        assert not of_kind(self.study(stage_of, profile_of, better.budget), NoP99Cut)
+
+    def test_a_note_says_when_no_budget_would_help(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+        notes = self.study(stage_of, profile_of, 0.01, reissuable=False)
+        assert len(of_kind(notes, NoP99Cut)) == 1
+        assert NoStageReissuable() in notes
+
+    def test_without_a_budget_there_is_no_note(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+        assert not of_kind(self.study(stage_of, profile_of, 0.0), NoP99Cut)

@@ -10,8 +10,8 @@ import pytest
 
 from kwiken.plan import Budgets, StagePlan
 from kwiken.planning import make_plan
+from kwiken.queueing.load import QueueSettings, guards, load_model, plan_hurts_above
 from kwiken.queueing.load import guard as guard_module
-from kwiken.queueing.load import guards, load_model, plan_hurts_above
 from kwiken.queueing.load.guard import (
     MAX_UTILISATION,
     UTILISATION_STEP,
@@ -68,7 +68,7 @@ class TestThreshold:
         few = guard(pure(BLIND), Reissue(after_ms=40.0, fraction=0.05))
         assert few.above is None or few.above > 0.5
 
-    def test_a_look_tells_what_copies_do(self) -> None:
+    def test_a_trial_shows_the_effect_of_copies(self) -> None:
         model = pure(BLIND)
         low, high = (look(model, EVERYTHING, factor=model.factor_at(used)) for used in (0.1, 0.45))
         assert low.raced_ms is not None
@@ -82,7 +82,7 @@ class TestThreshold:
         assert found.hurts
 
     @pytest.mark.parametrize("edge", [0.15, 0.6])
-    def test_the_side_where_it_is_known_to_help_or_hurt_is_not_searched(
+    def test_loads_with_a_known_effect_are_not_searched(
         self, monkeypatch: pytest.MonkeyPatch, edge: float
     ) -> None:
         model, here, asked = pure(BLIND), 0.25, list[float]()
@@ -133,7 +133,7 @@ class TestWhole:
 
     def test_no_load_on_what_is_reissued(self) -> None:
         profile = queue_profile(rate_of(0.3), requests=3000, known=False)
-        model = load_model(profile, utilisation={"fetch": 0.3}, replicas={"fetch": 4})
+        model = load_model(profile, QueueSettings(utilisation={"fetch": 0.3}, replicas={"fetch": 4}))
         plan = make_plan(profile, budgets=Budgets(reissue=0.02), created="2026-01-01T00:00:00Z")
         stages = {"rank": StagePlan(reissue=Reissue(after_ms=20.0, fraction=0.02))}
         assert plan_hurts_above(model, msgspec.structs.replace(plan, stages=stages)) is None
@@ -141,7 +141,7 @@ class TestWhole:
 
 class TestBusiest:
     def test_they_are_searched_first_and_the_others_are_left_out(self) -> None:
-        model = load_model(queue_profile(rate_of(0.5), requests=3000), replicas={"fetch": 5})
+        model = load_model(queue_profile(rate_of(0.5), requests=3000), QueueSettings(replicas={"fetch": 5}))
         policies = dict.fromkeys(("fetch", "rank"), Reissue(after_ms=40.0, fraction=0.02))
         assert [*guards(model, policies)] == ["rank", "fetch"]
         assert [*guards(model, policies, busiest=1)] == ["rank"]
@@ -149,7 +149,7 @@ class TestBusiest:
 
 class TestBisection:
     @pytest.mark.parametrize("edge", [0.1, 0.33, 0.9])
-    def test_it_finds_the_edge(self, edge: float) -> None:
+    def test_the_guard_finds_the_threshold(self, edge: float) -> None:
         found = _first_bad(lambda x: x >= edge, 0.05, MAX_UTILISATION)
         assert found is not None
         assert edge <= found <= edge + UTILISATION_STEP

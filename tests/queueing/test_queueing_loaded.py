@@ -11,8 +11,10 @@ from kwiken.plan import Budgets, CatchUpPolicy, LedgerTerms, Plan, StagePlan, on
 from kwiken.planning import make_plan
 from kwiken.profile import Profile
 from kwiken.queueing.load import LoadModel, load_model, simulate_load
+from kwiken.queueing.load.notes import LeversNotSimulated
 from kwiken.queueing.load.simulate import reissuing
 from kwiken.service import Reissue
+from tests.support.notes import of_kind
 from tests.support.queue_profiles import CHAIN, queue_profile, rate_of
 
 CREATED = "2026-01-01T00:00:00Z"
@@ -66,12 +68,12 @@ class TestSpend:
         found = simulate_load(model, idle, requests=2000)
         np.testing.assert_array_equal(found.before_ms, found.after_ms)
 
-    def test_what_is_left_out_is_said(self, model: LoadModel, plan: Plan) -> None:
+    def test_left_out_levers_are_noted(self, model: LoadModel, plan: Plan) -> None:
         late = StagePlan(catch_up=CatchUpPolicy(after_ms=50.0))
         more = msgspec.structs.replace(plan, stages={**plan.stages, "fetch": late})
         notes = simulate_load(model, more, requests=500).notes
-        assert any("catch-up are left out: fetch" in note for note in notes)
-        assert not any("left out" in note for note in simulate_load(model, plan, requests=500).notes)
+        assert LeversNotSimulated(("fetch",)) in notes
+        assert not of_kind(simulate_load(model, plan, requests=500).notes, LeversNotSimulated)
 
 
 class TestAccounts:

@@ -47,7 +47,7 @@ def test_most_queries_find_something() -> None:
 
 
 @pytest.mark.parametrize("word", ["asyncio", "gather", "temporary", "abcde"])
-def test_misspelling_is_one_slip_in_a_long_word(word: str) -> None:
+def test_misspelling_changes_one_letter_of_a_long_word(word: str) -> None:
     slips = {queries_module.misspell(["of", word], random.Random(seed))[1] for seed in range(40)}
     assert len(slips) > 3
     assert all(abs(len(slip) - len(word)) <= 1 for slip in slips)
@@ -66,7 +66,10 @@ def test_most_slips_are_undone() -> None:
 
 
 def test_costs_are_of_every_stage_and_every_shard() -> None:
-    found = {cost.stage: cost for cost in measure.costs(search, queries_module.queries(measure.WARM + 20, 1))}
+    found = {
+        cost.stage: cost
+        for cost in measure.costs(search, queries_module.queries(measure.WARM_UP_QUERIES + 20, 1))
+    }
     assert set(found) == {*search.stages, "all"}
     assert (found["lookup"].calls, found["snippets"].calls, found["parse"].calls) == (160, 100, 20)
     assert all(0 < cost.p50 <= cost.p99 <= cost.most for cost in found.values())

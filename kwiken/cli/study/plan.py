@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,8 @@ from kwiken.cli.shared import (
     load_profile,
     needs_extra,
     note,
+    note_summaries,
+    note_words,
     note_written,
     out_option,
     print_json,
@@ -28,7 +29,14 @@ from kwiken.cli.shared import (
     write_text,
 )
 from kwiken.cli.study.learned import gain_between, learned_summary, show_classes
-from kwiken.cli.study.load_options import LOAD, load_summary, queue_options, settled
+from kwiken.cli.study.load_options import (
+    LOAD,
+    load_summary,
+    note_idle_options,
+    queue_options,
+    queue_settings,
+    refuse_unguarded,
+)
 from kwiken.cli.study.plan_levers import lever_options, lever_summary, show_levers
 from kwiken.cli.study.reissue_limits import show_thresholds
 from kwiken.cli.study.spend_units import by_every_count
@@ -49,7 +57,11 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
 @click.argument("profile", metavar="PROFILE")
 @out_option(what="plan")
 @click.option(
-    "--reissue", type=SHARE, default=0.05, show_default=True, help="Extra requests, as a share of cost."
+    "--reissue",
+    type=SHARE,
+    default=0.05,
+    show_default=True,
+    help="Budget for copies of late calls, as a share of all work.",
 )
 @lever_options
 @click.option(
@@ -57,33 +69,38 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
     type=click.Choice(OBJECTIVES),
     default="tail",
     show_default=True,
-    help="What to lower: tail, the stages' variances and means; variance, their variances alone; p99 or "
-    "cvar, the whole's directly; auto: tail or p99, whichever did better on later requests than it saw.",
+    help="What to lower. tail: variances and means of the stages, as far as they count for p99. variance: "
+    "their variances alone. p99, cvar: the p99 of whole requests, or the mean of the slowest 1%. auto: tail "
+    "or p99, whichever served later requests better.",
 )
 @click.option(
     "--cost",
     metavar="typical|busy|calls|mean|FILE",
-    help="What a visit costs; FILE: JSON, stage to number.  [default: busy where measured, else typical]",
+    help="What a call costs: its CPU time (busy), the median (typical) or mean latency of its stage, the "
+    "same everywhere (calls), or what a JSON file says, a number for each stage.  [default: busy where "
+    "measured, else typical]",
 )
 @click.option(
     "--spread",
     type=click.Choice(SPREADS),
     default="sumvar",
     show_default=True,
-    help="How the budget is spread; the others are there to compare with.",
+    help="How the reissue budget is divided: by gain (sumvar); or, to compare with, the same budget (equal) "
+    "or the same share of calls (uniform) for every stage.",
 )
 @click.option(
     "--load",
     type=LOAD,
     metavar="FACTOR",
-    help="Plan for FACTOR times the profile's load.  [default: its own]",
+    help="Load to plan for, as a multiple of the profile's.  [default: the profile's own]",
 )
 @click.option(
     "--guard/--no-guard",
     "guarded",
     default=True,
     show_default=True,
-    help="Count with the load that copies add, and send none where that hurts, if a stage is busy enough.",
+    help="Account for the load that copies add, and send none where they hurt, if replicas are busy enough "
+    "for load to matter.",
 )
 @queue_options
 @seed_option
@@ -104,47 +121,55 @@ def command(
     partial: tuple[str, ...] | None,
     utility_weights: Mapping[str, float] | None,
     levers: str,
-    **load: Any,
+    guarded: bool,
+    load: float | None,
+    **queues: Any,
 ) -> None:
-    """Apportion budgets across the stages of PROFILE, and say what that should buy.
+    """Make a plan for the service of PROFILE: divide budgets over its stages.
 
-    Without -o the plan is shown and not kept.
+    Shows which calls get copies, what the plan should cost, and what latency to expect. Without -o the plan
+    is shown and not kept.
     """
     if not utility_loss and (partial or utility_weights):
         option = "--partial" if partial else "--utility-weight"
         raise InputError("means nothing without a budget of utility: --utility-loss", where=option)
+    if not guarded:
+        refuse_unguarded(load, queues)
     learned = load_profile(profile)
     from kwiken.plan import Budgets
-    from kwiken.planning import study_plan
+    from kwiken.planning import PlanSettings, study_plan
     from kwiken.profile import spent_by_model
 
-    study_of = functools.partial(
-        study_plan,
+    settings = PlanSettings(
         budgets=Budgets(reissue=reissue, utility_loss=utility_loss, catch_up=catch_up),
-        cost=_cost(cost),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         objective=objective,
+        cost=_cost(cost),
         spread=spread,
         seed=seed,
         partial=partial,
         utility_weights=utility_weights,
         levers=levers,
+        guarded=guarded,
+        load=load,
+        queues=queue_settings(**queues),
     )
     with progress("planning"):
-        study, settlement = settled(learned, study_of, seed=seed, **load)
+        study = study_plan(learned, settings)
+    note_idle_options(study.load)
     by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
     if out is not None:
         write_text(out, printable_json(study.plan.to_json()) + "\n")
     if as_json and out != "-":
-        told = lever_summary(study) | load_summary(settlement) | learned_summary(study, learned)
+        told = lever_summary(study) | load_summary(study.load) | learned_summary(study, learned)
         print_json(_summary(study) | {"spent_by_model": by_model} | told)
     else:
         _show(study)
-        show_thresholds(settlement)
+        show_thresholds(study.load)
         note(f"copies by every count: {by_every_count(by_model)}")
         show_classes(learned, study.plan)
-        for remark in study.notes:
-            note(f"note: {remark}")
+        for each in study.notes:
+            note(f"note: {note_words(each)}")
         note_written(out)
 
 
@@ -197,7 +222,7 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
         "cost_model": plan.cost.model,
         "stages": stages,
         "expected": plan.expected,
-        "notes": study.notes,
+        "notes": note_summaries(study.notes),
     }
 
 

@@ -8,24 +8,18 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kwiken.runtime.cluster import StateFiles
 from kwiken.runtime.cluster.process_id import Identity
 from tests.support import commands
+from tests.support.server_processes import KWIKEN, ROOT, address_of, ask, running
 
-ROOT = Path(__file__).resolve().parents[3]
 TARGET = "tests.support.services_http:service"
-KWIKEN = [sys.executable, "-m", "kwiken.cli"]
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
@@ -37,40 +31,6 @@ def refused(args: list[str], pattern: str) -> None:
     done = run(*args)
     assert done.returncode == 2, done.stderr
     commands.one_refusal(done.stderr, pattern)
-
-
-@contextlib.contextmanager
-def running(*args: str) -> Iterator[subprocess.Popen[str]]:
-    """A running command; killed at the end if it still runs."""
-    process = subprocess.Popen(
-        [*KWIKEN, *args], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def address_of(process: subprocess.Popen[str]) -> str:
-    """Address that a server prints on stderr."""
-    assert process.stderr is not None
-    line = process.stderr.readline()
-    assert " at http://" in line, line
-    return line.rpartition(" at ")[2].strip()
-
-
-def ask(url: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
-    data = json.dumps(body).encode() if body is not None else None
-    request = urllib.request.Request(
-        url + path, data=data, headers={"Content-Type": "application/json", **headers}
-    )
-    try:
-        with DIRECT.open(request, timeout=10) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
 
 
 def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
@@ -98,7 +58,7 @@ def test_a_service_runs_in_one_process_and_stops_in_good_order() -> None:
         assert gateway.wait(10) == 0
 
 
-def test_what_it_made_at_the_start_is_left_out_of_collections() -> None:
+def test_objects_made_at_the_start_are_left_out_of_garbage_collections() -> None:
     with running("serve", "tests.support.services_steady:service", "--local", "--port", "0") as gateway:
         frozen, others = json.loads(ask(address_of(gateway), "/v1/request", "hi")[1])["answer"]
         assert others < frozen / 5
@@ -181,6 +141,20 @@ def test_bad_usage_of_up(tmp_path: Path, taken_port: str) -> None:
     refused(["up", "tests.support.services_broken:fails", *state, "--port", "0"], "no index here")
     (tmp_path / "file").write_text("")
     refused(["up", TARGET, "--state", str(tmp_path / "file"), "--port", "0"], "cannot be used")
+    for words, pattern in (
+        (["--replicas", "first"], "--replicas: must be STAGE=N, not 'first'"),
+        (["--replicas", "nope=2"], "has no stage 'nope'; it has: first, middle, last"),
+        (["--replicas", "first=0"], "stage 'first': must be a whole number from 1 to 10000, not '0'"),
+        (["--replicas", "first=10001"], "from 1 to 10000, not '10001'"),
+        (["--replicas", "first=-1"], "not '-1'"),
+        (["--replicas", "first=1.5"], "not '1.5'"),
+        (["--replicas", "first="], "not ''"),
+        (["--replicas", "first=\u0663"], "from 1 to 10000"),  # a digit of another script
+        (["--replicas", "first=2", "--replicas", "first=3"], "stage 'first' is given twice"),
+        (["--host", " "], "--host"),
+        (["--host", "203.0.113.7", "--port", "0"], "203.0.113.7"),
+    ):
+        commands.refused(commands.run("up", TARGET, *state, *words), pattern)
     commands.refused(commands.run("status", *state), "no service is up")
     commands.refused(commands.run("status", "../up", *state), "no service's name")
 
@@ -252,6 +226,33 @@ def test_up_status_down_and_down_again(tmp_path: Path) -> None:
     assert run("down", "echo", *state).stderr.startswith("service 'echo' is not up")
 
 
+def listening_on(url: str, host: str) -> bool:
+    """Whether a server answers at this address of the machine, at the port of a URL."""
+    with socket.socket() as client:
+        client.settimeout(2)
+        return client.connect_ex((host, int(url.rpartition(":")[2]))) == 0
+
+
+def test_up_listens_where_it_is_told_with_as_many_replicas_as_it_is_told(tmp_path: Path) -> None:
+    state = ["--state", str(tmp_path / "state")]
+    counts = ["--replicas", "middle=1", "--replicas", "last=1"]
+    up = run("up", TARGET, *state, "--port", "0", "--detach", "--host", "0.0.0.0", *counts)
+    try:
+        assert up.returncode == 0, up.stderr
+        assert "warning: the gateway listens on 0.0.0.0, so other machines may send" in up.stderr
+        url = up.stdout.strip()
+        assert url.startswith("http://127.0.0.1:")
+        assert listening_on(url, "127.0.0.2"), "an address that the gateway does not name"
+        assert ask(url, "/v1/request", {"text": "hi"}, Host="any.example")[0] == 200
+        (cluster,) = json.loads(run("status", *state, "--json").stdout)["clusters"]
+        assert [each["replica"] for each in cluster["replicas"]] == ["first-0", "middle-0", "last-0"]
+        assert cluster["runtime"]["requests"] == 1
+        assert not any(listening_on(each["address"], "127.0.0.2") for each in cluster["replicas"])
+    finally:
+        down = run("down", *state)
+    assert down.returncode == 0
+
+
 def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with running("up", TARGET, "--state", str(state), "--port", "0") as up:
@@ -265,7 +266,7 @@ def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
     assert not any(child.identity.alive for child in noted.children)
 
 
-def test_a_killed_supervisor_leaves_nobody_behind(tmp_path: Path) -> None:
+def test_a_killed_supervisor_leaves_no_process_behind(tmp_path: Path) -> None:
     """Not even a paused replica, which receives no event."""
     files = StateFiles(tmp_path, "echo")
     with running("up", TARGET, "--state", str(tmp_path), "--port", "0") as up:

@@ -10,30 +10,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import msgspec
-import numpy as np
 
-from kwiken.arrays import Floats
-from kwiken.latency import end_to_end
 from kwiken.plan import Expected, Intervals, Ladder, Plan, tidied
-from kwiken.planning import NO_GAIN, PlanStudy, no_gain_notes
-from kwiken.profile import Profile, StageProfile
-from kwiken.queueing.load.guard import (
-    CALLS_PER_LOOK,
+from kwiken.planning.notes import (
+    CopiesHurtAtHigherLoad,
+    CopiesRefused,
+    HigherLoadNotSearched,
+    NotConverged,
+    Note,
+    PlannedAtLoad,
+    PlanRaisesP99,
+    StageLoad,
+)
+from kwiken.planning.study import LoadStudy, PlanStudy
+from kwiken.planning.useless_budget import no_gain_notes
+from kwiken.profile import Profile
+from kwiken.queueing.load import (
     QUIET,
-    SCOUT_CALLS,
+    CopiesAtLoad,
     Guard,
-    Look,
-    calls_each,
+    LoadModel,
+    LoadSimulation,
     guards,
-    look,
+    profile_under_load,
+    simulate_load,
     tail_hurts,
 )
-from kwiken.queueing.load.simulate import LoadSimulation, policies_of, simulate_load
-from kwiken.queueing.load.stage_model import LoadModel, StageModel
 from kwiken.queueing.simulator import MAX_STAGE_CALLS
 from kwiken.service import Reissue
 
@@ -44,56 +50,28 @@ MAX_SEARCHED_STAGES: Final = 8  # stages whose thresholds are searched: the busi
 MAX_REQUESTS: Final = 20_000  # upper bound of the requests behind the final expectation
 MIN_REQUESTS: Final = 5000  # lower bound of the first attempt at it
 REQUESTS_PER_PROFILE_REQUEST: Final = 4  # beyond, the profile's own sampling error dominates
-# relative gain of p99 and of the mean beyond it that a look with few calls can prove
-SURE_CHANGE: Final = 0.1
-POLICY_TOLERANCE: Final = 0.02  # relative change of a policy for which its last look is reused
 
 T = TypeVar("T")
 StudyOf = Callable[[Profile], PlanStudy]
 
 
-@dataclass(frozen=True)
-class PlanUnderLoad:
-    """Plan at the fixed point of plan and load.
-
-    Attributes:
-        study: the plan and its reasons, with notes on the effect of load.
-        rounds: number of plans made by the search.
-        settled: whether the spend converged.
-        guards: utilisation above which copies hurt, by stage. Covers the busiest stages, at most
-            `MAX_SEARCHED_STAGES`, that are not quiet and have a reissue policy or were refused one.
-        unsearched: the other stages of that kind. For these only the effect at the planned load is known,
-            not the threshold.
-        refused: stages that get no copies because copies would make their tail worse.
-        simulation: outcome of the plan in the queueing simulator.
-    """
-
-    study: PlanStudy
-    rounds: int
-    settled: bool
-    guards: Mapping[str, Guard]
-    unsearched: tuple[str, ...]
-    refused: tuple[str, ...]
-    simulation: LoadSimulation
-
-
 def plan_under_load(
     model: LoadModel, study_of: StudyOf, *, load: float = 1.0, requests: int | None = None, seed: int = 0
-) -> PlanUnderLoad:
+) -> PlanStudy:
     """Find the plan that fits the load to which its own copies contribute.
 
     Args:
         model: load model of the profile.
-        study_of: function that plans for a profile, such as `study_plan` with its settings bound.
+        study_of: function that plans for a profile's latencies, such as `study_latencies`.
         load: load to plan for, as a factor of the profile's; above 0.
         requests: number of requests behind the final expectation; by default four times the profile's, from
             5,000 to 20,000. Fewer where a fan-out is so wide that they do not fit in memory.
         seed: seed of all draws.
 
     Returns:
-        The plan at the fixed point, with the profile's own digest. Its expectation is the queueing
-        simulator's at that load. A plan with partial answers or catch-up keeps the planner's expectation on
-        latencies at that load, because the simulator does not model these levers.
+        The study of the plan at the fixed point, with the profile's own digest. The expectation is the
+        queueing simulator's at that load. A plan with partial answers or catch-up keeps the planner's
+        expectation on latencies at that load, because the simulator does not model these levers.
 
     Raises:
         InputError: for a load that some stage cannot serve, or where `study_of` raises it.
@@ -113,13 +91,8 @@ def plan_under_load(
     plan = msgspec.structs.replace(study.plan, profile=model.profile.digest)
     if plan.expected is not None and not _unknown_levers(plan):
         plan = msgspec.structs.replace(plan, expected=tidied(_expected(plan.expected, simulation)))
-    # The planner's own note on a useless budget does not account for queues: judge the simulated result
-    # instead.
-    planned = [note for note in study.notes if not note.startswith(NO_GAIN)]
-    told = [] if plan.expected is None else no_gain_notes(plan.budgets.reissue, plan.expected)
-    notes = (*planned, *told, *_notes(search, known, unsearched, simulation))
-    return PlanUnderLoad(
-        study=replace(study, plan=plan, notes=notes),
+    notes = (*no_gain_notes(plan), *study.notes, *_notes(search, known, unsearched, simulation))
+    found = LoadStudy(
         rounds=search.rounds,
         settled=search.settled,
         guards=known,
@@ -127,6 +100,7 @@ def plan_under_load(
         refused=tuple(search.refused),
         simulation=simulation,
     )
+    return replace(study, plan=plan, notes=notes, load=found)
 
 
 def _requests(model: LoadModel, given: int | None) -> tuple[int, ...]:
@@ -150,11 +124,7 @@ class _Search:
         # None: harmful only together with copies of other stages
         self.refused: dict[str, Reissue | None] = {}
         self.rounds, self.settled = 0, False
-        # newest by stage: policy, number of calls, result
-        self._looks: dict[str, tuple[Reissue, int, Look]] = {}
-        self._calls = CALLS_PER_LOOK
-        # latencies without copies, by stage and number of calls
-        self._alone: dict[tuple[str, int], Floats] = {}
+        self._copies = CopiesAtLoad(model, load, seed)
 
     def run(self) -> PlanStudy:
         """Plan and simulate until the spend converges or `MAX_ROUNDS` is reached."""
@@ -164,7 +134,7 @@ class _Search:
             study = self._study_of(
                 profile_under_load(self.model, self.load, self._added, self.refused, self._seed)
             )
-            refused, added = self._looked_at(study.plan)
+            refused, added = self._copies.judge(study.plan)
             before, spent = spent, _planned(study.plan)
             close = abs(spent - before) <= MAX_SPEND_CHANGE * study.plan.budgets.reissue
             self.settled = not refused and (close or self._idle(added))
@@ -174,62 +144,9 @@ class _Search:
             weight = 1.0 if self.rounds == 1 else DAMPING
             self._added = {n: (1 - weight) * was + weight * added[n] for n, was in self._added.items()}
 
-    def _looked_at(self, plan: Plan) -> tuple[dict[str, Reissue], dict[str, float]]:
-        """Policies that make their stage's tail worse, and the work that copies add at the other stages."""
-        refused: dict[str, Reissue] = {}
-        added = dict.fromkeys(self.model.stages, 0.0)
-        busy = self._busy(plan)
-        self._calls = min(self._calls, calls_each(len(busy)))  # never raised, so that cached looks stay valid
-        for name, policy in policies_of(self.model, plan).items():
-            if name not in busy:
-                added[name] = policy.fraction
-                continue
-            found = self._look(name, policy)
-            if found.hurts:
-                refused[name] = policy
-            else:
-                added[name] = max(0.0, found.extra_load)
-        return refused, added
-
-    def _look(self, name: str, policy: Reissue) -> Look:
-        """Simulate a policy at the planned load, or reuse the last look if the policy hardly changed.
-
-        The comparison is with the policy that was simulated, so that many small changes cause a new look too.
-        """
-        tried, calls, last = self._looks.get(name, (None, 0, None))
-        if tried is not None and last is not None and calls == self._calls and _close(tried, policy):
-            return last
-        found = self._look_at(name, policy, SCOUT_CALLS) if self._calls >= 2 * SCOUT_CALLS else None
-        if found is None or found.hurts or not found.changes_by(SURE_CHANGE):
-            found = self._look_at(name, policy, self._calls)
-        self._looks[name] = (policy, self._calls, found)
-        return found
-
-    def _look_at(self, name: str, policy: Reissue, calls: int) -> Look:
-        """Simulate with so many calls; the run without copies is cached, as no policy changes it."""
-        found = look(
-            self.model.stages[name],
-            policy,
-            factor=self.load,
-            seed=self._seed,
-            calls=calls,
-            alone_ms=self._alone.get((name, calls)),
-        )
-        self._alone[name, calls] = found.alone_ms
-        return found
-
-    def _busy(self, plan: Plan) -> dict[str, Reissue]:
-        """Reissue policies of the stages whose utilisation reaches `QUIET`."""
-        return {
-            name: policy
-            for name, policy in policies_of(self.model, plan).items()
-            if self.model.stages[name].station.replicas is not None
-            and self.model.stages[name].busy_at(self.load) >= QUIET
-        }
-
     def refuse_busiest(self, plan: Plan) -> bool:
         """Refuse copies at the busiest stage with copies, as all together hurt; False if none is left."""
-        busy = {name: self.model.stages[name].busy_at(self.load) for name in self._busy(plan)}
+        busy = {name: self.model.stages[name].busy_at(self.load) for name in self._copies.busy(plan)}
         if not busy:
             return False
         self.refused[max(busy, key=lambda name: busy[name])] = None
@@ -243,7 +160,7 @@ class _Search:
     def guards(self, plan: Plan) -> tuple[dict[str, Guard], tuple[str, ...]]:
         """Thresholds of the busiest stages, and the stages whose thresholds were not searched."""
         alone = {name: policy for name, policy in self.refused.items() if policy is not None}
-        policies = {**alone, **self._busy(plan)}
+        policies = {**alone, **self._copies.busy(plan)}
         hurts = {name: name in alone for name in policies}
         found = guards(
             self.model, policies, factor=self.load, seed=self._seed, busiest=MAX_SEARCHED_STAGES, hurts=hurts
@@ -251,61 +168,6 @@ class _Search:
         busy = {name: self.model.stages[name].busy_at(self.load) for name in self.refused.keys() - alone}
         together = {name: Guard(used, used) for name, used in busy.items()}
         return {**together, **found}, tuple(name for name in policies if name not in found)
-
-
-def _close(one: Reissue, other: Reissue) -> bool:
-    """Whether two policies differ by at most `POLICY_TOLERANCE`."""
-    pairs = (
-        (one.after_ms, other.after_ms),
-        (one.probability, other.probability),
-        (one.fraction, other.fraction),
-    )
-    return one.copies == other.copies and all(abs(a - b) <= POLICY_TOLERANCE * max(a, b) for a, b in pairs)
-
-
-def profile_under_load(
-    model: LoadModel, load: float, added: Mapping[str, float], refused: Collection[str], seed: int
-) -> Profile:
-    """The profile as it would be at another load, with the work of copies included.
-
-    Args:
-        model: load model of the profile.
-        load: load as a multiple of the profile's; above 0.
-        added: work of copies by stage, as a share of the work of calls.
-        refused: stages that may have no copies.
-        seed: seed of all draws.
-    """
-    profile = model.profile
-    stages = tuple(
-        _stage_under_load(
-            stage, model.stages[stage.name], load, added[stage.name], refused=stage.name in refused, seed=seed
-        )
-        for stage in profile.stages
-    )
-    first = float(profile.started_s.min()) if profile.requests else 0.0
-    return replace(
-        profile,
-        stages=stages,
-        latency_ms=end_to_end(stages, {stage.name: stage.latency_ms for stage in stages}),
-        started_s=first + (profile.started_s - first) / load,
-    )
-
-
-def _stage_under_load(
-    stage: StageProfile, model: StageModel, load: float, added: float, *, refused: bool, seed: int
-) -> StageProfile:
-    """One stage at another load; copies add to its calls up to 99% utilisation."""
-    most = model.factor_at(0.99)
-    factor = min(load * (1.0 + added), max(load, most))
-    calls = model.inflated(factor, seed=seed)
-    pairs = stage.pairs_ms
-    return replace(
-        stage,
-        calls_ms=calls,
-        censored=np.zeros(calls.shape, np.bool_),
-        pairs_ms=None if pairs is None else model.slower(pairs, factor, seed=seed),
-        reissuable=stage.reissuable and not refused,
-    )
 
 
 def _planned(plan: Plan) -> float:
@@ -381,49 +243,31 @@ def _moved(
 
 def _notes(
     search: _Search, known: Mapping[str, Guard], unsearched: Collection[str], simulation: LoadSimulation
-) -> list[str]:
+) -> list[Note]:
     model, load = search.model, search.load
-    name, stage = max(model.stages.items(), key=lambda item: item[1].busy_at(load))
-    rate, busy = simulation.rate_per_s, stage.busy_at(load)
-    notes = [
-        (
-            f"planned for {rate:.4g} requests a second, {load:g} times the profile's; the busiest stage, "
-            f"{name}, is busy {busy:.0%} of the time"
-        ),
-        *_worse(simulation),
-    ]
+    busiest, stage = max(model.stages.items(), key=lambda item: item[1].busy_at(load))
+    notes: list[Note] = [PlannedAtLoad(simulation.rate_per_s, load, busiest, float(stage.busy_at(load)))]
+    if tail_hurts(simulation.before_ms, simulation.after_ms):
+        notes.append(PlanRaisesP99(simulation.before.p99_ms, simulation.after.p99_ms))
     if search.refused:
-        told = ", ".join(
-            f"{name} ({model.stages[name].busy_at(load):.0%} busy{_from(known.get(name))})"
-            for name in search.refused
-        )
-        notes.append(f"no copies where replicas are so busy that copies make the tail worse: {told}")
-    near = [
-        f"{name} ({found.utilisation:.0%} busy, from {found.above:.0%})"
+        notes.append(CopiesRefused(tuple(_refused(name, search, known) for name in search.refused)))
+    near = tuple(
+        StageLoad(name, found.utilisation, found.above)
         for name, found in known.items()
         if name not in search.refused and found.above is not None
-    ]
+    )
     if near:
-        notes.append(f"copies help at this load and would hurt at a higher one: {', '.join(near)}")
-    others = [name for name in unsearched if name not in search.refused]
+        notes.append(CopiesHurtAtHigherLoad(near))
+    others = tuple(name for name in unsearched if name not in search.refused)
     if others:
-        notes.append(
-            f"the load from which copies hurt was searched at the {MAX_SEARCHED_STAGES} busiest stages only; "
-            f"at these copies do not hurt at this load, higher loads are not known: {', '.join(others)}"
-        )
+        notes.append(HigherLoadNotSearched(others, MAX_SEARCHED_STAGES))
     if not search.settled:
-        notes.append(f"plan and load did not converge in {search.rounds} rounds; the last plan is kept")
+        notes.append(NotConverged(search.rounds))
     return [*notes, *model.notes]
 
 
-def _worse(simulation: LoadSimulation) -> list[str]:
-    """Warning that the plan raises p99, where refusing copies did not prevent it."""
-    before, after = simulation.before.p99_ms, simulation.after.p99_ms
-    if not tail_hurts(simulation.before_ms, simulation.after_ms):
-        return []
-    return [f"do not use this plan at this load: p99 is expected to rise from {before:.4g} to {after:.4g} ms"]
-
-
-def _from(found: Guard | None) -> str:
-    """Threshold of a stage that was refused copies, in words; empty where it was not searched."""
-    return "" if found is None else f", copies hurt from {found.above or found.utilisation:.0%}"
+def _refused(name: str, search: _Search, known: Mapping[str, Guard]) -> StageLoad:
+    """Load of a stage that was refused copies, with its threshold where one was searched."""
+    found = known.get(name)
+    from_ = None if found is None else found.above or found.utilisation
+    return StageLoad(name, float(search.model.stages[name].busy_at(search.load)), from_)
