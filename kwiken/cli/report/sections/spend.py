@@ -63,10 +63,11 @@ def _planned(material: Material, plan: Plan) -> Section:
     }
     rows += [(f"reissues, as a share of {unit}", NONE, told) for unit, (told,) in _counted(material, planned)]
     terms = plan.ledger
+    peak = percent(terms.peak(plan.budgets.reissue))
     words = (
         f"Shares of the service's work by the cost model {plan.cost.model!r}; other units are named.",
-        f"The budgets hold over {terms.horizon_s:,g} s. Over any 10 s reissues may reach "
-        f"{percent(terms.peak(plan.budgets.reissue))}, and {terms.floor_per_s:g} copies a second always go.",
+        f"The budgets hold over {terms.horizon_s:,g} s. Over any 10 s reissues may reach {peak}.",
+        f"Below {terms.floor_per_s:g} copies a second none is denied.",
     )
     table = Table(head=("budget", "may spend", "expected to spend"), body=tuple(rows))
     return Section(id="spend", title="Planned extra work", words=words, rows=(Row((table,)),))
