@@ -16,7 +16,13 @@ from kwiken.plan.accounts import (
     Floor,
     grant,
 )
-from kwiken.plan.ledger_terms import RESERVE_SHARE, UNSTATED_SHARE, LedgerTerms, only_prompt_earn
+from kwiken.plan.ledger_terms import (
+    RESERVE_SHARE,
+    STAGE_SLACK,
+    UNSTATED_SHARE,
+    LedgerTerms,
+    only_prompt_earn,
+)
 from kwiken.plan.plan import (
     MAX_THREADS,
     VERSION,
@@ -42,6 +48,7 @@ __all__ = [
     "PEAK_WINDOW_S",
     "REQUEST",
     "RESERVE_SHARE",
+    "STAGE_SLACK",
     "UNSTATED_SHARE",
     "VERDICTS",
     "VERSION",
