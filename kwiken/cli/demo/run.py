@@ -351,6 +351,7 @@ class _Bench:
         finding = assess(window, self.pace)
         if finding is not None:
             self.site.watch.void(finding)
+            await _calm_again(self.site, self.tick)
         return window, finding
 
     async def _put(self, plan: Plan | None) -> None:
