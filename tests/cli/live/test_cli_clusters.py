@@ -20,6 +20,7 @@ import msgspec
 import pytest
 
 from kwiken.cli.live.detach import _last_words
+from kwiken.cli.live.up import crowd_line
 from kwiken.runtime.cluster import ClusterState, StateFiles
 from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.state import VERSION, ProcessState
@@ -203,3 +204,11 @@ def test_a_supervisor_that_could_write_no_last_words_is_explained(
     usage = shutil.disk_usage(tmp_path)._replace(free=0)
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
     assert _last_words(log, 7) == f"{tmp_path}: no room is left there, so nothing can be noted of what runs"
+
+
+def test_more_processes_than_processors_are_told_in_a_line() -> None:
+    assert crowd_line(2, 2.0) is None
+    assert crowd_line(1, 64.0) is None
+    line = crowd_line(17, 0.5)
+    assert line is not None
+    assert line.startswith("17 processes share 0.5 processors: under load calls and their copies wait")
