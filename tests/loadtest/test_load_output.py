@@ -188,7 +188,7 @@ def test_progress_is_one_line_rewritten(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_records_that_are_not_whole_are_told(serve: Serve, load: Load) -> None:
+def test_incomplete_records_are_reported(serve: Serve, load: Load) -> None:
     ran = load(serve(), "--rate", "50", "--duration", "0.3", "--records", "/dev/full", "--json")
     assert ran.code == 2
     assert ran.complaints == ["kwiken: /dev/full: is not whole: No space left on device"]

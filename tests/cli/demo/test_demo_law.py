@@ -1,3 +1,5 @@
+"""Pause schedule of the demo: lengths and shares of pauses, and processes left running afterwards."""
+
 from __future__ import annotations
 
 import itertools
@@ -32,7 +34,7 @@ from kwiken.cli.demo.faults.pauser import Order, Pause, Target, disturb, read_or
 from kwiken.errors import InputError
 
 
-def test_mean_burst_is_that_of_the_law() -> None:
+def test_the_mean_burst_is_that_of_the_pause_schedule() -> None:
     rng = random.Random(1)
     draws = [min(MAX_BURST_S, rng.lognormvariate(math.log(MEDIAN_BURST_S), 0.5)) for _ in range(200_000)]
     assert mean_burst_s() == pytest.approx(sum(draws) / len(draws), rel=0.01)
@@ -159,7 +161,7 @@ def test_every_stop_is_followed_by_its_continue() -> None:
 
 
 @given(seconds=st.floats(0.1, 60), seed=st.integers(0, 1000))
-def test_whenever_it_ends_nothing_stays_stopped(seconds: float, seed: int) -> None:
+def test_no_process_stays_paused_whenever_the_disturbance_ends(seconds: float, seed: int) -> None:
     processes, _ = run_fake(seconds, seed=seed)
     assert not any(process.stopped for process in processes.values())
 

@@ -1,3 +1,5 @@
+"""Measurement of the demo: requests and spend by plan, changes of plan, and the disturbance."""
+
 from __future__ import annotations
 
 import asyncio
@@ -135,7 +137,7 @@ def test_too_short_or_long_is_refused(seconds: float) -> None:
         divide(seconds)
 
 
-async def test_every_block_starts_from_an_empty_purse_and_with_its_plan() -> None:
+async def test_every_block_starts_with_an_empty_account_and_its_plan() -> None:
     plan = make_plan(small_profile(), budgets=Budgets(reissue=0.05), created="2025-01-01T00:00:00Z")
     put: list[Plan | None] = []
 
@@ -302,7 +304,7 @@ async def until_paused(disturber: Disturber, pid: int) -> None:
 
 
 @needs_proc
-async def test_the_disturbance_reports_what_it_did_and_leaves_nobody_paused(
+async def test_the_disturbance_reports_its_pauses_and_leaves_no_replica_paused(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
     flaky = {"rank": DisturbedStage(Target("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
@@ -488,7 +490,7 @@ def full(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
 
 
-def test_a_demo_is_not_begun_where_its_traces_find_no_room(
+def test_the_demo_refuses_to_start_without_disk_space_for_its_traces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "deep" / "demo"

@@ -139,7 +139,7 @@ def test_an_overload_ends_with_its_reason_and_without_a_result(tmp_path: Path) -
 
 @linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_however_it_ends_nothing_stays(tmp_path: Path, number: signal.Signals) -> None:
+def test_no_process_stays_however_the_demo_ends(tmp_path: Path, number: signal.Signals) -> None:
     process = start(tmp_path / "demo", "--seconds", "30", "--rate", "10")
     assert process.stderr is not None
     for line in process.stderr:

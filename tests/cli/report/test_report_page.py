@@ -1,3 +1,5 @@
+"""Page of the report: self-contained, escaped, and true to the measured figures."""
+
 from __future__ import annotations
 
 import math
