@@ -41,7 +41,7 @@ class TestFit:
         assert not stages[own]["reissuable"]
         assert stages["shop:stock"]["p50_ms"] == pytest.approx(2)
         assert stages["shop:pay"]["p99_ms"] == pytest.approx(9)
-        assert stages["shop:pay"]["match"] == {"service": "shop", "operation": "pay", "occurrence": 1}
+        assert stages["shop:pay"]["match"] == {"service": "shop", "operation": "pay"}
         assert data["requests"] == data["counts"]["requests"] == 40
 
     def test_few_requests_and_an_attribute_that_nothing_has_are_said_in_words(self, traces: str) -> None:
@@ -90,7 +90,7 @@ class TestFit:
 
     def test_the_whole_way_to_a_simulated_plan(self, traces: str, tmp_path: Path) -> None:
         profile, plan = str(tmp_path / "profile.out"), str(tmp_path / "plan.out")
-        assert run("fit", traces, "-o", profile).exit_code == 0
+        assert run("fit", traces, "-o", profile, "--copyable", "shop:pay").exit_code == 0
         assert profile_from_json(Path(profile).read_text()).requests == 40
         assert run("plan", profile, "-o", plan, "--reissue", "0.2").exit_code == 0
         data = data_of("simulate", profile, "--plan", plan)
@@ -111,17 +111,18 @@ class TestFit:
         path, folder = tmp_path / "two.json", tmp_path / "profiles"
         path.write_text(json.dumps({"data": spans}))
         told = run("fit", str(path))
-        assert "requests of other kinds were left out: shop:sell: all/now (5); choose one" in told.stderr
+        assert "learned: shop:buy; choose another kind by --kind NAME" in told.stderr
+        assert "shop:sell: all/now" in told.stderr
         assert data_of("fit", str(path))["roots"] == {"shop:buy": 40, "shop:sell: all/now": 5}
         data = data_of("fit", str(path), "--all", "-o", str(folder))
-        assert [(part["root"], part["requests"]) for part in data["profiles"]] == [
+        assert [(part["kind"], part["requests"]) for part in data["profiles"]] == [
             ("shop:buy", 40),
             ("shop:sell: all/now", 5),
         ]
         files = [Path(part["file"]) for part in data["profiles"]]
         assert [file.name for file in files] == ["shop_buy.json", "shop_sell_all_now.json"]
         assert [profile_from_json(file.read_text()).requests for file in files] == [40, 5]
-        assert "left out" not in run("fit", str(path), "--all").stderr
+        assert "choose another" not in run("fit", str(path), "--all").stderr
 
     def test_kinds_and_drift_are_told(self, tmp_path: Path) -> None:
         found = []
@@ -133,7 +134,7 @@ class TestFit:
             found += jaeger(root, *calls, trace=f"{n + 1:x}")["data"]
         path, profile = tmp_path / "a.json", str(tmp_path / "profile.json")
         path.write_text(json.dumps({"data": found}))
-        data = data_of("fit", str(path), "--kind-by", "tenant", "-o", profile)
+        data = data_of("fit", str(path), "--kind-by", "tenant", "-o", profile, "--copyable", "*:pay")
         assert data["kinds"] == {"tin": 300, "gold": 100}
         (changed,) = data["drift"]
         assert changed["stage"] == "shop:pay"
@@ -184,11 +185,9 @@ class TestFit:
     def test_the_social_network(self, tmp_path: Path) -> None:
         profile, plan = str(tmp_path / "profile.json"), str(tmp_path / "plan.json")
         data = data_of("fit", str(SOCIAL), "-o", profile)
-        short = {stage["name"].split(":")[-1].removesuffix("_client"): stage for stage in data["stages"]}
-        after = {
-            name: {parent.split(":")[-1].removesuffix("_client") for parent in stage["after"]}
-            for name, stage in short.items()
-        }
+        short = {stage["match"]["operation"].removesuffix("_server"): stage for stage in data["stages"]}
+        named = {stage["name"]: name for name, stage in short.items()}
+        after = {name: {named[parent] for parent in stage["after"]} for name, stage in short.items()}
         composed = {"compose_text", "compose_unique_id", "compose_media", "compose_creator"}
         assert after["store_post"] == composed
         assert after["write_user_timeline"] == {"store_post"}
