@@ -36,12 +36,17 @@ class TestFit:
         data = data_of("fit", traces)
         after = {stage["name"]: stage["after"] for stage in data["stages"]}
         own = "shop:buy (own time)"
-        assert after == {own: [], "shop:pay": [own], "shop:stock": ["shop:pay"], "shop:mail": ["shop:pay"]}
+        assert after == {
+            own: [],
+            "shop:price": [own],
+            "shop:stock": ["shop:price"],
+            "shop:mail": ["shop:price"],
+        }
         stages = {stage["name"]: stage for stage in data["stages"]}
         assert not stages[own]["reissuable"]
         assert stages["shop:stock"]["p50_ms"] == pytest.approx(2)
-        assert stages["shop:pay"]["p99_ms"] == pytest.approx(9)
-        assert stages["shop:pay"]["match"] == {"service": "shop", "operation": "pay"}
+        assert stages["shop:price"]["p99_ms"] == pytest.approx(9)
+        assert stages["shop:price"]["match"] == {"service": "shop", "operation": "price"}
         assert data["requests"] == data["counts"]["requests"] == 40
 
     def test_few_requests_and_an_attribute_that_nothing_has_are_said_in_words(self, traces: str) -> None:
@@ -71,7 +76,7 @@ class TestFit:
             for line in result.stderr.splitlines()
             if "shop:" in line and "." in line.split()[0]
         }
-        assert "│     1 │ 100.0% │" in rows["shop:pay"]
+        assert "│     1 │ 100.0% │" in rows["shop:price"]
         assert "│     2 │ 100.0% │" in rows["shop:mail"]
         assert "40 requests of shop" in result.stderr
         assert "traces 40" in result.stderr
@@ -80,7 +85,7 @@ class TestFit:
     def test_the_drawing(self, traces: str) -> None:
         result = run("fit", traces, "--mermaid")
         assert result.stdout.startswith("flowchart LR\n")
-        assert "shop:pay<br/>p50" in result.stdout
+        assert "shop:price<br/>p50" in result.stdout
         assert result.stdout.count("-->") == 3
 
     def test_a_folder_is_its_files(self, tmp_path: Path) -> None:
@@ -90,7 +95,7 @@ class TestFit:
 
     def test_the_whole_way_to_a_simulated_plan(self, traces: str, tmp_path: Path) -> None:
         profile, plan = str(tmp_path / "profile.out"), str(tmp_path / "plan.out")
-        assert run("fit", traces, "-o", profile, "--copyable", "shop:pay").exit_code == 0
+        assert run("fit", traces, "-o", profile).exit_code == 0
         assert profile_from_json(Path(profile).read_text()).requests == 40
         assert run("plan", profile, "-o", plan, "--reissue", "0.2").exit_code == 0
         data = data_of("simulate", profile, "--plan", plan)
@@ -107,7 +112,7 @@ class TestFit:
         spans = json.loads(many(40))["data"]
         for n in range(5):
             root = span(1, 0, n * 100_000, 4_000, "sell: all/now")
-            spans += jaeger(root, span(2, 1, n * 100_000, 3_000, "pay"), trace=f"f{n}")["data"]
+            spans += jaeger(root, span(2, 1, n * 100_000, 3_000, "price"), trace=f"f{n}")["data"]
         path, folder = tmp_path / "two.json", tmp_path / "profiles"
         path.write_text(json.dumps({"data": spans}))
         told = run("fit", str(path))
@@ -130,25 +135,28 @@ class TestFit:
             at, slow = n * 100_000, 5_000 if n >= 200 and n % 5 == 0 else 0
             root = span(1, 0, at, 9_000 + slow, "buy")
             root["tags"].append({"key": "tenant", "type": "string", "value": "gold" if n % 4 == 0 else "tin"})
-            calls = [span(2, 1, at, 4_000 + slow + n % 97, "pay"), span(3, 1, at + 4_200 + slow, 900, "mail")]
+            calls = [
+                span(2, 1, at, 4_000 + slow + n % 97, "price"),
+                span(3, 1, at + 4_200 + slow, 900, "mail"),
+            ]
             found += jaeger(root, *calls, trace=f"{n + 1:x}")["data"]
         path, profile = tmp_path / "a.json", str(tmp_path / "profile.json")
         path.write_text(json.dumps({"data": found}))
-        data = data_of("fit", str(path), "--kind-by", "tenant", "-o", profile, "--copyable", "*:pay")
+        data = data_of("fit", str(path), "--kind-by", "tenant", "-o", profile)
         assert data["kinds"] == {"tin": 300, "gold": 100}
         (changed,) = data["drift"]
-        assert changed["stage"] == "shop:pay"
+        assert changed["stage"] == "shop:price"
         assert changed["late_later"] > changed["late_earlier"]
         shown = run("fit", str(path), "--kind-by", "tenant").stderr
         assert "kinds of requests: tin 300, gold 100" in shown
-        assert "changed while it was traced: shop:pay: " in shown
+        assert "changed while it was traced: shop:price: " in shown
         recent = data_of("fit", str(path), "--half-life", "5s")
         assert recent["requests"] + recent["counts"]["requests_decayed"] == 400
         planned = data_of("plan", profile, "--reissue", "0.1", "--cost", "calls")
         assert [each["class"] for each in planned["classes"]] == ["tin", "gold"]
         assert sum(each["spent_share"] for each in planned["classes"]) == pytest.approx(1)
-        assert planned["drift"][0]["stage"] == "shop:pay"
-        curve = planned["curves"]["shop:pay"]
+        assert planned["drift"][0]["stage"] == "shop:price"
+        curve = planned["curves"]["shop:price"]
         assert 0 <= curve["certainty"] <= 1
         assert all(
             low <= value <= high
@@ -156,11 +164,11 @@ class TestFit:
                 curve["low_ms2"], curve["variance_ms2"], curve["high_ms2"], strict=True
             )
         )
-        low, high = planned["stages"]["shop:pay"]["gain_between_ms2"]
-        assert low <= planned["stages"]["shop:pay"]["gain_ms2"] <= high
+        low, high = planned["stages"]["shop:price"]["gain_between_ms2"]
+        assert low <= planned["stages"]["shop:price"]["gain_ms2"] <= high
         told = run("plan", profile, "--reissue", "0.1", "--cost", "calls").stderr
         assert "By kind of request" in told
-        assert "note: the service changed while it was traced (shop:pay: " in told
+        assert "note: the service changed while it was traced (shop:price: " in told
 
     def test_depth_splits_a_stage(self, tmp_path: Path) -> None:
         found = []
@@ -168,7 +176,7 @@ class TestFit:
             at = n * 100_000
             spans = [
                 span(1, 0, at, 9_000, "buy"),
-                span(2, 1, at, 4_000, "pay"),
+                span(2, 1, at, 4_000, "price"),
                 span(3, 1, at + 5_000, 900, "mail"),
             ]
             spans += [span(4, 2, at + 100, 1_000, "card"), span(5, 2, at + 2_000, 1_000, "book")]
@@ -176,10 +184,10 @@ class TestFit:
         path = tmp_path / "deep.json"
         path.write_text(json.dumps({"data": found}))
         stages = {s["name"]: s for s in data_of("fit", str(path), "--depth", "2")["stages"]}
-        assert stages["shop:card"]["after"] == ["shop:pay (own time)"]
+        assert stages["shop:card"]["after"] == ["shop:price (own time)"]
         assert stages["shop:mail"]["after"] == ["shop:book"]
-        assert stages["shop:pay (own time)"]["p50_ms"] == pytest.approx(2)
-        assert not stages["shop:pay (own time)"]["reissuable"]
+        assert stages["shop:price (own time)"]["p50_ms"] == pytest.approx(2)
+        assert not stages["shop:price (own time)"]["reissuable"]
 
     @pytest.mark.skipif(not SOCIAL.exists(), reason="the social network's trace is not beside the repository")
     def test_the_social_network(self, tmp_path: Path) -> None:
