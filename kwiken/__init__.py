@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from kwiken.errors import DefinitionError, InputError, KwikenError
     from kwiken.partial import fan_out_rules
     from kwiken.plan import Budgets, Plan, SpanMatch, StagePlan
-    from kwiken.planning import held_out, make_plan, study_plan
+    from kwiken.planning import PlanSettings, held_out, make_plan, study_plan
     from kwiken.profile import Profile, StageProfile, decayed, profile_from_json, profile_to_json
+    from kwiken.queueing.load import QueueSettings
     from kwiken.service import (
         Partial,
         Reissue,
@@ -37,7 +38,9 @@ __all__ = [
     "KwikenError",
     "Partial",
     "Plan",
+    "PlanSettings",
     "Profile",
+    "QueueSettings",
     "Reissue",
     "Service",
     "SpanMatch",
@@ -84,6 +87,7 @@ __getattr__ = lazy_names(
             "StagePlan",
         ),
         "kwiken.planning": (
+            "PlanSettings",
             "held_out",
             "make_plan",
             "study_plan",
@@ -95,6 +99,7 @@ __getattr__ = lazy_names(
             "profile_from_json",
             "profile_to_json",
         ),
+        "kwiken.queueing.load": ("QueueSettings",),
         "kwiken.service": (
             "Partial",
             "Reissue",

@@ -10,6 +10,7 @@ import numpy as np
 from kwiken.errors import InputError
 from kwiken.plan import Budgets, Ladder, Plan
 from kwiken.planning.planner import MIN_REQUESTS, study_plan
+from kwiken.planning.settings import PlanSettings
 from kwiken.profile import CostModel, Profile, part_of
 from kwiken.simulation import Simulation, replay
 
@@ -117,15 +118,16 @@ def held_out(
     early, later = part_of(profile, order[:count]), part_of(profile, order[count:])
     arms, taken, before = [], objective, Ladder()
     for spread in SPREADS:
-        study = study_plan(
-            early,
+        settings = PlanSettings(
             budgets=Budgets(reissue=budget),
+            created="",
             objective=objective if spread == "sumvar" else "tail",
             spread=spread,
             cost=cost,
-            created="",
             seed=seed,
+            guarded=False,  # a replay has no queues, so refused copies would count as a loss only
         )
+        study = study_plan(early, settings)
         taken = study.verdict.objective if spread == "sumvar" else taken
         for rho in correlations:
             found = replayed(later, study.plan, correlation=rho, seed=seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kwiken.simulation.block_race import BlockRace
 from kwiken.simulation.common_random_numbers import RISKS, ROWS, TAIL, Arena, Choice, Risk, Rows, smooth_p99
 from kwiken.simulation.expectation import expect
 from kwiken.simulation.stage_replay import StageReplay, cut_at_stop, utility_shares
@@ -13,6 +14,7 @@ __all__ = [
     "ROWS",
     "TAIL",
     "Arena",
+    "BlockRace",
     "Choice",
     "Risk",
     "Rows",

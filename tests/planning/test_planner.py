@@ -14,11 +14,23 @@ from hypothesis import strategies as st
 from kwiken.curves import stage_curves
 from kwiken.errors import InputError
 from kwiken.plan import Budgets, Costs, Expected, PartialPolicy, Plan, tidied
-from kwiken.planning import make_plan, study_plan
+from kwiken.planning import PlanSettings, make_plan, study_plan
+from kwiken.planning.notes import (
+    BudgetKeptBack,
+    CallsCancelled,
+    FewRequests,
+    LargerBudgetHelps,
+    NoP99Cut,
+    NoStageReissuable,
+    Note,
+    SpendRefused,
+    TooFewCalls,
+)
 from kwiken.profile import Profile, StageProfile, profile_from_json, profile_to_json
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
 from kwiken.simulation.ledger_replay import granted
+from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -56,7 +68,7 @@ def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
 
 
 def test_plan_reissues_what_pays_and_nothing_else(profile: Profile) -> None:
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
     plan = study.plan
     assert set(plan.stages) == {"wide", "paused", "calm", "once"}
     assert plan.stages["once"].reissue is None
@@ -126,10 +138,10 @@ def test_a_service_that_slows_down_over_time_gets_a_tighter_plan(
     drift = np.linspace(1, 2, 6000)
     drifting = profile_of(stage_of("a", rng.lognormal(0, 0.5, 6000) * drift))
     steady = profile_of(stage_of("a", rng.lognormal(0, 0.5, 6000)))
-    tight = study_plan(drifting, budgets=Budgets(reissue=0.05), created=CREATED)
-    loose = study_plan(steady, budgets=Budgets(reissue=0.05), created=CREATED)
+    tight = study_plan(drifting, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
+    loose = study_plan(steady, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
     assert tight.margin < 0.8 * loose.margin
-    assert any("later requests" in note for note in tight.notes)
+    assert of_kind(tight.notes, BudgetKeptBack) == [BudgetKeptBack(tight.margin)]
 
 
 def unequal_of(stage_of: StageOf, profile_of: ProfileOf, seed: int) -> Profile:
@@ -154,7 +166,9 @@ def test_sumvar_beats_the_same_budget_spread_evenly(
     for seed in range(3):
         profile = unequal_of(stage_of, profile_of, seed)
         for spread in left:
-            plan = make_plan(profile, budgets=Budgets(reissue=budget), created=CREATED, spread=spread)
+            plan = study_plan(
+                profile, PlanSettings(budgets=Budgets(reissue=budget), created=CREATED, spread=spread)
+            ).plan
             expected = expected_of(plan)
             left[spread] += expected.after.p99_ms / expected.before.p99_ms / 3
     assert left["sumvar"] < left["uniform"] - 0.01
@@ -174,14 +188,17 @@ def test_expectation_counts_with_what_a_window_refuses(stage_of: StageOf, profil
     for bursts in (False, True):
         profile = paused_of(stage_of, profile_of, bursts=bursts)
         for window in (None, 10.0):
-            study = study_plan(profile, budgets=Budgets(reissue=0.08), created=CREATED, window_s=window)
+            study = study_plan(
+                profile, PlanSettings(budgets=Budgets(reissue=0.08), created=CREATED, window_s=window)
+            )
             found[bursts, window] = study
             spent = expected_of(study.plan).spent.reissue
             assert spent == pytest.approx(sum(study.simulation.stage_spent.values()))
     ladders = {key: expected_of(study.plan).after for key, study in found.items()}
     assert found[True, None].simulation.refused == 0
     assert found[True, 10.0].simulation.refused > 0.3
-    assert any("bursts" in note for note in found[True, 10.0].notes)
+    [refused] = of_kind(found[True, 10.0].notes, SpendRefused)
+    assert refused.share == found[True, 10.0].simulation.refused
     assert ladders[True, 10.0].p99_ms > 2 * ladders[True, None].p99_ms
     assert found[False, 10.0].simulation.refused < 0.15
     assert expected_of(found[True, 10.0].plan).before == expected_of(found[True, None].plan).before
@@ -204,7 +221,8 @@ def test_a_ledger_never_passes_the_budget_of_any_window(
 def test_bursts_tighten_the_plan(stage_of: StageOf, profile_of: ProfileOf) -> None:
     margins = [
         study_plan(
-            paused_of(stage_of, profile_of, bursts=bursts), budgets=Budgets(reissue=0.04), created=CREATED
+            paused_of(stage_of, profile_of, bursts=bursts),
+            PlanSettings(budgets=Budgets(reissue=0.04), created=CREATED),
         ).margin
         for bursts in (False, True)
     ]
@@ -245,8 +263,8 @@ def test_whole_budget_doubles_every_call_that_may_be(profile: Profile) -> None:
 
 def test_few_requests_make_a_timid_plan_and_say_so(stage_of: StageOf, profile_of: ProfileOf) -> None:
     few = chain_of(stage_of, profile_of, requests=20, seed=3)
-    study = study_plan(few, budgets=Budgets(reissue=0.05), created=CREATED)
-    assert any("only 20 requests" in note for note in study.notes)
+    study = study_plan(few, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
+    assert FewRequests(20) in study.notes
     assert study.margin < 0.9
     assert expected_of(study.plan).spent.reissue <= 0.05
 
@@ -260,17 +278,17 @@ def test_a_stage_that_is_hardly_ever_called_is_left_alone(stage_of: StageOf, pro
     rng = np.random.default_rng(5)
     seldom = np.where(np.arange(1000) < 5, 50.0, np.nan)
     profile = profile_of(stage_of("a", rng.exponential(1, 1000)), stage_of("seldom", seldom, after=("a",)))
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
     assert study.plan.stages["seldom"].reissue is None
-    assert any("seldom" in note for note in study.notes)
+    assert TooFewCalls(("seldom",)) in study.notes
 
 
 def test_cancelled_calls_are_mentioned(stage_of: StageOf, profile_of: ProfileOf) -> None:
     true = np.random.default_rng(6).exponential(1, 2000)
     cut = (true > 2) & (np.arange(2000) % 2 == 0)
     profile = profile_of(stage_of("a", np.where(cut, 2.0, true), censored=cut))
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
-    assert any(f"{cut.sum()} calls were cancelled" in note for note in study.notes)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
+    assert CallsCancelled(int(cut.sum())) in study.notes
 
 
 def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None:
@@ -293,7 +311,7 @@ def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None
 )
 def test_unknown_settings_are_refused(profile: Profile, setting: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        make_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED, **setting)
+        study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED, **setting))
 
 
 def test_a_plan_has_no_digits_that_mean_nothing(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -345,26 +363,28 @@ def test_stages_called_like_fields_are_rounded_as_shares() -> None:
 class TestABudgetInVain:
     """A stage that pauses in 5% of its calls: copies for fewer than 4 in 100 cannot move p99."""
 
-    def study(self, stage_of: StageOf, profile_of: ProfileOf, budget: float, **stage: Any) -> tuple[str, ...]:
+    def study(
+        self, stage_of: StageOf, profile_of: ProfileOf, budget: float, **stage: Any
+    ) -> tuple[Note, ...]:
         rng = np.random.default_rng(5)
         pauses = np.where(rng.random(4000) < 0.05, 200.0, 0.0)
         profile = profile_of(stage_of("paused", rng.uniform(9, 11, 4000) + pauses, **stage))
-        return study_plan(profile, budgets=Budgets(reissue=budget), created=CREATED).notes
+        return study_plan(profile, PlanSettings(budgets=Budgets(reissue=budget), created=CREATED)).notes
 
     def test_it_is_told_with_a_budget_that_would_do(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
-        [told] = [note for note in self.study(stage_of, profile_of, 0.01) if "buys no p99" in note]
-        found = re.search(r"a reissue budget of ([\d.]+) should cut it by (\d+)%", told)
-        assert found is not None, told
-        assert 0.02 < float(found[1]) <= 0.16
-        assert int(found[2]) > 50
-        notes = self.study(stage_of, profile_of, float(found[1]))
-        assert not any("buys no p99" in note for note in notes)
+        notes = self.study(stage_of, profile_of, 0.01)
+        [useless], [better] = of_kind(notes, NoP99Cut), of_kind(notes, LargerBudgetHelps)
+        assert useless.after_ms > 0.99 * useless.before_ms
+        assert 0.02 < better.budget <= 0.16
+        assert better.cut > 0.5
+        assert not of_kind(self.study(stage_of, profile_of, better.budget), NoP99Cut)
 
     def test_where_nothing_would_do_that_is_told(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         notes = self.study(stage_of, profile_of, 0.01, reissuable=False)
-        assert any("buys no p99" in note and "no stage may be reissued" in note for note in notes)
+        assert len(of_kind(notes, NoP99Cut)) == 1
+        assert NoStageReissuable() in notes
 
     def test_without_a_budget_there_is_nothing_to_tell(
         self, stage_of: StageOf, profile_of: ProfileOf
     ) -> None:
-        assert not any("buys no p99" in note for note in self.study(stage_of, profile_of, 0.0))
+        assert not of_kind(self.study(stage_of, profile_of, 0.0), NoP99Cut)

@@ -1,0 +1,93 @@
+"""Settings of the planner, checked when they are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kwiken.apportion import OBJECTIVES, SPREADS
+from kwiken.errors import InputError
+from kwiken.plan import Budgets
+from kwiken.profile import CostModel
+from kwiken.queueing.load import QueueSettings
+
+WAYS: Final = ("separate", "joint", "auto")
+VARIANCE_OBJECTIVES: Final = {"tail", "variance"}  # objectives that every spread goes with
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSettings:
+    """Settings of a plan. Budgets and the time of creation are needed; all else has a default.
+
+    Attributes:
+        budgets: upper bounds of the spend, by lever.
+        created: RFC 3339 time to note in the plan.
+        objective: `tail`, the stages' variances and means by their effect on p99; `variance`, the sum of the
+            variances alone, as in the source; `p99` or `cvar` (mean of the slowest 1%) of whole requests, by
+            descent from the answer of `tail`; `auto`, the better of `tail` and `p99` on requests later than
+            those planned on.
+        cost: cost model, as `costs` takes it.
+        spread: `sumvar`; or, for comparison, `equal` (the same budget for every stage) or `uniform` (the same
+            fraction of calls at every stage).
+        window_s: length of the window over which a ledger will keep the budget (the runtime's: 10 s), in
+            seconds, so that the expectation includes its refusals; None for no ledger. See `expect`.
+        seed: seed of the draws behind the expectation.
+        copy_correlation: correlation of the normal scores of a copy and its call, at every stage; 0 for
+            independent copies; by default the one that each stage's pairs show, and 0 without pairs.
+        partial: names of the fan-outs whose answers may be partial; by default all, if there is a utility
+            budget.
+        utility_weights: relative part of each stage in the utility of the whole answer, where parts count
+            independently; by default an answer needs every stage's part.
+        levers: planning of copies and partial answers: `separate`, one after the other; `joint`, by one price
+            for each budget; `auto`, together only if that is better on requests later than those planned on.
+        guarded: whether to account for the load of copies, where some stage is busy enough for it to matter,
+            and send none where that hurts.
+        load: load to plan for, as a factor of the profile's, which is accounted for in any case; None for
+            the profile's own, accounted for where it matters.
+        queues: what is known of replicas and queues beside the profile.
+
+    Raises:
+        InputError: for an unknown objective, spread or way of planning levers, settings that do not go
+            together, a load that is not a finite number above 0, or a window that is not.
+    """
+
+    budgets: Budgets
+    created: str
+    objective: str = "tail"
+    cost: CostModel | None = None
+    spread: str = "sumvar"
+    window_s: float | None = None
+    seed: int = 0
+    copy_correlation: float | None = None
+    partial: Collection[str] | None = None
+    utility_weights: Mapping[str, float] | None = None
+    levers: str = "auto"
+    guarded: bool = True
+    load: float | None = None
+    queues: QueueSettings = field(default_factory=QueueSettings)
+
+    def __post_init__(self) -> None:
+        _check_known("objective", self.objective, OBJECTIVES)
+        _check_known("spread", self.spread, SPREADS)
+        _check_known("levers", self.levers, WAYS)
+        if self.spread != "sumvar":
+            if self.objective not in VARIANCE_OBJECTIVES:
+                raise InputError(f"{self.objective!r} goes with the spread 'sumvar' only", where="objective")
+            if self.levers == "joint":
+                raise InputError("'joint' goes with the spread 'sumvar' only", where="levers")
+        if self.window_s is not None and not 0 < self.window_s < math.inf:
+            raise InputError(
+                f"must be a finite number of seconds above 0, not {self.window_s}", where="window_s"
+            )
+        if self.load is not None and not 0 < self.load < math.inf:
+            raise InputError(f"must be a finite number above 0, not {self.load}", where="load")
+        if not self.guarded and (self.load is not None or self.queues != QueueSettings()):
+            where = "queues" if self.load is None else "load"
+            raise InputError("has no effect on a plan that leaves load out", where=where)
+
+
+def _check_known(where: str, given: str, known: Collection[str]) -> None:
+    if given not in known:
+        raise InputError(f"must be one of {', '.join(known)}, not {given!r}", where=where)
