@@ -15,6 +15,7 @@ from kwiken.service import Reissue, Service
 VERSION = 1
 MAX_BYTES = 16 << 20
 MAX_THREADS = 1024
+PROFILE_FIELDS = {"latency_ms", "started_s"}  # top-level fields by which a profile is recognised
 MAX_PORT = 65_535
 MAX_HOST = 253
 _ROUNDING = 1e-6  # by which shares of cost may sum to more than 1
@@ -295,6 +296,10 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
         """
         raw = parse_json(text, where=where, max_bytes=MAX_BYTES)
         if isinstance(raw, dict):
+            if raw.keys() >= PROFILE_FIELDS:
+                raise InputError(
+                    "is a profile, and a plan is needed; a plan can be made from it", where=where
+                )
             _check_parts(raw, where=where)
         return convert(raw, cls, where=where)
 

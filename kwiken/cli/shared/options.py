@@ -122,6 +122,28 @@ def given(*names: str) -> str | None:
     return next((spelled[name] for name in found), None)
 
 
+def once_option(command: F) -> F:
+    """Add the option `--once STAGE`: stages whose calls get no copies."""
+    return click.option(
+        "--once",
+        multiple=True,
+        metavar="STAGE",
+        help="A stage that must not run twice, such as a write: it gets no copies. A name, or a pattern "
+        "such as '*:write_*'; may be given again.",
+    )(command)
+
+
+def copyable_option(command: F) -> F:
+    """Add the option `--copyable STAGE`: stages that may get copies though they were taken for writes."""
+    return click.option(
+        "--copyable",
+        multiple=True,
+        metavar="STAGE",
+        help="A stage that was taken for a write and may run twice all the same. A name or a pattern; may be "
+        "given again.",
+    )(command)
+
+
 def out_option(
     default: str | None = None, *, required: bool = False, what: str = "result"
 ) -> Callable[[F], F]:
