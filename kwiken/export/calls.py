@@ -127,8 +127,12 @@ def call_of(match: SpanMatch | None, target: Target | None) -> Call | None:
 
 def _seen(match: SpanMatch | None) -> Call | None:
     """The call that a stage's spans denote by their name and method; None if they denote none."""
-    found = call_named(match.operation) if match is not None else None
-    if found is None or match is None or found.method is not None:
+    if match is None:
+        return None
+    found = call_named(match.operation)
+    if found is None and match.path is not None:
+        found = call_named(match.path)
+    if found is None or found.method is not None:
         return found
     return replace(found, method=match.method)
 

@@ -65,6 +65,8 @@ class SpanMatch(_Struct, frozen=True, omit_defaults=True):
         operation: name of the spans.
         occurrence: position of the call among those of that name under one parent, 1 or more.
         method: HTTP method of the calls, upper case; None where the spans do not say.
+        path: route of the calls, or `/package.Service/Method`, as attributes of the spans state it; None if
+            they do not.
         host: name by which callers reach the callee; None where the spans do not say.
         port: port of the callee, from 1 to 65,535; None where the spans do not say.
     """
@@ -73,14 +75,16 @@ class SpanMatch(_Struct, frozen=True, omit_defaults=True):
     operation: str
     occurrence: int = 1
     method: str | None = None
+    path: str | None = None
     host: str | None = None
     port: int | None = None
 
     def __post_init__(self) -> None:
-        """Check that occurrence and port are in range, and that method and host are words."""
+        """Check that occurrence and port are in range, and that method, path and host may be such."""
         _need(self.occurrence >= 1, f"occurrence counts from 1, so it cannot be {self.occurrence}")
         _need(self.port is None or 1 <= self.port <= MAX_PORT, f"port must be from 1 to {MAX_PORT}")
         _need(self.method is None or self.method.isalpha(), "method must be a word such as GET")
+        _need(self.path is None or self.path.startswith("/"), "path must start with '/'")
         _need(
             self.host is None or 0 < len(self.host) <= MAX_HOST, f"host must have 1 to {MAX_HOST} characters"
         )
