@@ -128,7 +128,7 @@ def _parents(i: int, rng: np.random.Generator) -> tuple[int, ...]:
     """Indices of a stage's parents among the first third of those before it."""
     if not i:
         return ()
-    number = 1 if rng.random() < 0.7 else 2  # noqa: PLR2004 - as in the docstring above
+    number = 1 if rng.random() < 0.7 else 2
     return tuple(sorted({int(parent) for parent in rng.integers(-(-i // 3), size=number)}))
 
 
@@ -169,5 +169,5 @@ def _faulty(
         return np.asarray(calls + hit * fault.size * median)
     if fault.kind == "busy":
         return np.asarray(calls * np.where(hit, fault.size, 1.0))
-    stopped = hit & (rng.random(len(calls)) < 0.3)  # noqa: PLR2004 - as in the docstring above
+    stopped = hit & (rng.random(len(calls)) < 0.3)
     return np.asarray(calls + stopped * rng.exponential(40 * median, len(calls)))

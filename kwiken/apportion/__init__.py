@@ -1,10 +1,10 @@
-"""Apportionment: division of one budget over stages for an objective, within the budget on later requests."""
+"""Apportionment: division of one budget over stages for an objective, with insurance for later requests."""
 
 from __future__ import annotations
 
 from kwiken.apportion.apportioner import SPREADS, Apportioner
 from kwiken.apportion.descent import choices_of
-from kwiken.apportion.margin import SPLITS, Rows, likely_mean, tightened, within_budget
+from kwiken.apportion.margin import SPLITS, Rows, likely_mean, tightened
 from kwiken.apportion.objectives import (
     MIN_REQUESTS_TO_COMPARE,
     OBJECTIVES,
@@ -46,5 +46,4 @@ __all__ = [
     "tightened",
     "uniform_fraction",
     "with_coins",
-    "within_budget",
 ]

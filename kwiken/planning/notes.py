@@ -1,4 +1,4 @@
-"""Notes on a plan for its reader: limits of the data, the margin and refused spend, in words."""
+"""Notes on a plan for its reader: limits of the data and refused spend, in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from kwiken.profile import Profile, told_contradiction
 
 MIN_REQUESTS_FOR_P99 = 1000  # number of requests below which p99 rests on ten of them or fewer
 MIN_REFUSED_NOTED = 0.01  # share of the planned spend refused from which a note is given
-WHOLE_BUDGET = 0.995  # share of the budget that rounds to the whole
 MIN_CORRELATION_NOTED = 0.05  # correlation of copies from which a note is given
 
 
@@ -24,21 +23,15 @@ def verdict_notes(verdict: Verdict) -> list[str]:
     return [f"objective {verdict.objective}: p99 cut on later requests than those planned on was {told}"]
 
 
-def reissue_notes(profile: Profile, curves: Mapping[str, Curve], margin: float, refused: float) -> list[str]:
-    """Notes on limits of a plan's reissues: too few requests or calls, the margin, the ledger's refusals."""
+def reissue_notes(profile: Profile, curves: Mapping[str, Curve], refused: float) -> list[str]:
+    """Notes on limits of a plan's reissues: too few requests or calls, the ledger's refusals."""
     notes = []
     if profile.requests < MIN_REQUESTS_FOR_P99:
         notes.append(
-            f"only {profile.requests} requests: high percentiles rest on a few of them, so intervals are "
-            "wide and the plan spends less than it may"
+            f"only {profile.requests} requests: high percentiles rest on a few of them, so intervals are wide"
         )
     if (told := told_contradiction(profile)) is not None:
         notes.append(f"{told}; a plan and its expectation follow the stages")
-    if margin < WHOLE_BUDGET:
-        notes.append(
-            f"{margin:.0%} of the reissue budget was apportioned; the rest is kept for later requests that "
-            "differ from the earlier ones"
-        )
     if refused > MIN_REFUSED_NOTED:
         notes.append(
             f"late calls come in bursts: the ledger should refuse {refused:.0%} of the planned spend because "

@@ -33,8 +33,6 @@ class PlanStudy:
         plan: the plan.
         curves: variance-response curve of each stage that may be reissued.
         allocation: budget of each stage, the gain of its policy, and the gain of a little more budget.
-        margin: share of the budget that was apportioned; the rest is kept because spend on later requests
-            differs from spend on earlier ones.
         simulation: effect of the plan on the profile's own requests.
         notes: remarks for the reader of the plan, in words.
         verdict: objective that was taken, and the results of the tried ones on later requests.
@@ -50,7 +48,6 @@ class PlanStudy:
     plan: Plan
     curves: Mapping[str, Curve]
     allocation: Allocation
-    margin: float
     simulation: Simulation
     notes: tuple[str, ...]
     verdict: Verdict = field(default_factory=lambda: Verdict("variance", {}))
@@ -129,8 +126,8 @@ def study_plan(
             for each budget; `auto`, together only if that is better on requests later than those planned on.
 
     Returns:
-        The study. Budgets are met on later requests than those that time-outs and stop rules were learned
-        from, as far as the profile's own history tells (see `within_budget`).
+        The study. The whole reissue budget is apportioned: on later requests the ledger keeps it. Budgets of
+        utility and of catch-up keep a margin for them (see `kwiken.apportion.margin`).
 
     Raises:
         InputError: for an unknown objective, spread or cost, stages that cannot be partial, or a profile with
@@ -160,12 +157,11 @@ def study_plan(
         plan=plan,
         curves=reissues.curves,
         allocation=reissues.allocation,
-        margin=reissues.margin,
         simulation=simulation,
         notes=(
             *verdict_notes(reissues.verdict),
             *useless_budget_notes(profile, plan, reissues.curves, seed=seed),
-            *reissue_notes(profile, reissues.curves, reissues.margin, simulation.refused),
+            *reissue_notes(profile, reissues.curves, simulation.refused),
             *stopping.notes,
             *found.verdict.notes,
             *late.notes,

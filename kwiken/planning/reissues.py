@@ -1,4 +1,4 @@
-"""Reissue planning: curves, an objective, and a budget apportioned so that later requests keep it."""
+"""Reissue planning: curves, an objective, and the budget apportioned by it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from kwiken.apportion import (
     caution_notes,
     chosen,
     cross_validated,
-    within_budget,
 )
 from kwiken.curves import Curve, CurveBounds, stage_curves
 from kwiken.plan import Costs
@@ -38,7 +37,6 @@ class ReissueStudy:
     Attributes:
         curves: variance-response curve of each stage that may be reissued.
         allocation: budget of each stage, with the gains of the policies chosen.
-        margin: share of the budget that was apportioned.
         verdict: objective that was taken.
         policies: reissue policy by stage that has one.
         bounds: confidence bounds of the curve of each stage considered for budget.
@@ -48,7 +46,6 @@ class ReissueStudy:
 
     curves: Mapping[str, Curve]
     allocation: Allocation
-    margin: float
     verdict: Verdict
     policies: Mapping[str, Reissue]
     bounds: Mapping[str, CurveBounds]
@@ -74,12 +71,10 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
             profile, prices, budget, curves_of=curves_of, curves=curves, seed=settings.seed
         )
     aim = Apportioner(profile, curves, prices, verdict.objective, settings.spread, settings.seed)
-    spending = within_budget(profile, prices, budget, aim)
-    found = chosen(profile, curves, prices, spending.allocation, seed=settings.seed)
+    found = chosen(profile, curves, prices, aim(budget), seed=settings.seed)
     return ReissueStudy(
         curves,
         found.allocation,
-        spending.margin,
         verdict,
         found.policies,
         bounds=aim.shrinkage.bounds,

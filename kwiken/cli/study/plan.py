@@ -191,7 +191,7 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
         "service": plan.service,
         "profile": plan.profile,
         "budgets": plan.budgets,
-        "apportioned": study.margin,
+        "apportioned": allocation.spent / plan.budgets.reissue if plan.budgets.reissue else 0.0,
         "objective": study.verdict.objective,
         "held_out_p99_cut": dict(study.verdict.cuts),
         "cost_model": plan.cost.model,

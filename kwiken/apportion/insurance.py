@@ -1,0 +1,42 @@
+"""Insurance of a plan: a small part of a reissue budget for stages that have not stalled yet.
+
+Curves are learned from the past, and faults move between stages: what has not stalled may stall tomorrow. So
+a part of the budget gives every stage the same share of copies, for its slowest calls. The size of the part
+was chosen by blocks of time on recordings with faults; see "Time that does not stand still" in
+`docs/planning.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kwiken.apportion.sum_of_variances import Allocation, allocation_of, uniform_fraction
+from kwiken.curves import Curve
+
+INSURED_SHARE = 0.1  # of a reissue budget
+
+
+def insured(
+    allocation: Allocation, curves: Mapping[str, Curve], prices: Mapping[str, float], budget: float
+) -> Allocation:
+    """Add the insurance to an allocation.
+
+    Args:
+        allocation: apportionment of what the insurance leaves of the budget.
+        curves: curve of each stage that may be reissued, by its name.
+        prices: by stage: cost of reissuing all of its calls, in the unit of the budget.
+        budget: whole budget, 0 or more; `INSURED_SHARE` of it is spread.
+
+    Returns:
+        The allocation with the same share of calls added at every stage, up to all of them. The coins of the
+        allocation stay; a stage that had no budget gets its best policy's.
+    """
+    spread = uniform_fraction(curves, prices, INSURED_SHARE * budget).fractions
+    fractions = {name: min(1.0, share + spread[name]) for name, share in allocation.fractions.items()}
+    coins = {
+        name: allocation.coins.get(name) or curves[name].coin_at(share)
+        for name, share in fractions.items()
+        if share > 0
+    }
+    return replace(allocation_of(curves, prices, fractions), path=allocation.path, coins=coins)
