@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypedDict, Unpack
@@ -13,7 +12,7 @@ from kwiken.apportion import OBJECTIVES, SPREADS, Allocation, Verdict, sumvar
 from kwiken.curves import Curve, CurveBounds
 from kwiken.errors import InputError
 from kwiken.partial import PartialSettings, PartialStudy
-from kwiken.plan import Budgets, Plan, StagePlan, later, tidied
+from kwiken.plan import Budgets, LedgerTerms, Plan, StagePlan, later, tidied
 from kwiken.planning.catch_up import LateStudy, study_catch_up
 from kwiken.planning.levers import WAYS, LeverPlanner, LeverVerdict
 from kwiken.planning.notes import reissue_notes, verdict_notes
@@ -67,7 +66,7 @@ class PlanSettings(TypedDict, total=False):
     cost: CostModel | None
     spread: str
     created: str
-    window_s: float | None
+    ledger: LedgerTerms | None
     seed: int
     copy_correlation: float | None
     partial: Collection[str] | None
@@ -93,7 +92,7 @@ def study_plan(
     cost: CostModel | None = None,
     spread: str = "sumvar",
     created: str,
-    window_s: float | None = None,
+    ledger: LedgerTerms | None = None,
     seed: int = 0,
     copy_correlation: float | None = None,
     partial: Collection[str] | None = None,
@@ -113,8 +112,8 @@ def study_plan(
         spread: `sumvar`; or, for comparison, `equal` (the same budget for every stage) or `uniform` (the same
             fraction of calls at every stage).
         created: RFC 3339 time to note in the plan.
-        window_s: length of the window over which a ledger will keep the budget (the runtime's: 10 s), in
-            seconds, so that the expectation includes its refusals; None for no ledger. See `expect`.
+        ledger: terms of the ledger, which the plan states, and whose refusals the expectation includes; None
+            for the default terms, and an expectation without refusals. See `expect`.
         seed: seed of the draws behind the expectation.
         copy_correlation: correlation of the normal scores of a copy and its call, at every stage; 0 for
             independent copies; by default the one that each stage's pairs show, and 0 without pairs.
@@ -133,7 +132,7 @@ def study_plan(
         InputError: for an unknown objective, spread or cost, stages that cannot be partial, or a profile with
             too few requests.
     """
-    _check(profile, objective, spread, window_s)
+    _check(profile, objective, spread)
     _check_levers(levers, spread)
     shares = costs(profile, cost)
     settings = ReissueSettings(
@@ -145,11 +144,10 @@ def study_plan(
     found = planner.plan(profile, levers)
     stopping, reissues = found.partial, found.reissues
     draft = planner.draft(profile, found, created)
+    draft = msgspec.structs.replace(draft, ledger=ledger or LedgerTerms())
     late = _catch_up(profile, draft, reissues, seed=seed, copy_correlation=copy_correlation)
     draft = tidied(msgspec.structs.replace(draft, stages=_helping(draft.stages, late)))
-    simulation, expected = expect(
-        profile, draft, window_s=window_s, seed=seed, copy_correlation=copy_correlation
-    )
+    simulation, expected = expect(profile, draft, ledger=ledger, seed=seed, copy_correlation=copy_correlation)
     plan = msgspec.structs.replace(draft, expected=tidied(expected))
     ages = {name: stage.reissue.after_ms for name, stage in plan.stages.items() if stage.reissue is not None}
     changed = drift(profile, after_ms=ages)
@@ -192,15 +190,13 @@ def _check_levers(levers: str, spread: str) -> None:
         raise InputError("'joint' goes with the spread 'sumvar' only", where="levers")
 
 
-def _check(profile: Profile, objective: str, spread: str, window_s: float | None) -> None:
+def _check(profile: Profile, objective: str, spread: str) -> None:
     if objective not in OBJECTIVES:
         raise InputError(f"must be one of {', '.join(OBJECTIVES)}, not {objective!r}", where="objective")
     if spread not in SPREADS:
         raise InputError(f"must be one of {', '.join(SPREADS)}, not {spread!r}", where="spread")
     if objective not in {"tail", "variance"} and spread != "sumvar":
         raise InputError(f"{objective!r} goes with the spread 'sumvar' only", where="objective")
-    if window_s is not None and not 0 < window_s < math.inf:
-        raise InputError(f"must be a finite number of seconds above 0, not {window_s}", where="window_s")
     if profile.requests < MIN_REQUESTS:
         raise InputError(
             f"a plan needs at least {MIN_REQUESTS} requests, and the profile has {profile.requests}; "

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kwiken.latency import end_to_end
-from kwiken.plan import Budgets, CatchUpPolicy, Plan, SpanMatch
+from kwiken.plan import Budgets, CatchUpPolicy, LedgerTerms, Plan, SpanMatch
 from kwiken.planning import study_plan
 from kwiken.planning.catch_up import Actuators, LateRequestReplay, study_catch_up
 from kwiken.profile import Profile, StageProfile, costs
@@ -175,13 +175,16 @@ def test_no_budget_no_study() -> None:
     assert study_catch_up(profile, draft, 0.0, reissue=["s0"], paying=[]).policies == {}
 
 
+STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
+
+
 def test_ledgers_of_copies_and_of_help_refuse_on_their_own(stage_of: StageOf, profile_of: ProfileOf) -> None:
     rng = np.random.default_rng(10)
     slow = np.arange(6000) % 2000 < 200
     calls = rng.exponential(1, 6000) + 50 * (slow & (rng.random(6000) < 0.5))
     profile = profile_of(stage_of("a", calls), stage_of("b", rng.exponential(1, 6000), after=("a",)))
     study = study_plan(
-        profile, budgets=Budgets(reissue=0.01, catch_up=0.02), created=CREATED, window_s=10.0, cost="calls"
+        profile, budgets=Budgets(reissue=0.01, catch_up=0.02), created=CREATED, ledger=STRICT, cost="calls"
     )
     free = simulate(profile, study.plan, requests=20_000)
     assert study.simulation.late_refused > 0.1

@@ -17,7 +17,7 @@ import numpy as np
 from kwiken.curves.copy_correlation import copy_correlation
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.write import AttemptKind, RequestRecord, make_observer
-from kwiken.plan import Budgets, Plan
+from kwiken.plan import Budgets, LedgerTerms, Plan
 from kwiken.planning import PlanStudy, study_plan
 from kwiken.profile import EmpiricalDistribution
 from kwiken.runtime.transport import Call, Replica, Reply
@@ -105,7 +105,11 @@ def planned(folder: Path) -> PlanStudy:
     assert rho["size"].rho > 0.75
     assert rho["pause"].rho < 0.1
     return study_plan(
-        profile, budgets=Budgets(reissue=BUDGET), created="2026-01-01T00:00:00Z", cost="calls", window_s=10.0
+        profile,
+        budgets=Budgets(reissue=BUDGET),
+        created="2026-01-01T00:00:00Z",
+        cost="calls",
+        ledger=LedgerTerms(),
     )
 
 
