@@ -42,6 +42,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.queueing.simulator",
         "kwiken.queueing.load",
         "kwiken.queueing",
+        "kwiken.evaluation",
         "kwiken.diagnosis",
         "kwiken.export",
         "kwiken.reproduction",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kwiken.apportion.apportioner import SPREADS, Apportioner
 from kwiken.apportion.descent import choices_of
+from kwiken.apportion.insurance import INSURANCE
 from kwiken.apportion.margin import SPLITS, Rows, likely_mean, tightened
 from kwiken.apportion.objectives import (
     MIN_REQUESTS_TO_COMPARE,
@@ -25,6 +26,7 @@ from kwiken.apportion.sum_of_variances import (
 )
 
 __all__ = [
+    "INSURANCE",
     "MIN_REQUESTS_TO_COMPARE",
     "OBJECTIVES",
     "SPLITS",

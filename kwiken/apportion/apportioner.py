@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kwiken.apportion.descent import descend
-from kwiken.apportion.insurance import INSURED_SHARE, insured
+from kwiken.apportion.insurance import insured
 from kwiken.apportion.mean_variance import MeanVarianceApportioner
 from kwiken.apportion.objectives import with_coins
 from kwiken.apportion.shrinkage import Shrinkage
@@ -38,6 +38,7 @@ class Apportioner:
         prices: by stage: cost of reissuing all of its calls, as a share of the cost model's total.
         objective: one of `OBJECTIVES` other than `auto`.
         spread: one of `SPREADS`; all but `sumvar` ignore the objective.
+        insurance: share of the budget that insures stages that have not stalled yet, 0 to 1.
         seed: seed of the copies, the coins and the draws that replace cancelled calls.
 
     Attributes:
@@ -51,10 +52,12 @@ class Apportioner:
         prices: Mapping[str, float],
         objective: str,
         spread: str,
+        insurance: float,
         seed: int,
     ) -> None:
         self._profile, self._curves, self._prices = profile, curves, prices
-        self._objective, self._spread, self._seed = objective, spread, seed
+        self._objective, self._spread = objective, spread
+        self._insurance, self._seed = insurance, seed
         self.shrinkage = Shrinkage(profile, curves, seed=seed)
 
     def __call__(self, budget: float) -> Allocation:
@@ -74,7 +77,8 @@ class Apportioner:
             hulls = self.shrinkage.hulls(self._prices, budget)
             shares = sumvar(hulls, self._prices, budget).fractions
             return with_coins(allocation_of(self._curves, self._prices, shares), self._curves)
-        return insured(self._by_objective((1 - INSURED_SHARE) * budget), self._curves, self._prices, budget)
+        premium = self._insurance * budget
+        return insured(self._by_objective(budget - premium), self._curves, self._prices, premium)
 
     def _by_objective(self, budget: float) -> Allocation:
         """Allocation by mean and variance on shrunk hulls, and by descent from there on a percentile."""

@@ -14,11 +14,11 @@ from dataclasses import replace
 from kwiken.apportion.sum_of_variances import Allocation, allocation_of, uniform_fraction
 from kwiken.curves import Curve
 
-INSURED_SHARE = 0.1  # of a reissue budget
+INSURANCE = 0.1  # share of a reissue budget
 
 
 def insured(
-    allocation: Allocation, curves: Mapping[str, Curve], prices: Mapping[str, float], budget: float
+    allocation: Allocation, curves: Mapping[str, Curve], prices: Mapping[str, float], premium: float
 ) -> Allocation:
     """Add the insurance to an allocation.
 
@@ -26,13 +26,13 @@ def insured(
         allocation: apportionment of what the insurance leaves of the budget.
         curves: curve of each stage that may be reissued, by its name.
         prices: by stage: cost of reissuing all of its calls, in the unit of the budget.
-        budget: whole budget, 0 or more; `INSURED_SHARE` of it is spread.
+        premium: budget to spread, 0 or more.
 
     Returns:
         The allocation with the same share of calls added at every stage, up to all of them. The coins of the
         allocation stay; a stage that had no budget gets its best policy's.
     """
-    spread = uniform_fraction(curves, prices, INSURED_SHARE * budget).fractions
+    spread = uniform_fraction(curves, prices, premium).fractions
     fractions = {name: min(1.0, share + spread[name]) for name, share in allocation.fractions.items()}
     coins = {
         name: allocation.coins.get(name) or curves[name].coin_at(share)

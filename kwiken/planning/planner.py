@@ -8,7 +8,7 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
-from kwiken.apportion import OBJECTIVES, SPREADS, Allocation, Verdict, sumvar
+from kwiken.apportion import INSURANCE, OBJECTIVES, SPREADS, Allocation, Verdict, sumvar
 from kwiken.curves import Curve, CurveBounds
 from kwiken.errors import InputError
 from kwiken.partial import PartialSettings, PartialStudy
@@ -65,6 +65,7 @@ class PlanSettings(TypedDict, total=False):
     objective: str
     cost: CostModel | None
     spread: str
+    insurance: float
     created: str
     ledger: LedgerTerms | None
     seed: int
@@ -91,6 +92,7 @@ def study_plan(
     objective: str = "tail",
     cost: CostModel | None = None,
     spread: str = "sumvar",
+    insurance: float = INSURANCE,
     created: str,
     ledger: LedgerTerms | None = None,
     seed: int = 0,
@@ -111,6 +113,8 @@ def study_plan(
         cost: cost model, as `costs` takes it.
         spread: `sumvar`; or, for comparison, `equal` (the same budget for every stage) or `uniform` (the same
             fraction of calls at every stage).
+        insurance: share of the reissue budget, 0 to 1, that gives every stage the same share of copies,
+            because what has not stalled may stall tomorrow; not for `variance`, which is the source's.
         created: RFC 3339 time to note in the plan.
         ledger: terms of the ledger, which the plan states, and whose refusals the expectation includes; None
             for the default terms, and an expectation without refusals. See `expect`.
@@ -134,9 +138,15 @@ def study_plan(
     """
     _check(profile, objective, spread)
     _check_levers(levers, spread)
+    if not 0 <= insurance <= 1:
+        raise InputError(f"must be a share from 0 to 1, not {insurance}", where="insurance")
     shares = costs(profile, cost)
     settings = ReissueSettings(
-        objective=objective, spread=spread, seed=seed, copy_correlation=copy_correlation
+        objective=objective,
+        spread=spread,
+        insurance=insurance,
+        seed=seed,
+        copy_correlation=copy_correlation,
     )
     planner = LeverPlanner(
         shares, budgets, settings, PartialSettings(stages=partial, weights=utility_weights, seed=seed)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kwiken.apportion import (
+    INSURANCE,
     Allocation,
     Apportioner,
     Verdict,
@@ -26,6 +27,7 @@ class ReissueSettings:
 
     objective: str = "tail"
     spread: str = "sumvar"
+    insurance: float = INSURANCE
     seed: int = 0
     copy_correlation: float | None = None
 
@@ -70,7 +72,9 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         verdict = cross_validated(
             profile, prices, budget, curves_of=curves_of, curves=curves, seed=settings.seed
         )
-    aim = Apportioner(profile, curves, prices, verdict.objective, settings.spread, settings.seed)
+    aim = Apportioner(
+        profile, curves, prices, verdict.objective, settings.spread, settings.insurance, settings.seed
+    )
     found = chosen(profile, curves, prices, aim(budget), seed=settings.seed)
     return ReissueStudy(
         curves,

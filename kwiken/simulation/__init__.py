@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kwiken.simulation.bootstrap import BlockBootstrap, interval
 from kwiken.simulation.common_random_numbers import RISKS, ROWS, TAIL, Arena, Choice, Risk, Rows, smooth_p99
 from kwiken.simulation.expectation import expect
+from kwiken.simulation.kept_budgets import kept_to
 from kwiken.simulation.stage_replay import StageReplay, cut_at_stop, utility_shares
 from kwiken.simulation.trace_driven import REQUESTS, Simulation, acting, replay, simulate
 
@@ -13,6 +15,7 @@ __all__ = [
     "ROWS",
     "TAIL",
     "Arena",
+    "BlockBootstrap",
     "Choice",
     "Risk",
     "Rows",
@@ -21,6 +24,8 @@ __all__ = [
     "acting",
     "cut_at_stop",
     "expect",
+    "interval",
+    "kept_to",
     "replay",
     "simulate",
     "smooth_p99",
