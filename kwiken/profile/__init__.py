@@ -9,7 +9,18 @@ from kwiken.profile.copy_estimates import guess_by_kind, guess_copies
 from kwiken.profile.cost_models import CostModel, cost_of_one_call, costs
 from kwiken.profile.decay import decayed
 from kwiken.profile.distribution import EmpiricalDistribution, call_distribution, complete_calls
-from kwiken.profile.idempotence import kept_single, once_notes
+from kwiken.profile.idempotence import (
+    Evidence,
+    http_method,
+    kept_copyable,
+    kept_single,
+    once_notes,
+    says_read,
+    says_write,
+    taken_for,
+    why_write,
+)
+from kwiken.profile.origin import Origin
 from kwiken.profile.profile import OWN_TIME, Profile, StageProfile
 from kwiken.profile.spend_by_model import spent_by_model
 from kwiken.profile.subset import part_of, rows_of
@@ -19,6 +30,8 @@ __all__ = [
     "CostModel",
     "Drift",
     "EmpiricalDistribution",
+    "Evidence",
+    "Origin",
     "Profile",
     "StageProfile",
     "call_distribution",
@@ -32,12 +45,18 @@ __all__ = [
     "drift_notes",
     "guess_by_kind",
     "guess_copies",
+    "http_method",
+    "kept_copyable",
     "kept_single",
     "once_notes",
     "part_of",
     "profile_from_json",
     "profile_to_json",
     "rows_of",
+    "says_read",
+    "says_write",
     "spent_by_model",
+    "taken_for",
     "told_contradiction",
+    "why_write",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 
 from kwiken.arrays import Bools, Floats, Ints
 from kwiken.plan import SpanMatch
+from kwiken.profile.origin import Origin
 
 OWN_TIME = " (own time)"  # suffix of the name of the stage that stands for a request's own time
 WORTH_DIGITS = 6  # decimals of an answer's worth kept in JSON and in the digest
@@ -32,6 +33,8 @@ class StageProfile:
             not measured.
         replicas: number of replicas seen, 1 or more; None where the traces do not record it.
         reissuable: whether a copy of a call may be sent.
+        writes: why the calls were taken for writes, such as `POST` or `INSERT orders`; empty where they were
+            not.
         pairs_ms: (m, 2) latency of calls that had a copy, and of that copy from its own start, milliseconds;
             None where no copies were seen.
         pairs_cut: (m, 2) which of these were cancelled, so took at least that long.
@@ -55,6 +58,7 @@ class StageProfile:
     busy_variation: float | None = None
     replicas: int | None = None
     reissuable: bool = True
+    writes: str = ""
     pairs_ms: Floats | None = None
     pairs_cut: Bools | None = None
     guesses_ms: Floats | None = None
@@ -101,6 +105,10 @@ class Profile:
         counts: numbers of items read and of items left out while learning, by kind.
         classes: (n,) index in `class_names` of each request's class; None where there are no classes.
         class_names: names of the classes of requests.
+        origin: what the fit chose; None for a profile of our own runtime's traces, or of an older version.
+        service_names: names of the services that did the requests' work; empty where this is not known.
+        service_ms: (n, services) time of each service in each request, milliseconds: its own part of the
+            critical path through the raw spans, so that a row sums to the latency. None where not known.
     """
 
     service: str
@@ -110,6 +118,9 @@ class Profile:
     counts: Mapping[str, int] = field(default_factory=dict)
     classes: Ints | None = None
     class_names: tuple[str, ...] = ()
+    origin: Origin | None = None
+    service_names: tuple[str, ...] = ()
+    service_ms: Floats | None = None
 
     @property
     def requests(self) -> int:
@@ -150,6 +161,8 @@ class Profile:
             if stage.threads > 1:
                 total.update(f"threads {stage.threads}".encode())
         total.update(to_microseconds(self.latency_ms).tobytes())
+        if self.service_ms is not None:
+            total.update(repr(self.service_names).encode() + to_microseconds(self.service_ms).tobytes())
         if self.classes is not None:
             total.update(repr(self.class_names).encode() + np.ascontiguousarray(self.classes).tobytes())
         return f"sha256:{total.hexdigest()}"

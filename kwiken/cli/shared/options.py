@@ -168,9 +168,10 @@ def given(*names: str) -> str | None:
     Args:
         names: names of the options' parameters.
     """
-    source = click.get_current_context().get_parameter_source
-    found = (name for name in names if source(name) is not ParameterSource.DEFAULT)
-    return next((f"--{name.replace('_', '-')}" for name in found), None)
+    context = click.get_current_context()
+    spelled = {param.name: param.opts[-1] for param in context.command.params}
+    found = (name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT)
+    return next((spelled[name] for name in found), None)
 
 
 def out_option(

@@ -36,12 +36,17 @@ class TestFit:
         data = data_of("fit", traces)
         after = {stage["name"]: stage["after"] for stage in data["stages"]}
         own = "shop:buy (own time)"
-        assert after == {own: [], "shop:pay": [own], "shop:stock": ["shop:pay"], "shop:mail": ["shop:pay"]}
+        assert after == {
+            own: [],
+            "shop:price": [own],
+            "shop:stock": ["shop:price"],
+            "shop:mail": ["shop:price"],
+        }
         stages = {stage["name"]: stage for stage in data["stages"]}
         assert not stages[own]["reissuable"]
         assert stages["shop:stock"]["p50_ms"] == pytest.approx(2)
-        assert stages["shop:pay"]["p99_ms"] == pytest.approx(9)
-        assert stages["shop:pay"]["match"] == {"service": "shop", "operation": "pay", "occurrence": 1}
+        assert stages["shop:price"]["p99_ms"] == pytest.approx(9)
+        assert stages["shop:price"]["match"] == {"service": "shop", "operation": "price"}
         assert data["requests"] == data["counts"]["requests"] == 40
 
     def test_few_requests_and_an_attribute_that_nothing_has_are_said_in_words(self, traces: str) -> None:
@@ -71,7 +76,7 @@ class TestFit:
             for line in result.stderr.splitlines()
             if "shop:" in line and "." in line.split()[0]
         }
-        assert "│     1 │ 100.0% │" in rows["shop:pay"]
+        assert "│     1 │ 100.0% │" in rows["shop:price"]
         assert "│     2 │ 100.0% │" in rows["shop:mail"]
         assert "40 requests of shop" in result.stderr
         assert "traces 40" in result.stderr
@@ -80,7 +85,7 @@ class TestFit:
     def test_the_drawing(self, traces: str) -> None:
         result = run("fit", traces, "--mermaid")
         assert result.stdout.startswith("flowchart LR\n")
-        assert "shop:pay<br/>p50" in result.stdout
+        assert "shop:price<br/>p50" in result.stdout
         assert result.stdout.count("-->") == 3
 
     def test_a_folder_is_its_files(self, tmp_path: Path) -> None:
@@ -107,21 +112,22 @@ class TestFit:
         spans = json.loads(many(40))["data"]
         for n in range(5):
             root = span(1, 0, n * 100_000, 4_000, "sell: all/now")
-            spans += jaeger(root, span(2, 1, n * 100_000, 3_000, "pay"), trace=f"f{n}")["data"]
+            spans += jaeger(root, span(2, 1, n * 100_000, 3_000, "price"), trace=f"f{n}")["data"]
         path, folder = tmp_path / "two.json", tmp_path / "profiles"
         path.write_text(json.dumps({"data": spans}))
         told = run("fit", str(path))
-        assert "requests of other kinds were left out: shop:sell: all/now (5); choose one" in told.stderr
+        assert "learned: shop:buy; choose another kind by --kind NAME" in told.stderr
+        assert "shop:sell: all/now" in told.stderr
         assert data_of("fit", str(path))["roots"] == {"shop:buy": 40, "shop:sell: all/now": 5}
         data = data_of("fit", str(path), "--all", "-o", str(folder))
-        assert [(part["root"], part["requests"]) for part in data["profiles"]] == [
+        assert [(part["kind"], part["requests"]) for part in data["profiles"]] == [
             ("shop:buy", 40),
             ("shop:sell: all/now", 5),
         ]
         files = [Path(part["file"]) for part in data["profiles"]]
         assert [file.name for file in files] == ["shop_buy.json", "shop_sell_all_now.json"]
         assert [profile_from_json(file.read_text()).requests for file in files] == [40, 5]
-        assert "left out" not in run("fit", str(path), "--all").stderr
+        assert "choose another" not in run("fit", str(path), "--all").stderr
 
     def test_kinds_and_drift_are_told(self, tmp_path: Path) -> None:
         found = []
@@ -129,25 +135,28 @@ class TestFit:
             at, slow = n * 100_000, 5_000 if n >= 200 and n % 5 == 0 else 0
             root = span(1, 0, at, 9_000 + slow, "buy")
             root["tags"].append({"key": "tenant", "type": "string", "value": "gold" if n % 4 == 0 else "tin"})
-            calls = [span(2, 1, at, 4_000 + slow + n % 97, "pay"), span(3, 1, at + 4_200 + slow, 900, "mail")]
+            calls = [
+                span(2, 1, at, 4_000 + slow + n % 97, "price"),
+                span(3, 1, at + 4_200 + slow, 900, "mail"),
+            ]
             found += jaeger(root, *calls, trace=f"{n + 1:x}")["data"]
         path, profile = tmp_path / "a.json", str(tmp_path / "profile.json")
         path.write_text(json.dumps({"data": found}))
         data = data_of("fit", str(path), "--kind-by", "tenant", "-o", profile)
         assert data["kinds"] == {"tin": 300, "gold": 100}
         (changed,) = data["drift"]
-        assert changed["stage"] == "shop:pay"
+        assert changed["stage"] == "shop:price"
         assert changed["late_later"] > changed["late_earlier"]
         shown = run("fit", str(path), "--kind-by", "tenant").stderr
         assert "kinds of requests: tin 300, gold 100" in shown
-        assert "changed while it was traced: shop:pay: " in shown
+        assert "changed while it was traced: shop:price: " in shown
         recent = data_of("fit", str(path), "--half-life", "5s")
         assert recent["requests"] + recent["counts"]["requests_decayed"] == 400
         planned = data_of("plan", profile, "--reissue", "0.1", "--cost", "calls")
         assert [each["class"] for each in planned["classes"]] == ["tin", "gold"]
         assert sum(each["spent_share"] for each in planned["classes"]) == pytest.approx(1)
-        assert planned["drift"][0]["stage"] == "shop:pay"
-        curve = planned["curves"]["shop:pay"]
+        assert planned["drift"][0]["stage"] == "shop:price"
+        curve = planned["curves"]["shop:price"]
         assert 0 <= curve["certainty"] <= 1
         assert all(
             low <= value <= high
@@ -155,11 +164,11 @@ class TestFit:
                 curve["low_ms2"], curve["variance_ms2"], curve["high_ms2"], strict=True
             )
         )
-        low, high = planned["stages"]["shop:pay"]["gain_between_ms2"]
-        assert low <= planned["stages"]["shop:pay"]["gain_ms2"] <= high
+        low, high = planned["stages"]["shop:price"]["gain_between_ms2"]
+        assert low <= planned["stages"]["shop:price"]["gain_ms2"] <= high
         told = run("plan", profile, "--reissue", "0.1", "--cost", "calls").stderr
         assert "By kind of request" in told
-        assert "note: the service changed while it was traced (shop:pay: " in told
+        assert "note: the service changed while it was traced (shop:price: " in told
 
     def test_depth_splits_a_stage(self, tmp_path: Path) -> None:
         found = []
@@ -167,7 +176,7 @@ class TestFit:
             at = n * 100_000
             spans = [
                 span(1, 0, at, 9_000, "buy"),
-                span(2, 1, at, 4_000, "pay"),
+                span(2, 1, at, 4_000, "price"),
                 span(3, 1, at + 5_000, 900, "mail"),
             ]
             spans += [span(4, 2, at + 100, 1_000, "card"), span(5, 2, at + 2_000, 1_000, "book")]
@@ -175,20 +184,18 @@ class TestFit:
         path = tmp_path / "deep.json"
         path.write_text(json.dumps({"data": found}))
         stages = {s["name"]: s for s in data_of("fit", str(path), "--depth", "2")["stages"]}
-        assert stages["shop:card"]["after"] == ["shop:pay (own time)"]
+        assert stages["shop:card"]["after"] == ["shop:price (own time)"]
         assert stages["shop:mail"]["after"] == ["shop:book"]
-        assert stages["shop:pay (own time)"]["p50_ms"] == pytest.approx(2)
-        assert not stages["shop:pay (own time)"]["reissuable"]
+        assert stages["shop:price (own time)"]["p50_ms"] == pytest.approx(2)
+        assert not stages["shop:price (own time)"]["reissuable"]
 
     @pytest.mark.skipif(not SOCIAL.exists(), reason="the social network's trace is not beside the repository")
     def test_the_social_network(self, tmp_path: Path) -> None:
         profile, plan = str(tmp_path / "profile.json"), str(tmp_path / "plan.json")
         data = data_of("fit", str(SOCIAL), "-o", profile)
-        short = {stage["name"].split(":")[-1].removesuffix("_client"): stage for stage in data["stages"]}
-        after = {
-            name: {parent.split(":")[-1].removesuffix("_client") for parent in stage["after"]}
-            for name, stage in short.items()
-        }
+        short = {stage["match"]["operation"].removesuffix("_server"): stage for stage in data["stages"]}
+        named = {stage["name"]: name for name, stage in short.items()}
+        after = {name: {named[parent] for parent in stage["after"]} for name, stage in short.items()}
         composed = {"compose_text", "compose_unique_id", "compose_media", "compose_creator"}
         assert after["store_post"] == composed
         assert after["write_user_timeline"] == {"store_post"}
