@@ -1,23 +1,24 @@
-"""Generator of recordings of services that do not stand still: faults that move, load that doubles, slow stages.
+"""Generator of recordings whose services do not stand still: moving faults, doubled load, slow stages.
 
 Written down before any plan was judged by it, and not tuned since. A recording lasts two hours.
 
-**Services** are shaped like those in published traces of large microservice clusters (Luo et al., SoCC 2021): wide
-and shallow call trees, few large ones, latencies with heavy tails, calls that only some requests make.
+**Services** are shaped like those in published traces of large microservice clusters (Luo et al., SoCC
+2021): wide and shallow call trees, few large ones, latencies with heavy tails, calls that only some
+requests make.
 
 - 4 to 30 stages, log-uniform. A stage comes after one earlier stage (7 of 10) or two, of the first third.
 - 6 of 10 stages are in every request; each of the others is in a share of the requests from 0.2 to 0.9.
-- A call takes a log-normal time: medians are log-normal around 5 ms with sigma 1, sigmas uniform from 0.3 to 0.9.
-  A request's size multiplies all of its calls: log-normal, sigma 0.2.
+- A call takes a log-normal time: medians are log-normal around 5 ms with sigma 1, sigmas uniform from 0.3
+  to 0.9. A request's size multiplies all of its calls: log-normal, sigma 0.2.
 - A stage has 3 to 8 replicas, and a call goes to any of them.
 - One call in 500 stalls: an exponential time with a mean of 20 medians of its stage is added.
 
-**Load**: Poisson arrivals, 3 a second in the mean, 30% more and less in one slow wave. Replicas are busy for 30% of the
-time at that rate; latencies grow as in a queue with one server, by 1 / (1 - utilisation).
+**Load**: Poisson arrivals, 3 a second in the mean, 30% more and less in one slow wave. Replicas are busy
+for 30% of the time at that rate; latencies grow as in a queue with one server, by 1 / (1 - utilisation).
 
-**Faults** begin at random, one every 24 minutes in the mean (`moving`: every 8), and last an exponential time of three
-minutes in the mean, at least 20 s. A fault hits one replica of one stage: three times in ten the stage of the fault
-before it, else any. A third each:
+**Faults** begin at random, one every 24 minutes in the mean (`moving`: every 8), and last an exponential
+time of three minutes in the mean, at least 20 s. A fault hits one replica of one stage: three times in
+ten the stage of the fault before it, else any. A third each:
 
 - `delay` adds 10 to 40 medians to every call of the replica;
 - `busy` makes the replica's calls 4 to 12 times as long;
@@ -27,8 +28,8 @@ before it, else any. A third each:
 
 - `moving`: faults that start, end and move between stages, at three times the usual rate;
 - `doubling`: the load doubles half-way, within a minute, and stays;
-- `slow`: at some time in the middle half of the recording one stage becomes 2 to 4 times as slow for good, on all
-  replicas, with one and a half times the sigma.
+- `slow`: at some time in the middle half of the recording one stage becomes 2 to 4 times as slow for
+  good, on all replicas, with one and a half times the sigma.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def drifting_profile(scenario: str, seed: int) -> Profile:
         seed: seed of the service, its load and its faults, 0 or more.
     """
     rng = np.random.default_rng([seed, SCENARIOS.index(scenario)])
-    count = int(round(float(np.exp(rng.uniform(np.log(4), np.log(30))))))
+    count = round(float(np.exp(rng.uniform(np.log(4), np.log(30)))))
     parents = [_parents(i, rng) for i in range(count)]
     started = _arrivals(rng, doubling=scenario == "doubling")
     size = rng.lognormal(0.0, 0.2, len(started))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kwiken.evaluation.blocks import judge_blocks
-from kwiken.evaluation.judge import judge
+from kwiken.evaluation.judge import Segment, judge, judge_segments
 from kwiken.evaluation.judgement import Arm, Cut, Judgement, Outcome, Stretch
-from kwiken.evaluation.rivals import EVEN, HINDSIGHT, PLAN
+from kwiken.evaluation.rivals import EVEN, HINDSIGHT, PLAN, rivals
 
 __all__ = [
     "EVEN",
@@ -15,7 +15,10 @@ __all__ = [
     "Cut",
     "Judgement",
     "Outcome",
+    "Segment",
     "Stretch",
     "judge",
     "judge_blocks",
+    "judge_segments",
+    "rivals",
 ]

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from kwiken.errors import InputError
-from kwiken.evaluation.judge import CORRELATIONS, MIN_REQUESTS, Segment, judged
+from kwiken.evaluation.judge import CORRELATIONS, MIN_REQUESTS, Segment, judge_segments
 from kwiken.evaluation.judgement import Judgement
 from kwiken.evaluation.rivals import PLAN, rivals
 from kwiken.plan import Budgets, LedgerTerms
@@ -73,6 +73,6 @@ def judge_blocks(
         segments.append(Segment(later, {PLAN: plan, **rivals(plan, earlier, later, seed=seed)}))
     starts = [float(profile.started_s[part].min()) for part in parts[1:]]
     end = float(np.nextafter(profile.started_s.max(), np.inf))
-    return judged(
+    return judge_segments(
         segments, edges_s=np.array([*starts, end]), sampled=sampled, correlations=correlations, seed=seed
     )

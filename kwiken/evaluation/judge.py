@@ -73,12 +73,12 @@ def judge(
     _check(later, sampled)
     plans = {PLAN: plan, **rivals(plan, later if earlier is None else earlier, later, seed=seed)}
     segment = Segment(later, plans)
-    return judged(
+    return judge_segments(
         [segment], edges_s=_edges(later.started_s), sampled=sampled, correlations=correlations, seed=seed
     )
 
 
-def judged(
+def judge_segments(
     segments: Sequence[Segment],
     *,
     edges_s: Floats,
