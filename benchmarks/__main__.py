@@ -31,7 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="few rounds: shows that it runs, not how fast")
     parser.add_argument("--only", action="append", metavar="NAME", choices=names(), help="; ".join(names()))
     parser.add_argument("--out", type=Path, metavar="DIR", help="write benchmarks.json there")
-    parser.add_argument("--doc", type=Path, metavar="FILE", help="write the page of the documentation")
+    parser.add_argument(
+        "--doc",
+        type=Path,
+        metavar="FILE",
+        help="page of the documentation; the results of the benchmarks that ran are replaced there",
+    )
     options = parser.parse_args(arguments)
     results: dict[str, list[Row]] = {}
     failed = False
@@ -47,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "benchmarks.json").write_text(as_json(results, quick=options.quick))
     if options.doc is not None:
-        options.doc.write_text(as_page(results, quick=options.quick))
+        page = options.doc.read_text(encoding="utf-8") if options.doc.exists() else ""
+        options.doc.write_text(as_page(results, quick=options.quick, page=page), encoding="utf-8")
     return int(failed)
 
 

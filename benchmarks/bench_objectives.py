@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.harness import Row
 from kwiken.plan import Budgets, Plan
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile
 from kwiken.reproduction.population import POPULATIONS, population, population_profile
 from kwiken.simulation import simulate
@@ -63,7 +63,8 @@ def _case(early: Profile, later: Profile, budget: float) -> Case:
     for objective in OBJECTIVES:
         start = time.perf_counter()
         plan = study_plan(
-            early, budgets=Budgets(reissue=budget), objective=objective, cost="mean", created=CREATED
+            early,
+            PlanSettings(budgets=Budgets(reissue=budget), objective=objective, cost="mean", created=CREATED),
         ).plan
         seconds[objective] = time.perf_counter() - start
         cut[objective], spent[objective] = _judge(later, plan, budget)

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.outside_data import Recording
 from kwiken.evaluation import PLAN, Judgement, Segment, judge_segments, rivals
 from kwiken.plan import Budgets, Plan
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile
 
 BUDGETS = (0.005, 0.01, 0.05)
@@ -34,7 +34,7 @@ class Case:
 
 def made(earlier: Profile, budget: float) -> Plan:
     """Plan on some requests, with the defaults."""
-    return study_plan(earlier, budgets=Budgets(reissue=budget), created=CREATED).plan
+    return study_plan(earlier, PlanSettings(budgets=Budgets(reissue=budget), created=CREATED)).plan
 
 
 def judged(recordings: Iterable[Recording], ways: Ways | None = None) -> list[Case]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -12,16 +14,29 @@ from typing import Any
 from benchmarks.harness import Row
 
 HEAD = ("what", "ours", "target", "", "alternative", "theirs", "theirs / ours", "spread")
+TITLE = "# Benchmarks\n\n"
+HEADING = "## Results\n"  # what follows in a page is written by this module
+ADDITIONS = 10_000_000  # of the loop that tells the speed of a machine
 Results = Mapping[str, Sequence[Row]]
 
 
 def machine() -> dict[str, Any]:
-    """Python version, system and number of cores."""
+    """Python version, system, number of cores, and seconds that a loop of additions takes."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
+        "additions_s": additions_s(),
     }
+
+
+def additions_s() -> float:
+    """Seconds for ten million additions in a Python loop, by which times of different machines compare."""
+    start = time.perf_counter()
+    total = 0
+    for number in range(ADDITIONS):
+        total += number
+    return time.perf_counter() - start
 
 
 def as_json(results: Results, *, quick: bool) -> str:
@@ -40,26 +55,28 @@ def as_table(results: Results) -> str:
     )
 
 
-def as_page(results: Results, *, quick: bool) -> str:
-    """A page in Markdown."""
+def as_page(results: Results, *, quick: bool, page: str = "") -> str:
+    """A page in Markdown with a section for each benchmark.
+
+    Args:
+        results: rows by benchmark; they replace the sections of the same name.
+        quick: whether few rounds were run.
+        page: the page as it stands; what precedes the results, and sections of other benchmarks, are kept.
+    """
     facts = machine()
-    table = [HEAD, ("---",) * len(HEAD), *cells(results)]
-    return "\n".join(
-        [
-            "# Benchmarks",
-            "",
-            "Written by `python -m benchmarks --doc FILE`. The ways of doing one thing take turns in one",
-            "process, so a ratio holds where a time does not: machines differ, and a shared one swings.",
-            "*Theirs / ours* is the median over the rounds, beside its lowest and highest; above 1, ours",
-            "takes less. Without an alternative the spread is that of our own figure.",
-            "",
-            f"Python {facts['python']}, {facts['system']}, {facts['cores']} cores"
-            + (", a quick run: few rounds." if quick else "."),
-            "",
-            *("| " + " | ".join(line) + " |" for line in table),
-            "",
-        ]
+    measured = (
+        f"Python {facts['python']}, {facts['system']}, {facts['cores']} cores, "
+        f"ten million additions in {facts['additions_s']:.2f} s"
+        + (", a quick run: few rounds." if quick else ".")
     )
+    before, _, written = page.partition(HEADING)
+    parts = re.split(r"^### (.+)\n", written, flags=re.MULTILINE)[1:]
+    sections = {name: text.strip("\n") for name, text in zip(parts[::2], parts[1::2], strict=True)}
+    for name, rows in results.items():
+        table = [HEAD, ("---",) * len(HEAD), *cells({name: rows})]
+        sections[name] = "\n".join([measured, "", *("| " + " | ".join(line) + " |" for line in table)])
+    told = "\n".join(f"### {name}\n\n{text}\n" for name, text in sorted(sections.items()))
+    return f"{before or TITLE}{HEADING}\n{told}"
 
 
 def cells(results: Results) -> list[tuple[str, ...]]:

@@ -12,10 +12,12 @@ from kwiken.lazy import lazy_names
 if TYPE_CHECKING:
     from kwiken.diagnosis import by_class, explain, heat_maps
     from kwiken.errors import DefinitionError, InputError, KwikenError
+    from kwiken.evaluation import judge, judge_blocks
     from kwiken.partial import fan_out_rules
     from kwiken.plan import Budgets, Plan, SpanMatch, StagePlan
-    from kwiken.planning import held_out, make_plan, study_plan
+    from kwiken.planning import PlanSettings, make_plan, study_plan
     from kwiken.profile import Profile, StageProfile, decayed, profile_from_json, profile_to_json
+    from kwiken.queueing.load import QueueSettings
     from kwiken.service import (
         Partial,
         Reissue,
@@ -37,7 +39,9 @@ __all__ = [
     "KwikenError",
     "Partial",
     "Plan",
+    "PlanSettings",
     "Profile",
+    "QueueSettings",
     "Reissue",
     "Service",
     "SpanMatch",
@@ -49,7 +53,8 @@ __all__ = [
     "explain",
     "fan_out_rules",
     "heat_maps",
-    "held_out",
+    "judge",
+    "judge_blocks",
     "make_plan",
     "profile_from_json",
     "profile_to_json",
@@ -76,6 +81,10 @@ __getattr__ = lazy_names(
             "InputError",
             "KwikenError",
         ),
+        "kwiken.evaluation": (
+            "judge",
+            "judge_blocks",
+        ),
         "kwiken.partial": ("fan_out_rules",),
         "kwiken.plan": (
             "Budgets",
@@ -84,7 +93,7 @@ __getattr__ = lazy_names(
             "StagePlan",
         ),
         "kwiken.planning": (
-            "held_out",
+            "PlanSettings",
             "make_plan",
             "study_plan",
         ),
@@ -95,6 +104,7 @@ __getattr__ = lazy_names(
             "profile_from_json",
             "profile_to_json",
         ),
+        "kwiken.queueing.load": ("QueueSettings",),
         "kwiken.service": (
             "Partial",
             "Reissue",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import importlib.util
 import re
 import shlex
@@ -17,6 +19,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 ROOMS = "kwiken|tests|benchmarks|docs"
 WORDS = re.compile(r"\[[^\]]*\]\((?P<to>[^)\s]+)\)")
 NAMED = re.compile(rf"`((?:{ROOMS})/[\w./-]+\.\w+)`")
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+MAX_LINES_OF_A_DECISION = 40  # what fits one screen, with
+MAX_LETTERS_OF_A_DECISION = 4_500
 BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -73,6 +79,31 @@ def test_commands_are_taken(page: str, line: str) -> None:
     command = kwiken.get_command(group, rest[0])
     assert command is not None, f"no verb {rest[0]}"
     command.make_context(rest[0], rest[1:], parent=group)
+
+
+def samples() -> list[tuple[str, str]]:
+    """Every Python sample with its page."""
+    return [(name_of(page), code) for page in PAGES for code in PYTHON.findall(page.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize(("page", "code"), samples())
+def test_python_samples_parse_and_import_what_exists(page: str, code: str) -> None:
+    tree = compile(code, page, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "kwiken":
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                # Not by `hasattr`, which would load Locust, and with it patches of the standard library.
+                assert alias.name in module.__all__, f"{node.module} has no {alias.name}"
+
+
+@pytest.mark.parametrize("record", DECISIONS, ids=name_of)
+def test_decisions_fit_one_screen_and_are_listed(record: Path) -> None:
+    text = record.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MAX_LINES_OF_A_DECISION
+    assert len(text) <= MAX_LETTERS_OF_A_DECISION
+    index = record.with_name("README.md")
+    assert record == index or f"({record.name})" in index.read_text(encoding="utf-8")
 
 
 def test_every_page_is_reached_from_the_readme() -> None:

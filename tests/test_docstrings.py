@@ -62,7 +62,7 @@ UNIT: Final = re.compile(
     re.IGNORECASE,
 )
 # Errors that a private function of the module raises, but never when called from the public name.
-GUARDED: Final = {("kwiken.queueing.load.measured_utilisation", "InputError")}
+GUARDED: Final = {("kwiken.queueing.load.known_utilisation", "InputError")}
 SOURCES: Final = {
     "Baeza-Yates et al.": ("kwiken.loadtest.queries.Queries",),
     "CRISP": ("kwiken.otel.trace.paths.critical_path",),
@@ -116,7 +116,7 @@ SOURCES: Final = {
         "kwiken.plan.plan.CatchUpPolicy",
         "kwiken.reproduction.global_reissue.GlobalReissue",
         "kwiken.reproduction.catch_up_rates.Threads",
-        "kwiken.reproduction.catch_up_rates.hurry",
+        "kwiken.reproduction.catch_up_rates.speed_up",
         "kwiken.reproduction.catch_up_rates.prioritise",
         "kwiken.reproduction.global_reissue.run_global_reissue",
         "kwiken.planning.catch_up.study_catch_up",

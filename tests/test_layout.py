@@ -38,10 +38,10 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.simulation",
         "kwiken.apportion",
         "kwiken.partial",
-        "kwiken.planning",
         "kwiken.queueing.simulator",
         "kwiken.queueing.load",
         "kwiken.queueing",
+        "kwiken.planning",
         "kwiken.evaluation",
         "kwiken.diagnosis",
         "kwiken.export",
@@ -98,6 +98,7 @@ SINGLE_MODULES = WINGS["brain"][:5]  # small modules beside the packages
 WING_OF = {package: wing for wing, packages in WINGS.items() for package in packages}
 # Modules that other packages import whole: their names read best behind the module's.
 OPEN_MODULES = {
+    *(f"kwiken.{room}.notes" for room in ("apportion", "partial", "planning", "profile", "queueing.load")),
     "kwiken.runtime.transport.wire",
     "kwiken.otel.read.columns",
     "kwiken.cli.report.sections.sections",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kwiken.apportion.notes import ApportionNote, GainsMayBeChance, GainsUncertain
 from kwiken.apportion.sum_of_variances import HulledCurve, sumvar
 from kwiken.curves import UNCERTAIN_GAIN_SHARE, Curve, CurveBounds, curve_bounds
 from kwiken.profile import Profile
 
 LOW_CERTAINTY = 0.5  # below this a stage is named in a note
-MAX_NAMES_SHOWN = 5
 
 
 class Shrinkage:
@@ -53,30 +53,19 @@ class Shrinkage:
         self._hulls.update({name: found[name].shrunk(curve.hull) for name, curve in some.items()})
 
 
-def caution_notes(bounds: Mapping[str, CurveBounds]) -> tuple[str, ...]:
-    """Notes for the reader on stages whose gains are uncertain.
+def caution_notes(bounds: Mapping[str, CurveBounds]) -> tuple[ApportionNote, ...]:
+    """Notes on stages whose gains are uncertain.
 
     Args:
         bounds: confidence of the curves of the stages examined, by stage.
     """
-    unsure = [name for name, each in bounds.items() if not each.certainty > 0]
-    doubtful = [
-        f"{name} {each.certainty:.0%}" for name, each in bounds.items() if 0 < each.certainty < LOW_CERTAINTY
-    ]
-    notes = []
+    notes: list[ApportionNote] = []
+    unsure = tuple(name for name, each in bounds.items() if not each.certainty > 0)
     if unsure:
-        notes.append(
-            f"chance may explain the whole gain of copies at {_listed(unsure)}: "
-            f"{UNCERTAIN_GAIN_SHARE:.0%} of it counts until more requests are seen"
-        )
+        notes.append(GainsMayBeChance(unsure, UNCERTAIN_GAIN_SHARE))
+    doubtful = {
+        name: float(each.certainty) for name, each in bounds.items() if 0 < each.certainty < LOW_CERTAINTY
+    }
     if doubtful:
-        notes.append(
-            "few slow requests were seen, so gains count in part; certain share of the gain: "
-            + _listed(doubtful)
-        )
+        notes.append(GainsUncertain(doubtful))
     return tuple(notes)
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
-    return ", ".join(names[:MAX_NAMES_SHOWN]) + more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kwiken.curves.confidence import MIN_VARIANCE_MS2, UNCERTAIN_GAIN_SHARE, CurveBounds, curve_bounds
 from kwiken.curves.convex_hull import lower_hull
-from kwiken.curves.copies import dealer, linked
+from kwiken.curves.copies import copy_generator, correlated_copies
 from kwiken.curves.copy_correlation import known_correlation
 from kwiken.curves.curve import Curve, reissue_curve
 from kwiken.curves.policies_compared import compare_policies
@@ -17,10 +17,10 @@ __all__ = [
     "Curve",
     "CurveBounds",
     "compare_policies",
+    "copy_generator",
+    "correlated_copies",
     "curve_bounds",
-    "dealer",
     "known_correlation",
-    "linked",
     "lower_hull",
     "reissue_curve",
     "stage_curves",

@@ -3,7 +3,8 @@
 A slow request is often slow on every replica, so the latencies of a call and its copy are correlated. The
 model is a Gaussian copula: both have the stage's distribution, and their normal scores have correlation rho.
 With rho = 0 the closed form of `kwiken.curves.fan_out` applies. Otherwise the conditional distribution of a
-copy given its call is sampled at a few points of equal probability.
+copy given its call is sampled at a few points of equal probability. Both give moments over all copies that
+might be drawn; `kwiken.simulation.block_race` draws one. tests/simulation/test_races.py holds them equal.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MAX_CELLS = 1 << 20  # calls times points in memory at once
 NEGLIGIBLE_LOG_PROBABILITY = 30.0  # minus the logarithm of a probability too small to change a moment
 MAX_VALUES = 1 << 14  # distinct values of a copy's distribution; larger ones are thinned
 MIN_POINTS, MAX_POINTS = 8, 64  # of a copy's conditional distribution
-COPY_SEED = 0x6B77  # third part of the seed of `dealer`
+COPY_SEED = 0x6B77  # third part of the seed of `copy_generator`
 
 
 class Races(Protocol):
@@ -123,7 +124,7 @@ class CorrelatedRaces:
             normal = np.broadcast_to(ndtri(_levels(points)), shape)
         else:
             normal = ndtri(_shuffled_parts(shape, rng))
-        return linked(self.distribution, part[:, :, None], normal, self.rho)
+        return correlated_copies(self.distribution, part[:, :, None], normal, self.rho)
 
 
 def _slowest_calls(calls: Floats) -> Floats:
@@ -167,7 +168,7 @@ def _raced(
     return float(ends.mean(axis=1).sum()), float((ends * ends).mean(axis=1).sum())
 
 
-def dealer(seed: int, place: int = 0) -> np.random.Generator:
+def copy_generator(seed: int, place: int = 0) -> np.random.Generator:
     """Random generator for copies that are drawn in advance for every call of a stage.
 
     The seed has a third part that no other generator uses. A synthetic profile may have been drawn from
@@ -195,7 +196,9 @@ def races(calls: Floats, distribution: EmpiricalDistribution, rho: float) -> Rac
     )
 
 
-def linked(distribution: EmpiricalDistribution, calls: Floats, normal: Floats, rho: float) -> Floats:
+def correlated_copies(
+    distribution: EmpiricalDistribution, calls: Floats, normal: Floats, rho: float
+) -> Floats:
     """Latencies of copies given their calls, by a Gaussian copula.
 
     Args:

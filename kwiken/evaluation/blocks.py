@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 
 from kwiken.errors import InputError
@@ -12,7 +11,7 @@ from kwiken.evaluation.judge import CORRELATIONS, MIN_REQUESTS, Segment, judge_s
 from kwiken.evaluation.judgement import Judgement
 from kwiken.evaluation.rivals import PLAN, rivals
 from kwiken.plan import Budgets, LedgerTerms
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import CostModel, Profile, part_of
 
 MIN_BLOCKS = 2
@@ -63,13 +62,13 @@ def judge_blocks(
             where="profile",
         )
     parts = np.array_split(np.argsort(profile.started_s, kind="stable"), blocks)
+    settings = PlanSettings(
+        budgets=Budgets(reissue=budget), created="", objective=objective, cost=cost, ledger=ledger, seed=seed
+    )
     segments = []
     for k in range(1, blocks):
         earlier, later = part_of(profile, np.concatenate(parts[:k])), part_of(profile, parts[k])
-        plan = study_plan(
-            earlier, budgets=Budgets(reissue=budget), objective=objective, cost=cost, created="", seed=seed
-        ).plan
-        plan = msgspec.structs.replace(plan, ledger=ledger or plan.ledger)
+        plan = study_plan(earlier, settings).plan
         segments.append(Segment(later, {PLAN: plan, **rivals(plan, earlier, later, seed=seed)}))
     starts = [float(profile.started_s[part].min()) for part in parts[1:]]
     end = float(np.nextafter(profile.started_s.max(), np.inf))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 
 from kwiken.errors import InputError
 from kwiken.plan import Budgets, Costs, Plan
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile
 
 PLAN, EVEN, HINDSIGHT = "plan", "even", "hindsight"
@@ -28,17 +30,15 @@ def rivals(plan: Plan, earlier: Profile, later: Profile, *, seed: int) -> dict[s
     Raises:
         InputError: for a stage that may be reissued and has no cost in the plan, or too few requests.
     """
-    budgets = Budgets(reissue=plan.budgets.reissue)
-    even = study_plan(
-        earlier, budgets=budgets, cost=_of_visits(plan.cost, earlier), spread="equal", created="", seed=seed
+    common = PlanSettings(
+        budgets=Budgets(reissue=plan.budgets.reissue), created="", insurance=0.0, guarded=False, seed=seed
     )
-    hindsight = study_plan(
-        later, budgets=budgets, cost=_of_visits(plan.cost, later), insurance=0.0, created="", seed=seed
-    )
+    even = replace(common, cost=_of_visits(plan.cost, earlier), spread="equal")
+    hindsight = replace(common, cost=_of_visits(plan.cost, later))
+    plans = {EVEN: study_plan(earlier, even).plan, HINDSIGHT: study_plan(later, hindsight).plan}
     # The planner's shares differ by the visits of each profile. Copies cost the same in all arms.
     return {
-        way: msgspec.structs.replace(study.plan, cost=plan.cost, ledger=plan.ledger)
-        for way, study in ((EVEN, even), (HINDSIGHT, hindsight))
+        way: msgspec.structs.replace(made, cost=plan.cost, ledger=plan.ledger) for way, made in plans.items()
     }
 
 

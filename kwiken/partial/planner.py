@@ -21,6 +21,16 @@ from kwiken.apportion import Allocation, Rows, likely_mean, sumvar, tightened
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
 from kwiken.partial.loss_curve import FanOut, LossCurve, loss_curve
+from kwiken.partial.notes import (
+    FewShards,
+    LossesAddedUp,
+    LossTooSmall,
+    NoFanOut,
+    NoStopRuleHelps,
+    PartialNote,
+    TooFewVisits,
+    UtilityKeptBack,
+)
 from kwiken.partial.stop_rules import StopRule
 from kwiken.partial.utility import independent_costs, sequential_costs
 from kwiken.plan import PartialPolicy
@@ -40,7 +50,7 @@ class PartialStudy:
         allocation: loss that each stage may cause.
         margin: share of the budget that rules were tuned for.
         weights: cost of a unit of each stage's loss to the whole answer.
-        notes: remarks for the reader of the plan, in words.
+        notes: what a reader of the plan should know.
     """
 
     policies: Mapping[str, PartialPolicy] = field(default_factory=dict)
@@ -48,7 +58,7 @@ class PartialStudy:
     allocation: Allocation = field(default_factory=lambda: Allocation({}, 0.0, {}, {}))
     margin: float = 1.0
     weights: Mapping[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[PartialNote, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +150,7 @@ def study_partial(
     if budget <= 0:
         return PartialStudy()
     if not stages:
-        note = "no stage is a fan-out, so no answer can be partial: the utility budget stays unspent"
-        return PartialStudy(notes=(note,))
+        return PartialStudy(notes=(NoFanOut(),))
     enough = [stage for stage in stages if learnable(stage)]
     places = {stage.name: i for i, stage in enumerate(profile.stages)}
     found = {
@@ -152,14 +161,15 @@ def study_partial(
     lever = _Lever(profile, found, weights, budget, judges)
     allocation, margin = tightened(budget, lever.apportion, lever.likely)
     policies = lever.policies(allocation)
-    rare = [stage.name for stage in stages if stage not in enough]
+    few = tuple(stage.name for stage in stages if stage not in enough)
+    rare = (TooFewVisits(few),) if few else ()
     return PartialStudy(
         policies,
         lever.curves,
         allocation,
         margin,
         weights,
-        tuple(_notes(found, budget, margin, policies, settings, rare)),
+        (*_notes(found, budget, margin, policies, settings), *rare),
     )
 
 
@@ -301,40 +311,21 @@ def _notes(
     margin: float,
     policies: Mapping[str, PartialPolicy],
     settings: PartialSettings,
-    rare: list[str],
-) -> list[str]:
-    notes = [_idle(name, fan_out, budget) for name, fan_out in found.items() if name not in policies]
-    if rare:
-        notes.append(f"too few visits to learn when to stop: {', '.join(rare)}")
+) -> list[PartialNote]:
+    """Notes on the fan-outs that stop rules were tuned for."""
+    notes: list[PartialNote] = [
+        _idle(name, fan_out, budget) for name, fan_out in found.items() if name not in policies
+    ]
     if policies and margin < 1:
-        notes.append(
-            f"stop rules are tuned for {margin:.0%} of the utility budget; the rest is kept for later "
-            "requests, which lose a little more than those tuned on"
-        )
+        notes.append(UtilityKeptBack(margin))
     if policies and settings.weights is None and len(found) > 1:
-        notes.append(
-            "losses of several stages are added up, as if every answer needed all of their parts; where "
-            "parts count independently, give utility weights and each stage may lose more"
-        )
-    few = [name for name, policy in policies.items() if found[name].calls_ms.shape[1] * budget < 1]
-    notes += [_few_shards(name, found[name].calls_ms.shape[1], budget) for name in few]
-    return notes
+        notes.append(LossesAddedUp(tuple(found)))
+    shards = {name: found[name].calls_ms.shape[1] for name in policies}
+    return [*notes, *(FewShards(name, count, budget) for name, count in shards.items() if count * budget < 1)]
 
 
-def _idle(name: str, fan_out: FanOut, budget: float) -> str:
+def _idle(name: str, fan_out: FanOut, budget: float) -> LossTooSmall | NoStopRuleHelps:
     """Reason why a fan-out gets no stop rule."""
     if fan_out.least_loss > budget:
-        return (
-            f"{name}: the profile's {fan_out.requests} requests are too few for a loss of {budget:.3%}: "
-            f"one lost answer would be {fan_out.least_loss:.3%}"
-        )
-    return f"{name}: no stop rule within the utility budget lowers its variance, so it waits for all shards"
-
-
-def _few_shards(name: str, shards: int, budget: float) -> str:
-    """Note on rounding: of fewer than 1/loss shards, none can be left out every time."""
-    return (
-        f"{name}: with {shards} shards a loss of {budget:.2%} lets 1 request in {1 / (budget * shards):.0f} "
-        f"go on without one of them; a rule that waits for a share of the shards cannot use that, so the "
-        "cut-off and the wait decide"
-    )
+        return LossTooSmall(name, fan_out.requests, budget, float(fan_out.least_loss))
+    return NoStopRuleHelps(name)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from kwiken.planning.later_requests import HeldOut, held_out, replayed
-from kwiken.planning.planner import PlanStudy, make_plan, study_plan
-from kwiken.planning.useless_budget import NO_GAIN, no_gain_notes
+from kwiken.planning.planner import make_plan, study_plan
+from kwiken.planning.settings import PlanSettings
+from kwiken.planning.study import LoadStudy, PlanStudy
 
 __all__ = [
-    "NO_GAIN",
-    "HeldOut",
+    "LoadStudy",
+    "PlanSettings",
     "PlanStudy",
-    "held_out",
     "make_plan",
-    "no_gain_notes",
-    "replayed",
     "study_plan",
 ]

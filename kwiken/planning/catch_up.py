@@ -18,9 +18,17 @@ import numpy as np
 
 from kwiken.apportion import SPLITS, Rows, likely_mean
 from kwiken.arrays import Floats
-from kwiken.curves import dealer
+from kwiken.curves import copy_generator
 from kwiken.latency import start_times
-from kwiken.plan import CatchUpPolicy, Plan, StagePlan
+from kwiken.plan import CatchUpPolicy, Plan, StagePlan, later
+from kwiken.planning.notes import (
+    CatchUpNote,
+    CatchUpUnspent,
+    LateRequestsHelped,
+    NoCopiesForLate,
+    NoThreadsForLate,
+    PriorityOnly,
+)
 from kwiken.profile import Profile, part_of
 from kwiken.simulation import ROWS, StageReplay, smooth_p99
 
@@ -28,7 +36,6 @@ MAX_CALLS_HELD = 1 << 22  # calls that are held in memory with their copies
 BISECTIONS = 14  # steps of the search for the share of requests that count as late
 MIN_P99_CUT = 2e-3  # least relative cut of p99 on later requests for which the budget is spent
 NEGLIGIBLE_SPEND = 1e-9  # share of all work below which a spend counts as none
-MAX_NAMES_IN_NOTE = 6  # stages named in a note
 
 
 @dataclass(frozen=True)
@@ -40,14 +47,14 @@ class LateStudy:
         after_ms: age of a request from which it is late, milliseconds; None where the budget stays unspent.
         late: share of the requests that reach that age.
         cut: share by which p99 falls on requests later than those that the age was learned on.
-        notes: remarks for the reader of the plan, in words.
+        notes: what a reader of the plan should know.
     """
 
     policies: Mapping[str, CatchUpPolicy] = field(default_factory=dict)
     after_ms: float | None = None
     late: float = 0.0
     cut: float = 0.0
-    notes: tuple[str, ...] = ()
+    notes: tuple[CatchUpNote, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,11 +142,7 @@ def study_catch_up(
     risk, chosen, age = min(found, key=lambda each: each[0])
     cut = replayed.held_out_cut(chosen, budget)
     if cut < MIN_P99_CUT or not risk < replayed.risk(None, 0.0):
-        note = (
-            f"help for late requests would cut p99 of later requests by {cut:.1%} only, so the catch-up "
-            "budget stays unspent"
-        )
-        return LateStudy(cut=cut, notes=(note,))
+        return LateStudy(cut=cut, notes=(CatchUpUnspent(cut),))
     late = replayed.late_share(age)
     return LateStudy(chosen.policies(age), age, late, cut, tuple(_notes(most, chosen, age, late, cut)))
 
@@ -147,31 +150,22 @@ def study_catch_up(
 def _priority_only(replayed: LateRequestReplay, most: Actuators, budget: float) -> LateStudy:
     """Priority without copies or threads: the budget is the share of requests that go ahead of others."""
     age = replayed.age_of_share(budget)
-    note = (
-        "no stage can be reissued at a profit or use threads, so late requests get priority only; its gain "
-        "shows under load, which this expectation does not model"
-    )
-    return LateStudy(most.policies(age), age, replayed.late_share(age), 0.0, (note,))
+    late = replayed.late_share(age)
+    return LateStudy(most.policies(age), age, late, 0.0, (PriorityOnly(later(age), late),))
 
 
-def _notes(most: Actuators, chosen: Actuators, age: float, late: float, cut: float) -> Iterator[str]:
-    helped = [f"copies at {_named(chosen.reissue)}"] if chosen.reissue else []
-    helped += [f"threads at {_named(chosen.threads)}"] if chosen.threads else []
-    yield (
-        f"a request is late from {age:.1f} ms on ({late:.1%} of them) and then gets {' and '.join(helped)}; "
-        f"on later requests that cut p99 by {cut:.1%}"
+def _notes(most: Actuators, chosen: Actuators, age: float, late: float, cut: float) -> Iterator[CatchUpNote]:
+    yield LateRequestsHelped(
+        after_ms=later(age),
+        late=late,
+        reissue=tuple(sorted(chosen.reissue)),
+        threads=tuple(sorted(chosen.threads)),
+        cut=cut,
     )
     if most.threads and not chosen.threads:
-        yield "the catch-up budget buys more without threads for late requests"
+        yield NoThreadsForLate()
     if most.reissue and not chosen.reissue:
-        yield "the catch-up budget buys more without copies for late requests"
-
-
-def _named(stages: Collection[str]) -> str:
-    """The first few names, and the number of further ones."""
-    names = sorted(stages)
-    more = f" and {len(names) - MAX_NAMES_IN_NOTE} more" if len(names) > MAX_NAMES_IN_NOTE else ""
-    return ", ".join(names[:MAX_NAMES_IN_NOTE]) + more
+        yield NoCopiesForLate()
 
 
 class LateRequestReplay:
@@ -203,10 +197,10 @@ class LateRequestReplay:
             StageReplay(
                 stage,
                 draft.cost.stages.get(stage.name, 0.0),
-                dealer(seed, i),
+                copy_generator(seed, i),
                 copy_correlation=copy_correlation,
                 races=stage.name in most.reissue or _reissued(draft.stages.get(stage.name)),
-                dealt=True,
+                predrawn=True,
             )
             for i, stage in enumerate(self._profile.stages)
         ]

@@ -18,11 +18,11 @@ from kwiken.apportion import MIN_REQUESTS_TO_COMPARE, SPLITS
 from kwiken.partial import PartialSettings, PartialStudy, fan_outs, shortened, study_partial
 from kwiken.plan import VERSION, Budgets, Costs, Plan, StagePlan
 from kwiken.planning.joint import JointPlanner, tuned_with_copies
+from kwiken.planning.notes import LeversCompared
 from kwiken.planning.reissues import ReissueSettings, ReissueStudy, study_reissues
 from kwiken.profile import Profile, part_of
 from kwiken.simulation import replay, smooth_p99
 
-WAYS = ("separate", "joint", "auto")
 MIN_LEAD = 0.002  # share of p99 by which planning together must be ahead on later requests
 MIN_REPLAYED = 10_000  # smallest number of requests to judge by: each is repeated often enough
 MAX_LEARNED = 2500  # earlier requests on which the two ways are compared
@@ -41,20 +41,9 @@ class LeverVerdict:
     cuts: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """The verdict in words; empty where nothing was tried."""
-        if not self.cuts:
-            return ()
-        told = ", ".join(f"{way} {cut:.1%}" for way, cut in self.cuts.items())
-        ahead = 100 * (self.cuts["joint"] - self.cuts["separate"])
-        note = (
-            f"copies and partial answers were planned {_WORDS[self.taken]}: p99 cut on later requests was "
-            f"{told} ({abs(ahead):.1f} points {'for' if ahead > 0 else 'against'} joint)"
-        )
-        return (note,)
-
-
-_WORDS = {"separate": "one after the other", "joint": "together"}
+    def notes(self) -> tuple[LeversCompared, ...]:
+        """Note on the verdict; empty where nothing was tried."""
+        return (LeversCompared(self.taken, dict(self.cuts)),) if self.cuts else ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +82,8 @@ class LeverPlanner:
 
         Args:
             profile: recorded requests.
-            way: one of `WAYS`; ignored where only one lever can act, which is planned separately.
+            way: `separate`, `joint` or `auto`; ignored where only one lever can act, which is planned
+                separately.
         """
         if not self._both(profile) or self.reissue.spread != "sumvar":
             way = "separate"

@@ -1,60 +1,318 @@
-"""Notes on a plan for its reader: limits of the data and refused spend, in words."""
+"""Notes on a plan: facts that its reader should know. The command line words them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
 
-import numpy as np
-
-from kwiken.apportion import Verdict
-from kwiken.curves import MIN_CALLS_FOR_CURVE, Curve
-from kwiken.profile import Profile, told_contradiction
-
-MIN_REQUESTS_FOR_P99 = 1000  # number of requests below which p99 rests on ten of them or fewer
-MIN_REFUSED_NOTED = 0.01  # share of the planned spend refused from which a note is given
-MIN_CORRELATION_NOTED = 0.05  # correlation of copies from which a note is given
+from kwiken.apportion.notes import ApportionNote
+from kwiken.partial.notes import PartialNote
+from kwiken.profile.notes import ProfileNote
+from kwiken.queueing.load.notes import LoadNote
 
 
-def verdict_notes(verdict: Verdict) -> list[str]:
-    """Note on the objective that was chosen, with the results of those tried."""
-    if not verdict.cuts:
-        return []
-    told = ", ".join(f"{name} {cut:.1%}" for name, cut in verdict.cuts.items())
-    return [f"objective {verdict.objective}: p99 cut on later requests than those planned on was {told}"]
+@dataclass(frozen=True)
+class NoP99Cut:
+    """The reissue budget is expected to leave p99 where it is.
+
+    Attributes:
+        before_ms: p99 without the plan, milliseconds.
+        after_ms: p99 expected with it, milliseconds.
+    """
+
+    before_ms: float
+    after_ms: float
 
 
-def reissue_notes(profile: Profile, curves: Mapping[str, Curve], refused: float) -> list[str]:
-    """Notes on limits of a plan's reissues: too few requests or calls, the ledger's refusals."""
-    notes = []
-    if profile.requests < MIN_REQUESTS_FOR_P99:
-        notes.append(
-            f"only {profile.requests} requests: high percentiles rest on a few of them, so intervals are wide"
-        )
-    if (told := told_contradiction(profile)) is not None:
-        notes.append(f"{told}; a plan and its expectation follow the stages")
-    if refused > MIN_REFUSED_NOTED:
-        notes.append(
-            f"late calls come in bursts: the ledger should refuse {refused:.0%} of the planned spend because "
-            "its window is spent, and the expectation accounts for that"
-        )
-    cut = sum(int(stage.censored.sum()) for stage in profile.stages)
-    if cut:
-        notes.append(
-            f"{cut} calls were cancelled before they ended; their latency is estimated (Kaplan-Meier), and "
-            "no estimate exceeds the longest call seen"
-        )
-    linked = [
-        f"{name} {curve.correlation:.2f}"
-        for name, curve in curves.items()
-        if curve.correlation > MIN_CORRELATION_NOTED
-    ]
-    if linked:
-        notes.append(f"copies are slow together with their calls; correlations used: {', '.join(linked)}")
-    left = [s for s in profile.stages if s.reissuable and s.name not in curves]
-    rare = [s.name for s in left if (~np.isnan(s.calls_ms)).sum() < MIN_CALLS_FOR_CURVE]
-    hopeless = [s.name for s in left if s.name not in rare]
-    if hopeless:
-        notes.append(f"a copy would be as slow as its call, so none are sent: {', '.join(hopeless)}")
-    if rare:
-        notes.append(f"too few calls to plan for: {', '.join(rare)}")
-    return notes
+@dataclass(frozen=True)
+class NoStageReissuable:
+    """No stage may be reissued, so no reissue budget can cut p99."""
+
+
+@dataclass(frozen=True)
+class LargerBudgetHelps:
+    """A larger reissue budget should cut p99.
+
+    Attributes:
+        budget: the smallest budget tried that should, as a share of all work.
+        cut: share by which p99 should fall with it.
+    """
+
+    budget: float
+    cut: float
+
+
+@dataclass(frozen=True)
+class NoBudgetHelps:
+    """No larger reissue budget cuts p99 either.
+
+    Attributes:
+        least_cut: share by which p99 would have to fall to count.
+    """
+
+    least_cut: float
+
+
+@dataclass(frozen=True)
+class ObjectiveChosen:
+    """The objective was chosen by plans made on earlier requests and judged on later ones.
+
+    Attributes:
+        objective: the objective that was taken.
+        cuts: share by which p99 of the later requests fell, by objective tried.
+    """
+
+    objective: str
+    cuts: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class FewRequests:
+    """High percentiles rest on a few requests.
+
+    Attributes:
+        requests: number of requests of the profile.
+    """
+
+    requests: int
+
+
+@dataclass(frozen=True)
+class SpendRefused:
+    """Late calls come in bursts, so the ledger should refuse some of the planned spend.
+
+    Attributes:
+        share: share of the planned spend, 0 to 1.
+    """
+
+    share: float
+
+
+@dataclass(frozen=True)
+class CallsCancelled:
+    """Calls were cancelled before they ended, so their latencies are estimates.
+
+    Attributes:
+        calls: number of these calls.
+    """
+
+    calls: int
+
+
+@dataclass(frozen=True)
+class CopiesCorrelated:
+    """Copies are slow together with their calls.
+
+    Attributes:
+        correlations: correlation that was used, by stage.
+    """
+
+    correlations: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class CopiesAsSlow:
+    """Copies would be as slow as their calls at some stages, so these get none.
+
+    Attributes:
+        stages: names of these stages.
+    """
+
+    stages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TooFewCalls:
+    """Stages have too few calls for a curve, so these get no copies.
+
+    Attributes:
+        stages: names of these stages.
+    """
+
+    stages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LeversCompared:
+    """Planning of copies and partial answers was chosen by results on later requests.
+
+    Attributes:
+        taken: `separate` or `joint`.
+        cuts: mean share by which p99 of the later requests fell, by both names.
+    """
+
+    taken: str
+    cuts: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class CatchUpUnspent:
+    """Help for late requests gains too little on later requests, so its budget stays unspent.
+
+    Attributes:
+        cut: share by which it would cut p99 of later requests.
+    """
+
+    cut: float
+
+
+@dataclass(frozen=True)
+class PriorityOnly:
+    """Late requests get priority only, as no stage can be reissued at a profit or use threads.
+
+    Attributes:
+        after_ms: age of a request from which it is late, milliseconds.
+        late: share of the requests that reach that age.
+    """
+
+    after_ms: float
+    late: float
+
+
+@dataclass(frozen=True)
+class LateRequestsHelped:
+    """Late requests get copies or threads.
+
+    Attributes:
+        after_ms: age of a request from which it is late, milliseconds.
+        late: share of the requests that reach that age.
+        reissue: names of the stages whose late calls get copies.
+        threads: names of the stages whose late calls get more threads.
+        cut: share by which p99 of later requests falls.
+    """
+
+    after_ms: float
+    late: float
+    reissue: tuple[str, ...]
+    threads: tuple[str, ...]
+    cut: float
+
+
+@dataclass(frozen=True)
+class NoThreadsForLate:
+    """The catch-up budget buys more without threads for late requests."""
+
+
+@dataclass(frozen=True)
+class NoCopiesForLate:
+    """The catch-up budget buys more without copies for late requests."""
+
+
+@dataclass(frozen=True)
+class PlannedAtLoad:
+    """The plan accounts for load.
+
+    Attributes:
+        rate_per_s: requests a second of that load.
+        factor: that load as a multiple of the profile's.
+        busiest: name of the busiest stage.
+        utilisation: share of its replicas' time that is used without copies.
+    """
+
+    rate_per_s: float
+    factor: float
+    busiest: str
+    utilisation: float
+
+
+@dataclass(frozen=True)
+class PlanRaisesP99:
+    """The plan makes the tail worse at its load, although copies were refused where that helped.
+
+    Attributes:
+        before_ms: p99 without the plan, milliseconds.
+        after_ms: p99 expected with it, milliseconds.
+    """
+
+    before_ms: float
+    after_ms: float
+
+
+@dataclass(frozen=True)
+class StageLoad:
+    """Load of a stage, and the load from which its copies hurt.
+
+    Attributes:
+        stage: name of the stage.
+        utilisation: share of its replicas' time that is used at the planned load, without copies.
+        hurts_from: utilisation, a share, from which copies make its tail worse; None if not searched.
+    """
+
+    stage: str
+    utilisation: float
+    hurts_from: float | None
+
+
+@dataclass(frozen=True)
+class CopiesRefused:
+    """Stages get no copies, as their replicas are so busy that copies make the tail worse.
+
+    Attributes:
+        stages: these stages with their load.
+    """
+
+    stages: tuple[StageLoad, ...]
+
+
+@dataclass(frozen=True)
+class CopiesHurtAtHigherLoad:
+    """Copies help some stages at this load and would hurt them at a higher one.
+
+    Attributes:
+        stages: these stages with their load.
+    """
+
+    stages: tuple[StageLoad, ...]
+
+
+@dataclass(frozen=True)
+class HigherLoadNotSearched:
+    """At some stages copies do not hurt at this load; higher loads were not tried.
+
+    Attributes:
+        stages: names of these stages.
+        searched: number of stages at which higher loads are tried, the busiest ones.
+    """
+
+    stages: tuple[str, ...]
+    searched: int
+
+
+@dataclass(frozen=True)
+class NotConverged:
+    """Plan and load did not converge, so the last plan is kept.
+
+    Attributes:
+        rounds: number of plans made.
+    """
+
+    rounds: int
+
+
+ReissueNote: TypeAlias = (
+    NoP99Cut
+    | NoStageReissuable
+    | LargerBudgetHelps
+    | NoBudgetHelps
+    | ObjectiveChosen
+    | FewRequests
+    | SpendRefused
+    | CallsCancelled
+    | CopiesCorrelated
+    | CopiesAsSlow
+    | TooFewCalls
+    | LeversCompared
+)
+CatchUpNote: TypeAlias = (
+    CatchUpUnspent | PriorityOnly | LateRequestsHelped | NoThreadsForLate | NoCopiesForLate
+)
+GuardNote: TypeAlias = (
+    PlannedAtLoad
+    | PlanRaisesP99
+    | CopiesRefused
+    | CopiesHurtAtHigherLoad
+    | HigherLoadNotSearched
+    | NotConverged
+)
+Note: TypeAlias = ReissueNote | CatchUpNote | GuardNote | ProfileNote | ApportionNote | PartialNote | LoadNote

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
+
+import numpy as np
 
 from kwiken.apportion import (
     INSURANCE,
@@ -15,15 +18,30 @@ from kwiken.apportion import (
     chosen,
     cross_validated,
 )
-from kwiken.curves import Curve, CurveBounds, stage_curves
+from kwiken.apportion.notes import ApportionNote
+from kwiken.curves import MIN_CALLS_FOR_CURVE, Curve, CurveBounds, stage_curves
 from kwiken.plan import Costs
-from kwiken.profile import Profile
+from kwiken.planning.notes import (
+    CallsCancelled,
+    CopiesAsSlow,
+    CopiesCorrelated,
+    FewRequests,
+    Note,
+    ObjectiveChosen,
+    SpendRefused,
+    TooFewCalls,
+)
+from kwiken.profile import Profile, contradiction
 from kwiken.service import Reissue
+
+MIN_REQUESTS_FOR_P99: Final = 1000  # requests below which p99 rests on ten of them or fewer
+MIN_REFUSED_NOTED: Final = 0.01  # share of the planned spend refused from which a note is given
+MIN_CORRELATION_NOTED: Final = 0.05  # correlation of copies from which a note is given
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReissueSettings:
-    """Settings of a reissue plan; see `study_plan` for their meaning."""
+    """Settings of a reissue plan; see `PlanSettings` for their meaning."""
 
     objective: str = "tail"
     spread: str = "sumvar"
@@ -43,7 +61,7 @@ class ReissueStudy:
         policies: reissue policy by stage that has one.
         bounds: confidence bounds of the curve of each stage considered for budget.
         between: low and high gain of each policy, ms² (90% interval).
-        notes: remarks for the reader of the plan, in words.
+        notes: what a reader of the plan should know.
     """
 
     curves: Mapping[str, Curve]
@@ -52,7 +70,7 @@ class ReissueStudy:
     policies: Mapping[str, Reissue]
     bounds: Mapping[str, CurveBounds]
     between: Mapping[str, tuple[float, float]]
-    notes: tuple[str, ...]
+    notes: tuple[ApportionNote, ...]
 
 
 def study_reissues(profile: Profile, shares: Costs, budget: float, settings: ReissueSettings) -> ReissueStudy:
@@ -83,5 +101,55 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         found.policies,
         bounds=aim.shrinkage.bounds,
         between=found.between,
-        notes=tuple(caution_notes(aim.shrinkage.bounds)),
+        notes=caution_notes(aim.shrinkage.bounds),
     )
+
+
+def verdict_notes(verdict: Verdict) -> tuple[ObjectiveChosen, ...]:
+    """Note on the objective that was chosen, with the results of those tried; empty if none was tried.
+
+    Args:
+        verdict: choice of the objective.
+    """
+    return (ObjectiveChosen(verdict.objective, dict(verdict.cuts)),) if verdict.cuts else ()
+
+
+def data_notes(profile: Profile, curves: Mapping[str, Curve]) -> list[Note]:
+    """Notes on what a profile cannot tell: few requests or calls, contradictions, cancelled calls, copies.
+
+    Args:
+        profile: recorded requests.
+        curves: variance-response curve of each stage that may be reissued.
+    """
+    notes: list[Note] = []
+    if profile.requests < MIN_REQUESTS_FOR_P99:
+        notes.append(FewRequests(profile.requests))
+    if (contradicted := contradiction(profile)) is not None:
+        notes.append(contradicted)
+    cancelled = sum(int(stage.censored.sum()) for stage in profile.stages)
+    if cancelled:
+        notes.append(CallsCancelled(cancelled))
+    linked = {
+        name: float(curve.correlation)
+        for name, curve in curves.items()
+        if curve.correlation > MIN_CORRELATION_NOTED
+    }
+    if linked:
+        notes.append(CopiesCorrelated(linked))
+    left = [s for s in profile.stages if s.reissuable and s.name not in curves]
+    rare = tuple(s.name for s in left if (~np.isnan(s.calls_ms)).sum() < MIN_CALLS_FOR_CURVE)
+    hopeless = tuple(s.name for s in left if s.name not in rare)
+    if hopeless:
+        notes.append(CopiesAsSlow(hopeless))
+    if rare:
+        notes.append(TooFewCalls(rare))
+    return notes
+
+
+def spend_notes(refused: float) -> tuple[SpendRefused, ...]:
+    """Note on planned spend that the ledger should refuse; empty where there is little.
+
+    Args:
+        refused: share of the planned spend that the ledger should refuse.
+    """
+    return (SpendRefused(float(refused)),) if refused > MIN_REFUSED_NOTED else ()

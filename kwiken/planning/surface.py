@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.arrays import Floats
-from kwiken.curves import Curve, dealer
+from kwiken.curves import Curve, copy_generator
 from kwiken.partial import FanOut
 from kwiken.profile import Profile, StageProfile, rows_of
 from kwiken.service import Reissue
@@ -67,7 +67,7 @@ def surface(
     """
     some = _some(stage)
     rho = 0.0 if curve is None else curve.correlation
-    player = StageReplay(some, 0.0, dealer(seed), copy_correlation=rho, dealt=True)
+    player = StageReplay(some, 0.0, copy_generator(seed), copy_correlation=rho, predrawn=True)
     shares = np.unique([min(1.0, part * most_reissue) if curve is not None else 0.0 for part in GRID_SHARES])
     losses = np.unique([min(1.0, part * most_loss) for part in GRID_SHARES])
     variance = np.empty((len(shares), len(losses)))
@@ -110,6 +110,8 @@ def raced_calls(
     found = {}
     for i, stage in enumerate(profile.stages):
         if stage.name in names:
-            player = StageReplay(stage, 0.0, dealer(seed, i), copy_correlation=copy_correlation, dealt=True)
+            player = StageReplay(
+                stage, 0.0, copy_generator(seed, i), copy_correlation=copy_correlation, predrawn=True
+            )
             found[stage.name] = player.raced(policies.get(stage.name))
     return found

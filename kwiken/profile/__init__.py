@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kwiken.profile.change_over_time import Drift, drift, drift_notes
+from kwiken.profile.change_over_time import Drift, drift
 from kwiken.profile.codec import profile_from_json, profile_to_json
-from kwiken.profile.consistency import check_agrees, contradicted, told_contradiction
+from kwiken.profile.consistency import check_agrees, contradicted, contradiction
 from kwiken.profile.copy_estimates import guess_by_kind, guess_copies
 from kwiken.profile.cost_models import CostModel, cost_of_one_call, costs
 from kwiken.profile.decay import decayed
@@ -12,16 +12,15 @@ from kwiken.profile.distribution import EmpiricalDistribution, call_distribution
 from kwiken.profile.idempotence import (
     Evidence,
     http_method,
+    idempotence_notes,
     kept_copyable,
     kept_single,
-    once_notes,
     says_read,
     says_write,
     taken_for,
     why_write,
 )
-from kwiken.profile.origin import Origin
-from kwiken.profile.profile import OWN_TIME, Profile, StageProfile
+from kwiken.profile.profile import OWN_TIME, Origin, Profile, StageProfile
 from kwiken.profile.spend_by_model import spent_by_model
 from kwiken.profile.subset import part_of, rows_of
 
@@ -38,17 +37,17 @@ __all__ = [
     "check_agrees",
     "complete_calls",
     "contradicted",
+    "contradiction",
     "cost_of_one_call",
     "costs",
     "decayed",
     "drift",
-    "drift_notes",
     "guess_by_kind",
     "guess_copies",
     "http_method",
+    "idempotence_notes",
     "kept_copyable",
     "kept_single",
-    "once_notes",
     "part_of",
     "profile_from_json",
     "profile_to_json",
@@ -57,6 +56,5 @@ __all__ = [
     "says_write",
     "spent_by_model",
     "taken_for",
-    "told_contradiction",
     "why_write",
 ]

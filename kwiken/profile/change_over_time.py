@@ -21,7 +21,6 @@ SIGNIFICANCE_LEVEL = 0.05  # probability of naming any stage though none changed
 BLOCKS_PER_HALF = 10  # blocks of time whose spread gives the error: requests close in time are correlated
 MIN_FACTOR = 1.2  # between the shares of late calls; a smaller change does not matter
 MIN_LATE_CALLS = 10  # fewer tell nothing
-MAX_STAGES_SHOWN = 3  # in a note
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,6 @@ class Drift:
     earlier: float
     later: float
     p_value: float
-
-    @property
-    def words(self) -> str:
-        """Sentence that describes the change."""
-        return (
-            f"{self.stage}: {self.earlier:.1%} of the calls took longer than {self.after_ms:.3g} ms in the "
-            f"earlier half, {self.later:.1%} in the later"
-        )
 
 
 def drift(
@@ -145,18 +136,3 @@ def _holm(tested: list[Drift]) -> list[Drift]:
         least = max(least, min(1.0, (len(tested) - rank) * each.p_value))
         found.append(Drift(each.stage, each.after_ms, each.earlier, each.later, least))
     return found
-
-
-def drift_notes(found: tuple[Drift, ...]) -> tuple[str, ...]:
-    """Note for the reader on stages that changed while they were traced; empty where none did.
-
-    Args:
-        found: changes, most significant first.
-    """
-    if not found:
-        return ()
-    told = "; ".join(each.words for each in found[:MAX_STAGES_SHOWN])
-    more = f"; and {len(found) - MAX_STAGES_SHOWN} more stages" if len(found) > MAX_STAGES_SHOWN else ""
-    return (
-        f"the service changed while it was traced ({told}{more}): trace it again, or fit with --half-life",
-    )

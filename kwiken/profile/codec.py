@@ -14,8 +14,7 @@ from kwiken.arrays import Floats
 from kwiken.errors import InputError
 from kwiken.latency import parents_first
 from kwiken.plan import MAX_THREADS, SpanMatch
-from kwiken.profile.origin import Origin
-from kwiken.profile.profile import WORTH_DIGITS, Profile, StageProfile, to_microseconds
+from kwiken.profile.profile import WORTH_DIGITS, Origin, Profile, StageProfile, to_microseconds
 from kwiken.service import MAX_FANOUT, MAX_MS, MAX_REPLICAS, MAX_STAGES
 
 VERSION = 1

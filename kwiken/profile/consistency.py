@@ -7,6 +7,7 @@ import numpy as np
 from kwiken.arrays import Bools
 from kwiken.errors import InputError
 from kwiken.latency import end_to_end
+from kwiken.profile.notes import LatenciesContradict
 from kwiken.profile.profile import Profile
 
 MAX_RELATIVE_GAP = 0.1  # between a request's latency and its longest path, as a share of the latency
@@ -44,30 +45,36 @@ def check_agrees(profile: Profile) -> None:
     Raises:
         InputError: when more do; names a request, with both latencies.
     """
-    told = told_contradiction(profile, REFUSED_SHARE)
-    if told is not None:
-        raise InputError(told, where="profile")
+    found = contradiction(profile, REFUSED_SHARE)
+    if found is not None:
+        raise InputError(
+            f"latency_ms of {found.share:.0%} of the requests contradicts their stages: request "
+            f"{found.request} has {found.latency_ms:.6g} ms, and its stages come to {found.path_ms:.6g} ms",
+            where="profile",
+        )
 
 
-def told_contradiction(profile: Profile, at_least: float = NOTED_SHARE) -> str | None:
+def contradiction(profile: Profile, tolerated: float = NOTED_SHARE) -> LatenciesContradict | None:
     """Note on requests that contradict a profile's stages, with the first such request as an example.
 
     Args:
         profile: profile of the service.
-        at_least: share of contradicted requests that is tolerated, 0 to 1.
+        tolerated: share of contradicted requests that is tolerated, 0 to 1.
 
     Returns:
         The note; None where no larger share of the requests is contradicted.
     """
     off = contradicted(profile)
-    if not len(off) or off.mean() <= at_least:
+    if not len(off) or off.mean() <= tolerated:
         return None
     row = int(np.argmax(off))
     path = end_to_end(
         profile.stages, {stage.name: stage.latency_ms[row : row + 1] for stage in profile.stages}
     )
-    return (
-        f"latency_ms of {off.mean():.0%} of the requests is more than {MAX_RELATIVE_GAP:.0%} off from what "
-        f"their stages come to: request {row} has {profile.latency_ms[row]:.6g} ms, and its stages "
-        f"{float(path[0]):.6g} ms"
+    return LatenciesContradict(
+        share=float(off.mean()),
+        tolerance=MAX_RELATIVE_GAP,
+        request=row,
+        latency_ms=float(profile.latency_ms[row]),
+        path_ms=float(path[0]),
     )

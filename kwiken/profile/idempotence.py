@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from kwiken.errors import InputError
+from kwiken.profile.notes import IdempotenceUnknown
 from kwiken.profile.profile import OWN_TIME, Profile, StageProfile
 
 MAX_NAMES_SHOWN = 8
@@ -187,18 +188,15 @@ def taken_for(profile: Profile) -> tuple[list[str], dict[str, str]]:
     return reads, {stage.name: stage.writes for stage in mine if not stage.reissuable and stage.writes}
 
 
-def once_notes(profile: Profile, copied: Collection[str]) -> list[str]:
-    """Warning about copies at stages whose idempotence is unknown; empty where there are none.
+def idempotence_notes(profile: Profile, copied: Collection[str]) -> tuple[IdempotenceUnknown, ...]:
+    """Note on copies at stages whose idempotence is unknown; empty where there are none.
 
     Args:
         profile: profile of the service.
         copied: names of the stages whose calls a plan copies.
     """
-    unknown = [s.name for s in profile.stages if s.name in copied and not _tells_idempotence(profile, s)]
-    safe = (
-        "traces do not record which calls may run twice; exclude stages that write: `kwiken fit --once STAGE`"
-    )
-    return [f"{safe}. Copies go to: {', '.join(unknown)}"] if unknown else []
+    unknown = tuple(s.name for s in profile.stages if s.name in copied and not _tells_idempotence(profile, s))
+    return (IdempotenceUnknown(unknown),) if unknown else ()
 
 
 def _tells_idempotence(profile: Profile, stage: StageProfile) -> bool:

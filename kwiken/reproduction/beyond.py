@@ -8,7 +8,7 @@ import numpy as np
 
 from kwiken.apportion import sumvar
 from kwiken.arrays import Floats
-from kwiken.curves import compare_policies, linked
+from kwiken.curves import compare_policies, correlated_copies
 from kwiken.reproduction.population import POPULATIONS, population, population_profile
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
 from kwiken.reproduction.trial import Trial
@@ -25,11 +25,11 @@ DAGS = range(0, 45, 5)  # DAGs of population C of which the first varying stages
 MIN_VARIANCE_FALL = 0.02  # relative fall of the variance for which a second copy is worth its cost
 
 
-def correlated(seed: int, dealt: int) -> list[dict[float, float]]:
+def correlated(seed: int, part_index: int) -> list[dict[float, float]]:
     """By DAG of a part, and by correlation of copies: p99 cut at 5%, planned as if independent."""
     found = []
     for place, dag in enumerate(population(POPULATIONS["C"], np.random.default_rng(seed))):
-        if place % PARTS == dealt:
+        if place % PARTS == part_index:
             rng = np.random.default_rng([seed, place])
             found.append(_cuts(Trial.of(dag, REQUESTS, rng), rng))
     return found
@@ -46,7 +46,9 @@ def _cuts(trial: Trial, rng: np.random.Generator) -> dict[float, float]:
         for name, calls in trial.test.items():
             late = calls > after[name]  # only these have a copy
             copies[name] = np.zeros(len(calls))
-            copies[name][late] = linked(trial.curves[name].distribution, calls[late], scores[name][late], rho)
+            copies[name][late] = correlated_copies(
+                trial.curves[name].distribution, calls[late], scores[name][late], rho
+            )
         latency, _ = replace(trial, copies=copies).play(allocation)
         found[rho] = gain(p99, float(np.percentile(latency, 99)))
     return found
@@ -54,7 +56,7 @@ def _cuts(trial: Trial, rng: np.random.Generator) -> dict[float, float]:
 
 def conclude_correlated(results: list[list[dict[float, float]]]) -> Findings:
     """Rows and plot of the gain against the correlation of copies."""
-    dags = [dag for dealt in results for dag in dealt]
+    dags = [dag for part in results for dag in part]
     cuts = [percent(float(np.mean([dag[rho] for dag in dags]))) for rho in CORRELATIONS]
     rows = tuple(
         row(
@@ -71,19 +73,19 @@ def conclude_correlated(results: list[list[dict[float, float]]]) -> Findings:
     return Findings(rows, (Plot("Section 5.2", title, "correlation", "mean p99 cut, %", (line,)),))
 
 
-def policies(law: str, seed: int) -> dict[str, list[float]]:
+def policies(distribution: str, seed: int) -> dict[str, list[float]]:
     """By policy: variance left with one distribution at each cost."""
-    found = compare_policies(_calls(law, np.random.default_rng([seed, 71])), COSTS)
+    found = compare_policies(_calls(distribution, np.random.default_rng([seed, 71])), COSTS)
     return {name: values.tolist() for name, values in found.items()}
 
 
 DISTRIBUTIONS = ("log-normal, sigma 1", "2% of calls 20 times as slow", "exponential")
 
 
-def _calls(law: str, rng: np.random.Generator) -> Floats:
-    if law == DISTRIBUTIONS[0]:
+def _calls(distribution: str, rng: np.random.Generator) -> Floats:
+    if distribution == DISTRIBUTIONS[0]:
         return rng.lognormal(0, 1, CALLS)
-    if law == DISTRIBUTIONS[1]:
+    if distribution == DISTRIBUTIONS[1]:
         return rng.lognormal(0, 0.3, CALLS) * np.where(rng.random(CALLS) < 0.02, 20.0, 1.0)  # noqa: PLR2004
     return rng.exponential(1, CALLS)
 
@@ -91,10 +93,10 @@ def _calls(law: str, rng: np.random.Generator) -> Floats:
 def conclude_policies(results: list[dict[str, list[float]]]) -> Findings:
     """Rows for every policy at every cost."""
     rows: list[Row] = []
-    for law, result in zip(DISTRIBUTIONS, results, strict=True):
+    for distribution, result in zip(DISTRIBUTIONS, results, strict=True):
         for place, cost in enumerate(COSTS):
             for name, values in result.items():
-                metric = f"variance left at {cost:.0%}, {name}, {law}"
+                metric = f"variance left at {cost:.0%}, {name}, {distribution}"
                 rows.append(row("Section 5.2.1", metric, round(values[place], 3)))
     return Findings(tuple(rows))
 
@@ -128,6 +130,10 @@ def parts(seed: int) -> tuple[Part, ...]:
     """Correlated copies over population C, and policies of one and two copies."""
     return (
         Part("correlated copies", tuple((correlated, (seed, i)) for i in range(PARTS)), conclude_correlated),
-        Part("policies", tuple((policies, (law, seed)) for law in DISTRIBUTIONS), conclude_policies),
+        Part(
+            "policies",
+            tuple((policies, (distribution, seed)) for distribution in DISTRIBUTIONS),
+            conclude_policies,
+        ),
         Part("two copies", tuple((two_copies, (place, seed)) for place in DAGS), conclude_two_copies),
     )

@@ -32,8 +32,10 @@ class Threads:
             raise InputError(f"speedup must be from 1 to threads ({self.threads}), not {self.speedup}")
 
 
-def hurry(start_ms: Floats, work_ms: Floats, late_after_ms: float, threads: Threads) -> tuple[Floats, Floats]:
-    """Stage that gives late requests more threads, from the moment they are late (Kwiken section 5.5).
+def speed_up(
+    start_ms: Floats, work_ms: Floats, late_after_ms: float, threads: Threads
+) -> tuple[Floats, Floats]:
+    """Speed up a stage for late requests by more threads, from the moment they are late (Kwiken section 5.5).
 
     Args:
         start_ms: (n,) age of the requests when the stage starts.

@@ -34,7 +34,7 @@ LOSS = 0.001  # utility that may be lost, a share
 LOSSES = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01)
 REISSUES = (0.01, 0.03, 0.1, 1.0)  # reissue budgets, as shares of all work
 SHOWN_STAGES = 10  # stages that panel (c) shows
-MIN_BUDGET_SHARE = 0.001  # share of the budget from which a stage counts as given budget
+MIN_BUDGET_SHARE = 0.001  # share of the budget from which a stage counts as one that gets budget
 PANEL_C = ("variance", "budget")
 
 
@@ -58,7 +58,7 @@ def _loss_curve(responders: Responders, tune: Tune) -> LossCurve:
 
 
 @dataclass(frozen=True)
-class Large:
+class FanOutDag:
     """DAG with three fan-outs, with their responders in both periods."""
 
     trial: Trial
@@ -66,11 +66,11 @@ class Large:
     test: dict[str, Responders]
 
 
-def _large(rng: np.random.Generator) -> Large:
-    """The largest DAG of population C, with three stages of its longest chain made fan-outs."""
+def _fan_out_dag(rng: np.random.Generator) -> FanOutDag:
+    """Largest DAG of population C, with fan-outs in place of three stages of its longest chain."""
     stages = population(POPULATIONS["C"], rng)[-1]
     plain = Trial.of(stages, REQUESTS, rng)
-    names = _spine(stages, plain.train)
+    names = _fan_out_names(stages, plain.train)
     rest = sum(float(v.var()) for name, v in plain.train.items() if name not in names)
     target = rest * VARIANCE_SHARE / (1 - FAN_OUTS * VARIANCE_SHARE)
     queries = {
@@ -87,10 +87,10 @@ def _large(rng: np.random.Generator) -> Large:
     left = (1 - FAN_OUTS * COST_SHARE) / math.fsum(costs.values())
     shares = {s.name: COST_SHARE if s.name in names else left * costs[s.name] for s in stages}
     trial = replace(plain, train=samples[0], test=samples[1], copies=samples[2], costs=shares)
-    return Large(trial, train, test)
+    return FanOutDag(trial, train, test)
 
 
-def _spine(stages: tuple[StageDistribution, ...], latency: Sample) -> list[str]:
+def _fan_out_names(stages: tuple[StageDistribution, ...], latency: Sample) -> list[str]:
     """Three stages of the mean request's longest chain, spread evenly over it."""
     means = {name: float(values.mean()) for name, values in latency.items()}
     ends: dict[str, float] = {}
@@ -105,23 +105,23 @@ def _spine(stages: tuple[StageDistribution, ...], latency: Sample) -> list[str]:
     return [chain[round(place)] for place in np.linspace(0, len(chain) - 1, FAN_OUTS + 2)[1:-1]]
 
 
-def _shorten(large: Large, curves: Mapping[str, LossCurve], tune: Tune, loss: float) -> Large:
+def _shorten(dag: FanOutDag, curves: Mapping[str, LossCurve], tune: Tune, loss: float) -> FanOutDag:
     """Fix the stop rules for the loss budget; the fan-outs' latencies become the shortened ones."""
     given = sumvar(curves, sequential_costs(dict.fromkeys(curves, 1.0)), loss).fractions
-    train, test, copies = dict(large.trial.train), dict(large.trial.test), dict(large.trial.copies)
+    train, test, copies = dict(dag.trial.train), dict(dag.trial.test), dict(dag.trial.copies)
     for name, share in given.items():
-        rule = tune(large.train[name].first(TUNED_ON), loss=share).rule
-        train[name], _ = apply_rule(rule, large.train[name])
-        test[name], _ = apply_rule(rule, large.test[name])
+        rule = tune(dag.train[name].first(TUNED_ON), loss=share).rule
+        train[name], _ = apply_rule(rule, dag.train[name])
+        test[name], _ = apply_rule(rule, dag.test[name])
         # latency of another query stands for a copy of the whole stage
         copies[name] = np.roll(test[name], 997)
-    return replace(large, trial=replace(large.trial, train=train, test=test, copies=copies))
+    return replace(dag, trial=replace(dag.trial, train=train, test=test, copies=copies))
 
 
-def _with_curves(large: Large) -> Trial:
+def _with_curves(dag: FanOutDag) -> Trial:
     """The trial with curves of the fan-outs' present latencies; the other stages keep theirs."""
-    trial = large.trial
-    fan_outs = {name: reissue_curve(trial.train[name], policies=("single",)) for name in large.train}
+    trial = dag.trial
+    fan_outs = {name: reissue_curve(trial.train[name], policies=("single",)) for name in dag.train}
     return replace(trial, curves={**trial.curves, **fan_outs})
 
 
@@ -137,15 +137,13 @@ def combined(seed: int) -> dict[str, list[float]]:
 
     Also shares of variance and of a 3% reissue budget of the ten stages that vary most, for panel (c).
     """
-    large = _large(np.random.default_rng([seed, 58]))
-    alone = _with_curves(large)
+    dag = _fan_out_dag(np.random.default_rng([seed, 58]))
+    alone = _with_curves(dag)
     base = _reissued(alone, 0.0)
-    curves = {name: _loss_curve(responders, tune_stop_rule) for name, responders in large.train.items()}
-    plain = {
-        name: _loss_curve(responders, tune_wait_for_fraction) for name, responders in large.train.items()
-    }
-    by_loss = {loss: _with_curves(_shorten(large, curves, tune_stop_rule, loss)) for loss in LOSSES[1:]}
-    simple = _with_curves(_shorten(large, plain, tune_wait_for_fraction, LOSS))
+    curves = {name: _loss_curve(responders, tune_stop_rule) for name, responders in dag.train.items()}
+    plain = {name: _loss_curve(responders, tune_wait_for_fraction) for name, responders in dag.train.items()}
+    by_loss = {loss: _with_curves(_shorten(dag, curves, tune_stop_rule, loss)) for loss in LOSSES[1:]}
+    simple = _with_curves(_shorten(dag, plain, tune_wait_for_fraction, LOSS))
 
     def cuts(shortened: Trial, budgets: tuple[float, ...]) -> list[float]:
         return [gain(base, _reissued(shortened, budget)) for budget in budgets]
@@ -179,7 +177,7 @@ def conclude_combined(results: list[dict[str, list[float]]]) -> Findings:
         f"mean of {len(results)} synthetic DAGs of 150 stages, {VARIANCE_SHARE:.0%} of the variance a fan-out"
     )
     rows = []
-    for key, label in ARMS.items():
+    for key, label in VARIANTS.items():
         for budget, cut in zip(REISSUES, found[key], strict=True):
             source = SOURCE.get((key, budget), "")
             metric = f"p99 cut, {label} {budget:.0%} reissues, %"
@@ -191,20 +189,20 @@ def conclude_combined(results: list[dict[str, list[float]]]) -> Findings:
 
 def _panel_c_rows(results: list[dict[str, list[float]]]) -> tuple[Row, ...]:
     given = float(np.mean([np.mean(np.array(result["budget"]) > MIN_BUDGET_SHARE) for result in results]))
-    told = "of the ten stages that vary most, at 0.1% loss and 3% reissues"
+    condition = "of the ten stages that vary most, at 0.1% loss and 3% reissues"
     order = [float(spearmanr(result["variance"], result["budget"]).statistic) for result in results]
     return (
-        row("Figure 5.8c", f"share that get budget, {told}, %", percent(given), source="many of them"),
+        row("Figure 5.8c", f"share that get budget, {condition}, %", percent(given), source="many of them"),
         row(
             "Figure 5.8c",
-            f"rank correlation of variance and budget, {told}",
+            f"rank correlation of variance and budget, {condition}",
             round(float(np.mean(order)), 3),
             source="not in proportion to variance",
         ),
     )
 
 
-ARMS = {
+VARIANTS = {
     "reissues only": "no loss,",
     "both": "0.1% loss and",
     "simple": "0.1% loss by wait-for-fraction and",
@@ -218,7 +216,7 @@ SOURCE = {
 
 def _panels(found: dict[str, list[float]]) -> tuple[Plot, ...]:
     budgets = [100 * budget for budget in REISSUES]
-    left = tuple(Series(key, budgets, [percent(cut) for cut in found[key]]) for key in ARMS)
+    left = tuple(Series(key, budgets, [percent(cut) for cut in found[key]]) for key in VARIANTS)
     losses = [100 * loss for loss in LOSSES[1:]]
     right = Series("3% reissues", losses, [percent(cut) for cut in found["by loss"]])
     ranks = list(range(1, SHOWN_STAGES + 1))

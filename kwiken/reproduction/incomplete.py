@@ -52,25 +52,27 @@ TABLE: tuple[tuple[str, Callable[[float], float], int, float, tuple[float, float
 
 def table_row(place: int, seed: int) -> list[Row]:
     """Rows for one line of Table 5.2: exact, and sampled with as few queries as in the source."""
-    name, law, n, loss, source = TABLE[place]
-    runs = [_sampled(law, n, loss, np.random.default_rng([seed, place, run])) for run in range(RUNS)]
+    name, distribution, n, loss, source = TABLE[place]
+    runs = [_sampled(distribution, n, loss, np.random.default_rng([seed, place, run])) for run in range(RUNS)]
     rows = []
     for percentile, value, sampled in zip((95, 99), source, np.array(runs).T, strict=True):
         metric = f"cut of p{percentile} by waiting for all but {loss:.1%}, {name}, n={n}, %"
         mean, sd = percent(float(sampled.mean())), percent(float(sampled.std()))
         note = f"exact; {RUNS} runs of {QUERIES} queries gave {mean} with an sd of {sd}"
-        exact = percent(wait_for_fraction_gain(law, n, loss, percentile / 100))
+        exact = percent(wait_for_fraction_gain(distribution, n, loss, percentile / 100))
         rows.append(row("Table 5.2", metric, exact, source=f"{value}", note=note))
     return rows
 
 
-def _sampled(law: Callable[[float], float], n: int, loss: float, rng: np.random.Generator) -> list[float]:
+def _sampled(
+    distribution: Callable[[float], float], n: int, loss: float, rng: np.random.Generator
+) -> list[float]:
     """Cuts of p95 and p99 among sampled queries; both order statistics are drawn jointly, without n draws."""
     k = rank_for(n, loss)
     # The k-th of n uniforms is Beta(k, n-k+1); given it, the largest is that of n-k uniforms on the rest.
     kth = rng.beta(k, n - k + 1, size=QUERIES)
     last = kth + (1 - kth) * rng.beta(n - k, 1, size=QUERIES)
-    waited, all_in = (np.array([law(share) for share in shares]) for shares in (kth, last))
+    waited, all_in = (np.array([distribution(share) for share in shares]) for shares in (kth, last))
     return [gain(float(np.percentile(all_in, p)), float(np.percentile(waited, p))) for p in (95, 99)]
 
 
@@ -141,8 +143,8 @@ def conclude_rules(results: list[dict[str, dict[str, list[float]]]]) -> Findings
 
 def _few_responders() -> Row:
     gained = wait_for_fraction_gain(_log_normal, FEW_RESPONDERS, LOSS, 0.99)
-    metric = f"cut of p99 by waiting for all but {LOSS:.1%}, any law, n={FEW_RESPONDERS}, %"
-    note = "of so few responders none may be missing: a matter of rounding, for every law"
+    metric = f"cut of p99 by waiting for all but {LOSS:.1%}, any distribution, n={FEW_RESPONDERS}, %"
+    note = "of so few responders none may be missing: a matter of rounding, for every distribution"
     return row("Table 5.2", metric, percent(gained), source="0 (image and video search)", note=note)
 
 

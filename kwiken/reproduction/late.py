@@ -1,4 +1,4 @@
-"""Synthetic web search: its course, blame of its stages, and catch-up (Figures 2.1, 5.1, 5.7a)."""
+"""Synthetic web search: its timeline, blame of its stages, and catch-up (Figures 2.1, 5.1, 5.7a)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.arrays import Floats
 from kwiken.diagnosis import Blame, blame
-from kwiken.reproduction.catch_up_rates import Threads, hurry, prioritise
+from kwiken.reproduction.catch_up_rates import Threads, prioritise, speed_up
 from kwiken.reproduction.rows import Findings, Part, Plot, Series, gain, percent, row
 
 REQUESTS = 100_000
@@ -31,7 +31,7 @@ class WebSearch:
 
 
 def draw(rng: np.random.Generator) -> WebSearch:
-    """Log-normal work with a time-out, and transfers a few of which wait for a lost packet's time-out."""
+    """Log-normal work with a time-out; a few transfers wait until a lost packet is sent again."""
 
     def transfer(lost: float) -> Floats:
         recovery = np.where(rng.random(REQUESTS) < lost, rng.uniform(60, 400, REQUESTS), 0.0)
@@ -50,23 +50,23 @@ def play(
 ) -> tuple[Floats, float, float]:
     """Latency of the requests, ms, extra thread-time as a share, and share of transfers at high priority."""
     age = np.full(REQUESTS, START_UP_MS)
-    burnt = hurried = 0.0
-    for work, moved in (("lookup", "first_transfer"), ("snippets", "last_transfer")):
-        took, extra = hurry(
+    extra_work = high_priority = 0.0
+    for work, transfer in (("lookup", "first_transfer"), ("snippets", "last_transfer")):
+        elapsed_ms, extra = speed_up(
             age, getattr(search, work), late_after_ms if work in threads else math.inf, Threads()
         )
-        burnt += float(extra.mean())
-        age = age + took
-        took, high = prioritise(
-            age, getattr(search, moved), late_after_ms if priority else math.inf, protected_ms=PROTECTED_MS
+        extra_work += float(extra.mean())
+        age = age + elapsed_ms
+        elapsed_ms, high = prioritise(
+            age, getattr(search, transfer), late_after_ms if priority else math.inf, protected_ms=PROTECTED_MS
         )
-        hurried += float(high.mean()) / 2
-        age = age + took
+        high_priority += float(high.mean()) / 2
+        age = age + elapsed_ms
     work_ms = START_UP_MS + float(search.lookup.mean() + search.snippets.mean())
-    return age, burnt / work_ms, hurried
+    return age, extra_work / work_ms, high_priority
 
 
-ARMS: dict[str, tuple[tuple[str, ...], bool]] = {
+VARIANTS: dict[str, tuple[tuple[str, ...], bool]] = {
     "threads at look-up": (("lookup",), False),
     "threads at snippets": (("snippets",), False),
     "threads at both": (("lookup", "snippets"), False),
@@ -81,15 +81,17 @@ SOURCE = {
 
 
 def measure(seed: int) -> dict[str, list[tuple[float, float, float]]]:
-    """By arm and age: p99 cut, extra thread-time, share of transfers at high priority."""
+    """By variant and age: p99 cut, extra thread-time, share of transfers at high priority."""
     search = draw(np.random.default_rng([seed, 57]))
     base, _, _ = play(search, math.inf, threads=(), priority=False)
     median, p99 = np.percentile(base, (50, 99)).tolist()
     found: dict[str, list[tuple[float, float, float]]] = {}
-    for arm, (threads, priority) in ARMS.items():
+    for variant, (threads, priority) in VARIANTS.items():
         for factor in AGES:
-            latency, burnt, high = play(search, factor * median, threads=threads, priority=priority)
-            found.setdefault(arm, []).append((gain(p99, float(np.percentile(latency, 99))), burnt, high))
+            latency, extra_work, high = play(search, factor * median, threads=threads, priority=priority)
+            found.setdefault(variant, []).append(
+                (gain(p99, float(np.percentile(latency, 99))), extra_work, high)
+            )
     return found
 
 
@@ -97,18 +99,20 @@ def conclude(results: list[dict[str, list[tuple[float, float, float]]]]) -> Find
     """Rows with the median as the age, and a plot over ages."""
     found = results[0]
     rows = []
-    for arm, values in found.items():
-        cut, burnt, high = values[AGES.index(1.0)]
-        spent = f"{percent(burnt)}% more thread-time, {percent(high)}% of transfers at high priority"
+    for variant, values in found.items():
+        cut, extra_work, high = values[AGES.index(1.0)]
+        spent = f"{percent(extra_work)}% more thread-time, {percent(high)}% of transfers at high priority"
         note = f"synthetic chain; late is later than the median latency; {spent}"
-        metric = f"p99 cut, {arm}, %"
-        rows.append(row("Figure 5.7a", metric, percent(cut), source=SOURCE.get(arm, ""), note=note))
+        metric = f"p99 cut, {variant}, %"
+        rows.append(row("Figure 5.7a", metric, percent(cut), source=SOURCE.get(variant, ""), note=note))
     plot = Plot(
         "Figure 5.7a",
         "p99 cut by age from which a request is late",
         "age over median latency",
         "p99 cut, %",
-        tuple(Series(arm, AGES, [percent(cut) for cut, _, _ in values]) for arm, values in found.items()),
+        tuple(
+            Series(variant, AGES, [percent(cut) for cut, _, _ in values]) for variant, values in found.items()
+        ),
     )
     return Findings(tuple(rows), (plot,))
 
@@ -123,12 +127,12 @@ def diagnose(seed: int) -> dict[str, Blame]:
         "snippets": search.snippets,
         "network transfer": transfers,
     }
-    out = {
+    timed_out = {
         "document look-up": search.lookup >= TIME_OUT_MS["lookup"],
         "snippets": search.snippets >= TIME_OUT_MS["snippets"],
         "network transfer": np.maximum(search.first_transfer, search.last_transfer) >= RECOVERED_MS,
     }
-    return blame(spent, np.asarray(sum(spent.values())), timed_out=out)
+    return blame(spent, np.asarray(sum(spent.values())), timed_out=timed_out)
 
 
 def conclude_blame(results: list[dict[str, Blame]]) -> Findings:
@@ -136,24 +140,24 @@ def conclude_blame(results: list[dict[str, Blame]]) -> Findings:
     rows = []
     note = "synthetic chain; a stage is blamed for what is beyond its mean and two standard deviations"
     for name, found in results[0].items():
-        blamed, out, typical = BLAMED.get(name, ("", "", ""))
+        blamed, timed_out, typical = SOURCE_BLAME.get(name, ("", "", ""))
         lines = (
             (f"slowest 5% of requests that {name} is blamed for, %", found.blamed, blamed),
-            (f"slowest 5% of requests in which {name} timed out, %", found.timed_out, out),
+            (f"slowest 5% of requests in which {name} timed out, %", found.timed_out, timed_out),
             (f"share of the mean latency, {name}, %", found.mean_share, typical),
         )
         rows += [row("Figure 5.1", what, percent(ours), source=src, note=note) for what, ours, src in lines]
     return Findings(tuple(rows))
 
 
-BLAMED = {
+SOURCE_BLAME = {
     "document look-up": ("50.7", "18.7", ""),
     "network transfer": ("33.5", "20.3", "12.1"),
     "start-up": ("rarely", "", "sizeable"),
 }
 
 
-def course(seed: int) -> Plot:
+def timeline(seed: int) -> Plot:
     """Figure 2.1: end times of the stages of the search, in typical and in slow requests."""
     search = draw(np.random.default_rng([seed, 21]))
     parts = np.stack(
@@ -175,14 +179,14 @@ def course(seed: int) -> Plot:
     series = tuple(
         Series(name, [0.0, *ends[:, rows].mean(axis=1).tolist()], steps) for name, rows in groups.items()
     )
-    parts_told = "start-up, look-up, transfer, snippets, transfer: how many ended"
-    return Plot("Figure 2.1", "course of a web search", "ms", parts_told, series)
+    axis = "number of steps that ended (start-up, look-up, transfer, snippets, transfer)"
+    return Plot("Figure 2.1", "course of a web search", "ms", axis, series)
 
 
 def parts(seed: int) -> tuple[Part, ...]:
     """Figures 2.1, 5.1 and 5.7a."""
     return (
-        Part("course", ((course, (seed,)),), lambda plots: Findings(plots=tuple(plots))),
+        Part("course", ((timeline, (seed,)),), lambda plots: Findings(plots=tuple(plots))),
         Part("blame", ((diagnose, (seed,)),), conclude_blame),
         Part("catch-up", ((measure, (seed,)),), conclude),
     )

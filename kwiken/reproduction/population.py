@@ -121,12 +121,12 @@ def _dag(size: int, calibration: Calibration, rng: np.random.Generator) -> tuple
     parents = _parents(size, rng)
     shared = rng.normal(0, calibration.shared_log_sd) if calibration.shared_log_sd else 0.0
     return tuple(
-        _law(f"s{i}", tuple(f"s{p}" for p in sorted(parents[i])), calibration, shared, rng)
+        _stage(f"s{i}", tuple(f"s{p}" for p in sorted(parents[i])), calibration, shared, rng)
         for i in range(size)
     )
 
 
-def _law(
+def _stage(
     name: str, after: tuple[str, ...], calibration: Calibration, shared: float, rng: np.random.Generator
 ) -> StageDistribution:
     mean = float(np.clip(rng.lognormal(math.log(10), calibration.mean_log_sd), *calibration.means_ms))
@@ -200,13 +200,13 @@ def population_profile(dag: Sequence[StageDistribution], requests: int, rng: np.
     """
     stages = tuple(
         StageProfile(
-            name=law.name,
-            after=law.after,
-            match=SpanMatch(service="synthetic", operation=law.name),
-            calls_ms=law.draw(rng, requests)[:, None],
+            name=stage.name,
+            after=stage.after,
+            match=SpanMatch(service="synthetic", operation=stage.name),
+            calls_ms=stage.draw(rng, requests)[:, None],
             censored=np.zeros((requests, 1), dtype=np.bool_),
         )
-        for law in dag
+        for stage in dag
     )
     return Profile(
         service="synthetic",

@@ -19,10 +19,10 @@ from kwiken.reproduction.trial import Trial
 REQUESTS = 20_000
 BUDGETS = (0.01, 0.03, 0.05, 0.1, 1.0)
 PERCENTILES = (50, 75, 90, 95, 99)
-SHARES = (1 / 30, 1 / 6)  # shares of the budget kept for late requests
-PRODUCTION = 0.002  # cost of the source's time-outs in production, a share
+LATE_SHARES = (1 / 30, 1 / 6)  # shares of the budget kept for late requests
+PRODUCTION_COST = 0.002  # cost of the source's time-outs in production, a share
 LATE_SEEDS = 3  # seeds with help for late requests, which takes as long as all the rest
-SHOWN = 22  # index of the DAG whose curves are drawn: the median one
+SHOWN_DAG = 22  # index of the DAG whose curves are drawn: the median one
 
 
 @dataclass
@@ -33,7 +33,7 @@ class DagResult:
     sumvar: dict[float, float]
     at_3: list[float]
     at_5: list[float]
-    straw: dict[str, dict[float, float]]
+    even_spreads: dict[str, dict[float, float]]
     production: float
     train_5: float
     spent_5: float
@@ -41,33 +41,35 @@ class DagResult:
     late: dict[float, float] = field(default_factory=dict)
 
 
-def run_seed(name: str, seed: int, *, more: bool = False) -> list[DagResult]:
+def run_seed(name: str, seed: int, *, extended: bool = False) -> list[DagResult]:
     """Results of all DAGs of one population drawn with one seed.
 
     Args:
         name: name of the population.
         seed: seed of the population and its requests.
-        more: whether to try weights and help for late requests too, which takes as long as all the rest.
+        extended: whether to try weights and help for late requests too, which takes as long as all the rest.
     """
     rng = np.random.default_rng(seed)
-    return [_dag(Trial.of(dag, REQUESTS, rng), more=more) for dag in population(POPULATIONS[name], rng)]
+    return [
+        _dag(Trial.of(dag, REQUESTS, rng), extended=extended) for dag in population(POPULATIONS[name], rng)
+    ]
 
 
-def run_seed_with_more(name: str, seed: int) -> list[DagResult]:
+def run_seed_extended(name: str, seed: int) -> list[DagResult]:
     """Results with weights and help for late requests; see `run_seed`."""
-    return run_seed(name, seed, more=True)
+    return run_seed(name, seed, extended=True)
 
 
-STRAW: dict[str, Callable[..., Allocation]] = {
+EVEN_SPREADS: dict[str, Callable[..., Allocation]] = {
     "same fraction at every stage": uniform_fraction,
     "same budget for every stage": equal_budget,
 }
 
 
-def _dag(trial: Trial, *, more: bool) -> DagResult:
+def _dag(trial: Trial, *, extended: bool) -> DagResult:
     base = trial.latency_ms()
     p99 = float(np.percentile(base, 99))
-    played = {budget: trial.play(sumvar(trial.curves, trial.costs, budget)) for budget in BUDGETS}
+    outcomes = {budget: trial.play(sumvar(trial.curves, trial.costs, budget)) for budget in BUDGETS}
     on_train, _ = trial.play(sumvar(trial.curves, trial.costs, 0.05), on_train=True)
 
     def cut(allocation: Allocation) -> float:
@@ -75,23 +77,23 @@ def _dag(trial: Trial, *, more: bool) -> DagResult:
 
     return DagResult(
         shape=shape_of(trial, base),
-        sumvar={budget: _cut(p99, latency) for budget, (latency, _) in played.items()},
-        at_3=_cuts(base, played[0.03][0]),
-        at_5=_cuts(base, played[0.05][0]),
-        straw={
+        sumvar={budget: _cut(p99, latency) for budget, (latency, _) in outcomes.items()},
+        at_3=_cuts(base, outcomes[0.03][0]),
+        at_5=_cuts(base, outcomes[0.05][0]),
+        even_spreads={
             label: {b: cut(rule(trial.curves, trial.costs, b)) for b in (0.01, 0.05)}
-            for label, rule in STRAW.items()
+            for label, rule in EVEN_SPREADS.items()
         },
-        production=cut(uniform_fraction(trial.curves, trial.costs, PRODUCTION)),
+        production=cut(uniform_fraction(trial.curves, trial.costs, PRODUCTION_COST)),
         train_5=_cut(float(np.percentile(trial.latency_ms(on_train=True), 99)), on_train),
-        spent_5=played[0.05][1],
+        spent_5=outcomes[0.05][1],
         weighted={
             label: cut(sumvar(trial.curves, trial.costs, 0.05, weights=weights))
             for label, weights in _weights(trial).items()
         }
-        if more
+        if extended
         else {},
-        late=_late(trial, played[0.03][0]) if more else {},
+        late=_late(trial, outcomes[0.03][0]) if extended else {},
     )
 
 
@@ -114,15 +116,15 @@ def _weights(trial: Trial) -> dict[str, dict[str, float]]:
 
 def _paths(trial: Trial) -> dict[str, float]:
     """Number of paths from a source to a sink through each stage."""
-    to: dict[str, float] = {}
+    paths_in: dict[str, float] = {}
     for stage in trial.stages:
-        to[stage.name] = sum(to[parent] for parent in stage.after) or 1.0
-    onwards: dict[str, float] = dict.fromkeys(to, 0.0)
+        paths_in[stage.name] = sum(paths_in[parent] for parent in stage.after) or 1.0
+    paths_out: dict[str, float] = dict.fromkeys(paths_in, 0.0)
     for stage in reversed(trial.stages):
-        onwards[stage.name] = onwards[stage.name] or 1.0  # a sink
+        paths_out[stage.name] = paths_out[stage.name] or 1.0  # a sink
         for parent in stage.after:
-            onwards[parent] += onwards[stage.name]
-    return {name: to[name] * onwards[name] for name in to}
+            paths_out[parent] += paths_out[stage.name]
+    return {name: paths_in[name] * paths_out[name] for name in paths_in}
 
 
 def _cut(p99: float, latency_ms: Floats) -> float:
@@ -134,7 +136,7 @@ def _late(trial: Trial, all_local: Floats) -> dict[float, float]:
     p99 = float(np.percentile(all_local, 99))
     train_copies = {name: np.roll(values, 7919) for name, values in trial.train.items()}
     gains = {}
-    for share in SHARES:
+    for share in LATE_SHARES:
         policy = tune_global_reissue(
             trial.stages,
             trial.curves,
@@ -157,7 +159,7 @@ def conclude(seeds: list[list[DagResult]]) -> Findings:
         rows=(
             *shape_rows(shapes),
             *_gain_rows(seeds),
-            *_straw_rows(dags),
+            *_even_spread_rows(dags),
             *_weight_rows(dags),
             *_late_rows(seeds),
             *_split_rows(dags),
@@ -183,8 +185,8 @@ def _gain_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
     ratio = float(np.mean(by_seed[0.05])) / float(np.mean(by_seed[1.0]))
     metric = "gain at 5% as a share of the gain at 100%"
     rows.append(row("Figure 5.5", metric, round(ratio, 3), source="about 0.5"))
-    for reach, share, text in ((90, "the best tenth", "55"), (25, "three quarters", "10")):
-        cut = percent(float(np.percentile([dag.sumvar[0.05] for dag in dags], reach)))
+    for level, share, text in ((90, "the best tenth", "55"), (25, "three quarters", "10")):
+        cut = percent(float(np.percentile([dag.sumvar[0.05] for dag in dags], level)))
         metric = f"p99 cut at 5% that {share} of the DAGs reach, %"
         rows.append(row("Figure 5.5", metric, cut, source=text, note=SYNTHETIC))
     for place, percentile in enumerate(PERCENTILES):
@@ -196,15 +198,15 @@ def _gain_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _straw_rows(dags: list[DagResult]) -> tuple[Row, ...]:
+def _even_spread_rows(dags: list[DagResult]) -> tuple[Row, ...]:
     rows = []
     for budget in (0.01, 0.05):
         for label, values in (
             ("SumVar", [dag.sumvar[budget] for dag in dags]),
-            *((label, [dag.straw[label][budget] for dag in dags]) for label in STRAW),
+            *((label, [dag.even_spreads[label][budget] for dag in dags]) for label in EVEN_SPREADS),
         ):
             rows.append(row("Section 5.6", f"mean p99 cut at {budget:.0%}, {label}, %", _mean(values)))
-    note = f"the same fraction at every stage, at a cost of {PRODUCTION:.1%}"
+    note = f"the same fraction at every stage, at a cost of {PRODUCTION_COST:.1%}"
     cut = _mean([dag.production for dag in dags])
     rows.append(
         row("Section 5.6", "mean p99 cut by time-outs as in production, %", cut, source="3", note=note)
@@ -225,7 +227,7 @@ def _weight_rows(dags: list[DagResult]) -> tuple[Row, ...]:
 def _late_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
     tried = [[dag.late for dag in seed] for seed in seeds if seed[0].late]
     rows = []
-    for share in SHARES:
+    for share in LATE_SHARES:
         label = f"{share:.3f} of a 3% budget kept for late requests"
         gains = [dag[share] for seed in tried for dag in seed]
         note = f"{len(tried)} seeds; {SYNTHETIC}"
@@ -239,20 +241,20 @@ def _late_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
 
 
 def _split_rows(dags: list[DagResult]) -> tuple[Row, ...]:
-    apart = percent(float(np.median(np.abs([dag.train_5 - dag.sumvar[0.05] for dag in dags]))))
+    difference = percent(float(np.median(np.abs([dag.train_5 - dag.sumvar[0.05] for dag in dags]))))
     spent = [percent(dag.spent_5) for dag in dags]
     note = f"from {min(spent)} to {max(spent)}; independent draws have no drift"
     median = round(float(np.median(spent)), 2)
     metric = "train against test p99 cut at 5%, median difference, points"
     return (
-        row("Figure 5.9", metric, apart, source="a few"),
+        row("Figure 5.9", metric, difference, source="a few"),
         row("Figure 5.9", "spent on test of 5%, median, %", median, source="slightly above 5", note=note),
     )
 
 
 def _budget_plot(dags: list[DagResult]) -> Plot:
-    def line(label: str, reach: float) -> Series:
-        cuts = [float(np.percentile([dag.sumvar[b] for dag in dags], reach)) for b in BUDGETS]
+    def line(label: str, level: float) -> Series:
+        cuts = [float(np.percentile([dag.sumvar[b] for dag in dags], level)) for b in BUDGETS]
         return Series(label, [100 * b for b in BUDGETS], [percent(cut) for cut in cuts])
 
     lines = (line("best tenth", 90), line("median", 50), line("worst quarter", 25))
@@ -275,14 +277,14 @@ def _split_plot(dags: list[DagResult]) -> Plot:
 
 def part(seeds: int) -> Part:
     """Population C over several seeds; weights and help for late requests on the first few."""
-    jobs = ((run_seed_with_more if seed < LATE_SEEDS else run_seed, ("C", seed)) for seed in range(seeds))
+    jobs = ((run_seed_extended if seed < LATE_SEEDS else run_seed, ("C", seed)) for seed in range(seeds))
     return Part("reissues", tuple(jobs), conclude)
 
 
 def draw_curves(seed: int) -> Plot:
     """Figure 2.5 from the stages of one DAG."""
     rng = np.random.default_rng([seed, 25])
-    return curve_plot(Trial.of(population(POPULATIONS["C"], rng)[SHOWN], REQUESTS, rng))
+    return curve_plot(Trial.of(population(POPULATIONS["C"], rng)[SHOWN_DAG], REQUESTS, rng))
 
 
 def curves_part(seed: int) -> Part:

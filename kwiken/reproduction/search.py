@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.stats import spearmanr
 
@@ -12,9 +14,9 @@ from kwiken.reproduction.trial import Trial
 
 SEARCH_DAGS, SEARCH_TRIES, SEARCH_REQUESTS = 9, 2000, 4000
 SEARCH_BUDGETS = (0.01, 0.05, 0.1)
-NEAR = 0.94  # ratio to random search's cut from which a case counts as near
-CLOUD = 600  # random allocations in the scatter plot
-CLOUD_STAGES = 28  # smallest number of stages of the DAG in the scatter plot
+NEAR_RATIO = 0.94  # ratio to random search's cut from which a case counts as near
+SCATTER_ALLOCATIONS = 600  # random allocations in the scatter plot
+MIN_SCATTER_STAGES = 28  # smallest number of stages of the DAG in the scatter plot
 
 
 def random_search(place: int, seed: int) -> list[tuple[float, float]]:
@@ -49,24 +51,40 @@ def _random_allocation(trial: Trial, budget: float, rng: np.random.Generator) ->
     return Allocation(fractions, budget, {}, {}, ())
 
 
-def scatter(seed: int) -> tuple[list[float], list[float], float, float]:
-    """Sum of variances and p99 of random allocations on a DAG of about 28 stages, and of SumVar's own."""
-    rng = np.random.default_rng([seed, CLOUD_STAGES])
-    stages = next(dag for dag in population(POPULATIONS["C"], rng) if len(dag) >= CLOUD_STAGES)
+class Scatter(NamedTuple):
+    """Allocations of one DAG: the sum of the stages' variances against p99.
+
+    Attributes:
+        risks_ms2: sum of variances of each random allocation, ms².
+        p99s_ms: p99 of each random allocation, milliseconds.
+        sumvar_risk_ms2: sum of variances of SumVar's allocation, ms².
+        sumvar_p99_ms: p99 of SumVar's allocation, milliseconds.
+    """
+
+    risks_ms2: list[float]
+    p99s_ms: list[float]
+    sumvar_risk_ms2: float
+    sumvar_p99_ms: float
+
+
+def scatter(seed: int) -> Scatter:
+    """Random allocations and SumVar's on a DAG of about 28 stages."""
+    rng = np.random.default_rng([seed, MIN_SCATTER_STAGES])
+    stages = next(dag for dag in population(POPULATIONS["C"], rng) if len(dag) >= MIN_SCATTER_STAGES)
     trial = Trial.of(stages, SEARCH_REQUESTS, rng)
-    budgets = rng.uniform(0, 0.2, size=CLOUD)
+    budgets = rng.uniform(0, 0.2, size=SCATTER_ALLOCATIONS)
     tried = [_random_allocation(trial, float(budget), rng) for budget in budgets]
     tried.append(sumvar(trial.curves, trial.costs, 0.2))
     risk = [sum(c.hull_at(a.fractions[name]) for name, c in trial.curves.items()) for a in tried]
     p99 = [_p99(trial, allocation) for allocation in tried]
-    return risk[:-1], p99[:-1], risk[-1], p99[-1]
+    return Scatter(risk[:-1], p99[:-1], risk[-1], p99[-1])
 
 
 def conclude_search(results: list[list[tuple[float, float]]]) -> Findings:
     """Rows comparing SumVar with random search."""
     cases = [case for result in results for case in result]
     ahead = float(np.mean([ours - best for ours, best in cases]))
-    near = float(np.mean([ours >= NEAR * best for ours, best in cases]))
+    near = float(np.mean([ours >= NEAR_RATIO * best for ours, best in cases]))
     note = f"{len(cases)} cases; best of {SEARCH_TRIES} by training requests, both judged on test requests"
     close = "cases in which SumVar has 94% or more of random search's cut, %"
     return Findings(
@@ -83,12 +101,12 @@ def conclude_search(results: list[list[tuple[float, float]]]) -> Findings:
     )
 
 
-def conclude_scatter(results: list[tuple[list[float], list[float], float, float]]) -> Findings:
+def conclude_scatter(results: list[Scatter]) -> Findings:
     """Rows and plot of p99 against the sum of variances."""
     risk, p99, ours_risk, ours_p99 = results[0]
     order = round(float(spearmanr(risk, p99).statistic), 3)
     below = percent(float(np.mean(np.array(p99) < ours_p99)))
-    note = f"{CLOUD} random allocations of budgets up to 20%"
+    note = f"{SCATTER_ALLOCATIONS} random allocations of budgets up to 20%"
     end = "SumVar ends below the cloud"
     cloud = Series("random", risk, p99, points=True)
     ours = Series("SumVar", [ours_risk], [ours_p99], points=True)

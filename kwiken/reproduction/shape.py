@@ -12,9 +12,9 @@ from kwiken.diagnosis import characterise
 from kwiken.reproduction.rows import Plot, Row, Series, percent, row
 from kwiken.reproduction.trial import Trial
 
-HEAVY = 10.0  # p99 over median from which a tail counts as heavy
-SOME, MANY = 0.1, 0.5  # shares of calls reissued at which the source describes its curves
-LONG = 10  # number of stages from which a path counts as long
+HEAVY_TAIL_RATIO = 10.0  # p99 over median from which a tail counts as heavy
+SOME_REISSUED, MANY_REISSUED = 0.1, 0.5  # shares of calls reissued at which the source describes its curves
+MIN_STAGES_OF_LONG_PATH = 10  # number of stages from which a path counts as long
 SYNTHETIC = "synthetic DAGs; the source's are production traces"
 POINTS = 60  # points of a drawn distribution
 
@@ -89,8 +89,8 @@ def shape_of(trial: Trial, latency_ms: Floats) -> Shape:
         stage_tails=list(found.stage_tail_ratio.values()),
         means_ms=[float(curve.mean_ms[0]) for curve in curves],
         sds_ms=[float(np.sqrt(curve.variance[0])) for curve in curves],
-        left_some=[curve.hull_at(SOME) / float(curve.variance[0]) for curve in curves],
-        left_many=[curve.hull_at(MANY) / float(curve.variance[0]) for curve in curves],
+        left_some=[curve.hull_at(SOME_REISSUED) / float(curve.variance[0]) for curve in curves],
+        left_many=[curve.hull_at(MANY_REISSUED) / float(curve.variance[0]) for curve in curves],
     )
 
 
@@ -120,7 +120,7 @@ def shape_rows(dags: list[Shape]) -> tuple[Row, ...]:
             "2.3",
             "DAGs with a path of 10 stages or more, %",
             "20",
-            100 * np.mean([d.longest >= LONG for d in dags]),
+            100 * np.mean([d.longest >= MIN_STAGES_OF_LONG_PATH for d in dags]),
         ),
         (
             "2.3",
@@ -128,8 +128,8 @@ def shape_rows(dags: list[Shape]) -> tuple[Row, ...]:
             "proportional",
             np.corrcoef([d.most_in for d in dags], stages)[0, 1],
         ),
-        ("2.4", "stages with p99 over median >= 10, %", "10", 100 * (tails >= HEAVY).mean()),
-        ("2.4", "DAGs with p99 over median >= 10, %", "10", 100 * (whole >= HEAVY).mean()),
+        ("2.4", "stages with p99 over median >= 10, %", "10", 100 * (tails >= HEAVY_TAIL_RATIO).mean()),
+        ("2.4", "DAGs with p99 over median >= 10, %", "10", 100 * (whole >= HEAVY_TAIL_RATIO).mean()),
         (
             "2.4",
             "DAGs with p95 >= 3 or p99 >= 5 times the median, %",
@@ -151,7 +151,7 @@ def _stage_rows(dags: list[Shape]) -> tuple[Row, ...]:
         np.concatenate([getattr(dag, name) for dag in dags])
         for name in ("means_ms", "sds_ms", "left_some", "left_many")
     )
-    note = "the log-normal law of the synthetic stages leaves none without any gain"
+    note = "the synthetic stages are log-normal, so that none is without gain"
     return (
         row(
             "Figure 2.4",
@@ -224,7 +224,9 @@ def _cdf(label: str, values: list[float] | list[int]) -> Series:
 
 def curve_plot(trial: Trial) -> Plot:
     """Figure 2.5: curves of the stages that gain most, least, and in the middle at 10%."""
-    left = {name: curve.hull_at(SOME) / float(curve.variance[0]) for name, curve in trial.curves.items()}
+    left = {
+        name: curve.hull_at(SOME_REISSUED) / float(curve.variance[0]) for name, curve in trial.curves.items()
+    }
     ranked = sorted(left, key=left.__getitem__)
     shown = [ranked[round(place)] for place in np.linspace(0, len(ranked) - 1, min(5, len(ranked)))]
     series = []
@@ -232,7 +234,7 @@ def curve_plot(trial: Trial) -> Plot:
         curve = trial.curves[name]
         mean, sd = float(curve.mean_ms[0]), float(np.sqrt(curve.variance[0]))
         share = [percent(part) for part in curve.fraction.tolist()]
-        kept = (100 * curve.variance / curve.variance[0]).tolist()
-        series.append(Series(f"mean {mean:.0f} ms, sd {sd:.0f} ms", share, kept))
+        left_percent = (100 * curve.variance / curve.variance[0]).tolist()
+        series.append(Series(f"mean {mean:.0f} ms, sd {sd:.0f} ms", share, left_percent))
     title = "variance-response curves"
     return Plot("Figure 2.5", title, "calls reissued, %", "variance left, %", tuple(series))

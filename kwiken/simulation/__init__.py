@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kwiken.simulation.block_race import BlockRace
 from kwiken.simulation.bootstrap import BlockBootstrap, interval
 from kwiken.simulation.common_random_numbers import RISKS, ROWS, TAIL, Arena, Choice, Risk, Rows, smooth_p99
 from kwiken.simulation.expectation import expect
@@ -16,6 +17,7 @@ __all__ = [
     "TAIL",
     "Arena",
     "BlockBootstrap",
+    "BlockRace",
     "Choice",
     "Risk",
     "Rows",

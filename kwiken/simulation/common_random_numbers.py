@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.arrays import Bools, Floats
-from kwiken.curves import Curve, dealer, linked
+from kwiken.curves import Curve, copy_generator, correlated_copies
 from kwiken.errors import InputError
 from kwiken.latency import end_to_end, start_times
 from kwiken.profile import Profile, StageProfile, complete_calls
@@ -94,7 +94,7 @@ class Arena:
         policies = curves if learned is None else learned
         self._races = {
             stage.name: _StageRaces(
-                stage, curves[stage.name], policies[stage.name], self._rows, dealer(seed, i)
+                stage, curves[stage.name], policies[stage.name], self._rows, copy_generator(seed, i)
             )
             for i, stage in enumerate(profile.stages)
             if stage.name in curves and stage.name in policies
@@ -185,7 +185,7 @@ class _StageRaces:
         self, stage: StageProfile, curve: Curve, learned: Curve, rows: Rows, rng: np.random.Generator
     ) -> None:
         self._calls = complete_calls(stage, curve.distribution, rng)[rows]
-        self._copies = linked(
+        self._copies = correlated_copies(
             curve.distribution, self._calls, rng.standard_normal(self._calls.shape), curve.correlation
         )
         self._coins = rng.random(self._calls.shape)

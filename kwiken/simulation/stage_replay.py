@@ -9,18 +9,17 @@ and threads; a copy due after the stop is never sent.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from kwiken.arrays import Bools, Floats
-from kwiken.curves import known_correlation, linked
+from kwiken.curves import known_correlation
 from kwiken.plan import CatchUpPolicy, PartialPolicy, StagePlan
 from kwiken.profile import EmpiricalDistribution, StageProfile, call_distribution, complete_calls
 from kwiken.service import Reissue
+from kwiken.simulation.block_race import BlockRace, CopyDraws, PredrawnCopies
 
 Rows = NDArray[np.int64]
 Ints = NDArray[np.int64]
@@ -68,7 +67,7 @@ class StageReplay:
         copy_correlation: correlation of a copy's normal score with its call's, 0 or more and below 1; None to
             estimate it from the stage's profile.
         races: whether any copies will be sent.
-        dealt: whether the copy and the coin of every call are drawn at the start, so that policies are
+        predrawn: whether the copy and the coin of every call are drawn at the start, so that policies are
             compared by common random numbers. For policies of one copy; takes memory for all calls.
     """
 
@@ -80,7 +79,7 @@ class StageReplay:
         *,
         copy_correlation: float | None = None,
         races: bool = True,
-        dealt: bool = False,
+        predrawn: bool = False,
     ) -> None:
         self.name, self.after = stage.name, stage.after
         distribution = (
@@ -95,7 +94,9 @@ class StageReplay:
         self._weights = utility_shares(stage.calls_ms, stage.worth)
         self._work = _work_share(stage)
         shape = self.calls_ms.shape
-        self._predrawn = (rng.standard_normal(shape), rng.random(shape)) if dealt and self._races else None
+        self._predrawn: PredrawnCopies | None = None
+        if predrawn and self._races:
+            self._predrawn = PredrawnCopies(rng.standard_normal(shape), rng.random(shape))
         self.cost = share / stage.calls_per_request if stage.calls_per_request else 0.0
 
     def alone(self, rows: Rows) -> Floats:
@@ -124,7 +125,7 @@ class StageReplay:
         block = max(1, MAX_CELLS // ends.shape[1])
         for at in range(0, len(ends), block):
             rows = np.arange(at, min(at + block, len(ends)))
-            race = _Race(ends[rows], self._draws(rows, ends[rows]))
+            race = BlockRace(ends[rows], self._draws(rows, ends[rows]))
             if self._races:
                 race.run(policy)
             ends[rows] = race.ends
@@ -149,7 +150,7 @@ class StageReplay:
         self, rows: Rows, plan: StagePlan, start_ms: Floats | None, outcome: StageOutcome, part: slice
     ) -> None:
         calls = self.calls_ms[rows]
-        race = _Race(calls, self._draws(rows, calls))
+        race = BlockRace(calls, self._draws(rows, calls))
         if plan.catch_up is not None:
             start = np.zeros(len(rows)) if start_ms is None else start_ms
             if plan.catch_up.threads > 1:
@@ -169,154 +170,19 @@ class StageReplay:
         outcome.copies[part], outcome.late_copies[part] = race.sent_before(stop)
         outcome.expected[part] = race.expected_before(stop)
 
-    def _speed_up(self, race: _Race, policy: CatchUpPolicy, start_ms: Floats, count: Ints) -> Floats:
+    def _speed_up(self, race: BlockRace, policy: CatchUpPolicy, start_ms: Floats, count: Ints) -> Floats:
         """Speed up the calls that start late, in place; (k,) extra work, in units of one call's work."""
         late = start_ms >= policy.after_ms
         race.ends[late] *= 1.0 - self._work * (1.0 - 1.0 / policy.speedup)
         return np.asarray(late * count * policy.extra_work, dtype=float)
 
     def _draws(self, rows: Rows, calls: Floats) -> CopyDraws:
-        dealt = None if self._predrawn is None else (self._predrawn[0][rows], self._predrawn[1][rows])
+        predrawn = None
+        if self._predrawn is not None:
+            predrawn = PredrawnCopies(self._predrawn.normals[rows], self._predrawn.coins[rows])
         return CopyDraws(
-            self._distribution, self._rng, self._rho, calls.copy() if self._rho > 0 else None, dealt
+            self._distribution, self._rng, self._rho, calls.copy() if self._rho > 0 else None, predrawn
         )
-
-
-@dataclass(frozen=True)
-class CopyDraws:
-    """Source of the copies and coins of a block of requests.
-
-    Attributes:
-        distribution: latency distribution of a copy.
-        rng: random generator for draws on demand.
-        rho: correlation of a copy's normal score with its call's, 0 or more and below 1.
-        calls: (k, width) latencies of the calls before any race, milliseconds; None for independent copies.
-        dealt: (k, width) standard normal values and (k, width) coins drawn in advance; None to draw on
-            demand.
-    """
-
-    distribution: EmpiricalDistribution
-    rng: np.random.Generator
-    rho: float = 0.0
-    calls: Floats | None = None
-    dealt: tuple[Floats, Floats] | None = None
-
-    def copies(self, which: Ints) -> Floats:
-        """(m,): latencies of copies of these calls, each from its own start, milliseconds.
-
-        Args:
-            which: (m,) indices of calls in the flattened block.
-        """
-        if self.calls is None and self.dealt is None:
-            return self.distribution.draw(self.rng, len(which))
-        normal = self.rng.standard_normal(len(which)) if self.dealt is None else self.dealt[0].ravel()[which]
-        if self.calls is None:
-            return self.distribution.quantile(ndtr(normal))
-        return linked(self.distribution, self.calls.ravel()[which], normal, self.rho)
-
-    def coins(self, which: Ints) -> Floats:
-        """(m,): uniform values from 0 to 1; a copy is sent where the value is below the probability."""
-        return self.rng.random(len(which)) if self.dealt is None else self.dealt[1].ravel()[which]
-
-
-class _Race:
-    """Race of a block's calls with their copies; `ends` holds the latency of each call, updated in place."""
-
-    def __init__(self, calls: Floats, draws: CopyDraws) -> None:
-        self.ends = calls
-        self._flat = calls.reshape(-1)
-        self._draws = draws
-        self._late_at: Floats | None = None
-        self._left: NDArray[np.int16] | None = None  # copies that each call may still have
-        self._sent: list[tuple[Ints, Floats | float, bool]] = []
-        self._chances: list[tuple[Ints, float, float]] = []  # late calls, their age, and the coin
-
-    def late_at(self, late_ms: Floats) -> None:
-        """Set the age of the stage, (k,) ms, at which each request is late and its calls get copies."""
-        self._late_at = np.repeat(late_ms, self.ends.shape[1])
-
-    def run(self, policy: Reissue | None) -> None:
-        """Send the copies of a reissue policy and those of late requests, in order of age.
-
-        There are two cases:
-        1. Only a policy: its copies go at its ages.
-        2. Late requests too: copies for lateness go between those ages, and all count against the policy's
-           number of copies per call (1 without a policy).
-        """
-        if self._late_at is None:
-            for age in _ages(policy):
-                self._send_own(age, policy)
-            return
-        self._left = np.full(len(self._flat), policy.copies if policy is not None else 1, dtype=np.int16)
-        for age in _ages(policy):
-            self._send_late(before=age)
-            self._send_own(age, policy)
-        self._send_late(before=math.inf)
-
-    def _send_own(self, age: float, policy: Reissue | None) -> None:
-        assert policy is not None
-        open_ = self._flat > age
-        if self._left is not None:
-            open_ &= self._left > 0
-        late = np.flatnonzero(open_)
-        self._chances.append((late, age, policy.probability))
-        if policy.probability < 1:
-            late = late[self._draws.coins(late) < policy.probability]
-        self._send(late, age, by_request=False)
-
-    def _send_late(self, *, before: float) -> None:
-        assert self._late_at is not None
-        assert self._left is not None
-        due = np.flatnonzero((self._late_at < before) & (self._flat > self._late_at) & (self._left > 0))
-        self._send(due, self._late_at[due], by_request=True)
-        self._late_at[due] = math.inf  # each call gets one copy for lateness
-
-    def _send(self, which: Ints, age: Floats | float, *, by_request: bool) -> None:
-        if not len(which):
-            return
-        self._flat[which] = np.minimum(self._flat[which], age + self._draws.copies(which))
-        if self._left is not None:
-            self._left[which] -= 1
-        self._sent.append((which, age, by_request))
-
-    def sent_before(self, stop_ms: Floats | None) -> tuple[Ints, Ints]:
-        """(k,) number of copies of the reissue policy, and (k,) of late requests, sent before the stop.
-
-        Args:
-            stop_ms: (k,) time of the stop, milliseconds; None where the stage waits for all calls.
-        """
-        rows, width = self.ends.shape
-        own, late = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
-        for which, age, by_request in self._sent:
-            row = which // width
-            if stop_ms is not None:
-                row = row[stop_ms[row] > age]
-            (late if by_request else own)[:] += np.bincount(row, minlength=rows)
-        return own, late
-
-    def expected_before(self, stop_ms: Floats | None) -> Floats:
-        """(k,): mean number of copies of the reissue policy before the stop, over their coins.
-
-        Exact for one copy a call, since whether a call is late does not depend on its own coin. Further
-        copies count by their probability, given the earlier ones as drawn.
-
-        Args:
-            stop_ms: (k,) time of the stop, milliseconds; None where the stage waits for all calls.
-        """
-        rows, width = self.ends.shape
-        found = np.zeros(rows)
-        for which, age, chance in self._chances:
-            row = which // width
-            if stop_ms is not None:
-                row = row[stop_ms[row] > age]
-            found += chance * np.bincount(row, minlength=rows)
-        return found
-
-
-def _ages(policy: Reissue | None) -> Iterator[float]:
-    """Ages of a call, milliseconds, at which its copies may be sent."""
-    if policy is not None:
-        yield from (copy * policy.after_ms for copy in range(1, policy.copies + 1))
 
 
 def stop_times(ends_ms: Floats, count: Ints, policy: PartialPolicy) -> Floats:

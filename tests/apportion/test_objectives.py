@@ -14,7 +14,8 @@ from kwiken.apportion.descent import descend
 from kwiken.curves import Curve, stage_curves
 from kwiken.errors import InputError
 from kwiken.plan import Budgets
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
+from kwiken.planning.notes import ObjectiveChosen
 from kwiken.profile import Profile, StageProfile, costs, part_of
 from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
 from kwiken.simulation import RISKS, TAIL, Arena, smooth_p99
@@ -116,10 +117,12 @@ def test_descent_leaves_the_plateau_where_the_sum_of_variances_looks_elsewhere(
     for objective in ("variance", "p99", "auto"):
         study = study_plan(
             profile,
-            budgets=Budgets(reissue=0.002),
-            objective=objective,
-            cost={"rare": 10.0, "common": 1.0},
-            created=CREATED,
+            PlanSettings(
+                budgets=Budgets(reissue=0.002),
+                objective=objective,
+                cost={"rare": 10.0, "common": 1.0},
+                created=CREATED,
+            ),
         )
         assert study.plan.expected is not None
         before, after = study.plan.expected.before, study.plan.expected.after
@@ -132,11 +135,12 @@ def test_descent_leaves_the_plateau_where_the_sum_of_variances_looks_elsewhere(
 
 def test_auto_says_what_it_took_and_why(drawn: Callable[..., Profile]) -> None:
     study = study_plan(
-        drawn(dag_of(20), 3000, 5), budgets=Budgets(reissue=0.05), objective="auto", created=CREATED
+        drawn(dag_of(20), 3000, 5),
+        PlanSettings(budgets=Budgets(reissue=0.05), objective="auto", created=CREATED),
     )
     assert set(study.verdict.cuts) == {"tail", "p99"}
     assert study.verdict.objective in study.verdict.cuts
-    assert any("on later requests" in note and "p99 cut" in note for note in study.notes)
+    assert ObjectiveChosen(study.verdict.objective, study.verdict.cuts) in study.notes
 
 
 def test_auto_is_never_far_from_the_better(drawn: Callable[..., Profile]) -> None:
@@ -147,7 +151,10 @@ def test_auto_is_never_far_from_the_better(drawn: Callable[..., Profile]) -> Non
         cuts = {}
         for objective in ("variance", "p99", "auto"):
             study = study_plan(
-                profile, budgets=Budgets(reissue=0.03), objective=objective, cost="mean", created=CREATED
+                profile,
+                PlanSettings(
+                    budgets=Budgets(reissue=0.03), objective=objective, cost="mean", created=CREATED
+                ),
             )
             cuts[objective] = held_out(later, study.curves, choices_of(study.curves, study.allocation))
         behind.append(max(cuts["variance"], cuts["p99"]) - cuts["auto"])

@@ -9,7 +9,7 @@ import pytest
 
 from kwiken.arrays import Floats
 from kwiken.plan import Budgets
-from kwiken.planning import PlanStudy, study_plan
+from kwiken.planning import PlanSettings, PlanStudy, study_plan
 from kwiken.profile import Profile, StageProfile
 from kwiken.service import Reissue
 
@@ -54,11 +54,9 @@ def test_gains_are_those_of_the_policies_chosen(
     profile = profile_of(stage_of("a", calls["a"]), stage_of("b", calls["b"], after=("a",)))
     study = study_plan(
         profile,
-        budgets=Budgets(reissue=0.02),
-        objective=objective,
-        spread=spread,
-        cost="calls",
-        created=CREATED,
+        PlanSettings(
+            budgets=Budgets(reissue=0.02), objective=objective, spread=spread, cost="calls", created=CREATED
+        ),
     )
     acting = [name for name, stage in study.plan.stages.items() if stage.reissue is not None]
     assert acting
@@ -76,7 +74,8 @@ def test_the_next_percent_is_more_of_the_policy_chosen(
 ) -> None:
     x = 20 * np.random.default_rng(1).lognormal(0, 1, 20_000)
     study = study_plan(
-        profile_of(stage_of("a", x)), budgets=Budgets(reissue=0.01), objective=objective, created=CREATED
+        profile_of(stage_of("a", x)),
+        PlanSettings(budgets=Budgets(reissue=0.01), objective=objective, created=CREATED),
     )
     policy, curve = of(study, "a"), study.curves["a"]
     share, coin = study.allocation.fractions["a"], study.allocation.coins["a"]
@@ -101,9 +100,11 @@ def test_gains_of_fan_outs_are_those_of_their_copies(
     profile = profile_of(stage_of("wide", wide), stage_of("end", rng.exponential(2, 3000), after=("wide",)))
     study = study_plan(
         profile,
-        budgets=Budgets(reissue=0.03, utility_loss=0.001 if levers == "joint" else 0.0),
-        levers=levers,
-        created=CREATED,
+        PlanSettings(
+            budgets=Budgets(reissue=0.03, utility_loss=0.001 if levers == "joint" else 0.0),
+            levers=levers,
+            created=CREATED,
+        ),
     )
     policy = of(study, "wide")
     calls = np.tile(wide, (40, 1))

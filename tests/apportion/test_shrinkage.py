@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.apportion import allocation_of, sumvar
+from kwiken.apportion.notes import GainsMayBeChance
 from kwiken.apportion.shrinkage import Shrinkage
 from kwiken.curves import UNCERTAIN_GAIN_SHARE, curve_bounds, stage_curves
 from kwiken.plan import Budgets
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile, StageProfile
+from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -70,10 +72,12 @@ def test_the_plan_is_as_timid(stage_of: StageOf, profile_of: ProfileOf) -> None:
     profile = profile_of(stage_of("lucky", lucky(400)), stage_of("late", late(400), after=("lucky",)))
     for objective in ("variance", "p99"):
         study = study_plan(
-            profile, budgets=Budgets(reissue=0.01), created=CREATED, objective=objective, cost="calls"
+            profile,
+            PlanSettings(budgets=Budgets(reissue=0.01), created=CREATED, objective=objective, cost="calls"),
         )
         assert study.bounds["lucky"].certainty == 0 < study.bounds["late"].certainty
-        assert any("chance may explain the whole gain of copies at lucky:" in note for note in study.notes)
+        [note] = of_kind(study.notes, GainsMayBeChance)
+        assert note.stages == ("lucky",)
 
 
 def test_more_requests_bring_the_timid_curve_closer(stage_of: StageOf, profile_of: ProfileOf) -> None:

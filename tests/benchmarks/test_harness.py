@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import __main__ as program
 from benchmarks.harness import MIN_TIMED_S, Row, alone, in_turn, side_by_side, timed
-from benchmarks.results import as_json, as_page, as_table, figure
+from benchmarks.results import as_json, as_page, as_table, figure, machine
 
 
 class Ticker:
@@ -120,6 +120,34 @@ def test_table_and_page_hold_every_figure() -> None:
         assert text in table
         assert text in as_page(RESULTS, quick=False)
     assert "quick" in as_page(RESULTS, quick=True)
+
+
+def test_a_page_keeps_its_text_and_the_sections_of_other_benchmarks() -> None:
+    first = as_page(
+        RESULTS, quick=False, page="# Benchmarks\n\nHow to read.\n\n## Results\n\n### a\n\nolder\n"
+    )
+    assert [line for line in first.splitlines() if line.startswith("#")] == [
+        *("# Benchmarks", "## Results"),
+        *("### a", "### one", "### two"),
+    ]
+    assert "How to read." in first
+    assert "older" in first
+    again = as_page({"one": [Row(name="race", ours=1.0, unit="s")]}, quick=False, page=first)
+    assert "6.54 us" not in again
+    assert "123,456 spans/s" in again
+    assert again.index("### one") < again.index("### two")
+
+
+def test_a_page_that_is_written_again_does_not_grow() -> None:
+    page = as_page(RESULTS, quick=False)
+    again = as_page(RESULTS, quick=False, page=page)
+    assert len(again.splitlines()) == len(page.splitlines())
+
+
+def test_the_machine_states_its_speed() -> None:
+    facts = machine()
+    assert facts["additions_s"] > 0
+    assert f"{facts['cores']} cores, ten million additions in" in as_page(RESULTS, quick=False)
 
 
 def test_json_holds_every_field() -> None:

@@ -10,16 +10,18 @@ import pytest
 from scipy.special import ndtri
 
 from kwiken.arrays import Bools, Floats
-from kwiken.curves import linked, reissue_curve, stage_curves
+from kwiken.curves import correlated_copies, reissue_curve, stage_curves
 from kwiken.curves.copies import normal_scores
 from kwiken.curves.copy_correlation import copy_correlation
 from kwiken.errors import InputError
 from kwiken.plan import Budgets
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
+from kwiken.planning.notes import CopiesAsSlow, CopiesCorrelated
 from kwiken.profile import EmpiricalDistribution, Profile, StageProfile, profile_from_json, profile_to_json
 from kwiken.reproduction.population import POPULATIONS, population
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
+from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -81,7 +83,7 @@ def test_linked_copies_have_the_law_and_the_link() -> None:
     rng = np.random.default_rng(1)
     distribution = EmpiricalDistribution.of(rng.exponential(5, 20_000))
     calls = distribution.draw(rng, 40_000)
-    copies = linked(distribution, calls, rng.standard_normal(40_000), 0.6)
+    copies = correlated_copies(distribution, calls, rng.standard_normal(40_000), 0.6)
     assert np.quantile(copies, [0.1, 0.5, 0.99]) == pytest.approx(
         np.quantile(distribution.values, [0.1, 0.5, 0.99]), rel=0.05
     )
@@ -98,7 +100,7 @@ def test_moments_of_correlated_copies_match_sampling(shards: int, coin: float) -
     after = float(np.quantile(calls, 0.9))
     mean, variance = curve.moments(Reissue(after_ms=after, probability=coin))
     many = np.repeat(calls, 30, axis=0)
-    copies = linked(curve.distribution, many, rng.standard_normal(many.shape), 0.5)
+    copies = correlated_copies(curve.distribution, many, rng.standard_normal(many.shape), 0.5)
     sent = (many > after) & (rng.random(many.shape) < coin)
     raced = np.where(sent, np.minimum(many, after + copies), many).max(axis=1)
     assert mean == pytest.approx(raced.mean(), rel=0.005)
@@ -115,7 +117,7 @@ def test_wide_fan_outs_wait_for_their_slowest_copies(shards: int, share: float) 
     policy = curve.policy(share, coin=1.0)
     assert policy is not None
     again = np.repeat(calls, 10, axis=0)
-    copies = linked(curve.distribution, again, rng.standard_normal(again.shape), 0.3)
+    copies = correlated_copies(curve.distribution, again, rng.standard_normal(again.shape), 0.3)
     ends = np.where(again > policy.after_ms, np.minimum(again, policy.after_ms + copies), again).max(axis=1)
     mean, variance = curve.moments(policy)
     assert mean == pytest.approx(ends.mean(), rel=0.02)
@@ -158,7 +160,10 @@ def test_p99_gain_of_a_population_falls_as_published_and_the_budget_holds(
         )
         for rho, cuts in cut.items():
             plan = study_plan(
-                profile, budgets=Budgets(reissue=0.05), cost="mean", created=CREATED, copy_correlation=rho
+                profile,
+                PlanSettings(
+                    budgets=Budgets(reissue=0.05), cost="mean", created=CREATED, copy_correlation=rho
+                ),
             ).plan
             found = simulate(later, plan, copy_correlation=rho)
             assert found.reissue <= 0.05 * 1.15
@@ -179,10 +184,10 @@ def test_a_stage_that_is_slow_with_its_requests_gets_nothing(
     )
     assert set(stage_curves(profile)) == {"replica"}
     assert set(stage_curves(profile, copy_correlation=0.0)) == {"size", "replica"}
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
     assert study.plan.stages["size"].reissue is None
     assert study.plan.stages["replica"].reissue is not None
-    assert any("as slow as its call" in note and "size" in note for note in study.notes)
+    assert CopiesAsSlow(("size",)) in study.notes
 
 
 def test_expectation_counts_with_what_pairs_tell(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -190,11 +195,14 @@ def test_expectation_counts_with_what_pairs_tell(stage_of: StageOf, profile_of: 
     known = profile_of(replace(stage_of("a", calls), pairs_ms=pairs, pairs_cut=cut))
     cuts = []
     for given in (0.0, None):
-        study = study_plan(known, budgets=Budgets(reissue=0.05), created=CREATED, copy_correlation=given)
+        study = study_plan(
+            known, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED, copy_correlation=given)
+        )
         assert study.plan.expected is not None
         cuts.append(1 - study.plan.expected.after.p99_ms / study.plan.expected.before.p99_ms)
     assert cuts[1] < 0.8 * cuts[0]
-    assert any("correlations used: a 0." in note for note in study.notes)
+    [note] = of_kind(study.notes, CopiesCorrelated)
+    assert note.correlations == {"a": study.curves["a"].correlation}
 
 
 def test_pairs_survive_their_json_and_count_in_the_digest(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -226,7 +234,9 @@ def test_a_correlation_outside_its_range_is_refused(
 ) -> None:
     profile = profile_of(stage_of("a", np.random.default_rng(0).exponential(1, 500)))
     with pytest.raises(InputError):
-        study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED, copy_correlation=given)
+        study_plan(
+            profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED, copy_correlation=given)
+        )
 
 
 def test_scores_of_tied_values_take_their_middle() -> None:

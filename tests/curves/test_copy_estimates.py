@@ -14,7 +14,8 @@ from kwiken.arrays import Floats
 from kwiken.curves import stage_curves
 from kwiken.curves.copy_correlation import copy_correlation
 from kwiken.plan import Budgets
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
+from kwiken.planning.notes import CopiesAsSlow
 from kwiken.profile import (
     EmpiricalDistribution,
     Profile,
@@ -146,10 +147,10 @@ def test_a_stage_late_by_its_requests_size_gets_no_copies(stage_of: StageOf, pro
         replace(stage_of("replica", paused.latency, after=("size",)), guesses_ms=guessed(paused)),
     )
     assert set(stage_curves(profile)) == {"replica"}
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z")
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z"))
     assert study.plan.stages["size"].reissue is None
     assert study.plan.stages["replica"].reissue is not None
-    assert any("as slow as its call" in note and "size" in note for note in study.notes)
+    assert CopiesAsSlow(("size",)) in study.notes
 
 
 def test_guesses_are_kept_in_the_profile(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -222,7 +223,9 @@ def test_copies_of_the_large_are_large_though_the_large_differ_at_random(
     )
     assert copy_correlation(stage, EmpiricalDistribution.of(calls)).rho > 0.9
     profile = profile_of(stage, stage_of("b", rng.lognormal(2, 1, 4000), after=("a",)))
-    plan = study_plan(profile, budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z").plan
+    plan = study_plan(
+        profile, PlanSettings(budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z")
+    ).plan
     assert plan.stages["a"].reissue is None
     assert plan.stages["b"].reissue is not None
 

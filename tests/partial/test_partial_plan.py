@@ -19,9 +19,17 @@ from kwiken.partial import (
     tune_fixed_timeout,
 )
 from kwiken.partial.loss_curve import loss_curve
+from kwiken.partial.notes import (
+    FewShards,
+    LossesAddedUp,
+    LossTooSmall,
+    NoFanOut,
+    NoStopRuleHelps,
+    UtilityKeptBack,
+)
 from kwiken.partial.planner import policy_of
 from kwiken.plan import Budgets, LedgerTerms, PartialPolicy, Plan, SpanMatch
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.joint import tuned_with_copies
 from kwiken.planning.reissues import ReissueSettings
 from kwiken.planning.surface import raced_calls
@@ -30,6 +38,7 @@ from kwiken.reproduction.population import fan_out_queries
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
 from kwiken.simulation.stage_replay import stop_times
+from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -59,7 +68,7 @@ def test_loss_budgets_hold_on_requests_not_seen(stage_of: StageOf, profile_of: P
     losses, gains = [], []
     for seed in range(4):
         profile = two_fan_outs(stage_of, profile_of, requests=1500, seed=seed)
-        study = study_plan(profile, budgets=Budgets(utility_loss=0.002), created=CREATED)
+        study = study_plan(profile, PlanSettings(budgets=Budgets(utility_loss=0.002), created=CREATED))
         later = two_fan_outs(stage_of, profile_of, requests=4000, seed=100 + seed)
         found = simulate(later, study.plan, requests=20_000)
         losses.append(found.utility_loss)
@@ -119,7 +128,7 @@ def test_shards_that_never_hold_the_best_answer_are_left_out_for_nothing(
     blind = profile_of(stage_of("wide", calls))
     cuts = {}
     for name, profile in (("known", known), ("blind", blind)):
-        study = study_plan(profile, budgets=Budgets(utility_loss=0.002), created=CREATED)
+        study = study_plan(profile, PlanSettings(budgets=Budgets(utility_loss=0.002), created=CREATED))
         found = simulate(known, study.plan, requests=20_000)
         cuts[name] = 1 - found.after.p99_ms / found.before.p99_ms
         assert found.utility_loss <= 0.003
@@ -130,12 +139,12 @@ def test_shards_that_never_hold_the_best_answer_are_left_out_for_nothing(
 def test_only_the_fan_outs_that_are_named_answer_in_part(stage_of: StageOf, profile_of: ProfileOf) -> None:
     profile = two_fan_outs(stage_of, profile_of, requests=1500, seed=1)
     budgets = Budgets(utility_loss=0.01)
-    every = study_plan(profile, budgets=budgets, created=CREATED).plan
+    every = study_plan(profile, PlanSettings(budgets=budgets, created=CREATED)).plan
     assert {name for name, stage in every.stages.items() if stage.partial is not None} == {"wide", "narrow"}
-    one = study_plan(profile, budgets=budgets, created=CREATED, partial=["narrow"]).plan
+    one = study_plan(profile, PlanSettings(budgets=budgets, created=CREATED, partial=["narrow"])).plan
     assert one.stages["wide"].partial is None
     assert partial_of(one, "narrow").loss > partial_of(every, "narrow").loss
-    none = study_plan(profile, budgets=Budgets(), created=CREATED, partial=["narrow"])
+    none = study_plan(profile, PlanSettings(budgets=Budgets(), created=CREATED, partial=["narrow"]))
     assert none.plan.stages["narrow"].partial is None
     assert none.plan.expected is not None
     assert none.plan.expected.spent.utility_loss == 0
@@ -151,56 +160,56 @@ def test_a_service_whose_shards_slow_down_gets_tighter_rules(
     settings = PartialSettings()
     loose, tight = (study_partial(profile, 0.005, settings) for profile in (steady, drifting))
     assert tight.margin < 0.8 * loose.margin
-    assert any("kept for later requests" in note for note in tight.notes)
+    assert UtilityKeptBack(tight.margin) in tight.notes
 
 
 def test_losses_of_two_stages_are_added_up_and_that_is_said(stage_of: StageOf, profile_of: ProfileOf) -> None:
     profile = two_fan_outs(stage_of, profile_of, requests=2000, seed=6)
-    study = study_plan(profile, budgets=Budgets(utility_loss=0.004), created=CREATED)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(utility_loss=0.004), created=CREATED))
     assert sum(partial_of(study.plan, name).loss for name in ("wide", "narrow")) <= 0.004
-    assert any("added up" in note for note in study.notes)
+    assert LossesAddedUp(("wide", "narrow")) in study.notes
     weights = {"wide": 1.0, "narrow": 1.0, "last": 2.0}
     weighed = study_plan(
-        profile, budgets=Budgets(utility_loss=0.004), created=CREATED, utility_weights=weights
+        profile, PlanSettings(budgets=Budgets(utility_loss=0.004), created=CREATED, utility_weights=weights)
     )
-    assert not any("added up" in note for note in weighed.notes)
+    assert not of_kind(weighed.notes, LossesAddedUp)
     assert partial_of(weighed.plan, "wide").weight == 0.25
     assert weighed.simulation.utility_loss == pytest.approx(
         0.25 * sum(weighed.simulation.stage_loss.values())
     )
 
 
-class TestWords:
+class TestNotes:
     def test_no_fan_out(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         profile = profile_of(stage_of("a", np.random.default_rng(7).exponential(1, 500)))
-        study = study_plan(profile, budgets=Budgets(utility_loss=0.1), created=CREATED)
-        assert any("no stage is a fan-out" in note for note in study.notes)
+        study = study_plan(profile, PlanSettings(budgets=Budgets(utility_loss=0.1), created=CREATED))
+        assert NoFanOut() in study.notes
         assert study.simulation.utility_loss == 0
 
     def test_too_few_requests_for_so_small_a_loss(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         profile = profile_of(stage_of("wide", np.random.default_rng(8).exponential(1, (100, 4))))
-        study = study_plan(profile, budgets=Budgets(utility_loss=0.001), created=CREATED)
+        study = study_plan(profile, PlanSettings(budgets=Budgets(utility_loss=0.001), created=CREATED))
         assert study.plan.stages["wide"].partial is None
-        assert any("too few for a loss of 0.100%: one lost answer would be 0.250%" in n for n in study.notes)
+        assert LossTooSmall("wide", 100, loss=0.001, least_loss=0.0025) in study.notes
 
     def test_fewer_shards_than_the_inverse_of_the_loss(
         self, stage_of: StageOf, profile_of: ProfileOf
     ) -> None:
         calls = np.random.default_rng(9).lognormal(1, 1, (5000, 8))
         study = study_plan(
-            profile_of(stage_of("wide", calls)), budgets=Budgets(utility_loss=0.001), created=CREATED
+            profile_of(stage_of("wide", calls)),
+            PlanSettings(budgets=Budgets(utility_loss=0.001), created=CREATED),
         )
-        assert any("with 8 shards a loss of 0.10% lets 1 request in 125" in note for note in study.notes)
+        assert FewShards("wide", 8, loss=0.001) in study.notes
         assert study.simulation.after.p999_ms < 0.9 * study.simulation.before.p999_ms
 
     def test_calls_that_are_all_alike(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         study = study_plan(
             profile_of(stage_of("wide", np.full((2000, 8), 3.0))),
-            budgets=Budgets(utility_loss=0.01),
-            created=CREATED,
+            PlanSettings(budgets=Budgets(utility_loss=0.01), created=CREATED),
         )
         assert study.plan.stages["wide"].partial is None
-        assert any("waits for all shards" in note for note in study.notes)
+        assert NoStopRuleHelps("wide") in study.notes
 
 
 def test_a_progress_is_written_so_that_a_runtime_counts_the_same_shards() -> None:
@@ -237,9 +246,11 @@ def test_stop_rules_stay_where_a_ledger_refuses_copies(stage_of: StageOf, profil
     profile = profile_of(stage_of("wide", calls))
     study = study_plan(
         profile,
-        budgets=Budgets(reissue=0.02, utility_loss=0.003),
-        created=CREATED,
-        ledger=LedgerTerms(peak_factor=1.0, floor_per_s=0.0),
+        PlanSettings(
+            budgets=Budgets(reissue=0.02, utility_loss=0.003),
+            created=CREATED,
+            ledger=LedgerTerms(peak_factor=1.0, floor_per_s=0.0),
+        ),
     )
     assert study.simulation.refused > 0.1
     waited = simulate(profile, study.plan, requests=20_000, seed=1)

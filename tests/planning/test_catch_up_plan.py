@@ -10,15 +10,18 @@ import pytest
 
 from kwiken.latency import end_to_end
 from kwiken.plan import Budgets, CatchUpPolicy, LedgerTerms, Plan, SpanMatch
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.catch_up import Actuators, LateRequestReplay, study_catch_up
+from kwiken.planning.notes import CatchUpUnspent, LateRequestsHelped, PriorityOnly
 from kwiken.profile import Profile, StageProfile, costs
 from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
 from kwiken.simulation import simulate
+from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
 
+STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
 CREATED = "2026-01-01T00:00:00Z"
 
 
@@ -56,7 +59,8 @@ def test_the_budget_holds_on_later_requests_and_p99_falls() -> None:
         profile, later = drawn(LAWS, 4000, seed), drawn(LAWS, 8000, 50 + seed)
         arms = {
             budget: study_plan(
-                profile, budgets=Budgets(reissue=0.03, catch_up=budget), created=CREATED, cost="mean"
+                profile,
+                PlanSettings(budgets=Budgets(reissue=0.03, catch_up=budget), created=CREATED, cost="mean"),
             )
             for budget in (0.0, 0.01)
         }
@@ -74,11 +78,13 @@ def test_the_budget_holds_on_later_requests_and_p99_falls() -> None:
 
 def test_the_study_says_when_requests_are_late_and_what_they_get() -> None:
     study = study_plan(
-        drawn(LAWS, 4000, 1), budgets=Budgets(reissue=0.03, catch_up=0.01), created=CREATED, cost="mean"
+        drawn(LAWS, 4000, 1),
+        PlanSettings(budgets=Budgets(reissue=0.03, catch_up=0.01), created=CREATED, cost="mean"),
     )
     assert study.late.after_ms is not None
     assert ages_of(study.plan) == {study.late.after_ms}
-    assert any(f"late from {study.late.after_ms:.1f} ms on" in note for note in study.notes)
+    [note] = of_kind(study.notes, LateRequestsHelped)
+    assert (note.after_ms, note.late, note.cut) == (study.late.after_ms, study.late.late, study.late.cut)
     assert 0.01 < study.late.late < 0.5
     assert study.late.cut > 0.01
     expected = study.plan.expected
@@ -97,7 +103,8 @@ def test_more_budget_means_lateness_comes_sooner() -> None:
     ages = []
     for budget in (0.003, 0.01, 0.04):
         study = study_plan(
-            profile, budgets=Budgets(reissue=0.03, catch_up=budget), created=CREATED, cost="mean"
+            profile,
+            PlanSettings(budgets=Budgets(reissue=0.03, catch_up=budget), created=CREATED, cost="mean"),
         )
         ages.append(study.late.after_ms or np.inf)
     assert ages == sorted(ages, reverse=True)
@@ -107,9 +114,9 @@ def test_more_budget_means_lateness_comes_sooner() -> None:
 def test_stages_that_can_use_threads_get_them() -> None:
     profile, later = drawn(LAWS, 3000, 3, threads=3), drawn(LAWS, 6000, 53, threads=3)
     budgets = Budgets(catch_up=0.02)
-    study = study_plan(profile, budgets=budgets, created=CREATED, cost="mean")
+    study = study_plan(profile, PlanSettings(budgets=budgets, created=CREATED, cost="mean"))
     assert all(s.catch_up is not None and s.catch_up.threads == 3 for s in study.plan.stages.values())
-    alone = study_plan(drawn(LAWS, 3000, 3), budgets=budgets, created=CREATED, cost="mean")
+    alone = study_plan(drawn(LAWS, 3000, 3), PlanSettings(budgets=budgets, created=CREATED, cost="mean"))
     with_threads, without = (simulate(later, s.plan, requests=20_000) for s in (study, alone))
     assert with_threads.after.p99_ms < without.after.p99_ms < without.before.p99_ms
     assert with_threads.catch_up <= 0.024
@@ -118,11 +125,12 @@ def test_stages_that_can_use_threads_get_them() -> None:
 def test_with_nothing_to_pay_for_late_requests_get_priority(stage_of: StageOf, profile_of: ProfileOf) -> None:
     rng = np.random.default_rng(4)
     profile = profile_of(stage_of("once", rng.exponential(1, 2000), reissuable=False))
-    study = study_plan(profile, budgets=Budgets(catch_up=0.02), created=CREATED)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(catch_up=0.02), created=CREATED))
     policy = study.plan.stages["once"].catch_up
     assert policy == CatchUpPolicy(after_ms=study.late.after_ms or 0, priority=True)
     assert study.late.late == pytest.approx(0.02, abs=0.002)
-    assert any("priority only" in note for note in study.notes)
+    [note] = of_kind(study.notes, PriorityOnly)
+    assert (note.after_ms, note.late) == (study.late.after_ms, study.late.late)
     assert study.simulation.catch_up == 0
 
 
@@ -135,10 +143,10 @@ def test_help_that_does_not_pay_is_left_unspent_and_that_is_said(
         stage_of("first", rng.uniform(4.9, 5.1, 3000)),
         stage_of("last", rng.lognormal(2, 1, 3000), after=("first",), reissuable=False),
     )
-    study = study_plan(profile, budgets=Budgets(catch_up=0.01), created=CREATED)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(catch_up=0.01), created=CREATED))
     assert study.late.after_ms is None
     assert ages_of(study.plan) == set()
-    assert any("the catch-up budget stays unspent" in note for note in study.notes)
+    assert of_kind(study.notes, CatchUpUnspent) == [CatchUpUnspent(study.late.cut)]
 
 
 def test_requests_that_get_slower_over_time_make_the_age_timid(
@@ -150,14 +158,16 @@ def test_requests_that_get_slower_over_time_make_the_age_timid(
     plans = {}
     for name, factor in (("steady", np.ones(4000)), ("drifting", drift)):
         profile = profile_of(stage_of("a", first * factor), stage_of("b", second * factor, after=("a",)))
-        plans[name] = study_plan(profile, budgets=Budgets(catch_up=0.02), created=CREATED)
+        plans[name] = study_plan(profile, PlanSettings(budgets=Budgets(catch_up=0.02), created=CREATED))
     assert plans["drifting"].simulation.catch_up < 0.8 * plans["steady"].simulation.catch_up
 
 
 def test_an_arena_spends_less_the_later_requests_are_late() -> None:
     profile = drawn(LAWS, 2000, 7)
     names = tuple(stage.name for stage in profile.stages)
-    draft = study_plan(profile, budgets=Budgets(reissue=0.03), created=CREATED, cost="mean").plan
+    draft = study_plan(
+        profile, PlanSettings(budgets=Budgets(reissue=0.03), created=CREATED, cost="mean")
+    ).plan
     most = Actuators(frozenset(names), {}, names)
     replayed = LateRequestReplay(profile, draft, most)
     ages = np.linspace(0, float(profile.latency_ms.max()), 12)
@@ -171,11 +181,8 @@ def test_an_arena_spends_less_the_later_requests_are_late() -> None:
 
 def test_no_budget_no_study() -> None:
     profile = drawn(LAWS, 500, 9)
-    draft = study_plan(profile, budgets=Budgets(), created=CREATED).plan
+    draft = study_plan(profile, PlanSettings(budgets=Budgets(), created=CREATED)).plan
     assert study_catch_up(profile, draft, 0.0, reissue=["s0"], paying=[]).policies == {}
-
-
-STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
 
 
 def test_ledgers_of_copies_and_of_help_refuse_on_their_own(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -184,7 +191,10 @@ def test_ledgers_of_copies_and_of_help_refuse_on_their_own(stage_of: StageOf, pr
     calls = rng.exponential(1, 6000) + 50 * (slow & (rng.random(6000) < 0.5))
     profile = profile_of(stage_of("a", calls), stage_of("b", rng.exponential(1, 6000), after=("a",)))
     study = study_plan(
-        profile, budgets=Budgets(reissue=0.01, catch_up=0.02), created=CREATED, ledger=STRICT, cost="calls"
+        profile,
+        PlanSettings(
+            budgets=Budgets(reissue=0.01, catch_up=0.02), created=CREATED, ledger=STRICT, cost="calls"
+        ),
     )
     free = simulate(profile, study.plan, requests=20_000)
     assert study.simulation.late_refused > 0.1
@@ -205,5 +215,5 @@ def test_a_profile_made_up_with_the_plans_own_seed_is_planned_like_any_other(
         first, second = rng.lognormal(3, 1, 6000), rng.lognormal(3, 0.8, 6000)
         profile = profile_of(stage_of("a", first), stage_of("b", second, after=("a",)))
         budgets = Budgets(reissue=0.05, catch_up=0.02)
-        cuts.append(study_plan(profile, budgets=budgets, created=CREATED).late.cut)
+        cuts.append(study_plan(profile, PlanSettings(budgets=budgets, created=CREATED)).late.cut)
     assert cuts[0] == pytest.approx(cuts[1], abs=0.025)

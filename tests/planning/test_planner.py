@@ -14,15 +14,27 @@ from hypothesis import strategies as st
 from kwiken.curves import stage_curves
 from kwiken.errors import InputError
 from kwiken.plan import Budgets, Costs, Expected, LedgerTerms, PartialPolicy, Plan, tidied
-from kwiken.planning import make_plan, study_plan
+from kwiken.planning import PlanSettings, make_plan, study_plan
+from kwiken.planning.notes import (
+    CallsCancelled,
+    FewRequests,
+    LargerBudgetHelps,
+    NoP99Cut,
+    NoStageReissuable,
+    Note,
+    SpendRefused,
+    TooFewCalls,
+)
 from kwiken.profile import Profile, StageProfile, profile_from_json, profile_to_json
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
+from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
 
 CREATED = "2026-01-01T00:00:00Z"
+STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
 
 
 def expected_of(plan: Plan) -> Expected:
@@ -55,7 +67,7 @@ def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
 
 
 def test_plan_reissues_what_pays_and_nothing_else(profile: Profile) -> None:
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
     plan = study.plan
     assert set(plan.stages) == {"wide", "paused", "calm", "once"}
     assert plan.stages["once"].reissue is None
@@ -103,7 +115,9 @@ def test_same_profile_same_seed_same_plan(profile: Profile) -> None:
     assert make_plan(loaded, budgets=budgets, created=CREATED, seed=4).profile == first.profile
 
 
-def test_budget_holds_on_requests_not_seen(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_the_whole_budget_is_spent_on_requests_like_those_seen(
+    stage_of: StageOf, profile_of: ProfileOf
+) -> None:
     spends = []
     for seed in range(6):
         plan = make_plan(
@@ -113,22 +127,8 @@ def test_budget_holds_on_requests_not_seen(stage_of: StageOf, profile_of: Profil
         )
         later = chain_of(stage_of, profile_of, requests=8000, seed=100 + seed)
         spends.append(simulate(later, plan, requests=20_000).reissue)
-    assert np.mean(np.array(spends) <= 0.05) >= 0.75
-    assert max(spends) <= 0.055
-    assert np.mean(spends) >= 0.04
-
-
-def test_a_service_that_slows_down_over_time_gets_a_tighter_plan(
-    stage_of: StageOf, profile_of: ProfileOf
-) -> None:
-    rng = np.random.default_rng(1)
-    drift = np.linspace(1, 2, 6000)
-    drifting = profile_of(stage_of("a", rng.lognormal(0, 0.5, 6000) * drift))
-    steady = profile_of(stage_of("a", rng.lognormal(0, 0.5, 6000)))
-    tight = study_plan(drifting, budgets=Budgets(reissue=0.05), created=CREATED)
-    loose = study_plan(steady, budgets=Budgets(reissue=0.05), created=CREATED)
-    assert tight.margin < 0.8 * loose.margin
-    assert any("later requests" in note for note in tight.notes)
+    assert max(spends) <= 0.06
+    assert np.mean(spends) == pytest.approx(0.05, rel=0.1)
 
 
 def unequal_of(stage_of: StageOf, profile_of: ProfileOf, seed: int) -> Profile:
@@ -153,7 +153,9 @@ def test_sumvar_beats_the_same_budget_spread_evenly(
     for seed in range(3):
         profile = unequal_of(stage_of, profile_of, seed)
         for spread in left:
-            plan = make_plan(profile, budgets=Budgets(reissue=budget), created=CREATED, spread=spread)
+            plan = study_plan(
+                profile, PlanSettings(budgets=Budgets(reissue=budget), created=CREATED, spread=spread)
+            ).plan
             expected = expected_of(plan)
             left[spread] += expected.after.p99_ms / expected.before.p99_ms / 3
     assert left["sumvar"] < left["uniform"] - 0.01
@@ -168,15 +170,14 @@ def paused_of(stage_of: StageOf, profile_of: ProfileOf, *, bursts: bool) -> Prof
     return profile_of(stage_of("a", rng.exponential(1, 6000) + 50 * slow))
 
 
-STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
-
-
 def test_expectation_counts_with_what_a_ledger_refuses(stage_of: StageOf, profile_of: ProfileOf) -> None:
     found = {}
     for bursts in (False, True):
         profile = paused_of(stage_of, profile_of, bursts=bursts)
         for terms in (None, STRICT):
-            study = study_plan(profile, budgets=Budgets(reissue=0.08), created=CREATED, ledger=terms)
+            study = study_plan(
+                profile, PlanSettings(budgets=Budgets(reissue=0.08), created=CREATED, ledger=terms)
+            )
             found[bursts, terms] = study
             assert study.plan.ledger == (terms or LedgerTerms())
             spent = expected_of(study.plan).spent.reissue
@@ -184,20 +185,11 @@ def test_expectation_counts_with_what_a_ledger_refuses(stage_of: StageOf, profil
     ladders = {key: expected_of(study.plan).after for key, study in found.items()}
     assert found[True, None].simulation.refused == 0
     assert found[True, STRICT].simulation.refused > 0.3
-    assert any("bursts" in note for note in found[True, STRICT].notes)
+    [refused] = of_kind(found[True, STRICT].notes, SpendRefused)
+    assert refused.share == found[True, STRICT].simulation.refused
     assert ladders[True, STRICT].p99_ms > 2 * ladders[True, None].p99_ms
     assert found[False, STRICT].simulation.refused < 0.15
     assert expected_of(found[True, STRICT].plan).before == expected_of(found[True, None].plan).before
-
-
-def test_bursts_tighten_the_plan(stage_of: StageOf, profile_of: ProfileOf) -> None:
-    margins = [
-        study_plan(
-            paused_of(stage_of, profile_of, bursts=bursts), budgets=Budgets(reissue=0.04), created=CREATED
-        ).margin
-        for bursts in (False, True)
-    ]
-    assert margins[1] < margins[0] - 0.05
 
 
 def test_edges_do_not_change_who_gets_what(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -232,12 +224,11 @@ def test_whole_budget_doubles_every_call_that_may_be(profile: Profile) -> None:
     assert reissue_of(plan, "paused").fraction == 1
 
 
-def test_few_requests_make_a_timid_plan_and_say_so(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_a_plan_for_few_requests_says_so(stage_of: StageOf, profile_of: ProfileOf) -> None:
     few = chain_of(stage_of, profile_of, requests=20, seed=3)
-    study = study_plan(few, budgets=Budgets(reissue=0.05), created=CREATED)
-    assert any("only 20 requests" in note for note in study.notes)
-    assert study.margin < 0.9
-    assert expected_of(study.plan).spent.reissue <= 0.05
+    study = study_plan(few, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
+    assert FewRequests(20) in study.notes
+    assert expected_of(study.plan).spent.reissue <= 0.05 * 1.01
 
 
 def test_too_few_requests_are_refused_in_words(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -249,17 +240,17 @@ def test_a_stage_that_is_hardly_ever_called_is_left_alone(stage_of: StageOf, pro
     rng = np.random.default_rng(5)
     seldom = np.where(np.arange(1000) < 5, 50.0, np.nan)
     profile = profile_of(stage_of("a", rng.exponential(1, 1000)), stage_of("seldom", seldom, after=("a",)))
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
     assert study.plan.stages["seldom"].reissue is None
-    assert any("seldom" in note for note in study.notes)
+    assert TooFewCalls(("seldom",)) in study.notes
 
 
 def test_cancelled_calls_are_mentioned(stage_of: StageOf, profile_of: ProfileOf) -> None:
     true = np.random.default_rng(6).exponential(1, 2000)
     cut = (true > 2) & (np.arange(2000) % 2 == 0)
     profile = profile_of(stage_of("a", np.where(cut, 2.0, true), censored=cut))
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
-    assert any(f"{cut.sum()} calls were cancelled" in note for note in study.notes)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
+    assert CallsCancelled(int(cut.sum())) in study.notes
 
 
 def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None:
@@ -275,13 +266,14 @@ def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None
         ({"objective": "median"}, "objective: must be one of tail, variance"),
         ({"objective": "p99", "spread": "equal"}, "objective: 'p99' goes with the spread"),
         ({"spread": "random"}, "spread: must be one of sumvar"),
+        ({"insurance": 1.5}, "insurance: must be a share from 0 to 1"),
         ({"cost": "free"}, "cost: must be one of typical"),
         ({"cost": {"wide": 1.0}}, "cost: lacks stage"),
     ],
 )
 def test_unknown_settings_are_refused(profile: Profile, setting: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        make_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED, **setting)
+        study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED, **setting))
 
 
 def test_a_plan_has_no_digits_that_mean_nothing(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -333,26 +325,28 @@ def test_stages_called_like_fields_are_rounded_as_shares() -> None:
 class TestABudgetInVain:
     """A stage that pauses in 5% of its calls: copies for fewer than 4 in 100 cannot move p99."""
 
-    def study(self, stage_of: StageOf, profile_of: ProfileOf, budget: float, **stage: Any) -> tuple[str, ...]:
+    def study(
+        self, stage_of: StageOf, profile_of: ProfileOf, budget: float, **stage: Any
+    ) -> tuple[Note, ...]:
         rng = np.random.default_rng(5)
         pauses = np.where(rng.random(4000) < 0.05, 200.0, 0.0)
         profile = profile_of(stage_of("paused", rng.uniform(9, 11, 4000) + pauses, **stage))
-        return study_plan(profile, budgets=Budgets(reissue=budget), created=CREATED).notes
+        return study_plan(profile, PlanSettings(budgets=Budgets(reissue=budget), created=CREATED)).notes
 
     def test_it_is_told_with_a_budget_that_would_do(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
-        [told] = [note for note in self.study(stage_of, profile_of, 0.01) if "buys no p99" in note]
-        found = re.search(r"a reissue budget of ([\d.]+) should cut it by (\d+)%", told)
-        assert found is not None, told
-        assert 0.02 < float(found[1]) <= 0.16
-        assert int(found[2]) > 50
-        notes = self.study(stage_of, profile_of, float(found[1]))
-        assert not any("buys no p99" in note for note in notes)
+        notes = self.study(stage_of, profile_of, 0.01)
+        [useless], [better] = of_kind(notes, NoP99Cut), of_kind(notes, LargerBudgetHelps)
+        assert useless.after_ms > 0.99 * useless.before_ms
+        assert 0.02 < better.budget <= 0.16
+        assert better.cut > 0.5
+        assert not of_kind(self.study(stage_of, profile_of, better.budget), NoP99Cut)
 
     def test_where_nothing_would_do_that_is_told(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         notes = self.study(stage_of, profile_of, 0.01, reissuable=False)
-        assert any("buys no p99" in note and "no stage may be reissued" in note for note in notes)
+        assert len(of_kind(notes, NoP99Cut)) == 1
+        assert NoStageReissuable() in notes
 
     def test_without_a_budget_there_is_nothing_to_tell(
         self, stage_of: StageOf, profile_of: ProfileOf
     ) -> None:
-        assert not any("buys no p99" in note for note in self.study(stage_of, profile_of, 0.0))
+        assert not of_kind(self.study(stage_of, profile_of, 0.0), NoP99Cut)

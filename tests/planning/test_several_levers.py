@@ -15,13 +15,15 @@ from kwiken.curves import stage_curves
 from kwiken.errors import InputError
 from kwiken.partial import FanOut
 from kwiken.plan import Budgets
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.levers import LeverVerdict
+from kwiken.planning.notes import LeversCompared
 from kwiken.planning.surface import Surface, raced_calls, surface
 from kwiken.planning.two_budgets import two_budgets
 from kwiken.profile import Profile, StageProfile, costs
 from kwiken.reproduction.population import fan_out_queries
 from kwiken.simulation import simulate
+from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -163,13 +165,13 @@ class TestPlans:
             profile = search(stage_of, profile_of, requests=3000, seed=seed)
             later = search(stage_of, profile_of, requests=8000, seed=100 + seed)
             for way, found in cuts.items():
-                study = study_plan(profile, budgets=budgets, created=CREATED, levers=way)
+                study = study_plan(profile, PlanSettings(budgets=budgets, created=CREATED, levers=way))
                 played = simulate(later, study.plan, requests=20_000)
                 assert played.reissue <= 0.033
                 lost.append(played.utility_loss)
                 found.append(1 - played.after.p99_ms / played.before.p99_ms)
             for one in (Budgets(reissue=0.03), Budgets(utility_loss=0.01)):
-                study = study_plan(profile, budgets=one, created=CREATED)
+                study = study_plan(profile, PlanSettings(budgets=one, created=CREATED))
                 played = simulate(later, study.plan, requests=20_000)
                 alone.append(1 - played.after.p99_ms / played.before.p99_ms)
         # Nine of ten later periods shall keep the budget; what a few late shards lose differs much.
@@ -181,19 +183,22 @@ class TestPlans:
 
     def test_auto_says_what_it_took_and_by_how_much(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         profile = search(stage_of, profile_of, requests=2000, seed=4)
-        study = study_plan(profile, budgets=Budgets(reissue=0.03, utility_loss=0.01), created=CREATED)
+        study = study_plan(
+            profile, PlanSettings(budgets=Budgets(reissue=0.03, utility_loss=0.01), created=CREATED)
+        )
         assert set(study.levers.cuts) == {"separate", "joint"}
         ahead = study.levers.cuts["joint"] - study.levers.cuts["separate"]
         if study.levers.taken == "joint":
             assert ahead > 0.002
-        note = next(note for note in study.notes if "points" in note)
-        assert f"{100 * abs(ahead):.1f} points {'for' if ahead > 0 else 'against'} joint" in note
+        [note] = of_kind(study.notes, LeversCompared)
+        assert (note.taken, note.cuts) == (study.levers.taken, study.levers.cuts)
         for name in ("separate", "joint"):
             told = study_plan(
-                profile, budgets=Budgets(reissue=0.03, utility_loss=0.01), created=CREATED, levers=name
+                profile,
+                PlanSettings(budgets=Budgets(reissue=0.03, utility_loss=0.01), created=CREATED, levers=name),
             )
             assert told.levers == LeverVerdict(name)
-            assert not any("points" in note for note in told.notes)
+            assert not of_kind(told.notes, LeversCompared)
 
     @pytest.mark.parametrize("budgets", [Budgets(reissue=0.05), Budgets(utility_loss=0.01), Budgets()])
     def test_one_lever_alone_needs_no_comparison(
@@ -201,7 +206,8 @@ class TestPlans:
     ) -> None:
         profile = search(stage_of, profile_of, requests=1000, seed=5)
         plans = [
-            study_plan(profile, budgets=budgets, created=CREATED, levers=way) for way in ("separate", "auto")
+            study_plan(profile, PlanSettings(budgets=budgets, created=CREATED, levers=way))
+            for way in ("separate", "auto")
         ]
         assert plans[0].plan == plans[1].plan
         assert plans[1].levers == LeverVerdict()
@@ -211,12 +217,14 @@ class TestPlans:
         profile = search(stage_of, profile_of, requests=3000, seed=6)
         later = search(stage_of, profile_of, requests=8000, seed=106)
         budgets = Budgets(reissue=0.02, utility_loss=0.005, catch_up=0.01)
-        study = study_plan(profile, budgets=budgets, created=CREATED)
+        study = study_plan(profile, PlanSettings(budgets=budgets, created=CREATED))
         found = simulate(later, study.plan, requests=20_000)
         assert found.reissue <= 0.022
         assert found.utility_loss <= 0.006
         assert found.catch_up <= 0.0125
-        fewer = study_plan(profile, budgets=Budgets(reissue=0.02, utility_loss=0.005), created=CREATED)
+        fewer = study_plan(
+            profile, PlanSettings(budgets=Budgets(reissue=0.02, utility_loss=0.005), created=CREATED)
+        )
         without = simulate(later, fewer.plan, requests=20_000)
         assert found.after.p99_ms < without.after.p99_ms
         expected = study.plan.expected
@@ -232,10 +240,12 @@ class TestPlans:
         for way in ("separate", "joint"):
             study = study_plan(
                 profile,
-                budgets=Budgets(reissue=0.03, utility_loss=0.01),
-                created=CREATED,
-                objective="p99",
-                levers=way,
+                PlanSettings(
+                    budgets=Budgets(reissue=0.03, utility_loss=0.01),
+                    created=CREATED,
+                    objective="p99",
+                    levers=way,
+                ),
             )
             assert study.verdict.objective == "p99"
             assert 0 < study.simulation.reissue <= 0.03
@@ -244,12 +254,13 @@ class TestPlans:
     def test_an_unknown_way_is_refused(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         profile = search(stage_of, profile_of, requests=100, seed=8)
         with pytest.raises(InputError, match="levers: must be one of separate, joint, auto"):
-            study_plan(profile, budgets=Budgets(), created=CREATED, levers="both")
+            study_plan(profile, PlanSettings(budgets=Budgets(), created=CREATED, levers="both"))
 
     def test_costs_of_all_stages_stand_in_the_plan(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         profile = search(stage_of, profile_of, requests=600, seed=9)
         plan = study_plan(
-            profile, budgets=Budgets(reissue=0.03, utility_loss=0.02), created=CREATED, levers="joint"
+            profile,
+            PlanSettings(budgets=Budgets(reissue=0.03, utility_loss=0.02), created=CREATED, levers="joint"),
         ).plan
         assert plan.cost.stages == pytest.approx(costs(profile).stages, rel=1e-8)
         assert plan.stages["lookup"].match == profile.stage("lookup").match

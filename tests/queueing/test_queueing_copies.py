@@ -14,26 +14,26 @@ from kwiken.arrays import Floats
 from kwiken.profile import EmpiricalDistribution
 from kwiken.queueing.simulator import Calls, Constant, Empirical, Station
 from kwiken.queueing.simulator.race import QueueRace
-from kwiken.queueing.simulator.stage import _without_queue, copies_of
+from kwiken.queueing.simulator.stage import copy_drawer, race_without_queues
 from kwiken.service import Reissue
 
 RESTS = np.random.default_rng(27).lognormal(2.0, 0.8, 4000)
 
 
-def linked(rests_ms: Floats, rho: float, *, weights: Sequence[float] | None = None) -> Floats:
+def correlated_copies(rests_ms: Floats, rho: float, *, weights: Sequence[float] | None = None) -> Floats:
     """(n,): the rest of a copy of each call."""
     pool = EmpiricalDistribution.of(RESTS)
     if weights is not None:
         pool = EmpiricalDistribution(pool.values, np.asarray(weights))
-    station = Station(name="a", work=Constant(2.0), rest=Empirical(pool), alike=rho)
-    copies = copies_of(station, np.random.default_rng(20))
+    station = Station(name="a", work=Constant(2.0), rest=Empirical(pool), copy_correlation=rho)
+    copies = copy_drawer(station, np.random.default_rng(20))
     return np.array([copies(rest)[1] for rest in rests_ms.tolist()])
 
 
 @pytest.mark.parametrize("rho", [0.4, 0.9])
 def test_rests_are_alike_as_far_as_told(rho: float) -> None:
     calls = EmpiricalDistribution.of(RESTS).draw(np.random.default_rng(21), 12_000)
-    copies = linked(calls, rho)
+    copies = correlated_copies(calls, rho)
     of_gaussians = 6 / np.pi * np.arcsin(rho / 2)  # Spearman's, of a Gaussian copula
     assert spearmanr(calls, copies).statistic == pytest.approx(of_gaussians, abs=0.03)
     assert kstest(copies, RESTS).statistic < 0.02
@@ -41,7 +41,7 @@ def test_rests_are_alike_as_far_as_told(rho: float) -> None:
 
 def test_without_a_correlation_a_copy_rests_on_its_own() -> None:
     calls = EmpiricalDistribution.of(RESTS).draw(np.random.default_rng(22), 12_000)
-    assert abs(spearmanr(calls, linked(calls, 0.0)).statistic) < 0.03
+    assert abs(spearmanr(calls, correlated_copies(calls, 0.0)).statistic) < 0.03
 
 
 def test_weights_count() -> None:
@@ -50,7 +50,7 @@ def test_weights_count() -> None:
     weights[: len(RESTS) // 10] = 9.0
     weights /= weights.sum()
     pool = EmpiricalDistribution(np.sort(RESTS), weights)
-    copies = linked(pool.draw(np.random.default_rng(24), 12_000), 0.8, weights=weights.tolist())
+    copies = correlated_copies(pool.draw(np.random.default_rng(24), 12_000), 0.8, weights=weights.tolist())
     for share in (0.25, 0.5, 0.75, 0.9):
         limit = float(pool.quantile(np.array([share]))[0])
         assert (copies <= limit).mean() == pytest.approx(share, abs=0.02)
@@ -59,7 +59,7 @@ def test_weights_count() -> None:
 @given(rest_ms=st.floats(0, 2e3), rho=st.floats(0.01, 0.99))
 @settings(deadline=None)
 def test_any_rest_has_a_copy_from_the_law(rest_ms: float, rho: float) -> None:
-    assert np.isin(linked(np.full(20, rest_ms), rho), RESTS).all()
+    assert np.isin(correlated_copies(np.full(20, rest_ms), rho), RESTS).all()
 
 
 @pytest.mark.parametrize("replicas", [None, 3])
@@ -74,7 +74,7 @@ def test_a_copy_is_drawn_for_the_rest_of_its_call(replicas: int | None) -> None:
 
     rng = np.random.default_rng(0)
     if replicas is None:
-        found = _without_queue(station, calls, copies, rng)
+        found = race_without_queues(station, calls, copies, rng)
     else:
         found = QueueRace(station, calls, copies, rng).run()
     assert asked == [50.0, 60.0]

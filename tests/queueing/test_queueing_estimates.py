@@ -16,44 +16,44 @@ from kwiken.runtime.transport import Replica, Reply
 
 @pytest.mark.parametrize("seed", range(5))
 def test_scores_are_those_of_the_picker(seed: int) -> None:
-    """Random calls, answers and calls given up: after each, every replica's score is the same.
+    """Random calls, answers and cancelled calls: after each, every replica's score is the same.
 
-    A replica that is asked for a sign of life gives one at once: here none stands still.
+    Every replica answers a liveness probe at once: none is paused here.
     """
     rng = random.Random(seed)
     picker = Picker([Replica(id=str(i), node="n", address="") for i in range(3)], rng)
     targets = list(picker.targets)
     ours = Estimates(3)
-    flights: list[list[tuple[float, int]]] = [[], [], []]  # (answer, call)
-    lines: list[deque[int]] = [deque(), deque(), deque()]
-    waited_for, came = bytearray(400), [0.0] * 400
-    score = ours.in_order(flights, lines, waited_for, came, ())
-    under_way: list[tuple[int, int, int]] = []  # (replica, ticket, call)
+    outstanding: list[list[tuple[float, int]]] = [[], [], []]  # (answer, call)
+    queues: list[deque[int]] = [deque(), deque(), deque()]
+    awaited, arrival = bytearray(400), [0.0] * 400
+    score = ours.scorer(outstanding, queues, awaited, arrival, ())
+    running: list[tuple[int, int, int]] = []  # (replica, ticket, call)
     now_ms, compared = 0.0, 0
     for call in range(400):
         now_ms += rng.expovariate(1 / rng.choice([5.0, 5.0, 5.0, 3000.0]))
         now = now_ms / 1e3
-        if not under_way or rng.random() < 0.5:
+        if not running or rng.random() < 0.5:
             i = rng.randrange(3)
-            under_way.append((i, targets[i].take(now), call))
-            flights[i].append((inf, call))
-            lines[i].append(call)
-            waited_for[call], came[call] = True, now_ms
+            running.append((i, targets[i].take(now), call))
+            outstanding[i].append((inf, call))
+            queues[i].append(call)
+            awaited[call], arrival[call] = True, now_ms
         else:
-            i, ticket, ended = under_way.pop(rng.randrange(len(under_way)))
-            flights[i].remove((inf, ended))
+            i, ticket, ended = running.pop(rng.randrange(len(running)))
+            outstanding[i].remove((inf, ended))
             if rng.random() < 0.8:
                 picker.answered(targets[i], ticket, now, Reply(value=None))
-                flights[i].append((now_ms, ended))  # learned when the next score is asked for
+                outstanding[i].append((now_ms, ended))  # learned when the next score is asked for
             else:
                 if picker.dropped(targets[i], ticket, now, blame=False):
                     picker.probed(targets[i], now, alive=True)
-                ours.dropped(i, now_ms - came[ended], now_ms)
-                waited_for[ended] = False
-            heapify(flights[i])
+                ours.cancelled(i, now_ms - arrival[ended], now_ms)
+                awaited[ended] = False
+            heapify(outstanding[i])
         if any(target.ejected for target in targets):
             break  # that part of the picker is not simulated
-        for i in range(3):  # an answer counts for its stage too, once somebody looks at its replica
+        for i in range(3):  # the first score of a replica also learns its answers for the stage
             score(i, now_ms)
         scores = [score(i, now_ms) for i in range(3)]
         # Where nothing is known at all both take 1, of their own units.

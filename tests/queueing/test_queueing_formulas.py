@@ -19,7 +19,8 @@ from kwiken.queueing.simulator import (
     Station,
     serve,
 )
-from kwiken.queueing.simulator.race import QueueRace, Served
+from kwiken.queueing.simulator.calls import CallOutcomes
+from kwiken.queueing.simulator.race import QueueRace
 from tests.support.distributions import Exponential
 from tests.support.queue_formulas import erlang_c, mg1_mean_wait_ms, mm1_latency_beyond, mmk_mean_wait_ms
 
@@ -34,7 +35,7 @@ def poisson_calls(station: Station, utilisation: float, count: int, seed: int) -
     return Calls(arrival, station.work.draw(rng, count), np.zeros(count), np.full(count, -1))
 
 
-def served(station: Station, utilisation: float, *, count: int = 1_000_000, seed: int = 1) -> Served:
+def served(station: Station, utilisation: float, *, count: int = 1_000_000, seed: int = 1) -> CallOutcomes:
     return serve(station, poisson_calls(station, utilisation, count, seed), np.random.default_rng(seed))
 
 
@@ -110,4 +111,4 @@ class TestInOrderOfArrival:
         slow = QueueRace(station, calls, lambda _: (0.0, 0.0), dispatch).run()
         np.testing.assert_allclose(quick.latency_ms, slow.latency_ms, atol=1e-7)
         np.testing.assert_array_equal(quick.replica, slow.replica)
-        np.testing.assert_allclose(quick.worked_ms, slow.worked_ms)
+        np.testing.assert_allclose(quick.busy_ms, slow.busy_ms)

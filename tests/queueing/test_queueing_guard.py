@@ -10,8 +10,8 @@ import pytest
 
 from kwiken.plan import Budgets, StagePlan
 from kwiken.planning import make_plan
+from kwiken.queueing.load import QueueSettings, guards, load_model, plan_hurts_above
 from kwiken.queueing.load import guard as guard_module
-from kwiken.queueing.load import guards, load_model, plan_hurts_above
 from kwiken.queueing.load.guard import (
     MAX_UTILISATION,
     UTILISATION_STEP,
@@ -133,7 +133,7 @@ class TestWhole:
 
     def test_no_load_on_what_is_reissued(self) -> None:
         profile = queue_profile(rate_of(0.3), requests=3000, known=False)
-        model = load_model(profile, utilisation={"fetch": 0.3}, replicas={"fetch": 4})
+        model = load_model(profile, QueueSettings(utilisation={"fetch": 0.3}, replicas={"fetch": 4}))
         plan = make_plan(profile, budgets=Budgets(reissue=0.02), created="2026-01-01T00:00:00Z")
         stages = {"rank": StagePlan(reissue=Reissue(after_ms=20.0, fraction=0.02))}
         assert plan_hurts_above(model, msgspec.structs.replace(plan, stages=stages)) is None
@@ -141,7 +141,7 @@ class TestWhole:
 
 class TestBusiest:
     def test_they_are_searched_first_and_the_others_are_left_out(self) -> None:
-        model = load_model(queue_profile(rate_of(0.5), requests=3000), replicas={"fetch": 5})
+        model = load_model(queue_profile(rate_of(0.5), requests=3000), QueueSettings(replicas={"fetch": 5}))
         policies = dict.fromkeys(("fetch", "rank"), Reissue(after_ms=40.0, fraction=0.02))
         assert [*guards(model, policies)] == ["rank", "fetch"]
         assert [*guards(model, policies, busiest=1)] == ["rank"]

@@ -11,8 +11,10 @@ from kwiken.plan import Budgets, CatchUpPolicy, Plan, StagePlan
 from kwiken.planning import make_plan
 from kwiken.profile import Profile
 from kwiken.queueing.load import LoadModel, load_model, simulate_load
+from kwiken.queueing.load.notes import LeversNotSimulated
 from kwiken.queueing.load.simulate import ACCOUNT_BURST_COPIES, ACCOUNT_SLACK, reissuing
 from kwiken.service import Reissue
+from tests.support.notes import of_kind
 from tests.support.queue_profiles import CHAIN, queue_profile, rate_of
 
 CREATED = "2026-01-01T00:00:00Z"
@@ -70,8 +72,8 @@ class TestSpend:
         late = StagePlan(catch_up=CatchUpPolicy(after_ms=50.0))
         more = msgspec.structs.replace(plan, stages={**plan.stages, "fetch": late})
         notes = simulate_load(model, more, requests=500).notes
-        assert any("catch-up are left out: fetch" in note for note in notes)
-        assert not any("left out" in note for note in simulate_load(model, plan, requests=500).notes)
+        assert LeversNotSimulated(("fetch",)) in notes
+        assert not of_kind(simulate_load(model, plan, requests=500).notes, LeversNotSimulated)
 
 
 class TestAccounts:

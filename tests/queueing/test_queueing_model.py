@@ -13,10 +13,12 @@ from kwiken.arrays import Floats
 from kwiken.errors import InputError
 from kwiken.latency import ladder
 from kwiken.profile import OWN_TIME, Profile, part_of
-from kwiken.queueing.load import load_model, measured_utilisation, simulate_load, stage_model
+from kwiken.queueing.load import QueueSettings, known_utilisation, load_model, simulate_load, stage_model
+from kwiken.queueing.load.notes import LoadHasNoEffect, WaitsTooLong
 from kwiken.queueing.load.stage_model import StageModel, pilot
 from kwiken.queueing.simulator import Constant, LogNormal, Station, simulate_queues
 from kwiken.service import Reissue
+from tests.support.notes import of_kind
 from tests.support.queue_profiles import CHAIN, queue_profile, rate_of
 
 
@@ -55,7 +57,7 @@ class TestTakenApart:
             assert stage.utilisation == pytest.approx(0.5, rel=0.02)
             assert stage.busy_at(1.5) == pytest.approx(1.5 * stage.utilisation)
             assert stage.busy_at(stage.factor_at(0.9)) == pytest.approx(0.9)
-        assert measured_utilisation(profile)["rank"] == pytest.approx(0.5, rel=0.02)
+        assert known_utilisation(profile, QueueSettings())["rank"] == pytest.approx(0.5, rel=0.02)
 
     def test_inflated_calls_keep_their_ranks_and_gaps(self, profile: Profile) -> None:
         holes = replace(profile.stages[0], calls_ms=profile.stages[0].calls_ms.copy())
@@ -107,16 +109,16 @@ class TestWhatIsGiven:
         with pytest.raises(InputError, match="no stage has a measured busy time"):
             load_model(profile)
         with pytest.raises(InputError, match="replicas: the number of stage 'rank' is not known"):
-            load_model(profile, utilisation={"rank": 0.5})
-        model = load_model(profile, utilisation={"rank": 0.5}, replicas={"rank": 4})
+            load_model(profile, QueueSettings(utilisation={"rank": 0.5}))
+        model = load_model(profile, QueueSettings(utilisation={"rank": 0.5}, replicas={"rank": 4}))
         assert model.stages["rank"].utilisation == pytest.approx(0.5)
         assert model.stages["rank"].station.work.mean_ms == pytest.approx(5.0, rel=0.05)
         assert model.stages["fetch"].station.replicas is None
-        assert any("load has no effect on stages" in note and "fetch" in note for note in model.notes)
+        assert LoadHasNoEffect(("fetch",)) in model.notes
 
     def test_what_calls_do_not_explain_is_background(self) -> None:
         profile = queue_profile(rate_of(0.3), requests=3000)
-        stage = load_model(profile, utilisation={"rank": 0.6}).stages["rank"]
+        stage = load_model(profile, QueueSettings(utilisation={"rank": 0.6})).stages["rank"]
         assert stage.station.background is not None
         assert stage.utilisation == pytest.approx(0.6, rel=0.02)
         assert stage.busy_at(2.0) == pytest.approx(0.9, rel=0.02)  # the background does not double
@@ -128,15 +130,16 @@ class TestWhatIsGiven:
         )
         profile = replace(profile, stages=(own, replace(profile.stages[1], after=(own.name,))))
         assert load_model(profile).stages[own.name].station.replicas is None
-        model = load_model(profile, utilisation={own.name: 0.4}, replicas={own.name: 1})
+        model = load_model(profile, QueueSettings(utilisation={own.name: 0.4}, replicas={own.name: 1}))
         assert model.stages[own.name].utilisation == pytest.approx(0.4)
 
     def test_too_few_replicas_are_noticed(self) -> None:
         profile = queue_profile(rate_of(0.5), requests=5000)
         with pytest.raises(InputError, match=r"stage 'rank' would have been busy 20\d%"):
-            load_model(profile, replicas={"rank": 1})
-        crowded = load_model(profile, replicas={"rank": 3})
-        assert any("more waiting than the measured latencies" in note for note in crowded.notes)
+            load_model(profile, QueueSettings(replicas={"rank": 1}))
+        crowded = load_model(profile, QueueSettings(replicas={"rank": 3}))
+        [note] = of_kind(crowded.notes, WaitsTooLong)
+        assert note.excess == {"rank": crowded.stages["rank"].crowded}
 
     def test_a_load_beyond_the_replicas_is_refused(self) -> None:
         model = load_model(queue_profile(rate_of(0.5), requests=3000))
@@ -154,13 +157,16 @@ class TestWhatIsGiven:
             ({"utilisation": {"rank": 1.0}}, "below 1, not 1.0"),
             ({"rate_per_s": 0.0}, "rate: must be from 1e-06 to 1e[+]06 requests a second, not 0"),
             ({"rate_per_s": 1e300}, "rate: must be from 1e-06 to 1e[+]06 requests a second, not 1e[+]300"),
-            ({"copy_correlation": 1.0}, "copy_correlation"),
         ],
     )
     def test_bad_settings(self, settings: dict[str, Any], pattern: str) -> None:
         profile = queue_profile(rate_of(0.3), requests=200)
         with pytest.raises(InputError, match=pattern):
-            load_model(profile, **settings)
+            load_model(profile, QueueSettings(**settings))
+
+    def test_a_bad_correlation(self) -> None:
+        with pytest.raises(InputError, match="copy_correlation"):
+            load_model(queue_profile(rate_of(0.3), requests=200), copy_correlation=1.0)
 
     def test_no_requests_make_no_queues(self) -> None:
         with pytest.raises(InputError, match="the profile has no requests"):
@@ -169,10 +175,11 @@ class TestWhatIsGiven:
     def test_requests_at_one_moment_have_no_rate(self) -> None:
         profile = queue_profile(rate_of(0.3), requests=200)
         at_once = replace(profile, started_s=np.zeros(200))
-        assert measured_utilisation(at_once) == {}
+        assert known_utilisation(at_once, QueueSettings()) == {}
         with pytest.raises(InputError, match="rate"):
             load_model(at_once)
-        assert load_model(at_once, rate_per_s=rate_of(0.3)).stages["rank"].utilisation == pytest.approx(0.3)
+        model = load_model(at_once, QueueSettings(rate_per_s=rate_of(0.3)))
+        assert model.stages["rank"].utilisation == pytest.approx(0.3)
 
 
 class TestCopiesLikeTheirCalls:
@@ -186,7 +193,7 @@ class TestCopiesLikeTheirCalls:
         found = []
         for rho in (0.0, 0.98):
             station = load_model(profile, copy_correlation=rho).stages["a"].station
-            assert station.alike == rho
+            assert station.copy_correlation == rho
             raced = replace(station, reissue=Reissue(after_ms=0.0))
             alone = queue_profile_latency(station), queue_profile_latency(raced)
             found.append(float(alone[1].mean() / alone[0].mean()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from dataclasses import dataclass, replace
 from math import exp2, inf
@@ -24,9 +23,11 @@ from kwiken.queueing.simulator import (
     Station,
     serve,
 )
-from kwiken.queueing.simulator.race import MAY_COPY, Copies, QueueRace, Served, turns
+from kwiken.queueing.simulator.calls import CallOutcomes, DrawCopy
+from kwiken.queueing.simulator.dispatch import candidates, uniforms
+from kwiken.queueing.simulator.race import MAY_COPY, QueueRace, roles
 from kwiken.queueing.simulator.replica_scores import FRESH_MS, HALF_LIFE_MS, MAX_SAMPLE_RATIO, SMOOTHING
-from kwiken.queueing.simulator.stage import copies_of
+from kwiken.queueing.simulator.stage import copy_drawer
 from kwiken.service import Reissue
 from tests.support.distributions import Exponential
 
@@ -37,112 +38,124 @@ WORK = Exponential(10.0)
 class Attempt:
     call: int
     replica: int
-    left: float
+    work_left: float
     rest: float
-    came: float
-    ended: float = inf
-    gone: bool = False
-    dropped: bool = False
-    heard: bool = False
+    arrival: float
+    work_end: float = inf
+    removed: bool = False
+    cancelled: bool = False
+    learned: bool = False
+
+    @property
+    def answer_at(self) -> float:
+        return self.work_end + self.rest
 
 
-class Beliefs:
+class ReferenceEstimates:
     """Reference estimates of replicas by the same rules, one step at a time."""
 
     def __init__(self, replicas: int) -> None:
         self.latency: list[float | None] = [None] * replicas
         self.typical: float | None = None
-        self.news_at = [-FRESH_MS] * replicas
+        self.sampled_at = [-FRESH_MS] * replicas
 
-    def answered(self, replica: int, took: float, now: float) -> None:
-        self.latency[replica] = self.moved(self.latency[replica], took)
-        self.typical = self.moved(self.typical, took)
-        self.news_at[replica] = now
+    def answered(self, replica: int, latency: float, now: float) -> None:
+        self.latency[replica] = self.moved(self.latency[replica], latency)
+        self.typical = self.moved(self.typical, latency)
+        self.sampled_at[replica] = now
 
     @staticmethod
-    def moved(known: float | None, took: float) -> float:
-        return (
-            took if not known else (1 - SMOOTHING) * known + SMOOTHING * min(took, MAX_SAMPLE_RATIO * known)
-        )
+    def moved(known: float | None, latency: float) -> float:
+        if not known:
+            return latency
+        return (1 - SMOOTHING) * known + SMOOTHING * min(latency, MAX_SAMPLE_RATIO * known)
 
-    def dropped(self, replica: int, took: float, now: float) -> None:
-        if took > (self.latency[replica] or 0.0):
-            self.answered(replica, took, now)
+    def cancelled(self, replica: int, age: float, now: float) -> None:
+        if age > (self.latency[replica] or 0.0):
+            self.answered(replica, age, now)
 
-    def score(self, replica: int, flight: list[Attempt], now: float) -> float:
+    def score(self, replica: int, outstanding: list[Attempt], now: float) -> float:
         typical = self.typical or 1.0
         latency = self.latency[replica] or typical
-        age = now - self.news_at[replica]
+        age = now - self.sampled_at[replica]
         if self.latency[replica] and age >= FRESH_MS:
             latency = typical + (latency - typical) * exp2(-age / HALF_LIFE_MS)
-        oldest = max((now - attempt.came for attempt in flight), default=0.0)
-        return max(latency, oldest) * (len(flight) + 1)
+        oldest = max((now - attempt.arrival for attempt in outstanding), default=0.0)
+        return max(latency, oldest) * (len(outstanding) + 1)
 
 
-class Slow:
-    """The same rules, by brute force: at every step the next thing to happen anywhere, and work done until then."""
+class ReferenceSimulator:
+    """The same rules by brute force: each step finds the next event anywhere, and does the work until then.
 
-    def __init__(self, race: QueueRace, station: Station, copies: Copies, rng: np.random.Generator) -> None:
+    Args:
+        station: the stage with its rules.
+        calls: its calls.
+        draw_copy: function that draws a copy.
+        rng: source of randomness, used in the same order as by the simulator.
+    """
+
+    def __init__(self, station: Station, calls: Calls, draw_copy: DrawCopy, rng: np.random.Generator) -> None:
         assert station.replicas is not None
-        self.race, self.station, self.copies = race, station, copies
+        self.station, self.calls, self.draw_copy = station, calls, draw_copy
         self.replicas = range(station.replicas)
-        self.draws = turns(rng)
+        self.candidates = candidates(station.dispatch, calls.pinned, station.replicas, rng)
+        self.roles = roles(station, calls.pinned < 0, rng)
+        self.uniforms = uniforms(rng)
         self.attempts: list[Attempt] = []
         self.of: dict[int, list[Attempt]] = {}
         self.answer: dict[int, float] = {}
         self.now = 0.0
-        self.worked = [0.0] * station.replicas
-        self.beliefs = Beliefs(station.replicas)
-        self.refused: dict[int, int] = {}
+        self.busy_ms = [0.0] * station.replicas
+        self.estimates = ReferenceEstimates(station.replicas)
+        self.denials: dict[int, int] = {}
         self.level = station.earnings.burst if station.earnings else inf
 
     def present(self, replica: int) -> list[Attempt]:
-        return [a for a in self.attempts if a.replica == replica and a.ended == inf and not a.gone]
+        return [a for a in self.attempts if a.replica == replica and a.work_end == inf and not a.removed]
 
     def in_service(self) -> list[Attempt]:
         """The first of each replica's queue."""
         return [present[0] for replica in self.replicas if (present := self.present(replica))]
 
     def run(self) -> None:
-        calls = self.race._given
-        arrivals = list(zip(calls.arrival.tolist(), itertools.count()))
+        arrivals = list(zip(self.calls.arrival.tolist(), itertools.count()))
         after_ms = self.station.reissue.after_ms if self.station.reissue is not None else inf
         # (moment, call, whether it may have a copy, whether it is the call's first)
         timers: list[tuple[float, int, bool, bool]] = sorted(
             (moment + after_ms, call, role == MAY_COPY, True)
-            for call, (moment, role) in enumerate(zip(calls.arrival.tolist(), self.race._roles, strict=True))
+            for call, (moment, role) in enumerate(zip(self.calls.arrival.tolist(), self.roles, strict=True))
             if role
         )
         while True:
-            going = self.in_service()
-            ends = min(((self.now + a.left, i) for i, a in enumerate(going)), default=(inf, -1))
+            serving = self.in_service()
+            ends = min(((self.now + a.work_left, i) for i, a in enumerate(serving)), default=(inf, -1))
             answers = min(
                 (
-                    (a.ended + a.rest, a.call)
+                    (a.answer_at, a.call)
                     for a in self.attempts
-                    if a.ended < inf and not a.gone and a.call not in self.answer
+                    if a.work_end < inf and not a.removed and a.call not in self.answer
                 ),
                 default=(inf, -1),
             )
-            arrives = arrivals[0][0] if arrivals else inf
+            arrival = arrivals[0][0] if arrivals else inf
             timer = timers[0][0] if timers else inf
-            moment = min(ends[0], answers[0], arrives, timer)
+            moment = min(ends[0], answers[0], arrival, timer)
             if moment == inf or (
                 not arrivals
                 and not timers
-                and all(a.gone or a.ended < inf for a in self.attempts)
+                and all(a.removed or a.work_end < inf for a in self.attempts)
                 and answers[0] == inf
             ):
                 return
-            for attempt in going:
-                attempt.left -= moment - self.now
-                self.worked[attempt.replica] += moment - self.now
+            for attempt in serving:
+                attempt.work_left -= moment - self.now
+                self.busy_ms[attempt.replica] += moment - self.now
             self.now = moment
             if moment == ends[0]:
-                going[ends[1]].ended = moment
+                serving[ends[1]].work_end = moment
             elif moment == answers[0]:
                 self.answered(answers[1])
-            elif moment == arrives:
+            elif moment == arrival:
                 self.arrive(arrivals.pop(0)[1])
             elif moment == timer:
                 _, call, may, first = timers.pop(0)
@@ -157,16 +170,15 @@ class Slow:
         return [] if again is None else [(again, call, True, False)]
 
     def arrive(self, call: int) -> None:
-        one, other = (places[call] for places in self.race._places)
+        one, other = (replicas[call] for replicas in self.candidates)
         if self.station.dispatch == "least" and one != other:
             order = [*self.replicas[one:], *self.replicas[:one]]
-            seat = min(order, key=lambda r: len(self.in_flight(r)))
+            replica = min(order, key=lambda r: len(self.outstanding(r)))
         else:
-            seat = min((one, other), key=self.score)
-        if self.station.earnings and self.race._given.pinned[call] < 0 and not self.prompt_only:
+            replica = min((one, other), key=self.score)
+        if self.station.earnings and self.calls.pinned[call] < 0 and not self.prompt_only:
             self.earn()
-        given = self.race._given
-        self.add(call, seat, float(given.work[call]), float(given.rest[call]))
+        self.add(call, replica, float(self.calls.work[call]), float(self.calls.rest[call]))
 
     @property
     def prompt_only(self) -> bool:
@@ -180,76 +192,71 @@ class Slow:
         earnings = self.station.earnings
         if earnings is None or not earnings.keeps_back:
             return 1.0
-        kept = earnings.burst * 0.5 ** (self.refused.get(call, 0) + 1)
-        return max(1.0, min(1.0 + kept, earnings.burst))
+        reserve = earnings.burst * 0.5 ** (self.denials.get(call, 0) + 1)
+        return max(1.0, min(1.0 + reserve, earnings.burst))
 
-    def in_flight(self, replica: int) -> list[Attempt]:
-        """Outstanding calls of a replica."""
+    def outstanding(self, replica: int) -> list[Attempt]:
+        """Attempts of a replica that callers wait for."""
         return [
             a
             for a in self.attempts
-            if a.replica == replica and not a.dropped and not a.gone and a.ended + a.rest > self.now
+            if a.replica == replica and not a.cancelled and not a.removed and a.answer_at > self.now
         ]
 
     def score(self, replica: int) -> float:
-        self.hear(replica)
-        flight = self.in_flight(replica)
+        self.learn(replica)
+        outstanding = self.outstanding(replica)
         if self.station.dispatch != "aged":
-            return len(flight)
-        return self.beliefs.score(replica, flight, self.now)
+            return len(outstanding)
+        return self.estimates.score(replica, outstanding, self.now)
 
-    def hear(self, replica: int) -> None:
-        """A replica's answers count once somebody looks at it."""
-        for attempt in sorted(self.attempts, key=lambda a: a.ended + a.rest):
-            at = attempt.ended + attempt.rest
-            if (
-                attempt.replica != replica
-                or at > self.now
-                or attempt.dropped
-                or attempt.gone
-                or attempt.heard
-            ):
+    def learn(self, replica: int) -> None:
+        """Update the estimates with a replica's answers, which count when the replica is next asked for."""
+        for attempt in sorted(self.attempts, key=lambda a: a.answer_at):
+            ignored = attempt.cancelled or attempt.removed or attempt.learned
+            if attempt.replica != replica or attempt.answer_at > self.now or ignored:
                 continue
-            attempt.heard = True
-            if self.race._given.pinned[attempt.call] < 0:
-                self.beliefs.answered(replica, at - attempt.came, at)
+            attempt.learned = True
+            if self.calls.pinned[attempt.call] < 0:
+                latency = attempt.answer_at - attempt.arrival
+                self.estimates.answered(replica, latency, attempt.answer_at)
 
     def add(self, call: int, replica: int, work: float, rest: float) -> None:
-        self.hear(replica)
+        self.learn(replica)
         self.attempts.append(Attempt(call, replica, work, rest, self.now))
         self.of.setdefault(call, []).append(self.attempts[-1])
 
     def send(self, call: int) -> float | None:
-        """Send a copy; when to ask for another."""
+        """Send a copy; returns when to ask for another."""
         reissue = self.station.reissue
         assert reissue is not None
-        tried = [a.replica for a in self.of[call]]
-        left = [r for r in self.replicas if r not in tried]
+        taken = [a.replica for a in self.of[call]]
+        left = [r for r in self.replicas if r not in taken]
         if not left:
             return None
         if self.level < self.needed(call):
-            self.refused[call] = self.refused.get(call, 0) + 1
-            return 2 * self.now - float(self.race._given.arrival[call])
+            self.denials[call] = self.denials.get(call, 0) + 1
+            return 2 * self.now - float(self.calls.arrival[call])
         self.level -= 1
-        turn = int(next(self.draws) * len(left))
-        left = left[turn:] + left[:turn]
-        seat = left[0] if self.station.dispatch == "random" else min(left, key=self.score)
-        work, rest = self.copies(float(self.race._given.rest[call]))
-        self.add(call, seat, work, rest)
+        first = int(next(self.uniforms) * len(left))
+        left = left[first:] + left[:first]
+        replica = left[0] if self.station.dispatch == "random" else min(left, key=self.score)
+        work, rest = self.draw_copy(float(self.calls.rest[call]))
+        self.add(call, replica, work, rest)
         return self.now + reissue.after_ms if len(self.of[call]) <= reissue.copies else None
 
     def answered(self, call: int) -> None:
         self.answer[call] = self.now
         for other in self.of[call]:
-            if other.ended + other.rest <= self.now or self.station.cancel == "none":
+            if other.answer_at <= self.now or self.station.cancel == "none":
                 continue
-            self.hear(other.replica)
-            self.beliefs.dropped(other.replica, self.now - other.came, self.now)
-            other.dropped = True
-            if other.ended < inf:
+            self.learn(other.replica)
+            self.estimates.cancelled(other.replica, self.now - other.arrival, self.now)
+            other.cancelled = True
+            if other.work_end < inf:
                 continue
             if self.station.cancel == "running" or other not in self.in_service():
-                other.gone = True
+                other.removed = True
 
 
 def calls_of(station: Station, utilisation: float, count: int, rng: np.random.Generator) -> Calls:
@@ -260,15 +267,16 @@ def calls_of(station: Station, utilisation: float, count: int, rng: np.random.Ge
     return Calls(arrival, work, rest, pinned)
 
 
-def both(station: Station, utilisation: float, count: int, seed: int) -> tuple[Served, Slow]:
+def simulated_twice(
+    station: Station, utilisation: float, count: int, seed: int
+) -> tuple[CallOutcomes, ReferenceSimulator]:
+    """The same calls through the simulator and through the reference, with the same random numbers."""
     calls = calls_of(station, utilisation, count, np.random.default_rng(seed))
-    spares = [copies_of(station, np.random.default_rng([seed, 2])) for _ in range(2)]
-    drawing = np.random.default_rng([seed, 3])
-    race = QueueRace(station, calls, spares[0], drawing)
-    slow = Slow(race, station, spares[1], copy.deepcopy(drawing))
-    served = race.run()
-    slow.run()
-    return served, slow
+    drawers = [copy_drawer(station, np.random.default_rng([seed, 2])) for _ in range(2)]
+    outcomes = QueueRace(station, calls, drawers[0], np.random.default_rng([seed, 3])).run()
+    reference = ReferenceSimulator(station, calls, drawers[1], np.random.default_rng([seed, 3]))
+    reference.run()
+    return outcomes, reference
 
 
 DISPATCHES: tuple[Dispatch, ...] = get_args(Dispatch)
@@ -277,8 +285,8 @@ CANCELS: tuple[Cancel, ...] = get_args(Cancel)
 
 @pytest.mark.parametrize("dispatch", DISPATCHES)
 @pytest.mark.parametrize("cancel", CANCELS)
-def test_it_does_what_the_rules_say(cancel: Cancel, dispatch: Dispatch) -> None:
-    """Every way of serving, with copies, coins and an account, call by call."""
+def test_the_simulator_equals_the_reference(cancel: Cancel, dispatch: Dispatch) -> None:
+    """Every rule of dispatch and cancellation, with copies, coins and an account, call by call."""
     case = CANCELS.index(cancel) * 10 + DISPATCHES.index(dispatch)
     for i, (copies, earnings, probability) in enumerate(
         [
@@ -298,12 +306,12 @@ def test_it_does_what_the_rules_say(cancel: Cancel, dispatch: Dispatch) -> None:
             reissue=Reissue(after_ms=15.0, copies=copies, probability=probability),
             earnings=earnings,
         )
-        served, slow = both(station, 0.4, 120, 1000 * case + i)
-        expected = np.array([slow.answer[call] for call in range(120)]) - slow.race._given.arrival
+        served, reference = simulated_twice(station, 0.4, 120, 1000 * case + i)
+        expected = np.array([reference.answer[call] for call in range(120)]) - reference.calls.arrival
         np.testing.assert_allclose(served.latency_ms, expected, atol=1e-6)
-        np.testing.assert_array_equal(served.copies, [len(slow.of[call]) - 1 for call in range(120)])
-        np.testing.assert_array_equal(served.replica, [slow.of[call][0].replica for call in range(120)])
-        np.testing.assert_allclose(served.worked_ms, slow.worked, atol=1e-6)
+        np.testing.assert_array_equal(served.copies, [len(reference.of[call]) - 1 for call in range(120)])
+        np.testing.assert_array_equal(served.replica, [reference.of[call][0].replica for call in range(120)])
+        np.testing.assert_allclose(served.busy_ms, reference.busy_ms, atol=1e-6)
         assert served.copies.sum() > 3
 
 
@@ -334,7 +342,9 @@ class TestRules:
         served = serve(station, calls, np.random.default_rng(2))
         assert served.latency_ms.mean() == pytest.approx(5.0, rel=0.03)
         assert (served.copies == 1).all()
-        assert served.extra_ms == pytest.approx(0.0, abs=0.02 * served.worked_ms.sum())  # two halves are one
+        assert served.extra_work_ms == pytest.approx(
+            0.0, abs=0.02 * served.busy_ms.sum()
+        )  # two halves are one
 
     def test_no_copy_goes_where_there_is_nobody_else(self) -> None:
         alone = Station(name="a", work=WORK)
@@ -377,7 +387,7 @@ class TestRules:
         calls = Calls(arrival, WORK.draw(rng, 60_000), np.zeros(60_000), np.full(60_000, -1))
         served = serve(station, calls, np.random.default_rng(2))
         assert len(served.latency_ms) == len(served.copies) == 60_000
-        np.testing.assert_allclose(served.worked_ms / arrival[-1], 0.6, rtol=0.05)
+        np.testing.assert_allclose(served.busy_ms / arrival[-1], 0.6, rtol=0.05)
 
 
 class TestWithoutQueues:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kwiken.plan import SpanMatch
 from kwiken.profile import Profile, StageProfile
-from kwiken.queueing.load import load_model, simulate_load
+from kwiken.queueing.load import QueueSettings, load_model, simulate_load
 from kwiken.queueing.load.stalls import Bools, Stalls, lead_ms, stalls_of
 
 PAUSE_MS = 100.0
@@ -132,7 +132,7 @@ class TestAtAnotherLoad:
         truth = profile_of(60.0 * factor, 1000.0 / factor, 8)
         stalls = stalls_of(learned, 60.0)["a"]
         shares = [(profile.latency_ms > PAUSE_MS / 2).mean() for profile in (learned, truth)]
-        model = load_model(learned, rate_per_s=60.0)
+        model = load_model(learned, QueueSettings(rate_per_s=60.0))
         said = (simulate_load(model, factor=factor, requests=20_000).before_ms > PAUSE_MS / 2).mean()
         assert said == pytest.approx(shares[1], rel=0.25)
         assert abs(said - shares[1]) < abs(shares[0] - shares[1])
@@ -163,7 +163,7 @@ class TestAtAnotherLoad:
 
     def test_requests_are_drawn_as_they_would_be_met(self) -> None:
         learned = profile_of(60.0, 1500.0, 9)
-        model = load_model(learned, rate_per_s=60.0)
+        model = load_model(learned, QueueSettings(rate_per_s=60.0))
         stalls = model.stalls["a"]
         caught: Bools = np.asarray(stalls.caught.any(axis=1))
         rng = np.random.default_rng(0)
@@ -173,7 +173,7 @@ class TestAtAnotherLoad:
 
     def test_however_many_are_caught_chances_stay_chances(self) -> None:
         learned = profile_of(60.0, 1000.0, 10)
-        model = load_model(learned, rate_per_s=60.0)
+        model = load_model(learned, QueueSettings(rate_per_s=60.0))
         for share in (0.0, 0.7, 1.0):
             caught = (np.arange(learned.requests) < share * learned.requests)[:, None]
             stalls = Stalls(caught, 1e-3, np.array([100.0]))

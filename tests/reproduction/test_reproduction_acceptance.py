@@ -17,7 +17,7 @@ def seeds() -> list[list[DagResult]]:
     """Eight draws of population C, the last with help for late requests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reissues, "REQUESTS", 4000)
-        return [reissues.run_seed("C", seed, more=seed == 0) for seed in range(SEEDS)]
+        return [reissues.run_seed("C", seed, extended=seed == 0) for seed in range(SEEDS)]
 
 
 def mean(seeds: list[list[DagResult]], budget: float) -> float:
@@ -50,8 +50,8 @@ def test_sumvar_beats_the_same_fraction_which_beats_the_same_budget(
     seeds: list[list[DagResult]], budget: float
 ) -> None:
     fraction, equal = (
-        100 * float(np.mean([dag.straw[label][budget] for seed in seeds for dag in seed]))
-        for label in reissues.STRAW
+        100 * float(np.mean([dag.even_spreads[label][budget] for seed in seeds for dag in seed]))
+        for label in reissues.EVEN_SPREADS
     )
     assert mean(seeds, budget) > fraction > equal
 

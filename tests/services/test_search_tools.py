@@ -66,7 +66,10 @@ def test_most_slips_are_undone() -> None:
 
 
 def test_costs_are_of_every_stage_and_every_shard() -> None:
-    found = {cost.stage: cost for cost in measure.costs(search, queries_module.queries(measure.WARM + 20, 1))}
+    found = {
+        cost.stage: cost
+        for cost in measure.costs(search, queries_module.queries(measure.WARM_UP_QUERIES + 20, 1))
+    }
     assert set(found) == {*search.stages, "all"}
     assert (found["lookup"].calls, found["snippets"].calls, found["parse"].calls) == (160, 100, 20)
     assert all(0 < cost.p50 <= cost.p99 <= cost.most for cost in found.values())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kwiken.plan import Budgets, LedgerTerms, PartialPolicy, StagePlan
-from kwiken.planning import study_plan
+from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile, StageProfile
 from kwiken.service import Reissue
 from kwiken.simulation import StageReplay
@@ -23,7 +23,8 @@ def test_what_is_reissued_and_what_is_spent_are_one(stage_of: StageOf, profile_o
     """Profile of one stage, whose share of calls and share of cost are equal."""
     x = 20 * np.random.default_rng(1).lognormal(0, 1, 20_000)
     study = study_plan(
-        profile_of(stage_of("a", x)), budgets=Budgets(reissue=0.01), objective="p99", created=CREATED
+        profile_of(stage_of("a", x)),
+        PlanSettings(budgets=Budgets(reissue=0.01), objective="p99", created=CREATED),
     )
     policy, expected = study.plan.stages["a"].reissue, study.plan.expected
     assert policy is not None
@@ -42,7 +43,7 @@ def test_few_requests_do_not_read_more_than_the_budget(
     profile = profile_of(
         stage_of("a", rng.lognormal(3, 1, 100)), stage_of("b", rng.lognormal(2, 1, 100), after=("a",))
     )
-    study = study_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED, seed=seed)
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED, seed=seed))
     assert study.plan.expected is not None
     planned = sum(
         study.plan.cost.stages[name] * stage.reissue.fraction
@@ -58,7 +59,7 @@ def test_a_ledger_takes_its_share_of_what_is_expected(stage_of: StageOf, profile
     slow = rng.random(6000) < np.where(np.arange(6000) % 2000 < 200, 0.5, 0.0)
     profile = profile_of(stage_of("a", rng.exponential(1, 6000) + 50 * slow))
     free, kept = (
-        study_plan(profile, budgets=Budgets(reissue=0.04), created=CREATED, ledger=terms)
+        study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.04), created=CREATED, ledger=terms))
         for terms in (None, LedgerTerms(peak_factor=1.0, floor_per_s=0.0))
     )
     assert free.plan.expected is not None
@@ -84,20 +85,20 @@ def test_a_ledger_takes_its_share_of_what_is_expected(stage_of: StageOf, profile
 def test_expectation_is_what_draws_come_to_on_average(stage_of: StageOf, plan: StagePlan) -> None:
     stage = stage_of("a", np.random.default_rng(3).exponential(10, (200, 4)))
     rows = np.tile(np.arange(200), ROUNDS)
-    played = StageReplay(stage, 1.0, np.random.default_rng(5)).play(rows, plan, None)
-    assert played.copies.mean() > 0.2
-    assert played.expected.mean() == pytest.approx(played.copies.mean(), rel=0.01)
+    outcome = StageReplay(stage, 1.0, np.random.default_rng(5)).play(rows, plan, None)
+    assert outcome.copies.mean() > 0.2
+    assert outcome.expected.mean() == pytest.approx(outcome.copies.mean(), rel=0.01)
     drawn, meant = (
-        values.reshape(ROUNDS, 200).mean(axis=1).std() for values in (played.copies, played.expected)
+        values.reshape(ROUNDS, 200).mean(axis=1).std() for values in (outcome.copies, outcome.expected)
     )
     assert meant < 0.6 * drawn
     if plan.partial is None and plan.reissue is not None and plan.reissue.copies == 1:
         late = (stage.calls_ms > 8.0).sum(axis=1)
-        assert played.expected == pytest.approx(np.tile(0.3 * late, ROUNDS))
+        assert outcome.expected == pytest.approx(np.tile(0.3 * late, ROUNDS))
 
 
 def test_without_a_coin_nothing_is_left_to_expect(stage_of: StageOf) -> None:
     stage = stage_of("a", np.random.default_rng(3).exponential(10, (200, 4)))
     plan = StagePlan(reissue=Reissue(after_ms=6.0, copies=2))
-    played = StageReplay(stage, 1.0, np.random.default_rng(5)).play(np.arange(200), plan, None)
-    assert (played.expected == played.copies).all()
+    outcome = StageReplay(stage, 1.0, np.random.default_rng(5)).play(np.arange(200), plan, None)
+    assert (outcome.expected == outcome.copies).all()

@@ -144,12 +144,12 @@ def test_no_race_is_lost_by_racing(
         calls_ms=matrix,
         censored=np.zeros(matrix.shape, dtype=np.bool_),
     )
-    player = StageReplay(stage, 1.0, np.random.default_rng(seed))
-    played = player.play(np.arange(len(matrix)), StagePlan(reissue=policy), None)
-    assert (played.latency_ms <= matrix.max(axis=1)).all()
-    assert (played.latency_ms >= np.minimum(matrix.max(axis=1), after)).all()
-    assert (played.copies <= copies * (matrix > after).sum(axis=1)).all()
-    assert not played.late_copies.any()
+    stage_replay = StageReplay(stage, 1.0, np.random.default_rng(seed))
+    outcome = stage_replay.play(np.arange(len(matrix)), StagePlan(reissue=policy), None)
+    assert (outcome.latency_ms <= matrix.max(axis=1)).all()
+    assert (outcome.latency_ms >= np.minimum(matrix.max(axis=1), after)).all()
+    assert (outcome.copies <= copies * (matrix > after).sum(axis=1)).all()
+    assert not outcome.late_copies.any()
 
 
 def test_spend_is_the_plans_cost_of_every_copy(diamond: Profile) -> None:

@@ -249,11 +249,11 @@ def test_dealt_copies_make_policies_comparable_request_by_request(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
     stage = three(stage_of, profile_of, n=2000).stage("wide")
-    player = StageReplay(stage, 1.0, np.random.default_rng(5), dealt=True)
+    stage_replay = StageReplay(stage, 1.0, np.random.default_rng(5), predrawn=True)
     rows = np.arange(2000)
 
     def ends(after: float) -> Floats:
-        return player.play(rows, StagePlan(reissue=Reissue(after_ms=after)), None).latency_ms
+        return stage_replay.play(rows, StagePlan(reissue=Reissue(after_ms=after)), None).latency_ms
 
     assert np.array_equal(ends(2.0), ends(2.0))
     assert (ends(1.0) <= ends(2.0)).all()

@@ -7,30 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kwiken.cli.shared import (
-    NOT_NEGATIVE,
-    allowed_hosts_option,
-    bodies_option,
-    bytes_of,
-    host_option,
-    load_service,
-    note,
-    otlp_option,
-)
+from kwiken.cli.live.server_options import ServerSettings, allowed_hosts_option, plan_option, server_options
+from kwiken.cli.shared import load_service, note
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from kwiken.service import Service
 
-MAX_PORT = 65_535
-
 
 @click.command(short_help="Run a service's gateway.")
-@click.argument("target", metavar="MODULE:SERVICE")
-@host_option
-@click.option(
-    "--port", type=click.IntRange(0, MAX_PORT), default=8080, show_default=True, help="0: any free port."
-)
+@server_options(port=8080, what="the gateway")
 @click.option(
     "--replica",
     "replicas",
@@ -39,37 +25,20 @@ MAX_PORT = 65_535
     help="Address of a replica; repeatable. Every address of a host name is used, and looked up regularly.",
 )
 @click.option("--local", is_flag=True, help="Run every stage in this process instead.")
-@click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
-@click.option("--traces", metavar="DIR", help="Folder to write spans to.")
-@otlp_option
+@plan_option
 @click.option(
     "--token-file",
     metavar="FILE",
     help="File with the token of the control routes, or set KWIKEN_TOKEN. Without a token they are closed.",
 )
-@click.option(
-    "--grace",
-    "grace_s",
-    type=NOT_NEGATIVE,
-    default=10.0,
-    show_default=True,
-    help="Seconds for requests in flight to end at a stop.",
-)
-@bodies_option
 @allowed_hosts_option
 def command(
     *,
-    target: str,
-    host: str,
-    port: int,
+    server: ServerSettings,
     replicas: tuple[str, ...],
     local: bool,
     plan: str | None,
-    traces: str | None,
-    otlp: str | None,
     token_file: str | None,
-    grace_s: float,
-    bodies_mib: int | None,
     allowed_hosts: tuple[str, ...],
 ) -> None:
     """Run the gateway of MODULE:SERVICE until told to stop.
@@ -79,25 +48,25 @@ def command(
 
     Requests go to POST /v1/request as JSON; /livez, /readyz and, for the service's page, / are there too.
     """
-    service = load_service(target)
+    service = load_service(server.target)
     if local and replicas:
         raise InputError("every stage runs in this process, so there is no replica to name", where="--local")
     from kwiken.runtime.process import GatewaySpec, run_server
 
     spec = GatewaySpec(
-        target=target,
-        host=host,
-        port=port,
+        target=server.target,
+        host=server.host,
+        port=server.port,
         local=local,
         replicas=endpoints_of(
             service, replicas, later=local or token_file is not None or bool(os.environ.get("KWIKEN_TOKEN"))
         ),
         plan=plan,
         token_file=token_file,
-        traces=traces,
-        otlp=otlp,
-        grace_s=grace_s,
-        max_bodies=bytes_of(bodies_mib),
+        traces=server.traces,
+        otlp=server.otlp,
+        grace_s=server.grace_s,
+        max_bodies=server.max_bodies,
         allowed_hosts=list(allowed_hosts),
     )
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))

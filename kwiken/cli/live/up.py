@@ -2,54 +2,38 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.cli.shared import (
-    NOT_NEGATIVE,
-    allowed_hosts_option,
-    bodies_option,
-    bytes_of,
-    load_service,
-    note,
-    otlp_option,
-    say,
-)
+from kwiken.cli.live.server_options import ServerSettings, allowed_hosts_option, plan_option, server_options
+from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
 
 if TYPE_CHECKING:
-    from kwiken.runtime.cluster import StateFiles
+    from kwiken.runtime.cluster import Cluster, StateFiles
     from kwiken.service import Service
 
-MAX_PORT: Final = 65_535
+_WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 @click.command(short_help="Start a local cluster: a gateway and every stage's replicas.")
-@click.argument("target", metavar="MODULE:SERVICE")
+@server_options(port=8080, what="the gateway")
 @click.option(
-    "--port",
-    type=click.IntRange(0, MAX_PORT),
-    default=8080,
-    show_default=True,
-    help="Port of the gateway; 0: any free port.",
+    "--replicas",
+    "replicas",
+    multiple=True,
+    metavar="STAGE=N",
+    help="Number of replicas of a stage, in place of the service's own; repeatable.",
 )
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
-@click.option("--traces", metavar="DIR", help="Folder to write spans to.")
-@otlp_option
-@click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
+@plan_option
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
-@click.option(
-    "--grace",
-    "grace_s",
-    type=NOT_NEGATIVE,
-    default=10.0,
-    show_default=True,
-    help="Seconds for requests in flight to end at a stop.",
-)
 @click.option(
     "--unresponsive-after",
     "unresponsive_s",
@@ -58,15 +42,24 @@ MAX_PORT: Final = 65_535
     show_default=True,
     help="Seconds without a sign of life after which a process is killed and replaced; 0: never.",
 )
-@bodies_option
 @allowed_hosts_option
-def command(*, target: str, state: str, plan: str | None, detach: bool, **settings: Any) -> None:
+def command(
+    *,
+    server: ServerSettings,
+    replicas: tuple[str, ...],
+    state: str,
+    plan: str | None,
+    detach: bool,
+    unresponsive_s: float,
+    allowed_hosts: tuple[str, ...],
+) -> None:
     """Start the gateway and the replicas of MODULE:SERVICE as processes, and replace those that die or hang.
 
     MODULE:SERVICE is where the service is defined, for example kwiken.services.search:search. The current
     folder is searched first. The gateway's address is printed on stdout once requests are served.
     """
-    service = load_service(target)
+    service = load_service(server.target)
+    counts = replica_counts(service, replicas)
     if plan is not None:
         _check_plan(plan, service)
     from kwiken.runtime.cluster import StateFiles
@@ -75,14 +68,77 @@ def command(*, target: str, state: str, plan: str | None, detach: bool, **settin
     if detach:
         from kwiken.cli.live.detach import start_detached
 
-        say(start_detached(files, [target, "--state", state, *_arguments(plan, settings)]))
-    else:
-        import asyncio
+        words = [server.target, *server.arguments(), "--state", state]
+        words += ["--plan", plan] if plan is not None else []
+        words += ["--unresponsive-after", str(unresponsive_s)]
+        words += [word for text in replicas for word in ("--replicas", text)]
+        words += [word for name in allowed_hosts for word in ("--allowed-host", name)]
+        url = start_detached(files, words)
+        _warn_of_strangers(server.host, allowed_hosts)
+        say(url)
+        return
+    import asyncio
 
-        try:
-            asyncio.run(_run(target, files, plan, settings))
-        except asyncio.CancelledError:  # told to stop before it was up
-            raise click.Abort from None
+    from kwiken.runtime.cluster import Cluster
+
+    cluster = Cluster(
+        server.target,
+        host=server.host,
+        port=server.port,
+        state=files.folder,
+        traces=_path(server.traces),
+        otlp=server.otlp,
+        plan=_path(plan),
+        replicas=counts,
+        grace_s=server.grace_s,
+        unresponsive_s=unresponsive_s,
+        max_bodies=server.max_bodies,
+        allowed_hosts=allowed_hosts,
+    )
+    try:
+        asyncio.run(_run(cluster, files, lambda: _warn_of_strangers(server.host, allowed_hosts)))
+    except asyncio.CancelledError:  # told to stop before it was up
+        raise click.Abort from None
+
+
+def replica_counts(service: Service, texts: Sequence[str]) -> dict[str, int]:
+    """Number of replicas by stage, from the texts of the option, `STAGE=N` each.
+
+    Args:
+        service: service that the stages belong to.
+        texts: texts of the option.
+
+    Raises:
+        InputError: for text of another form, a number out of range, or a stage that is given twice.
+        DefinitionError: for an unknown stage.
+    """
+    from kwiken.service import MAX_REPLICAS
+
+    counts: dict[str, int] = {}
+    for text in texts:
+        name, equals, number = text.partition("=")
+        if not equals:
+            raise InputError(f"must be STAGE=N, not {text!r}", where="--replicas")
+        stage = service[name].name
+        if not (_WHOLE.fullmatch(number) and 1 <= int(number) <= MAX_REPLICAS):
+            raise InputError(
+                f"stage {stage!r}: must be a whole number from 1 to {MAX_REPLICAS}, not {number!r}",
+                where="--replicas",
+            )
+        if stage in counts:
+            raise InputError(f"stage {stage!r} is given twice", where="--replicas")
+        counts[stage] = int(number)
+    return counts
+
+
+def _warn_of_strangers(host: str, allowed_hosts: Sequence[str]) -> None:
+    """Say that other machines may reach the gateway, if its address is not on loopback."""
+    from kwiken.runtime.gateway import is_loopback
+
+    if is_loopback(host):
+        return
+    names = "" if allowed_hosts else ", under any host name (--allowed-host restricts the names)"
+    note(f"warning: the gateway listens on {host}, so other machines may send it requests{names}")
 
 
 def _check_plan(path: str, service: Service) -> None:
@@ -96,10 +152,8 @@ def _check_plan(path: str, service: Service) -> None:
         raise InputError(str(error), where=path) from error
 
 
-async def _run(target: str, files: StateFiles, plan: str | None, settings: dict[str, Any]) -> None:
+async def _run(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
     import asyncio
-
-    from kwiken.runtime.cluster import Cluster
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -116,21 +170,10 @@ async def _run(target: str, files: StateFiles, plan: str | None, settings: dict[
     up = False
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, halt)
-    cluster = Cluster(
-        target,
-        state=files.folder,
-        port=settings["port"],
-        traces=_path(settings["traces"]),
-        otlp=settings["otlp"],
-        plan=_path(plan),
-        grace_s=settings["grace_s"],
-        unresponsive_s=settings["unresponsive_s"],
-        max_bodies=bytes_of(settings["bodies_mib"]),
-        allowed_hosts=settings["allowed_hosts"],
-    )
     async with cluster:
         up = True
         count = sum(len(those) for those in cluster.replicas.values())
+        warn()
         note(f"{cluster.service.name} is up with {count} replicas; control token in {files.token}")
         say(cluster.gateway_url)
         sys.stdout.flush()
@@ -140,19 +183,3 @@ async def _run(target: str, files: StateFiles, plan: str | None, settings: dict[
 
 def _path(text: str | None) -> Path | None:
     return Path(text) if text is not None else None
-
-
-def _arguments(plan: str | None, settings: dict[str, Any]) -> list[str]:
-    """Options of this command line, for the detached process."""
-    options = {
-        "--plan": plan,
-        "--traces": settings["traces"],
-        "--otlp": settings["otlp"],
-        "--port": settings["port"],
-        "--grace": settings["grace_s"],
-        "--unresponsive-after": settings["unresponsive_s"],
-        "--bodies-mib": settings["bodies_mib"],
-    }
-    named = [(name, value) for name, value in options.items() if value is not None]
-    named += [("--allowed-host", name) for name in settings["allowed_hosts"]]
-    return [word for name, value in named for word in (name, str(value))]

@@ -35,9 +35,9 @@ def build_page(material: Material, *, made: str) -> Page:
         made: origin and time of the data, for the line under the title.
     """
     sections = [section for make in SECTIONS if (section := make(material)) is not None]
-    kind = "what a budget bought" if material.result is not None else "what a budget would buy"
+    kind = "measured effect of a plan" if material.result is not None else "expected effect of a plan"
     if material.result is None and material.plan is None:
-        kind = "what the traces say"
+        kind = "latency and its causes"
     return Page(
         title=f"{material.service}: {kind}",
         made=made,

@@ -11,7 +11,7 @@ from kwiken.cli.report.charts import Request, pauses_of, pick_requests
 from kwiken.cli.report.inputs import JAEGER, MAX_BYTES, Found
 from kwiken.cli.report.model import DemoResult, Loads, read_result, read_rows
 from kwiken.cli.report.sections import Material, curve_views
-from kwiken.cli.shared import read_text
+from kwiken.cli.shared import note_sentences, read_text
 from kwiken.curves import stage_curves
 from kwiken.diagnosis import Explanation, explain
 from kwiken.errors import InputError
@@ -19,7 +19,7 @@ from kwiken.otel.fit import fit_profile
 from kwiken.otel.trace import read_requests
 from kwiken.otel.write import RequestRecord
 from kwiken.plan import Budgets, Plan
-from kwiken.planning import PlanStudy, study_plan
+from kwiken.planning import PlanSettings, PlanStudy, study_plan
 from kwiken.profile import Profile, profile_from_json
 
 MIN_REQUESTS_TO_PLAN = 10
@@ -64,7 +64,7 @@ def gather(found: Found, wishes: Wishes, *, tell: Tell | None = None) -> Materia
         study = _study(profile, wishes)
         plan = study.plan
         notes.append(f"No plan was given, so one was made for {wishes.reissue:.1%} extra work.")
-        notes += [f"{note[:1].upper()}{note[1:]}." for note in study.notes]
+        notes += note_sentences(study.notes)
     _check(profile, plan, even, result)
     if loads.unanswered:
         notes.append(f"{loads.unanswered} requests had no answer; they count as 10 s or more.")
@@ -125,8 +125,8 @@ def _plans(found: Found) -> tuple[Plan | None, Plan | None]:
 
 def _study(profile: Profile, wishes: Wishes) -> PlanStudy:
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    budgets = Budgets(reissue=wishes.reissue)
-    return study_plan(profile, budgets=budgets, created=created, seed=wishes.seed)
+    settings = PlanSettings(budgets=Budgets(reissue=wishes.reissue), created=created, seed=wishes.seed)
+    return study_plan(profile, settings)
 
 
 def _loads(found: Found) -> Loads:

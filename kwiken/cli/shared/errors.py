@@ -58,8 +58,14 @@ def _told(name: str, ctx: click.Context) -> str | None:
             value = ctx.params.get(str(param.name))
             if _takes_file(param) and isinstance(value, str):
                 return "<stdin>" if value == "-" else value
-            return None if isinstance(param, click.Argument) else max(param.opts, key=len)
+            return None if isinstance(param, click.Argument) else _option(param)
     return None
+
+
+def _option(param: click.Parameter) -> str:
+    """Longest name of an option, and that of its opposite: `--guard/--no-guard`."""
+    names = (max(each, key=len) for each in (param.opts, param.secondary_opts) if each)
+    return "/".join(names)
 
 
 def _takes_file(param: click.Parameter) -> bool:

@@ -61,19 +61,6 @@ class Real(click.FloatRange):
         return f"a finite number {' and '.join(bounds)}".strip()
 
 
-class Host(click.types.StringParamType):
-    """Value type of an address to listen on; refuses empty text, which would mean every address."""
-
-    name = "host"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Strip the address or host name; an empty one is an error."""
-        text = str(value).strip()
-        if not text:
-            self.fail("is empty; give 127.0.0.1, or 0.0.0.0 for every address", param, ctx)
-        return text
-
-
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])", re.ASCII)
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -100,40 +87,6 @@ seed_option = click.option(
     show_default=True,
     help="Seed of all random numbers.",
 )
-host_option = click.option(
-    "--host",
-    type=Host(),
-    metavar="HOST",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on.",
-)
-bodies_option = click.option(
-    "--bodies-mib",
-    type=click.IntRange(1, 1 << 24),
-    metavar="MIB",
-    help="Memory for all requests' bodies together; more are refused.  [default: a share of all]",
-)
-allowed_hosts_option = click.option(
-    "--allowed-host",
-    "allowed_hosts",
-    type=Host(),
-    multiple=True,
-    metavar="NAME",
-    help="Host name under which the gateway accepts requests, from pages of that host too; repeatable.",
-)
-
-
-def _check_otlp(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    del ctx
-    if value is not None:
-        from kwiken.extras import require
-
-        require(param.opts[0], "otel")
-    return value
-
-
-otlp_option = click.option("--otlp", metavar="URL", callback=_check_otlp, help="Collector to send spans to.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
 
 
@@ -155,11 +108,6 @@ def needs_extra(*extras: str) -> Callable[[F], F]:
         return cast("F", checked)
 
     return decorate
-
-
-def bytes_of(mib: int | None) -> int | None:
-    """Convert MiB into bytes; None stays None."""
-    return mib * MIB if mib is not None else None
 
 
 def given(*names: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kwiken.cli.shared import note, print_table
+from kwiken.cli.shared import drift_words, note, note_words, print_table
 
 if TYPE_CHECKING:
     from kwiken.diagnosis import ClassOutcome
@@ -25,11 +25,11 @@ def note_few(profile: Profile) -> None:
 
 def note_contradicted(profile: Profile) -> None:
     """Note that measured request latencies contradict those of the stages, if so."""
-    from kwiken.profile import told_contradiction
+    from kwiken.profile import contradiction
 
-    told = told_contradiction(profile)
-    if told is not None:
-        note(f"{told}; what is said here goes by the stages")
+    found = contradiction(profile)
+    if found is not None:
+        note(note_words(found))
 
 
 def cut_short(profile: Profile) -> int:
@@ -134,4 +134,4 @@ def show_classes(profile: Profile, plan: Plan) -> None:
 def show_drift(found: tuple[Drift, ...]) -> None:
     """Print a line for each stage that changed, on stderr."""
     for each in found:
-        note(f"changed while it was traced: {each.words}")
+        note(f"changed while it was traced: {drift_words(each)}")

@@ -1,8 +1,8 @@
-"""Options of the verbs that model queues, and the load model that the options describe."""
+"""Options of the verbs that model queues, and what they say of replicas and queues."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -11,9 +11,9 @@ from kwiken.cli.shared import POSITIVE, Real, given, note
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from kwiken.planning import PlanStudy
-    from kwiken.profile import Profile
-    from kwiken.queueing.load import LoadModel, PlanUnderLoad
+    from kwiken.planning import LoadStudy
+    from kwiken.queueing.load import QueueSettings
+    from kwiken.queueing.simulator import Cancel, Dispatch
 
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", int, float)
@@ -102,111 +102,56 @@ def queue_options(command: F) -> F:
     return command
 
 
-def model_of(
-    profile: Profile,
+def queue_settings(
     *,
     replicas: Mapping[str, int],
     utilisation: Mapping[str, float],
     rate: float | None,
-    seed: int,
-    **rules: Any,
-) -> LoadModel:
-    """The profile, taken apart, with what the options say.
+    dispatch: Dispatch,
+    cancel: Cancel,
+) -> QueueSettings:
+    """What the values of `queue_options` say of replicas and queues."""
+    from kwiken.queueing.load import QueueSettings
 
-    Raises:
-        InputError: where load acts on no stage, or would overload one.
-    """
-    from kwiken.queueing.load import load_model
-
-    return load_model(
-        profile,
-        replicas=replicas,
-        utilisation=utilisation,
-        rate_per_s=rate,
-        seed=seed,
-        **rules,
+    return QueueSettings(
+        replicas=replicas, utilisation=utilisation, rate_per_s=rate, dispatch=dispatch, cancel=cancel
     )
 
 
-def settled(
-    profile: Profile,
-    study_of: Callable[[Profile], PlanStudy],
-    *,
-    load: float | None,
-    guarded: bool,
-    seed: int,
-    **queues: Any,
-) -> tuple[PlanStudy, PlanUnderLoad | None]:
-    """Make a plan that accounts for the load of its own copies, if some stage is busy enough.
+def refuse_unguarded(load: float | None, queues: Iterable[str]) -> None:
+    """Refuse options about load beside --no-guard, which leaves load out.
 
     Args:
-        profile: profile to plan for.
-        study_of: function that makes a plan for a profile.
-        load: load to plan for, as a factor on the profile's; None for the profile's own.
-        guarded: whether to account for load if `load` is None.
-        seed: seed of all random numbers.
-        queues: values of `queue_options`.
-
-    Returns:
-        The study, and the fixed point of plan and load; None for the latter if `load` is None and no stage is
-        known to be busy enough to matter.
-
-    Raises:
-        InputError: for options that contradict one another, a stage that the profile lacks, or as `model_of`.
+        load: value of --load.
+        queues: names of the parameters of `queue_options`.
     """
-    from kwiken.queueing.load import QUIET, measured_utilisation, plan_under_load
-
-    _check_options(profile, load, queues, guarded=guarded)
-    if load is None:
-        known = measured_utilisation(profile, replicas=queues["replicas"], rate_per_s=queues["rate"])
-        busiest = max((*known.values(), *queues["utilisation"].values()), default=0.0)
-        if not guarded or busiest < QUIET:
-            if (idle := given("dispatch", "cancel")) is not None:
-                note(
-                    f"{idle} has no effect here: replicas are nearly idle, so load is left out without --load"
-                )
-            return study_of(profile), None
-    try:
-        model = model_of(profile, seed=seed, **queues)
-    except InputError as error:
-        if load is not None or error.where is not None:
-            raise
-        raise InputError(f"{error}; or leave load out with --no-guard") from error
-    found = plan_under_load(model, study_of, load=load or 1.0, seed=seed)
-    return found.study, found
+    if load is not None:
+        raise InputError("does not go with --load, which counts with the load", where="--no-guard")
+    if (option := given(*queues)) is not None:
+        raise InputError("does not go with --no-guard, which leaves load out", where=option)
 
 
-def _check_options(profile: Profile, load: float | None, queues: Mapping[str, Any], *, guarded: bool) -> None:
-    """Refuse options that would have no effect, and stages that the profile lacks."""
-    if not guarded:
-        if load is not None:
-            raise InputError("does not go with --load, which counts with the load", where="--no-guard")
-        if (told := given(*queues)) is not None:
-            raise InputError("does not go with --no-guard, which leaves load out", where=told)
-    names = [stage.name for stage in profile.stages]
-    for option in ("replicas", "utilisation"):
-        for name in queues[option]:
-            if name not in names:
-                raise InputError(
-                    f"stage {name!r} is not in the profile; it has: {', '.join(names)}", where=f"--{option}"
-                )
+def note_idle_options(study: LoadStudy | None) -> None:
+    """Note options about queues that have no effect, because the plan does not account for load."""
+    if study is None and (idle := given("dispatch", "cancel")) is not None:
+        note(f"{idle} has no effect here: replicas are nearly idle, so load is left out without --load")
 
 
-def load_summary(settlement: PlanUnderLoad | None) -> dict[str, Any]:
+def load_summary(study: LoadStudy | None) -> dict[str, Any]:
     """Summary of load for a plan's JSON; empty if load was left out."""
-    if settlement is None:
+    if study is None:
         return {}
     return {
         "load": {
-            "factor": settlement.simulation.factor,
-            "rate_per_s": settlement.simulation.rate_per_s,
-            "rounds": settlement.rounds,
-            "settled": settlement.settled,
-            "refused": settlement.refused,
+            "factor": study.simulation.factor,
+            "rate_per_s": study.simulation.rate_per_s,
+            "rounds": study.rounds,
+            "settled": study.settled,
+            "refused": study.refused,
             "guards": {
                 name: {"utilisation": found.utilisation, "reissue_hurts_above": found.above}
-                for name, found in settlement.guards.items()
+                for name, found in study.guards.items()
             },
-            "unsearched": settlement.unsearched,
+            "unsearched": study.unsearched,
         }
     }

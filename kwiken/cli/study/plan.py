@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,8 @@ from kwiken.cli.shared import (
     load_profile,
     needs_extra,
     note,
+    note_summaries,
+    note_words,
     note_written,
     out_option,
     print_json,
@@ -28,7 +29,14 @@ from kwiken.cli.shared import (
     write_text,
 )
 from kwiken.cli.study.learned import gain_between, learned_summary, show_classes
-from kwiken.cli.study.load_options import LOAD, load_summary, queue_options, settled
+from kwiken.cli.study.load_options import (
+    LOAD,
+    load_summary,
+    note_idle_options,
+    queue_options,
+    queue_settings,
+    refuse_unguarded,
+)
 from kwiken.cli.study.plan_levers import lever_options, lever_summary, show_levers
 from kwiken.cli.study.reissue_limits import show_thresholds
 from kwiken.cli.study.spend_units import by_every_count
@@ -104,7 +112,9 @@ def command(
     partial: tuple[str, ...] | None,
     utility_weights: Mapping[str, float] | None,
     levers: str,
-    **load: Any,
+    guarded: bool,
+    load: float | None,
+    **queues: Any,
 ) -> None:
     """Apportion budgets across the stages of PROFILE, and say what that should buy.
 
@@ -113,38 +123,43 @@ def command(
     if not utility_loss and (partial or utility_weights):
         option = "--partial" if partial else "--utility-weight"
         raise InputError("means nothing without a budget of utility: --utility-loss", where=option)
+    if not guarded:
+        refuse_unguarded(load, queues)
     learned = load_profile(profile)
     from kwiken.plan import Budgets
-    from kwiken.planning import study_plan
+    from kwiken.planning import PlanSettings, study_plan
     from kwiken.profile import spent_by_model
 
-    study_of = functools.partial(
-        study_plan,
+    settings = PlanSettings(
         budgets=Budgets(reissue=reissue, utility_loss=utility_loss, catch_up=catch_up),
-        cost=_cost(cost),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         objective=objective,
+        cost=_cost(cost),
         spread=spread,
         seed=seed,
         partial=partial,
         utility_weights=utility_weights,
         levers=levers,
+        guarded=guarded,
+        load=load,
+        queues=queue_settings(**queues),
     )
     with progress("planning"):
-        study, settlement = settled(learned, study_of, seed=seed, **load)
+        study = study_plan(learned, settings)
+    note_idle_options(study.load)
     by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
     if out is not None:
         write_text(out, printable_json(study.plan.to_json()) + "\n")
     if as_json and out != "-":
-        told = lever_summary(study) | load_summary(settlement) | learned_summary(study, learned)
+        told = lever_summary(study) | load_summary(study.load) | learned_summary(study, learned)
         print_json(_summary(study) | {"spent_by_model": by_model} | told)
     else:
         _show(study)
-        show_thresholds(settlement)
+        show_thresholds(study.load)
         note(f"copies by every count: {by_every_count(by_model)}")
         show_classes(learned, study.plan)
-        for remark in study.notes:
-            note(f"note: {remark}")
+        for each in study.notes:
+            note(f"note: {note_words(each)}")
         note_written(out)
 
 
@@ -197,7 +212,7 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
         "cost_model": plan.cost.model,
         "stages": stages,
         "expected": plan.expected,
-        "notes": study.notes,
+        "notes": note_summaries(study.notes),
     }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kwiken.cli.shared import note, print_json, print_table, progress, say
-from kwiken.cli.study.load_options import model_of
+from kwiken.cli.shared import note, note_summaries, note_words, print_json, print_table, progress, say
+from kwiken.cli.study.load_options import queue_settings
 from kwiken.cli.study.plan import ladder_rows
 from kwiken.cli.study.reissue_limits import hurt_from
 
@@ -37,10 +37,10 @@ def simulate_loaded(
         as_json: whether to print JSON rather than tables.
         queues: values of `queue_options`.
     """
-    from kwiken.queueing.load import guards, plan_hurts_above, policies_of, simulate_load
+    from kwiken.queueing.load import guards, load_model, plan_hurts_above, policies_of, simulate_load
 
     with progress("simulating queues"):
-        model = model_of(profile, seed=seed, **queues)
+        model = load_model(profile, queue_settings(**queues), seed=seed)
         result = simulate_load(model, plan, factor=load, requests=requests, seed=seed)
         above = {
             name: found.above
@@ -74,7 +74,7 @@ def _loaded_document(
             for name, stage in result.stages.items()
         },
         "reissue_hurts_above_load": whole,
-        "notes": result.notes,
+        "notes": note_summaries(result.notes),
         "requests": requests,
         "seed": seed,
     }
@@ -102,8 +102,8 @@ def _show_loaded(
     else:
         say("", f"extra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
         say(_verdict(result, plan, whole))
-    for remark in result.notes:
-        note(f"note: {remark}")
+    for each in result.notes:
+        note(f"note: {note_words(each)}")
 
 
 def _loaded_rows(

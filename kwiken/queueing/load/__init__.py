@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from kwiken.queueing.load.decompose import load_model, measured_utilisation
-from kwiken.queueing.load.guard import QUIET, guards, plan_hurts_above
+from kwiken.queueing.load.decompose import QueueSettings, known_utilisation, load_model
+from kwiken.queueing.load.guard import QUIET, Guard, guards, plan_hurts_above, tail_hurts
+from kwiken.queueing.load.loaded_profile import profile_under_load
+from kwiken.queueing.load.looks import CopiesAtLoad
 from kwiken.queueing.load.simulate import LoadSimulation, policies_of, simulate_load
 from kwiken.queueing.load.stage_model import LoadModel
-from kwiken.queueing.load.under_load import PlanUnderLoad, plan_under_load
 
 __all__ = [
     "QUIET",
+    "CopiesAtLoad",
+    "Guard",
     "LoadModel",
     "LoadSimulation",
-    "PlanUnderLoad",
+    "QueueSettings",
     "guards",
+    "known_utilisation",
     "load_model",
-    "measured_utilisation",
     "plan_hurts_above",
-    "plan_under_load",
     "policies_of",
+    "profile_under_load",
     "simulate_load",
+    "tail_hurts",
 ]

@@ -13,7 +13,7 @@ the error in work or waits, and at other loads only the waits change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from kwiken.arrays import Floats
 from kwiken.curves import known_correlation
 from kwiken.errors import InputError
 from kwiken.profile import EmpiricalDistribution, Profile, StageProfile, call_distribution, complete_calls
+from kwiken.queueing.load.notes import LatenciesNotExplained, LoadHasNoEffect, LoadNote, WaitsTooLong
 from kwiken.queueing.load.stage_model import (
     MIN_MISFIT_NOTED,
     LoadModel,
@@ -54,21 +55,11 @@ BODY_QUANTILE = 0.95  # latencies up to it give the spread of work, where busy t
 MIN_RATE_PER_S, MAX_RATE_PER_S = 1e-6, 1e6  # request rates that a profile may stand for
 
 
-def load_model(
-    profile: Profile,
-    *,
-    replicas: Mapping[str, int] | None = None,
-    utilisation: Mapping[str, float] | None = None,
-    rate_per_s: float | None = None,
-    dispatch: Dispatch = "aged",
-    cancel: Cancel = "queued",
-    seed: int = 0,
-    copy_correlation: float | None = None,
-) -> LoadModel:
-    """Decompose a profile into work, waits and rests.
+@dataclass(frozen=True, kw_only=True)
+class QueueSettings:
+    """What is known of a service's replicas and queues beside its profile.
 
-    Args:
-        profile: recorded latencies, busy times and replicas.
+    Attributes:
         replicas: number of replicas by stage, where the profile lacks the number or has a wrong one.
         utilisation: share of the replicas' time in use, by stage. By default calls a second times mean busy
             time over replicas. An excess over that is modelled as background work.
@@ -77,6 +68,39 @@ def load_model(
         dispatch: replica choice; by default approximately the runtime's.
         cancel: treatment of the attempts that lose a race. By default attempts not begun are cancelled: work
             in progress on a processor cannot be stopped from outside.
+    """
+
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    utilisation: Mapping[str, float] = field(default_factory=dict)
+    rate_per_s: float | None = None
+    dispatch: Dispatch = "aged"
+    cancel: Cancel = "queued"
+
+    def check(self, profile: Profile) -> None:
+        """Check the settings against a profile.
+
+        Raises:
+            InputError: for a stage that the profile lacks, a utilisation outside 0 to 1, or a rate out of
+                bounds.
+        """
+        _check_names(profile, self.replicas, "replicas")
+        _check_names(profile, self.utilisation, "utilisation")
+        if self.rate_per_s is not None:
+            _check_rate(self.rate_per_s)
+
+
+def load_model(
+    profile: Profile,
+    settings: QueueSettings | None = None,
+    *,
+    seed: int = 0,
+    copy_correlation: float | None = None,
+) -> LoadModel:
+    """Decompose a profile into work, waits and rests.
+
+    Args:
+        profile: recorded latencies, busy times and replicas.
+        settings: what is known of replicas and queues beside the profile; by default nothing more.
         seed: seed of all draws.
         copy_correlation: correlation of copies with their calls, as `simulate` takes it.
 
@@ -91,28 +115,31 @@ def load_model(
     """
     if not profile.requests:
         raise InputError("the profile has no requests", where="profile")
-    given, known = replicas or {}, utilisation or {}
-    _check_names(profile, given, "replicas")
-    _check_names(profile, known, "utilisation")
-    rate = _rate(profile) if rate_per_s is None else rate_per_s
-    if not MIN_RATE_PER_S <= rate <= MAX_RATE_PER_S:
-        raise InputError(
-            f"must be from {MIN_RATE_PER_S:g} to {MAX_RATE_PER_S:g} requests a second, not {rate:g}",
-            where="rate",
-        )
+    queues = settings or QueueSettings()
+    queues.check(profile)
+    rate = _rate(profile) if queues.rate_per_s is None else queues.rate_per_s
+    _check_rate(rate)
     stages: dict[str, StageModel] = {}
     for i, stage in enumerate(profile.stages):
         rng = np.random.default_rng([seed, i])
-        law = call_distribution(stage)
-        calls = complete_calls(stage, law, rng)
-        count = given.get(stage.name, stage.replicas)
-        alike = known_correlation(stage, law, copy_correlation) if stage.reissuable and len(law) else 0.0
-        station = _station(stage, law, rate, count, known.get(stage.name))
+        distribution = call_distribution(stage)
+        calls = complete_calls(stage, distribution, rng)
+        count = queues.replicas.get(stage.name, stage.replicas)
+        rho = (
+            known_correlation(stage, distribution, copy_correlation)
+            if stage.reissuable and len(distribution)
+            else 0.0
+        )
+        station = _station(stage, distribution, rate, count, queues.utilisation.get(stage.name))
         if station is None:
-            stages[stage.name] = _unloaded(stage, calls, rate, alike)
+            stages[stage.name] = _without_replicas(stage, calls, rate, rho)
         else:
-            stages[stage.name] = _taken_apart(
-                replace(station, dispatch=dispatch, cancel=cancel), calls, rate, alike, seed=seed
+            stages[stage.name] = _decomposed(
+                replace(station, dispatch=queues.dispatch, cancel=queues.cancel),
+                calls,
+                rate,
+                rho,
+                seed=seed,
             )
     if all(model.station.replicas is None for model in stages.values()):
         raise InputError(
@@ -123,29 +150,26 @@ def load_model(
     return LoadModel(profile, rate, stages, tuple(_notes(profile, stages)), stalls=stalls)
 
 
-def measured_utilisation(
-    profile: Profile, *, replicas: Mapping[str, int] | None = None, rate_per_s: float | None = None
-) -> dict[str, float]:
-    """Share of each stage's replicas' time that its calls used, at the profile's own load.
+def known_utilisation(profile: Profile, settings: QueueSettings) -> dict[str, float]:
+    """Share of each stage's replicas' time in use at the profile's own load, where known.
 
     Args:
         profile: recorded calls, busy times and replicas.
-        replicas: number of replicas by stage, where the profile lacks it.
-        rate_per_s: requests a second; by default as `load_model` takes it.
+        settings: what is known of replicas and queues beside the profile.
 
     Returns:
-        Shares of the stages with known busy time and replicas; empty where the rate is not known.
+        Shares of the stages whose utilisation is given, or follows from busy time, replicas and rate.
     """
     span = float(np.ptp(profile.started_s)) if profile.requests > 1 else 0.0
-    if rate_per_s is None and not span > 0:
-        return {}
-    rate = _rate(profile) if rate_per_s is None else rate_per_s
+    if settings.rate_per_s is None and not span > 0:
+        return dict(settings.utilisation)
+    rate = _rate(profile) if settings.rate_per_s is None else settings.rate_per_s
     found = {}
     for stage in profile.stages:
-        count = (replicas or {}).get(stage.name, stage.replicas)
+        count = settings.replicas.get(stage.name, stage.replicas)
         if count and stage.busy_ms:
             found[stage.name] = stage.busy_ms * rate * stage.calls_per_request / 1e3 / count
-    return found
+    return found | dict(settings.utilisation)
 
 
 def _check_names(profile: Profile, given: Mapping[str, float], where: str) -> None:
@@ -156,6 +180,14 @@ def _check_names(profile: Profile, given: Mapping[str, float], where: str) -> No
             raise InputError(f"stage {name!r} is not in the profile; it has: {known}", where=where)
         if where == "utilisation" and not 0 <= value < 1:
             raise InputError(f"stage {name!r}: must be from 0 to below 1, not {value}", where=where)
+
+
+def _check_rate(rate_per_s: float) -> None:
+    if not MIN_RATE_PER_S <= rate_per_s <= MAX_RATE_PER_S:
+        raise InputError(
+            f"must be from {MIN_RATE_PER_S:g} to {MAX_RATE_PER_S:g} requests a second, not {rate_per_s:g}",
+            where="rate",
+        )
 
 
 def _rate(profile: Profile) -> float:
@@ -170,14 +202,14 @@ def _rate(profile: Profile) -> float:
 
 def _station(
     stage: StageProfile,
-    law: EmpiricalDistribution,
+    distribution: EmpiricalDistribution,
     rate: float,
     replicas: int | None,
     utilisation: float | None,
 ) -> Station | None:
     """The stage's replicas and work; None where load does not act on the stage."""
     calls_per_s = rate * stage.calls_per_request
-    idle = not calls_per_s or not len(law) or (stage.own_time and not utilisation)
+    idle = not calls_per_s or not len(distribution) or (stage.own_time and not utilisation)
     if idle or not (stage.busy_ms or utilisation):
         return None
     if replicas is None:
@@ -189,7 +221,7 @@ def _station(
         busy, background = measured, utilisation - measured
     else:
         busy, background = utilisation, None
-    work = _work(stage, law, busy * replicas / calls_per_s * 1e3)
+    work = _work(stage, distribution, busy * replicas / calls_per_s * 1e3)
     station = Station(
         name=stage.name,
         after=stage.after,
@@ -208,18 +240,18 @@ def _station(
     return station
 
 
-def _work(stage: StageProfile, law: EmpiricalDistribution, mean_ms: float) -> ServiceTimes:
+def _work(stage: StageProfile, distribution: EmpiricalDistribution, mean_ms: float) -> ServiceTimes:
     """Distribution of work: the variation of busy times if measured, else that of latencies up to p95."""
     if stage.busy_variation is not None:
         return LogNormal(mean_ms, stage.busy_variation)
-    body = np.minimum(law.values, law.quantile(np.array([BODY_QUANTILE]))[0])
-    mean = float(law.mass @ body)
+    body = np.minimum(distribution.values, distribution.quantile(np.array([BODY_QUANTILE]))[0])
+    mean = float(distribution.mass @ body)
     if not mean > 0:
         return Constant(mean_ms)
-    return Empirical(EmpiricalDistribution(body * (mean_ms / mean), law.weights))
+    return Empirical(EmpiricalDistribution(body * (mean_ms / mean), distribution.weights))
 
 
-def _unloaded(stage: StageProfile, calls: Floats, rate: float, alike: float) -> StageModel:
+def _without_replicas(stage: StageProfile, calls: Floats, rate: float, rho: float) -> StageModel:
     there = calls[~np.isnan(calls)]
     rest: ServiceTimes = Empirical(EmpiricalDistribution.of(there)) if len(there) else Constant(0.0)
     station = Station(
@@ -229,27 +261,27 @@ def _unloaded(stage: StageProfile, calls: Floats, rate: float, alike: float) -> 
         rest=rest,
         replicas=None,
         fanout=calls.shape[1],
-        alike=alike if len(there) else 0.0,
+        copy_correlation=rho if len(there) else 0.0,
     )
     return StageModel(station, 0.0, calls, calls, rate * stage.visit_share)
 
 
-def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, seed: int) -> StageModel:
+def _decomposed(station: Station, calls: Floats, rate: float, rho: float, *, seed: int) -> StageModel:
     """Decompose the calls of a stage into work, wait and rest."""
-    law = EmpiricalDistribution.of(calls)
+    distribution = EmpiricalDistribution.of(calls)
     there = ~np.isnan(calls)
     visits = float(rate * there.any(axis=1).mean())
     assert station.replicas is not None
     used = station.work.mean_ms * rate * float(there.sum()) / len(calls) / 1e3 / station.replicas
     model = StageModel(station, used, calls, calls, visits)
-    rest, busy = _rests(model, law, seed)
-    wanted = law.quantile(levels(len(rest)))
+    rest, busy = _rests(model, distribution, seed)
+    wanted = distribution.quantile(levels(len(rest)))
     rests = unexplained(calls, wanted, rest)
     got = np.sort(rest[shuffle(len(rest), seed)] + busy)
     background = station.background.utilisation if station.background is not None else 0.0
     return replace(
         model,
-        station=replace(station, rest=Empirical(EmpiricalDistribution.of(rests)), alike=alike),
+        station=replace(station, rest=Empirical(EmpiricalDistribution.of(rests)), copy_correlation=rho),
         utilisation=used + background,
         rest_ms=rests,
         misfit=float(np.abs(excess(got, wanted)).max()),
@@ -257,12 +289,12 @@ def _taken_apart(station: Station, calls: Floats, rate: float, alike: float, *, 
     )
 
 
-def _rests(model: StageModel, law: EmpiricalDistribution, seed: int) -> tuple[Floats, Floats]:
+def _rests(model: StageModel, distribution: EmpiricalDistribution, seed: int) -> tuple[Floats, Floats]:
     """Distribution of rests, corrected until work, wait and rest add up to the measured latencies.
 
     Args:
         model: model of the stage without its rests.
-        law: distribution of the stage's latencies, milliseconds.
+        distribution: distribution of the stage's latencies, milliseconds.
         seed: seed of all draws.
 
     Returns:
@@ -272,7 +304,7 @@ def _rests(model: StageModel, law: EmpiricalDistribution, seed: int) -> tuple[Fl
     rest = busy = np.zeros(1)
     for share in PASS_SHARES if model.utilisation >= MIN_UTILISATION_FOR_WAITS else PASS_SHARES[-1:]:
         size = int(share * model.pilot_calls)
-        wanted, shuffled = law.quantile(levels(size)), shuffle(size, seed)
+        wanted, shuffled = distribution.quantile(levels(size)), shuffle(size, seed)
         rest = np.interp(levels(size), levels(len(rest)), rest)
         busy = pilot(model, rest[shuffled], factor=1.0, seed=seed) - rest[shuffled]
         for _ in range(MAX_CORRECTIONS):
@@ -283,27 +315,23 @@ def _rests(model: StageModel, law: EmpiricalDistribution, seed: int) -> tuple[Fl
     return rest, busy
 
 
-def _notes(profile: Profile, stages: Mapping[str, StageModel]) -> list[str]:
-    notes = []
-    blind = [s.name for s in profile.stages if stages[s.name].station.replicas is None and not s.own_time]
+def _notes(profile: Profile, stages: Mapping[str, StageModel]) -> list[LoadNote]:
+    notes: list[LoadNote] = []
+    blind = tuple(
+        s.name for s in profile.stages if stages[s.name].station.replicas is None and not s.own_time
+    )
     if blind:
-        notes.append(f"load has no effect on stages whose busy time is not known: {', '.join(blind)}")
-    crowded = [
-        f"{name} {model.crowded:.0%}" for name, model in stages.items() if model.crowded > MIN_MISFIT_NOTED
-    ]
+        notes.append(LoadHasNoEffect(blind))
+    crowded = {
+        name: float(model.crowded) for name, model in stages.items() if model.crowded > MIN_MISFIT_NOTED
+    }
     if crowded:
-        notes.append(
-            "the model has more waiting than the measured latencies, so replicas, rate or utilisation may be "
-            f"wrong (excess over a percentile): {', '.join(crowded)}"
-        )
-    off = [
-        f"{name} {model.misfit:.0%}"
+        notes.append(WaitsTooLong(crowded))
+    off = {
+        name: float(model.misfit)
         for name, model in stages.items()
-        if model.misfit > MIN_MISFIT_NOTED and model.crowded <= MIN_MISFIT_NOTED
-    ]
+        if model.misfit > MIN_MISFIT_NOTED and name not in crowded
+    }
     if off:
-        notes.append(
-            "work, wait and rest do not quite add up to the latencies; a longer profile may help "
-            f"(error of a percentile): {', '.join(off)}"
-        )
+        notes.append(LatenciesNotExplained(off))
     return notes

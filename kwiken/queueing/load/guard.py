@@ -44,8 +44,8 @@ class Guard:
 
     Attributes:
         utilisation: share of the replicas' time in use at the given load, without copies.
-        above: utilisation from which copies make the stage's tail worse (see `tail_hurts`); None where they
-            do not up to `MAX_UTILISATION`.
+        above: utilisation, as a share of the replicas' time, from which copies make the stage's tail worse
+            (see `tail_hurts`); None where they do not up to `MAX_UTILISATION`.
     """
 
     utilisation: float

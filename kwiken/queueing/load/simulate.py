@@ -10,6 +10,7 @@ from kwiken.arrays import Floats
 from kwiken.errors import InputError
 from kwiken.latency import ladder
 from kwiken.plan import Ladder, Plan
+from kwiken.queueing.load.notes import LeversNotSimulated, LoadNote
 from kwiken.queueing.load.stage_model import LoadModel
 from kwiken.queueing.load.trial import SharedRequests
 from kwiken.queueing.simulator import Earnings, QueueSimulation, Station
@@ -55,7 +56,7 @@ class LoadSimulation:
         after_ms: (n,) latency of the same requests, at the same arrival times, with the plan.
         stages: outcome by stage.
         model: load model that was simulated.
-        notes: remarks for the reader of the result, in words.
+        notes: what a reader of the result should know.
     """
 
     factor: float
@@ -64,7 +65,7 @@ class LoadSimulation:
     after_ms: Floats
     stages: Mapping[str, LoadedStage]
     model: LoadModel
-    notes: tuple[str, ...] = ()
+    notes: tuple[LoadNote, ...] = ()
 
     @property
     def before(self) -> Ladder:
@@ -130,16 +131,14 @@ def simulate_load(
     )
 
 
-def _notes(plan: Plan | None) -> list[str]:
+def _notes(plan: Plan | None) -> tuple[LeversNotSimulated, ...]:
     """Note on the levers of the plan that are not simulated."""
-    others = [
+    others = tuple(
         name
         for name, entry in (plan.stages.items() if plan is not None else ())
         if entry.partial is not None or entry.catch_up is not None
-    ]
-    if not others:
-        return []
-    return [f"only reissues are simulated; partial answers and catch-up are left out: {', '.join(others)}"]
+    )
+    return (LeversNotSimulated(others),) if others else ()
 
 
 def policies_of(model: LoadModel, plan: Plan | None) -> dict[str, Reissue]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
 from kwiken.profile import EmpiricalDistribution, Profile
+from kwiken.queueing.load.notes import LoadNote
 from kwiken.queueing.load.stalls import Stalls
 from kwiken.queueing.simulator import Calls, Constant, Primaries, Station, serve
 
@@ -96,11 +97,13 @@ class StageModel:
         if self.station.replicas is None or factor == 1.0:
             return latency_ms
         then, now = self._latencies_at(1.0, seed), self._latencies_at(factor, seed)
-        law, at = EmpiricalDistribution.of(self.calls_ms), levels(len(now))
-        measured = law.quantile(at)
+        distribution, at = EmpiricalDistribution.of(self.calls_ms), levels(len(now))
+        measured = distribution.quantile(at)
         # The running order of quantiles is kept: no call overtakes another by a change of load.
         longer = np.sort(np.maximum(0.0, measured + now - then)) - measured
-        return np.asarray(np.maximum(0.0, latency_ms + np.interp(ranks(law, latency_ms), at, longer)))
+        return np.asarray(
+            np.maximum(0.0, latency_ms + np.interp(ranks(distribution, latency_ms), at, longer))
+        )
 
     def _latencies_at(self, factor: float, seed: int) -> Floats:
         """(pilot_calls,) ascending latencies at a load; cached for the profile's own and a few others."""
@@ -170,14 +173,14 @@ class LoadModel:
         profile: profile that the model was built from.
         rate_per_s: requests a second of the profile.
         stages: models by stage name, parents before children.
-        notes: remarks on the quality of the model, in words.
+        notes: what is known of the quality of the model.
         stalls: pauses of replicas by stage, where they are known.
     """
 
     profile: Profile
     rate_per_s: float
     stages: Mapping[str, StageModel]
-    notes: tuple[str, ...]
+    notes: tuple[LoadNote, ...]
     stalls: Mapping[str, Stalls] = field(default_factory=dict)
 
     @property
@@ -229,7 +232,7 @@ def pilot(model: StageModel, rest: Floats, *, factor: float, seed: int) -> Float
         factor: load as a multiple of the profile's; above 0.
         seed: seed of all draws.
     """
-    station = replace(model.station, rest=Constant(0.0), reissue=None, alike=0.0)
+    station = replace(model.station, rest=Constant(0.0), reissue=None, copy_correlation=0.0)
     size = len(rest)
     draws, serving = np.random.default_rng([seed, MAX_PILOT_CALLS, zlib.crc32(station.name.encode())]).spawn(
         2
@@ -256,11 +259,11 @@ def shuffle(size: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.random.default_rng([seed, MAX_PILOT_CALLS, 1]).permutation(size)
 
 
-def ranks(law: EmpiricalDistribution, values: Floats) -> Floats:
+def ranks(distribution: EmpiricalDistribution, values: Floats) -> Floats:
     """Cumulative probabilities of values under a distribution: the middle for ties, undefined for NaN."""
-    cdf = np.concatenate(([0.0], law.cdf))
-    below = cdf[np.searchsorted(law.values, values, side="left")]
-    upto = cdf[np.searchsorted(law.values, values, side="right")]
+    cdf = np.concatenate(([0.0], distribution.cdf))
+    below = cdf[np.searchsorted(distribution.values, values, side="left")]
+    upto = cdf[np.searchsorted(distribution.values, values, side="right")]
     return np.asarray((below + upto) / 2)
 
 

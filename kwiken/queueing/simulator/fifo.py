@@ -1,8 +1,8 @@
-"""FIFO replicas: each serves one call at a time, in the order of arrival.
+"""FIFO replicas: each serves one attempt at a time, in the order of arrival.
 
-The end of a call is known at its arrival, as no later call can delay it. Only the removal of a call ahead
-changes it, and only to an earlier time. So the end of work needs no event: it is stored, and corrected on a
-removal.
+The end of an attempt's work is known at its arrival, as no later attempt can delay it. Only the removal of an
+attempt ahead changes it, and only to an earlier time. So the end of work needs no event: it is stored, and
+corrected on a removal.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ class FifoReplicas:
     Attributes:
         score: score of a replica at a moment, lower is better: its load, or the caller's estimate. Asked
             twice a call, so it is a closure that holds all it needs.
-        came: arrival time of each call.
-        end: end of each call's work, as far as is known; final unless it is in the future.
-        replica: index of each call's replica.
-        worked: work done and promised by replica.
+        end: end of each attempt's work, as far as is known; final unless it is in the future.
+        replica: index of each attempt's replica.
+        busy_ms: work done and promised by replica.
 
     Args:
         replicas: number of replicas, 1 or more.
-        arrival: arrival time of each primary call; these are numbered from 0, and copies get the numbers
+        arrival: arrival time of each primary attempt; these are numbered from 0, and copies get the numbers
             after.
         estimates: the caller's latency estimates, updated with every answer before they are used; None for
             none.
-        unheard: calls of the background, whose answers the caller does not see.
+        background: background calls, whose answers the caller does not see.
     """
 
     def __init__(
@@ -43,109 +42,128 @@ class FifoReplicas:
         arrival: list[float],
         *,
         estimates: Estimates | None = None,
-        unheard: Container[int] = (),
+        background: Container[int] = (),
     ) -> None:
         calls = len(arrival)
-        self._estimates, self._unheard = estimates, unheard
-        self._free = [0.0] * replicas  # by replica: when its queue will be empty
-        self._flight: list[list[tuple[float, int]]] = [[] for _ in range(replicas)]  # heaps of (answer, call)
-        # By replica: its calls by arrival; answered ones are removed lazily.
-        self._line: list[deque[int]] = [deque() for _ in range(replicas)]
-        self._open = bytearray(calls)  # by call: whether its caller waits for it
-        self._left: list[list[int]] = [[] for _ in range(replicas)]  # cancelled calls that run on
+        self._estimates, self._background = estimates, background
+        self._free_at = [0.0] * replicas  # by replica: when its queue will be empty
+        # By replica: heap of (answer time, attempt) of attempts without an answer.
+        self._outstanding: list[list[tuple[float, int]]] = [[] for _ in range(replicas)]
+        # By replica: its attempts by arrival; answered ones are removed lazily.
+        self._queues: list[deque[int]] = [deque() for _ in range(replicas)]
+        self._awaited = bytearray(calls)  # by attempt: whether its caller waits for it
+        self._cancelled: list[list[int]] = [[] for _ in range(replicas)]  # cancelled attempts that run on
+        self._arrival = arrival.copy()
         self._start = [0.0] * calls
         self._rest = [0.0] * calls
-        self.came = arrival.copy()
         self.end = [0.0] * calls
         self.replica = [0] * calls
-        self.worked = [0.0] * replicas
+        self.busy_ms = [0.0] * replicas
         self.score: Callable[[int, float], float] = (
             self.load
             if estimates is None
-            else estimates.in_order(self._flight, self._line, self._open, self.came, unheard)
+            else estimates.scorer(self._outstanding, self._queues, self._awaited, self._arrival, background)
         )
 
     def load(self, replica: int, now: float) -> int:
-        """Number of calls of a replica that their callers wait for: in service, in the queue or at rest."""
-        flight = self._flight[replica]
-        while flight and flight[0][0] <= now:
-            moment, call = heappop(flight)
-            self._open[call] = False
-            if self._estimates is not None and call not in self._unheard:
-                self._estimates.answered(replica, moment - self.came[call], moment)
-        return len(flight)
+        """Number of attempts of a replica that callers wait for: in service, in the queue or at rest."""
+        outstanding = self._outstanding[replica]
+        while outstanding and outstanding[0][0] <= now:
+            moment, attempt = heappop(outstanding)
+            self._awaited[attempt] = False
+            if self._estimates is not None and attempt not in self._background:
+                self._estimates.answered(replica, moment - self._arrival[attempt], moment)
+        return len(outstanding)
 
-    def place(self, call: int, replica: int, work: float, rest: float, now: float) -> float:
-        """Queue a call that arrives. A copy's number is the next unused one.
+    def answer_at(self, attempt: int) -> float:
+        """Time of an attempt's answer, as far as is known; final unless it is in the future."""
+        return self.end[attempt] + self._rest[attempt]
+
+    def place(self, attempt: int, replica: int, work: float, rest: float, now: float) -> float:
+        """Queue an attempt that arrives. A copy's number is the next unused one.
 
         Returns:
-            Time of its answer; it may come earlier where a call ahead of it is removed.
+            Time of its answer; it may come earlier where an attempt ahead of it is removed.
         """
-        start = self._free[replica]
+        start = self._free_at[replica]
         if start < now:  # noqa: PLR1730 - costs a call
             start = now
-        self._free[replica] = end = start + work
-        flight = self._flight[replica]
-        if flight and flight[0][0] <= now:
+        self._free_at[replica] = end = start + work
+        outstanding = self._outstanding[replica]
+        if outstanding and outstanding[0][0] <= now:
             self.load(replica, now)
         answer = end + rest
-        heappush(flight, (answer, call))
-        self.worked[replica] += work
-        if call == len(self.end):
-            for of_calls in (self._start, self._rest, self.end):
-                of_calls.append(0.0)
-            self.came.append(now)
+        heappush(outstanding, (answer, attempt))
+        self.busy_ms[replica] += work
+        if attempt == len(self.end):
+            for of_attempts in (self._start, self._rest, self.end):
+                of_attempts.append(0.0)
+            self._arrival.append(now)
             self.replica.append(0)
-            self._open.append(False)
+            self._awaited.append(False)
         if self._estimates is not None:
-            self._open[call] = True
-            self._line[replica].append(call)
-        self._start[call] = start
-        self._rest[call] = rest
-        self.end[call] = end
-        self.replica[call] = replica
+            self._awaited[attempt] = True
+            self._queues[replica].append(attempt)
+        self._start[attempt] = start
+        self._rest[attempt] = rest
+        self.end[attempt] = end
+        self.replica[attempt] = replica
         return answer
 
-    def forget(self, call: int, now: float) -> None:
-        """Stop waiting for a call, whether its work goes on or not."""
-        replica = self.replica[call]
-        self.load(replica, now)
-        self._open[call] = False
-        flight = [entry for entry in self._flight[replica] if entry[1] != call]
-        heapify(flight)
-        self._flight[replica] = flight
+    def cancel(self, attempt: int, now: float, *, running: bool) -> list[int]:
+        """Cancel an attempt that lost its race.
 
-    def remove(self, call: int, now: float, *, running: bool) -> list[int] | None:
-        """Remove a call that lost its race.
+        There are three cases: 1. its work has ended: the caller only stops waiting; 2. it is in service and
+        may run on; 3. its work is removed, and attempts behind it move forward.
 
         Args:
-            call: number of a call whose work has not ended.
+            attempt: number of an attempt that was placed.
             now: current time.
-            running: whether a call in service is stopped; otherwise it runs on.
+            running: whether an attempt in service is stopped; otherwise it runs on.
 
         Returns:
-            The calls that now end earlier; None where the call runs on.
+            The attempts that now end earlier.
         """
-        self.forget(call, now)
-        replica = self.replica[call]
+        replica = self.replica[attempt]
+        if self._estimates is not None and self.answer_at(attempt) > now:
+            self.load(replica, now)  # processes earlier answers first
+            self._estimates.cancelled(replica, now - self._arrival[attempt], now)
+        self._stop_waiting(attempt, replica, now)
+        if self.end[attempt] <= now:
+            return []
+        cancelled = self._cancelled[replica] = [
+            other for other in self._cancelled[replica] if self.end[other] > now
+        ]
+        if self._start[attempt] <= now and not running:
+            cancelled.append(attempt)
+            return []
+        self.busy_ms[replica] -= self.end[attempt] - max(self._start[attempt], now)
+        return self._move_forward(replica, now)
+
+    def _stop_waiting(self, attempt: int, replica: int, now: float) -> None:
+        """Stop waiting for an attempt, whether its work goes on or not."""
+        self.load(replica, now)
+        self._awaited[attempt] = False
+        outstanding = [entry for entry in self._outstanding[replica] if entry[1] != attempt]
+        heapify(outstanding)
+        self._outstanding[replica] = outstanding
+
+    def _move_forward(self, replica: int, now: float) -> list[int]:
+        """Compute starts and ends of a replica's attempts anew after a removal; returns those that wait."""
         start, end = self._start, self.end
-        left = self._left[replica] = [other for other in self._left[replica] if end[other] > now]
-        if start[call] <= now and not running:
-            left.append(call)
-            return None
-        self.worked[replica] -= end[call] - max(start[call], now)
-        others = [other for _, other in self._flight[replica] if end[other] > now] + left
-        free = max((end[other] for other in others if start[other] <= now), default=now)
-        waiting = [other for other in others if start[other] > now]
-        waiting.sort(key=lambda other: (self.came[other], other))
+        present = [other for _, other in self._outstanding[replica] if end[other] > now]
+        present += self._cancelled[replica]
+        free_at = max((end[other] for other in present if start[other] <= now), default=now)
+        waiting = [other for other in present if start[other] > now]
+        waiting.sort(key=lambda other: (self._arrival[other], other))
         for other in waiting:
             work = end[other] - start[other]
-            start[other] = free
-            end[other] = free = free + work
-        self._free[replica] = free
-        flight = [(end[other] + self._rest[other], other) for _, other in self._flight[replica]]
-        heapify(flight)
-        self._flight[replica] = flight
+            start[other] = free_at
+            end[other] = free_at = free_at + work
+        self._free_at[replica] = free_at
+        outstanding = [(self.answer_at(other), other) for _, other in self._outstanding[replica]]
+        heapify(outstanding)
+        self._outstanding[replica] = outstanding
         return waiting
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
 from kwiken.latency import parents_first, start_times
-from kwiken.queueing.simulator.race import Calls, Served
+from kwiken.queueing.simulator.calls import CallOutcomes, Calls
 from kwiken.queueing.simulator.stage import serve
 from kwiken.queueing.simulator.station import Station
 
@@ -161,7 +161,7 @@ def _stage(
         calls=np.bincount(owner, minlength=len(start)),
         copies=_by_request(served.copies, owner, len(start)),
         utilisation=_utilisation(station, calls, served),
-        extra_load=served.extra_ms / max(float(calls.work.sum()), math.ulp(0.0)),
+        extra_load=served.extra_work_ms / max(float(calls.work.sum()), math.ulp(0.0)),
     )
 
 
@@ -189,11 +189,11 @@ def _by_request(values: Ints, owner: Ints, requests: int) -> Ints:
     return np.asarray(np.bincount(owner, values, minlength=requests), dtype=np.int64)
 
 
-def _utilisation(station: Station, calls: Calls, served: Served) -> Floats:
+def _utilisation(station: Station, calls: Calls, served: CallOutcomes) -> Floats:
     span_ms = float(calls.arrival[-1]) if calls.count else 0.0
     if station.replicas is None or not span_ms:
         return np.zeros(station.replicas or 0)
-    return served.worked_ms / span_ms
+    return served.busy_ms / span_ms
 
 
 def _without_first(stage: StageQueues, warm_up: int) -> StageQueues:

@@ -25,90 +25,89 @@ class Estimates:
         replicas: number of replicas, 1 or more.
     """
 
-    __slots__ = ("_latency", "_news_at")
+    __slots__ = ("_latency", "_sampled_at")
 
     def __init__(self, replicas: int) -> None:
         self._latency = [0.0] * (replicas + 1)  # the last one is the stage's
-        self._news_at = [-FRESH_MS] * replicas
+        self._sampled_at = [-FRESH_MS] * replicas
 
-    def answered(self, replica: int, took: float, now: float) -> None:
+    def answered(self, replica: int, latency: float, now: float) -> None:
         """Update the estimates with the latency of an answered call."""
-        self._news_at[replica] = now
-        latency = self._latency
-        known = latency[replica]
-        latency[replica] = (
-            known + SMOOTHING * (min(took, MAX_SAMPLE_RATIO * known) - known) if known else took
-        )
-        known = latency[-1]
-        latency[-1] = known + SMOOTHING * (min(took, MAX_SAMPLE_RATIO * known) - known) if known else took
+        self._sampled_at[replica] = now
+        estimates = self._latency
+        for index in (replica, -1):
+            known = estimates[index]
+            moved = known + SMOOTHING * (min(latency, MAX_SAMPLE_RATIO * known) - known)
+            estimates[index] = moved if known else latency
 
-    def dropped(self, replica: int, took: float, now: float) -> None:
+    def cancelled(self, replica: int, age: float, now: float) -> None:
         """Update the estimates with a cancelled call: its latency would have been at least its age.
 
         Args:
             replica: index of its replica.
-            took: age of the call when it was cancelled.
+            age: age of the call when it was cancelled.
             now: current time.
         """
-        if took > self._latency[replica]:
-            self.answered(replica, took, now)
+        if age > self._latency[replica]:
+            self.answered(replica, age, now)
 
-    def in_order(  # noqa: C901 - in one piece: see below
+    def scorer(  # noqa: C901 - in one piece: see below
         self,
-        flights: list[list[tuple[float, int]]],
-        lines: list[deque[int]],
-        waited_for: bytearray,
-        came: list[float],
-        unheard: Container[int],
+        outstanding: list[list[tuple[float, int]]],
+        queues: list[deque[int]],
+        awaited: bytearray,
+        arrival: list[float],
+        background: Container[int],
     ) -> Callable[[int, float], float]:
         """Make the function that scores a replica at a moment; lower is better: an expected wait.
 
-        The score is the expected latency, or the age of the oldest call where that is more, times one plus
-        the number of calls without an answer. Answers until that moment are learned first as in `answered`,
-        inlined
-        here: simulations ask for a score twice a call and spend most of their time in it.
+        The score is the expected latency, or the age of the oldest attempt where that is more, times one plus
+        the number of attempts without an answer. Answers until that moment are learned first as in
+        `answered`, inlined here: simulations ask for a score twice a call and spend most of their time in it.
 
         Args:
-            flights: by replica: heap of (answer time, call) of outstanding calls; answered ones are removed.
-            lines: by replica: its calls by arrival, answered ones included; these are removed from the front.
-            waited_for: by call: whether its caller waits for it; cleared at its answer.
-            came: by call: arrival time.
-            unheard: calls of the background, whose answers the caller does not see.
+            outstanding: by replica: heap of (answer time, attempt) without an answer; answered ones are
+                removed.
+            queues: by replica: its attempts by arrival, answered ones included; these are removed from the
+                front.
+            awaited: by attempt: whether its caller waits for it; cleared at its answer.
+            arrival: by attempt: arrival time.
+            background: background calls, whose answers the caller does not see.
         """
-        latencies, news, stage = self._latency, self._news_at, len(self._news_at)
+        estimates, sampled_at, stage = self._latency, self._sampled_at, len(self._sampled_at)
 
         def score(replica: int, now: float) -> float:
-            flight = flights[replica]
-            while flight and flight[0][0] <= now:
-                moment, call = heappop(flight)
-                waited_for[call] = False
-                if call in unheard:
+            waiting = outstanding[replica]
+            while waiting and waiting[0][0] <= now:
+                moment, attempt = heappop(waiting)
+                awaited[attempt] = False
+                if attempt in background:
                     continue
-                took = moment - came[call]
-                news[replica] = moment
-                for whose in (replica, stage):
-                    known = latencies[whose]
+                sample = moment - arrival[attempt]
+                sampled_at[replica] = moment
+                for index in (replica, stage):
+                    known = estimates[index]
                     if known:
                         top = MAX_SAMPLE_RATIO * known
-                        seen = took if took < top else top  # noqa: FURB136 - costs a call
-                        latencies[whose] = known + SMOOTHING * (seen - known)
+                        bounded = sample if sample < top else top  # noqa: FURB136 - costs a call
+                        estimates[index] = known + SMOOTHING * (bounded - known)
                     else:
-                        latencies[whose] = took
-            latency = latencies[replica]
+                        estimates[index] = sample
+            latency = estimates[replica]
             if latency:
-                old = now - news[replica]
-                if old >= FRESH_MS:
-                    typical = latencies[stage]
-                    latency = typical + (latency - typical) * exp2(-old / HALF_LIFE_MS)
+                unsampled = now - sampled_at[replica]
+                if unsampled >= FRESH_MS:
+                    typical = estimates[stage]
+                    latency = typical + (latency - typical) * exp2(-unsampled / HALF_LIFE_MS)
             else:
-                latency = latencies[stage] or 1.0
-            if flight:
-                line = lines[replica]
-                while not waited_for[line[0]]:
-                    line.popleft()
-                age = now - came[line[0]]
+                latency = estimates[stage] or 1.0
+            if waiting:
+                queue = queues[replica]
+                while not awaited[queue[0]]:
+                    queue.popleft()
+                age = now - arrival[queue[0]]
                 if age > latency:  # noqa: PLR1730 - costs a call
                     latency = age
-            return latency * (len(flight) + 1)
+            return latency * (len(waiting) + 1)
 
         return score

@@ -82,29 +82,29 @@ class Empirical:
     """Empirical distribution: draws from measured times, milliseconds.
 
     Attributes:
-        pool: measured times and their weights, milliseconds.
+        distribution: measured times and their weights, milliseconds.
 
     Raises:
-        InputError: for an empty pool, or times that are negative or not finite.
+        InputError: for an empty distribution, or times that are negative or not finite.
     """
 
-    pool: EmpiricalDistribution
+    distribution: EmpiricalDistribution
 
     def __post_init__(self) -> None:
-        """Refuse an empty pool, or times that are negative or not finite."""
-        if not len(self.pool):
+        """Refuse an empty distribution, or times that are negative or not finite."""
+        if not len(self.distribution):
             raise InputError("an empirical distribution needs at least one measured time")
-        _check(float(self.pool.values[0]))
-        _check(float(self.pool.values[-1]))
+        _check(float(self.distribution.values[0]))
+        _check(float(self.distribution.values[-1]))
 
     @property
     def mean_ms(self) -> float:
         """Its mean."""
-        return float(self.pool.mass @ self.pool.values)
+        return float(self.distribution.mass @ self.distribution.values)
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:
         """(size,): independent draws."""
-        return self.pool.draw(rng, size)
+        return self.distribution.draw(rng, size)
 
 
 def _check(value: float, what: str = "a time") -> None:

@@ -8,19 +8,22 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.curves import linked
+from kwiken.arrays import Floats
+from kwiken.curves import correlated_copies
 from kwiken.errors import InputError
+from kwiken.queueing.simulator.calls import CallOutcomes, Calls, DrawCopy, Ints
 from kwiken.queueing.simulator.fifo import fifo_ends
-from kwiken.queueing.simulator.race import Calls, Copies, QueueRace, Served
+from kwiken.queueing.simulator.race import QueueRace
 from kwiken.queueing.simulator.service_times import Empirical
 from kwiken.queueing.simulator.station import Station
+from kwiken.simulation import BlockRace
 
 MAX_STAGE_CALLS: Final = 1 << 22  # calls of one stage in one run: some 150 bytes each while it is simulated
 DRAWS_PER_BATCH: Final = 512  # copies drawn at once
 BACKGROUND_OVERRUN: Final = 0.02  # share of the time by which background work outlasts the last arrival
 
 
-def serve(station: Station, calls: Calls, rng: np.random.Generator) -> Served:
+def serve(station: Station, calls: Calls, rng: np.random.Generator) -> CallOutcomes:
     """Simulate the calls of one stage in its queues.
 
     There are three cases: 1. no replicas: no call waits, copies race; 2. random replicas and no copies: each
@@ -35,27 +38,27 @@ def serve(station: Station, calls: Calls, rng: np.random.Generator) -> Served:
     Raises:
         InputError: for more calls than fit in memory.
     """
-    dispatch, spares, others = rng.spawn(3)
+    dispatch_rng, copy_rng, background_rng = rng.spawn(3)
     if station.replicas is None:
-        return _without_queue(station, calls, copies_of(station, spares), dispatch)
+        return race_without_queues(station, calls, copy_drawer(station, copy_rng), dispatch_rng)
     if not calls.count:
         none, no_replica = np.empty(0), np.empty(0, np.int64)
-        return Served(none, no_replica, no_replica, np.zeros(station.replicas), 0.0)
+        return CallOutcomes(none, no_replica, no_replica, np.zeros(station.replicas), 0.0)
     own = calls.count
-    every = calls if station.background is None else with_background(station, calls, others)
+    every = calls if station.background is None else _with_background(station, calls, background_rng)
     if every.count > MAX_STAGE_CALLS:
         raise InputError(
             f"stage {station.name!r} would get {every.count} calls, and {MAX_STAGE_CALLS} fit; "
             "take fewer requests"
         )
-    if _nothing_interferes(station):
-        served = _each_alone(station.replicas, every, dispatch)
+    if _replicas_are_independent(station):
+        served = _serve_each_replica(station.replicas, every, dispatch_rng)
     else:
-        served = QueueRace(station, every, copies_of(station, spares), dispatch).run()
+        served = QueueRace(station, every, copy_drawer(station, copy_rng), dispatch_rng).run()
     return served if every.count == own else _without_background(served, every)
 
 
-def copies_of(station: Station, rng: np.random.Generator) -> Copies:
+def copy_drawer(station: Station, rng: np.random.Generator) -> DrawCopy:
     """Function that draws work and rest of a copy, given its call's rest."""
 
     def drawn() -> Iterator[tuple[float, float]]:
@@ -66,22 +69,24 @@ def copies_of(station: Station, rng: np.random.Generator) -> Copies:
 
     own = drawn()
 
-    def own_copy(_: float) -> tuple[float, float]:
+    def independent_copy(_: float) -> tuple[float, float]:
         return next(own)
 
-    law, rho = station.rest, station.alike
-    if rho <= 0 or not isinstance(law, Empirical):
-        return own_copy
-    scores, pool = rng.spawn(1)[0], law.pool
+    rest_times, rho = station.rest, station.copy_correlation
+    if rho <= 0 or not isinstance(rest_times, Empirical):
+        return independent_copy
+    normals, distribution = rng.spawn(1)[0], rest_times.distribution
 
-    def linked_copy(rest: float) -> tuple[float, float]:
+    def correlated_copy(rest: float) -> tuple[float, float]:
         work, _ = next(own)
-        return work, float(linked(pool, np.array([rest]), scores.standard_normal(1), rho)[0])
+        return work, float(
+            correlated_copies(distribution, np.array([rest]), normals.standard_normal(1), rho)[0]
+        )
 
-    return linked_copy
+    return correlated_copy
 
 
-def with_background(station: Station, calls: Calls, rng: np.random.Generator) -> Calls:
+def _with_background(station: Station, calls: Calls, rng: np.random.Generator) -> Calls:
     """The stage's calls merged with background work by arrival; a Poisson process for every replica."""
     background = station.background
     assert background is not None
@@ -97,7 +102,7 @@ def with_background(station: Station, calls: Calls, rng: np.random.Generator) ->
     return Calls(arrival[order], work[order], rest[order], pinned[order])
 
 
-def _without_background(served: Served, every: Calls) -> Served:
+def _without_background(served: CallOutcomes, every: Calls) -> CallOutcomes:
     own = every.pinned < 0
     return replace(
         served,
@@ -107,14 +112,14 @@ def _without_background(served: Served, every: Calls) -> Served:
     )
 
 
-def _nothing_interferes(station: Station) -> bool:
+def _replicas_are_independent(station: Station) -> bool:
     """Whether replicas are independent: their choice ignores queues, and no call is copied or cancelled."""
     blind = station.dispatch == "random" or station.replicas == 1
     races = station.reissue is not None and station.replicas != 1
     return blind and not races
 
 
-def _each_alone(replicas: int, calls: Calls, rng: np.random.Generator) -> Served:
+def _serve_each_replica(replicas: int, calls: Calls, rng: np.random.Generator) -> CallOutcomes:
     """Random replicas without copies: the queue of each replica in one vectorised pass."""
     drawn = rng.integers(replicas, size=calls.count)
     replica = np.where(calls.pinned >= 0, calls.pinned, drawn)
@@ -125,35 +130,55 @@ def _each_alone(replicas: int, calls: Calls, rng: np.random.Generator) -> Served
         mine = order[bounds[number] : bounds[number + 1]]
         if len(mine):
             end[mine] = fifo_ends(calls.arrival[mine], calls.work[mine])
-    return Served(
+    return CallOutcomes(
         latency_ms=end - calls.arrival + calls.rest,
         replica=replica,
         copies=np.zeros(calls.count, np.int64),
-        worked_ms=np.asarray(np.bincount(replica, calls.work, minlength=replicas), dtype=float),
-        extra_ms=0.0,
+        busy_ms=np.asarray(np.bincount(replica, calls.work, minlength=replicas), dtype=float),
+        extra_work_ms=0.0,
     )
 
 
-def _without_queue(station: Station, calls: Calls, copies: Copies, rng: np.random.Generator) -> Served:
+class DrawnCopies:
+    """Copies of a stage without queues, as `BlockRace` takes them; adds up their work.
+
+    Args:
+        rest: (m,) rests of the calls, milliseconds.
+        draw_copy: function that draws work and rest of a copy.
+        rng: source of the calls' coins.
+
+    Attributes:
+        work_ms: work of all copies drawn so far.
+    """
+
+    def __init__(self, rest: Floats, draw_copy: DrawCopy, rng: np.random.Generator) -> None:
+        self._rest = rest
+        self._draw_copy = draw_copy
+        self._rng = rng
+        self.work_ms = 0.0
+
+    def copies(self, which: Ints) -> Floats:
+        """(k,): latencies of copies of these calls, milliseconds."""
+        drawn = np.array([self._draw_copy(rest) for rest in self._rest[which].tolist()]).reshape(-1, 2)
+        self.work_ms += float(drawn[:, 0].sum())
+        return np.asarray(drawn.sum(axis=1))
+
+    def coins(self, which: Ints) -> Floats:
+        """(k,): uniform values from 0 to 1. One is drawn for every call, late or not, as with queues."""
+        return self._rng.random(len(self._rest))[which]
+
+
+def race_without_queues(
+    station: Station, calls: Calls, draw_copy: DrawCopy, rng: np.random.Generator
+) -> CallOutcomes:
     """A stage without replicas in the model: copies race, and no call waits."""
-    latency = calls.work + calls.rest
-    extra, sent = 0.0, np.zeros(calls.count, np.int64)
-    reissue = station.reissue
-    if reissue is not None:
-        may = np.ones(calls.count, np.bool_)
-        if reissue.probability < 1:
-            may = rng.random(calls.count) < reissue.probability
-        for number in range(1, reissue.copies + 1):
-            due = number * reissue.after_ms
-            late = np.flatnonzero(may & (latency > due))
-            drawn = np.array([copies(rest) for rest in calls.rest[late].tolist()]).reshape(-1, 2)
-            latency[late] = np.minimum(latency[late], due + drawn.sum(axis=1))
-            extra += float(drawn[:, 0].sum())
-            sent[late] += 1
-    return Served(
-        latency_ms=latency,
+    copies = DrawnCopies(calls.rest, draw_copy, rng)
+    race = BlockRace((calls.work + calls.rest)[:, None], copies)
+    race.run(station.reissue)
+    return CallOutcomes(
+        latency_ms=race.ends[:, 0],
         replica=np.full(calls.count, -1),
-        copies=sent,
-        worked_ms=np.array([float(calls.work.sum()) + extra]),
-        extra_ms=extra,
+        copies=race.sent_before(None)[0],
+        busy_ms=np.array([float(calls.work.sum()) + copies.work_ms]),
+        extra_work_ms=copies.work_ms,
     )

@@ -95,8 +95,8 @@ class Station:
         cancel: treatment of the other attempts when the first is answered: `none`: all run on; `queued`:
             attempts not begun are removed; `running`: attempts in service are stopped too.
         earnings: rules of the account that pays for copies; None for an unlimited account.
-        alike: correlation of the normal scores of a copy's rest and its call's, from 0 to below 1; needs an
-            `Empirical` rest.
+        copy_correlation: correlation of the normal scores of a copy's rest and its call's, from 0 to below 1;
+            needs an `Empirical` rest.
         background: other work of the replicas; None for none.
 
     Raises:
@@ -113,7 +113,7 @@ class Station:
     reissue: Reissue | None = None
     cancel: Cancel = "running"
     earnings: Earnings | None = None
-    alike: float = 0.0
+    copy_correlation: float = 0.0
     background: Background | None = None
 
     def __post_init__(self) -> None:
@@ -128,8 +128,10 @@ class Station:
             if getattr(self, label) not in get_args(choices):
                 known = ", ".join(get_args(choices))
                 raise self._wrong(label, f"must be one of {known}, not {getattr(self, label)!r}")
-        if not 0 <= self.alike < 1 or (self.alike and not isinstance(self.rest, Empirical)):
-            raise self._wrong("alike", f"must be from 0 to below 1, with an Empirical rest, not {self.alike}")
+        rho = self.copy_correlation
+        if not 0 <= rho < 1 or (rho and not isinstance(self.rest, Empirical)):
+            message = f"must be from 0 to below 1, with an Empirical rest, not {rho}"
+            raise self._wrong("copy_correlation", message)
         if self.replicas is None and self.background is not None:
             raise self._wrong("background", "needs replicas to run on")
 

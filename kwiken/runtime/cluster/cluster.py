@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
 import logging
 import os
-import secrets
-import shutil
 import socket
-import tempfile
-import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -23,25 +17,22 @@ import msgspec
 from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Plan
 from kwiken.runtime.cluster.child_process import Child, ChildError
-from kwiken.runtime.cluster.liveness import check_liveness, until_unresponsive
+from kwiken.runtime.cluster.gateway_client import GatewayClient
 from kwiken.runtime.cluster.process_id import Identity
+from kwiken.runtime.cluster.processes import Processes
+from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
-from kwiken.runtime.cluster.state import VERSION, ClusterState, StateFiles
+from kwiken.runtime.cluster.state import VERSION, ClusterState
+from kwiken.runtime.cluster.state_folder import StateFolder
 from kwiken.runtime.http_server import listen
-from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile, ReplicaSpec
+from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
 from kwiken.runtime.target import load_target
-from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.transport import Replica, wire
-from kwiken.service import Service
+from kwiken.service import MAX_REPLICAS, Service
 
 LOG = logging.getLogger("kwiken.cluster")
 CHECK_S: Final = 2.0  # interval of checks of the state files and the log
 RETRY_S: Final = 0.1  # pause before the gateway is updated again
-READY_S: Final = 30.0  # for the gateway to become ready
-REQUEST_TIMEOUT_S: Final = 5.0  # timeout of a request to the gateway
-KILL_AFTER_S: Final = 3.0  # after the grace period
 STDERR: Final = 2
-MOST_KNOWN: Final = 500  # replicas that fit into a process's arguments
 
 
 class Cluster:
@@ -54,13 +45,13 @@ class Cluster:
 
     Args:
         target: service, as `MODULE:SERVICE`, importable from here.
-        host: address to listen on.
+        host: address that the gateway listens on; replicas listen on loopback alone.
         port: port of the gateway; 0 for any free port.
         state: folder for the state files that `down` and `status` read; None for none.
         traces: folder for spans; None for none.
         otlp: endpoint for spans; None for none.
         plan: file with the plan, followed when it changes; None for none.
-        replicas: number of replicas by stage, where it differs from the service's own.
+        replicas: number of replicas by stage, 1 to `MAX_REPLICAS`, where it differs from the service's own.
         max_inflight: largest number of calls that a replica holds at once, 1 or more.
         grace_s: seconds that requests and calls in flight get at the end.
         unresponsive_s: seconds without an answer to `/livez` after which a process is killed and restarted, a
@@ -69,7 +60,9 @@ class Cluster:
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
 
     Raises:
-        InputError: the target is not a service, or the service is up already.
+        InputError: the target is not a service, a number of replicas is out of range, or, on entering, the
+            service is up already.
+        DefinitionError: replicas are given for a stage that does not exist.
         KwikenError: on entering, a process does not start; names the process and the reason.
     """
 
@@ -90,85 +83,80 @@ class Cluster:
         max_bodies: int | None = None,
         allowed_hosts: Collection[str] = (),
     ) -> None:
-        self.target = target
         self.service: Service = load_target(target)
-        counts = {name: stage.replicas for name, stage in self.service.stages.items()} | dict(replicas or {})
-        for stage in replicas or {}:
-            _ = self.service[stage]
-        self._host = host
+        self._settings = settings = ClusterSettings(
+            target=target,
+            host=host,
+            traces=traces,
+            otlp=otlp,
+            plan=plan,
+            max_inflight=max_inflight,
+            grace_s=grace_s,
+            unresponsive_s=unresponsive_s,
+            max_bodies=max_bodies,
+            allowed_hosts=tuple(allowed_hosts),
+        )
+        self._processes = Processes(
+            _replica_counts(self.service, replicas or {}),
+            self._start,
+            grace_s=grace_s,
+            silence_s=_silence_s(self.service, settings.unresponsive_s),
+        )
         self._port = port
-        self._traces = str(traces) if traces is not None else None
-        self._otlp = otlp
-        self._plan_file = str(plan) if plan is not None else None
-        self._max_inflight = max_inflight
-        self._grace_s = grace_s
-        self._unresponsive_s = unresponsive_s
-        self._max_bodies = max_bodies
-        self._allowed_hosts = list(allowed_hosts)
-        self._gateway = Slot("gateway", None)
-        self._slots = [
-            Slot(f"{stage}-{number}", stage) for stage, count in counts.items() for number in range(count)
-        ]
-        self._folder = state
-        self._files: StateFiles | None = None
-        self._token = secrets.token_urlsafe(32)
-        self._plan: Plan | None = None
-        self._unsaved = False
-        self._changed = asyncio.Event()
-        self._ready = False
+        self._state_path = state
+        self._folder: StateFolder | None = None
+        self._client: GatewayClient | None = None
         self._sockets: list[socket.socket] = []
-        self._session: aiohttp.ClientSession | None = None
+        self._plan: Plan | None = None
+        self._ready = False
 
     @property
     def gateway_url(self) -> str:
-        """URL for requests."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        """URL for requests from this machine."""
+        return self._settings.gateway_url(self._port)
 
     @property
     def token(self) -> str:
         """Token of the gateway's control routes."""
-        return self._token
+        return self._opened.token
 
     @property
     def gateway_pid(self) -> int | None:
         """Pid of the gateway; None while it is being restarted."""
-        return self._gateway.child.identity.pid if self._gateway.child is not None else None
+        child = self._processes.gateway.child
+        return child.identity.pid if child is not None else None
 
     @property
     def replicas(self) -> dict[str, list[tuple[int, str]]]:
         """Pid and address of the running replicas, by stage."""
-        found: dict[str, list[tuple[int, str]]] = {name: [] for name in self.service.stages}
-        for slot in self._slots:
-            if slot.child is not None and slot.stage is not None:
-                found[slot.stage].append((slot.child.identity.pid, slot.child.url))
-        return found
+        return {
+            stage: [(child.identity.pid, child.url) for _, child in running]
+            for stage, running in self._processes.running.items()
+        }
+
+    @property
+    def _opened(self) -> StateFolder:
+        assert self._folder is not None, "use the cluster as an asynchronous context manager"
+        return self._folder
 
     async def __aenter__(self) -> Self:
         """Start every process and wait until the gateway is ready."""
-        files = StateFiles(self._folder or Path(tempfile.mkdtemp(prefix="kwiken-")), self.service.name)
-        files.lock()
-        self._files = files
+        self._folder = folder = StateFolder(self._state_path, self.service.name)
         self._supervisor = _this_process()
         self._critical_tasks = CriticalTasks()
         try:
             self._listen()
-            files.remove()  # left by a killed supervisor
-            files.write_token(self._token)
-            files.write(self._state())
-            self._session = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S),
-                connector=aiohttp.TCPConnector(
-                    limit=0
-                ),  # processes that hang must not delay the checks of others
-            )
-            await self._start_all()
-            for slot in (self._gateway, *self._slots):
-                self._critical_tasks.add(self._keep(slot))
-            self._critical_tasks.add(self._tell())
-            self._critical_tasks.add(self._shorten_log())
-            self._changed.set()
-            await self._until_ready()
+            folder.begin(self._state())
+            self._client = client = GatewayClient(self.gateway_url, folder.token)
+            await self._processes.start_all()
+            for slot in self._processes.slots:
+                self._critical_tasks.add(self._processes.keep(slot, client.check))
+            self._critical_tasks.add(self._tell(client))
+            self._critical_tasks.add(_shorten_log(folder.files.log))
+            self._processes.changed.set()
+            await client.until_ready()
+            self._ready = True
+            folder.save(self._state())
         except BaseException:
             await self._stop_all(0.0)
             self._critical_tasks.check()
@@ -183,180 +171,71 @@ class Cluster:
         Raises:
             BaseException: the failure of the supervision, if there was one.
         """
-        await self._stop_all(self._grace_s)
+        await self._stop_all(self._settings.grace_s)
         self._critical_tasks.check()
 
     def _listen(self) -> None:
         """Open the gateway's sockets here: during a restart clients wait and are not refused."""
         try:
-            self._sockets = listen(self._host, self._port)
+            self._sockets = listen(self._settings.host, self._port)
         except InputError as error:
             raise ChildError(f"gateway: {error}") from error
         self._port = self._sockets[0].getsockname()[1]
 
-    async def _start_all(self) -> None:
-        slots = (self._gateway, *self._slots)
-        starts = [asyncio.create_task(self._start(slot)) for slot in slots]
-        try:
-            done, _ = await asyncio.wait(starts, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                await task
-        finally:
-            for task in starts:
-                task.cancel()
-            await asyncio.gather(*starts, return_exceptions=True)
-
-    async def _start(self, slot: Slot) -> None:
+    async def _start(self, slot: Slot) -> Child:
         """Start the process of a slot."""
+        if slot.stage is not None:
+            return await Child.start(self._settings.replica(slot.stage, slot.name), name=slot.name)
+        folder, spec = self._opened, self._gateway_spec()
         # The token is not passed by its file, which may have been removed.
-        env = {"KWIKEN_TOKEN": self._token} if slot.stage is None else {}
-        spec = self._spec(slot)
-        files = spec.sockets if isinstance(spec, GatewaySpec) else []
-        slot.fill(await Child.start(spec, name=slot.name, env=env, files=files))
+        env = {"KWIKEN_TOKEN": folder.token}
+        child = await Child.start(spec, name=slot.name, env=env, files=spec.sockets)
+        child.url = self.gateway_url  # it tells where it listens, which may be every address
+        return child
 
-    def _spec(self, slot: Slot) -> ReplicaSpec | GatewaySpec:
-        if slot.stage is None:
-            assert self._files is not None
-            return GatewaySpec(
-                target=self.target,
-                host=self._host,
-                port=self._port,
-                plan=self._plan_file,
-                traces=self._traces,
-                otlp=self._otlp,
-                grace_s=self._grace_s,
-                kept=str(self._files.plan),
-                takes_over=self._ready,
-                sockets=[sock.fileno() for sock in self._sockets],
-                max_bodies=self._max_bodies,
-                allowed_hosts=self._allowed_hosts,
-                known=self._addresses() if len(self._slots) <= MOST_KNOWN else {},
-            )
-        return ReplicaSpec(
-            target=self.target,
-            stage=slot.stage,
-            host=self._host,
-            replica=slot.name,
-            traces=self._traces,
-            otlp=self._otlp,
-            max_inflight=self._max_inflight,
-            grace_s=self._grace_s,
+    def _gateway_spec(self) -> GatewaySpec:
+        return self._settings.gateway(
+            sockets=[sock.fileno() for sock in self._sockets],
+            port=self._port,
+            kept=self._opened.files.plan,
+            takes_over=self._ready,
+            known=self._processes.addresses(),
         )
 
-    async def _keep(self, slot: Slot) -> None:
-        """Restart a slot's process whenever it ends."""
-        while True:
-            if slot.child is None:
-                await self._refill(slot)
-                self._changed.set()
-            code = await self._end_of(slot)
-            wait_s = slot.emptied()
-            self._changed.set()
-            LOG.warning("%s ended with exit code %s; restart in %g s", slot.name, code, wait_s)
-            await asyncio.sleep(wait_s)
-
-    async def _end_of(self, slot: Slot) -> int:
-        """Wait for the end of a slot's process, kill it if it hangs; returns its exit code."""
-        child = slot.child
-        assert child is not None
-        assert self._session is not None
-        if not self._unresponsive_s:
-            return await child.wait()
-        timeout_s = self.service[slot.stage].timeout_ms / 1000 if slot.stage is not None else 0.0
-        end = asyncio.create_task(child.wait())
-        silence = asyncio.create_task(
-            until_unresponsive(
-                functools.partial(check_liveness, self._session, child.url),
-                silent_s=max(self._unresponsive_s, timeout_s),
-                closed_s=self._grace_s + KILL_AFTER_S,
-            )
-        )
-        try:
-            await asyncio.wait({end, silence}, return_when=asyncio.FIRST_COMPLETED)
-            if not end.done():
-                LOG.error("%s is unresponsive and is killed: %s", slot.name, silence.result().value)
-                child.kill()
-            return await end
-        finally:
-            await cancel_and_wait((end, silence))
-
-    async def _refill(self, slot: Slot) -> None:
-        while True:
-            try:
-                await self._start(slot)
-            except ChildError as error:
-                wait_s = slot.emptied()
-                LOG.error("%s; next try in %g s", error, wait_s)  # noqa: TRY400 - the message has the reason
-                await asyncio.sleep(wait_s)
-            else:
-                slot.restarts += 1
-                return
-
-    async def _tell(self) -> None:
+    async def _tell(self, client: GatewayClient) -> None:
         """Update the gateway and the state file whenever the running processes change."""
         told: Child | None = None
+        folder = self._opened
         while True:
             if not await self._has_changed():
                 continue
-            self._save()
-            gateway = self._gateway.child
+            folder.save(self._state())
+            gateway = self._processes.gateway.child
             if gateway is None:
                 continue
             try:
-                if gateway is not told and self._plan is not None and not self._kept():
-                    await self._ask("PUT", "/v1/plan", msgspec.json.encode(self._plan))
-                await self._ask("PUT", "/v1/replicas", msgspec.json.encode(self._addresses()))
+                if gateway is not told and self._plan is not None and not folder.has_plan:
+                    await client.request("PUT", "/v1/plan", msgspec.json.encode(self._plan))
+                addresses = msgspec.json.encode(self._processes.addresses())
+                await client.request("PUT", "/v1/replicas", addresses)
                 told = gateway
             except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
                 LOG.warning("the gateway could not be updated with the replicas: %s", error)
                 await asyncio.sleep(RETRY_S)
-                self._changed.set()
-
-    async def _shorten_log(self) -> None:
-        """Limit the size of the log that this process and its children write to."""
-        assert self._files is not None
-        log = LogFile(self._files.log)
-        while True:
-            await asyncio.sleep(CHECK_S)
-            if log.written_by(STDERR):
-                await asyncio.to_thread(log.shorten)
-
-    def _kept(self) -> bool:
-        """Whether the plan in force is saved, so that a new gateway has found it by itself."""
-        assert self._files is not None
-        return self._files.plan.is_file()
+                self._processes.changed.set()
 
     async def _has_changed(self) -> bool:
         """Wait for a change of the processes; after a timeout, restore removed state files instead."""
+        changed = self._processes.changed
         try:
             async with asyncio.timeout(CHECK_S):
-                await self._changed.wait()
+                await changed.wait()
         except TimeoutError:
-            if self._files is not None and not self._files.intact:
-                self._save()
+            if not self._opened.files.intact:
+                self._opened.save(self._state())
             return False
-        self._changed.clear()
+        changed.clear()
         return True
-
-    def _addresses(self) -> dict[str, list[Replica]]:
-        found: dict[str, list[Replica]] = {name: [] for name in self.service.stages}
-        for slot in self._slots:
-            if slot.child is not None and slot.stage is not None:
-                found[slot.stage].append(Replica(slot.name, "local", slot.child.url))
-        return found
-
-    async def _until_ready(self) -> None:
-        assert self._session is not None
-        deadline = time.monotonic() + READY_S
-        while time.monotonic() < deadline:
-            with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                async with self._session.get(self.gateway_url + "/readyz") as response:
-                    if response.ok:
-                        self._ready = True
-                        self._save()
-                        return
-            await asyncio.sleep(RETRY_S / 5)
-        raise ChildError(f"gateway: was not ready within {READY_S:g} s")
 
     async def put_plan(self, plan: Plan | None) -> None:
         """Put a plan in force at the gateway, or none; the plan survives a restart of the gateway.
@@ -367,7 +246,7 @@ class Cluster:
         Raises:
             InputError: the gateway refuses the plan; with its reason.
         """
-        await self._ask("PUT", "/v1/plan", msgspec.json.encode(plan))
+        await self._asked.request("PUT", "/v1/plan", msgspec.json.encode(plan))
         self._plan = plan
 
     async def status(self) -> dict[str, Any]:
@@ -376,80 +255,71 @@ class Cluster:
         Raises:
             InputError: the gateway refuses to answer.
         """
-        figures = msgspec.json.decode(await self._ask("GET", "/v1/status", None))
+        figures = msgspec.json.decode(await self._asked.request("GET", "/v1/status"))
         return {**msgspec.to_builtins(self._state()), "runtime": figures}
 
-    async def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
-        assert self._session is not None, "use the cluster as an asynchronous context manager"
-        async with self._session.request(
-            method,
-            self.gateway_url + path,
-            data=body,
-            headers={"Authorization": f"Bearer {self._token}", wire.KEEPS: "1"},
-        ) as response:
-            data = await response.read()
-        if not response.ok:
-            with contextlib.suppress(msgspec.MsgspecError, KeyError):
-                raise InputError(msgspec.json.decode(data, type=dict[str, str])["error"], where="gateway")
-            raise InputError(f"answered {response.status}", where="gateway")
-        return data
+    @property
+    def _asked(self) -> GatewayClient:
+        assert self._client is not None, "use the cluster as an asynchronous context manager"
+        return self._client
 
     def _state(self) -> ClusterState:
-        assert self._files is not None
-        states = [slot.state() for slot in self._slots]
         return ClusterState(
             version=VERSION,
             service=self.service.name,
-            target=self.target,
+            target=self._settings.target,
             supervisor=self._supervisor,
             ready=self._ready,
-            token_file=str(self._files.token),
-            gateway=self._gateway.state(),
-            replicas=[state for state in states if state is not None],
+            token_file=str(self._opened.files.token),
+            gateway=self._processes.gateway.state(),
+            replicas=self._processes.states(),
         )
 
-    def _save(self) -> None:
-        """Write the state file if possible: a full disk or a removed folder must not end the service."""
-        assert self._files is not None
-        try:
-            self._files.restore(self._token)
-            self._files.write(self._state())
-        except (OSError, InputError) as error:
-            if not self._unsaved:
-                LOG.warning("the state cannot be saved, so `down` and `status` do not see it: %s", error)
-            self._unsaved = True
-        else:
-            self._unsaved = False
-
     async def _stop_all(self, grace_s: float) -> None:
-        """Stop the supervision, then the gateway, whose requests need the replicas, then the replicas."""
+        """Stop the supervision and every process, and remove the state."""
         await self._critical_tasks.stop()
         for sock in self._sockets:
             sock.close()
         self._sockets = []
         try:
-            for group in ([self._gateway], self._slots):
-                children = [slot.child for slot in group if slot.child is not None]
-                await asyncio.gather(*(child.stop(grace_s and grace_s + KILL_AFTER_S) for child in children))
+            await self._processes.stop_all(grace_s)
         finally:
-            for slot in (self._gateway, *self._slots):
-                if slot.child is not None:
-                    slot.child.kill()
-                    slot.child = None
-            if self._session is not None:
-                await self._session.close()
-            self._forget()
+            if self._client is not None:
+                await self._client.close()
+            if self._folder is not None:
+                self._folder.close()
+                self._folder = None
 
-    def _forget(self) -> None:
-        if self._files is None:
-            return
-        with contextlib.suppress(OSError):
-            if self._files.claimed:  # else the folder may belong to another cluster by now
-                self._files.remove()
-        self._files.unlock()
-        if self._folder is None:
-            shutil.rmtree(self._files.folder, ignore_errors=True)
-        self._files = None
+
+def _replica_counts(service: Service, given: Mapping[str, int]) -> dict[str, int]:
+    """Number of replicas by stage, in the order of the service."""
+    for stage, count in given.items():
+        name = service[stage].name  # raises for an unknown stage
+        if not 1 <= count <= MAX_REPLICAS:
+            raise InputError(
+                f"the number of replicas must be from 1 to {MAX_REPLICAS}, not {count}",
+                where=f"stage {name!r}",
+            )
+    return {name: given.get(name, stage.replicas) for name, stage in service.stages.items()}
+
+
+def _silence_s(service: Service, unresponsive_s: float) -> dict[str | None, float]:
+    """Seconds without a sign of life that end a process, by stage and, under None, for the gateway."""
+    if not unresponsive_s:
+        return {}
+    silence_s: dict[str | None, float] = {None: unresponsive_s}
+    for name, stage in service.stages.items():
+        silence_s[name] = max(unresponsive_s, stage.timeout_ms / 1000)
+    return silence_s
+
+
+async def _shorten_log(path: Path) -> None:
+    """Limit the size of the log that this process and its children write to."""
+    log = LogFile(path)
+    while True:
+        await asyncio.sleep(CHECK_S)
+        if log.written_by(STDERR):
+            await asyncio.to_thread(log.shorten)
 
 
 def _this_process() -> Identity:

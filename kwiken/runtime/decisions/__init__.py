@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from kwiken.runtime.decisions.admission import Admission
-from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Hold, Ledger, RequestBudget
-from kwiken.runtime.decisions.program import (
-    CompiledStage,
-    Limits,
-    Program,
-    StageState,
-    compile_program,
-    retune,
+from kwiken.runtime.decisions.compiled_stage import CompiledStage
+from kwiken.runtime.decisions.ledger import (
+    CALL,
+    REQUEST,
+    Account,
+    Hold,
+    Ledger,
+    RequestBudget,
+    RetryAccount,
 )
+from kwiken.runtime.decisions.program import Limits, Program, compile_program, retune
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.replica_choice import ReplicaState
+from kwiken.runtime.decisions.stage_state import StageState
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
 
 __all__ = [
@@ -40,6 +43,7 @@ __all__ = [
     "Race",
     "ReplicaState",
     "RequestBudget",
+    "RetryAccount",
     "StageState",
     "compile_program",
     "retune",

@@ -1,19 +1,18 @@
-"""Limits of the process, per-stage state, and a plan compiled into fast per-stage settings."""
+"""Limits of the process, and the program: a plan compiled into fast per-stage settings."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from math import inf
 
 import msgspec
 
 from kwiken.errors import DefinitionError, InputError
-from kwiken.plan import CatchUpPolicy, PartialPolicy, Plan
-from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
-from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Ledger, RetryAccount
-from kwiken.runtime.decisions.replica_choice import Picker
-from kwiken.runtime.transport import MAX_PRIORITY, Replica
+from kwiken.plan import CatchUpPolicy, Plan
+from kwiken.runtime.decisions.compiled_stage import CallTimeouts, CatchUpRule, CompiledStage, ReissueRule
+from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Ledger
+from kwiken.runtime.decisions.stage_state import StageState
+from kwiken.runtime.transport import MAX_PRIORITY
 from kwiken.service import Reissue, Service, Stage
 
 
@@ -79,149 +78,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.shed_low_at + self.shed_step * (max(priority, -MAX_PRIORITY) + 1)
 
 
-BUSY_GAIN = 0.05  # weight of one call in the moving average of busy times
-BUSY_CLIP = 3.0  # one sample counts at most as this multiple of the average: replicas may report anything
-
-
-class StageState:
-    """State of one stage that outlives plans: replicas, accounts and counters."""
-
-    __slots__ = (
-        "account",
-        "busy_ms",
-        "copies",
-        "failed",
-        "late_calls",
-        "late_copies",
-        "late_extra",
-        "late_threads",
-        "latencies",
-        "picker",
-        "resends",
-        "retries",
-        "stops",
-        "waits",
-    )
-
-    def __init__(self, replicas: Iterable[Replica], limits: Limits, rng: random.Random) -> None:
-        self.picker = Picker(replicas, rng)
-        # The promised window limit is the service's. A stage whose few stalls come together may exceed its
-        # own by a burst; otherwise most of them would get no copy where budgets are small.
-        self.account = Account(0.0, 0, grace=True)
-        self.retries = RetryAccount(limits.retry_share, limits.retry_burst)
-        self.latencies = LatencyHistogram()
-        self.busy_ms = 0.0  # moving average for calls with one thread; 0 where unknown
-        self.copies = 0
-        self.resends = 0
-        self.failed = 0
-        self.late_calls = 0  # calls that started late and got more threads or priority
-        self.late_copies = 0
-        self.late_threads = 0  # calls that got more than one thread
-        self.late_extra = 0.0  # their extra work, as a share of a call's work; 0 where unknown
-        self.stops = 0  # fan-outs cut short by the plan's stop rule
-        self.waits = 0  # fan-outs that waited on, without budget for the lost utility
-
-    def learn_busy(self, busy_ms: float) -> None:
-        """Record the busy time of a call with one thread."""
-        known = self.busy_ms
-        self.busy_ms = known + BUSY_GAIN * (min(busy_ms, BUSY_CLIP * known) - known) if known else busy_ms
-
-
-class CompiledStage:
-    """One stage with the settings of one program. Times in seconds.
-
-    Attributes:
-        after: age of a call at which a copy may be sent; infinite for never.
-        cost: cost of one call, in micro-units of a request's cost.
-        refill: age below which a success fills the stage's bucket.
-        late: age of a request from which on this stage helps it to catch up; infinite for never.
-        late_copies: whether calls of late requests get a copy.
-        late_threads: threads for calls of late requests, 1 or more.
-        late_levels: priority levels that calls of late requests gain, 0 or more.
-        blame_after: age at which a call without an answer counts against its replica.
-        prompt: age of a request up to which a success of this stage fills the catch-up account; infinite
-            if no stage of the program catches up.
-    """
-
-    __slots__ = (
-        "after",
-        "blame_after",
-        "children",
-        "copies",
-        "cost",
-        "fanout",
-        "hang",
-        "idempotent",
-        "index",
-        "late",
-        "late_copies",
-        "late_levels",
-        "late_threads",
-        "name",
-        "optional",
-        "parent_names",
-        "parents",
-        "partial",
-        "probability",
-        "prompt",
-        "refill",
-        "state",
-        "threads",
-        "timeout",
-        "utility",
-        "weight",
-        "worth",
-    )
-
-    def __init__(self, index: int, stage: Stage, state: StageState) -> None:
-        self.index = index
-        self.name = stage.name
-        self.state = state
-        self.parent_names = stage.after
-        self.parents: tuple[int, ...] = ()
-        self.children: tuple[int, ...] = ()
-        self.fanout = stage.fanout
-        self.optional = stage.optional
-        self.idempotent = stage.idempotent
-        self.timeout = stage.timeout_ms / 1000
-        # A hung replica never answers: half of the timeout is for it, half for a retry on another one.
-        self.blame_after = self.timeout / 2
-        self.hang = self.blame_after if stage.idempotent else inf
-        self.utility: Callable[..., float] | None = stage.utility
-        self.worth: Callable[..., Sequence[float]] | None = stage.worth
-        self.weight = stage.utility_weight
-        self.threads = stage.threads
-        self.cost = 0
-        self.after = inf
-        self.copies = 0
-        self.probability = 0.0
-        self.refill = inf
-        self.partial: PartialPolicy | None = None
-        self.late = inf
-        self.late_copies = False
-        self.late_threads = 1
-        self.late_levels = 0
-        self.prompt = inf
-
-    def catch_up_by(self, policy: CatchUpPolicy) -> None:
-        """Apply a catch-up policy; call `reissue_by` first."""
-        self.late = policy.after_ms / 1000
-        self.late_copies = policy.reissue
-        self.late_threads = policy.threads
-        self.late_levels = LATE_LEVELS if policy.priority else 0
-        if policy.reissue:
-            self.copies = max(1, self.copies)
-
-    def reissue_by(self, policy: Reissue) -> None:
-        """Apply a reissue policy."""
-        self.after = policy.after_ms / 1000
-        self.copies = policy.copies
-        self.probability = policy.probability
-        # Only calls that end before the reissue moment earn reissues: where everything is slow, nothing is
-        # reissued. A policy that reissues most calls leaves too few such calls; there every success earns.
-        self.refill = self.after if _late_share(policy) <= MAX_LATE_SHARE else inf
-
-
 MAX_LATE_SHARE = 0.5  # share of reissued calls above which every success earns
 LATE_LEVELS = 1  # priority levels that a call of a late request gains
 
@@ -256,6 +112,8 @@ class Program:
         catches_up: whether any stage helps late requests.
         levers: whether the plan changes anything, so that some requests must run without it as a control
             group.
+        prompt: age of a request, seconds, up to which a success fills the catch-up account; infinite if no
+            stage catches up.
         weight: sum of the utility weights of the stages whose answers may be missing or partial.
     """
 
@@ -264,6 +122,7 @@ class Program:
         "digest",
         "levers",
         "plan",
+        "prompt",
         "reissues",
         "request_budget",
         "serial",
@@ -278,26 +137,30 @@ class Program:
         self.plan = plan
         self.sink = sink
         self.digest = plan.digest if plan is not None else None
-        self.request_budget = sum(stage.cost * stage.fanout for stage in stages)
-        self.reissues = any(stage.after < inf for stage in stages)
-        self.catches_up = any(stage.late < inf for stage in stages)
+        self.request_budget = sum(stage.cost * stage.definition.fanout for stage in stages)
+        self.reissues = any(stage.reissue.after < inf for stage in stages)
+        self.prompt = min(stage.catch_up.after for stage in stages)
+        self.catches_up = self.prompt < inf
         self.levers = self.reissues or self.catches_up or any(stage.partial is not None for stage in stages)
-        self.weight = sum(stage.weight for stage in stages if stage.fanout > 1 or stage.optional)
+        defined = [stage.definition for stage in stages]
+        self.weight = sum(each.utility_weight for each in defined if each.fanout > 1 or each.optional)
         self.sources = tuple(stage.index for stage in stages if not stage.parents)
         self.serial = all(
-            stage.fanout == 1 and (stage.index == 0 or stage.index - 1 in stage.parents) for stage in stages
+            stage.definition.fanout == 1 and (stage.index == 0 or stage.index - 1 in stage.parents)
+            for stage in stages
         )
 
     @property
     def dearest_copy(self) -> int:
         """Highest cost of a call that may be reissued, in micro-units."""
-        return max((stage.cost for stage in self.stages if stage.after < inf), default=0)
+        return max((stage.cost for stage in self.stages if stage.reissue.after < inf), default=0)
 
     @property
     def dearest_catch_up(self) -> int:
         """Highest extra cost that one call of a late request may cause, in micro-units."""
         return max(
-            (stage.cost * max(stage.late_copies, stage.late_threads - 1) for stage in self.stages), default=0
+            (stage.cost * max(stage.catch_up.copies, stage.catch_up.threads - 1) for stage in self.stages),
+            default=0,
         )
 
 
@@ -316,23 +179,49 @@ def compile_program(service: Service, plan: Plan | None, states: Mapping[str, St
         plan.check(service)
         _refuse_unfit(service, plan)
     places = {name: index for index, name in enumerate(service.stages)}
-    stages = tuple(CompiledStage(places[name], stage, states[name]) for name, stage in service.stages.items())
-    for stage in stages:
-        stage.parents = tuple(places[parent] for parent in stage.parent_names)
-        stage.children = tuple(places[child] for child in service.children(stage.name))
-        stage.cost = _call_cost(service, plan, stage)
-        policy = reissue_of(service, plan, stage.name)
-        if policy is not None:
-            stage.reissue_by(policy)
-        entry = plan.stages.get(stage.name) if plan is not None else None
-        if entry is not None:
-            stage.partial = entry.partial
-            if entry.catch_up is not None:
-                stage.catch_up_by(entry.catch_up)
-    late = min(stage.late for stage in stages)
-    for stage in stages:
-        stage.prompt = late
+    stages = tuple(_compile_stage(service, plan, name, states[name], places) for name in service.stages)
     return Program(stages, plan, places[service.sink])
+
+
+def _compile_stage(
+    service: Service, plan: Plan | None, name: str, state: StageState, places: Mapping[str, int]
+) -> CompiledStage:
+    stage = service[name]
+    entry = plan.stages.get(name) if plan is not None else None
+    policy = reissue_of(service, plan, name)
+    catch_up = entry.catch_up if entry is not None else None
+    copies = policy.copies if policy is not None else 0
+    return CompiledStage(
+        name=name,
+        definition=stage,
+        state=state,
+        index=places[name],
+        parents=tuple(places[parent] for parent in stage.after),
+        children=tuple(places[child] for child in service.children(name)),
+        timeouts=CallTimeouts.of(stage),
+        cost=_call_cost(service, plan, stage),
+        copies=max(1, copies) if catch_up is not None and catch_up.reissue else copies,
+        reissue=_reissue_rule(policy) if policy is not None else ReissueRule(),
+        catch_up=_catch_up_rule(catch_up) if catch_up is not None else CatchUpRule(),
+        partial=entry.partial if entry is not None else None,
+    )
+
+
+def _reissue_rule(policy: Reissue) -> ReissueRule:
+    after = policy.after_ms / 1000
+    # Only calls that end before the reissue moment earn reissues: where everything is slow, nothing is
+    # reissued. A policy that reissues most calls leaves too few such calls; there every success earns.
+    refill = after if _late_share(policy) <= MAX_LATE_SHARE else inf
+    return ReissueRule(after, policy.probability, refill)
+
+
+def _catch_up_rule(policy: CatchUpPolicy) -> CatchUpRule:
+    return CatchUpRule(
+        after=policy.after_ms / 1000,
+        copies=policy.reissue,
+        threads=policy.threads,
+        levels=LATE_LEVELS if policy.priority else 0,
+    )
 
 
 def reissue_of(service: Service, plan: Plan | None, name: str) -> Reissue | None:
@@ -343,7 +232,7 @@ def reissue_of(service: Service, plan: Plan | None, name: str) -> Reissue | None
     return entry.reissue if entry is not None else None
 
 
-def _call_cost(service: Service, plan: Plan | None, stage: CompiledStage) -> int:
+def _call_cost(service: Service, plan: Plan | None, stage: Stage) -> int:
     share = plan.cost.stages.get(stage.name, 0.0) if plan is not None else 1 / len(service.stages)
     return round(share * REQUEST / stage.fanout)
 

@@ -9,6 +9,9 @@ events and carries out the steps. Invariants, each fuzzed in tests/runtime:
 - Lack of budget or of a replica never affects the attempts that run.
 - The race finishes exactly once, and asks for nothing afterwards.
 
+Simulated races need no failures, retries or time limits and have code of their own;
+tests/simulation/test_races.py holds their copies and latencies equal to this one's.
+
 Reissue policy: SingleR (Kaler, He and Elnikety, SPAA 2017): at age `after` one copy with some probability;
 with several copies, each at the same distance after the one before. In addition, a call of a request that
 becomes late gets one of its copies at that moment, `late_at`, whatever its own age (the global reissue of
@@ -21,6 +24,8 @@ from __future__ import annotations
 
 from math import inf
 from typing import Final
+
+import msgspec
 
 # Steps: plain integers, since they are compared on every call.
 WAIT: Final = 0  # nothing to do until the next event
@@ -38,22 +43,22 @@ FINAL: Final = 2  # another attempt would fail too
 RESENDS: Final = 16  # free resends of one call
 
 
-class Race:
+class Race(msgspec.Struct, eq=False):
     """Hedging state of one call. Moments are seconds of any one clock.
 
-    Args:
+    Attributes:
         start: moment at which the primary was sent.
         after: age at which a copy may be sent; infinite for never.
-        copies: largest number of copies, late ones included; 0 or more.
+        copies: number of copies that may still be sent, late ones included; 0 or more.
         hang_at: moment at which a call without any answer may be sent once more; infinite for never.
         limit: moment at which time is up.
-        idempotent: whether a call that may have run can be sent again.
+        repeatable: whether a call that may have run can be sent once more.
         late_at: moment at which the request is late, so that the call gets a copy; infinite for never. It may
             be before `start`.
-
-    Attributes:
-        denials: number of times a copy was denied.
+        copy_at: moment at which the next copy may be sent; infinite for never.
         due: next moment at which `tick` must be called.
+        resends: number of free resends that are left.
+        denials: number of times a copy was denied.
         running: number of attempts without an outcome.
         sent: number of attempts so far, which is the number of the next attempt.
         winner: number of the attempt that won; -1 for none.
@@ -61,56 +66,29 @@ class Race:
         expired: whether the race ended because time was up.
     """
 
-    __slots__ = (
-        "_after",
-        "_copies_left",
-        "_copy_at",
-        "_final",
-        "_hang_at",
-        "_late_at",
-        "_resends_left",
-        "_retries_left",
-        "_start",
-        "denials",
-        "due",
-        "expired",
-        "finished",
-        "limit",
-        "running",
-        "sent",
-        "winner",
-    )
+    start: float
+    after: float
+    copies: int
+    hang_at: float
+    limit: float
+    repeatable: bool
+    late_at: float = inf
+    copy_at: float = inf
+    due: float = inf
+    resends: int = RESENDS
+    denials: int = 0
+    running: int = 1
+    sent: int = 1
+    winner: int = -1
+    finished: bool = False
+    expired: bool = False
 
-    def __init__(
-        self,
-        start: float,
-        after: float,
-        copies: int,
-        *,
-        hang_at: float,
-        limit: float,
-        idempotent: bool,
-        late_at: float = inf,
-    ) -> None:
-        self._start = start
-        self._after = after
-        self._copies_left = copies
-        self._copy_at = copy_at = start + after
-        self._hang_at = hang_at
-        self._late_at = late_at
-        self.limit = limit
-        self._retries_left = 1 if idempotent else 0
-        self._resends_left = RESENDS
-        self._final = False
-        self.running = 1
-        self.sent = 1
-        self.winner = -1
-        self.finished = False
-        self.denials = 0
-        self.expired = False
-        due = min(hang_at, copy_at)
-        due = min(late_at, due)
-        self.due = min(limit, due)
+    def __post_init__(self) -> None:
+        """Derive the moments of the first copy and of the first tick."""
+        self.copy_at = copy_at = self.start + self.after
+        due = min(self.hang_at, copy_at)
+        due = min(self.late_at, due)
+        self.due = min(self.limit, due)
 
     def tick(self, now: float) -> int:
         """Next step when the timer fires. Reply to COPY, LATE and RETRY with `launched` or `denied`."""
@@ -120,11 +98,11 @@ class Race:
             self.finished = True
             self.expired = True
             return FINISH
-        if now >= self._copy_at:
+        if now >= self.copy_at:
             return COPY
-        if now >= self._late_at:
+        if now >= self.late_at:
             return LATE
-        if now >= self._hang_at:
+        if now >= self.hang_at:
             return RETRY
         return WAIT
 
@@ -134,18 +112,18 @@ class Race:
         self.sent += 1
         self.running += 1
         if step in {COPY, LATE}:
-            self._copies_left -= 1
+            self.copies -= 1
             if step == LATE:
-                self._late_at = inf
+                self.late_at = inf
             else:
-                self._copy_at += self._after
-            if not self._copies_left:
-                self._copy_at = self._late_at = inf
+                self.copy_at += self.after
+            if not self.copies:
+                self.copy_at = self.late_at = inf
         elif step == RETRY:
-            self._retries_left = 0
-            self._hang_at = inf
+            self.repeatable = False
+            self.hang_at = inf
         else:
-            self._resends_left -= 1
+            self.resends -= 1
         self._plan()
         return number
 
@@ -158,16 +136,16 @@ class Race:
             for_good: whether the race must not ask for this copy again.
         """
         if step in {COPY, LATE}:
-            age = now - self._start
+            age = now - self.start
             again = inf if for_good or age <= 0 else now + age
             if step == LATE:
-                self._late_at = again
+                self.late_at = again
             else:
-                self._copy_at = again
+                self.copy_at = again
                 self.denials += 1
         elif step == RETRY:
-            self._retries_left = 0
-            self._hang_at = inf
+            self.repeatable = False
+            self.hang_at = inf
         self._plan()
         return self._end_if_idle()
 
@@ -186,16 +164,15 @@ class Race:
         if self.finished:
             return WAIT
         if how == FINAL:
-            self._final = True
-            self._copy_at = self._late_at = self._hang_at = inf
+            self.resends, self.repeatable = 0, False
+            self.copy_at = self.late_at = self.hang_at = inf
             self._plan()
         if self.running:
             return WAIT
-        if not self._final:
-            if how == REFUSED and self._resends_left:
-                return RESEND
-            if how == LOST and self._retries_left:
-                return RETRY
+        if how == REFUSED and self.resends:
+            return RESEND
+        if how == LOST and self.repeatable:
+            return RETRY
         return self._end_if_idle()
 
     def stop(self) -> None:
@@ -203,7 +180,7 @@ class Race:
         self.finished = True
 
     def _plan(self) -> None:
-        due = min(self._hang_at, self._copy_at, self._late_at)
+        due = min(self.hang_at, self.copy_at, self.late_at)
         self.due = min(self.limit, due)
 
     def _end_if_idle(self) -> int:

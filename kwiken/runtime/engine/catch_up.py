@@ -44,41 +44,41 @@ class LateCall:
         self._request = request
         self._stage = stage
         self._hold: Hold | None = None
-        self.levels = stage.late_levels
+        self.levels = stage.catch_up.levels
         self.threads = 1
         self.take(now)
         if self.levels or self.threads > 1:
-            stage.state.late_calls += 1
+            stage.state.counts.late_calls += 1
 
     def take(self, now: float) -> None:
         """Reserve threads for the next attempt, if the load allows it and the budget pays for them."""
         stage = self._stage
-        most = stage.late_threads
+        most = stage.catch_up.threads
         if most == 1 or not self._shared.admission.has_capacity(now):
             return
-        extra = min(most - 1.0, RESERVED_EXTRAS * (stage.state.late_extra or usual_extra(most)))
+        extra = min(most - 1.0, RESERVED_EXTRAS * (stage.state.work.late_extra or usual_extra(most)))
         self._hold = self._shared.ledger.hold(self._request.budget, round(stage.cost * extra), now)
         if self._hold is not None:
             self.threads = most
-            stage.state.late_threads += 1
+            stage.state.counts.late_threads += 1
 
     def refused(self) -> None:
         """Refund the reservation of an attempt that did not run."""
         if self._hold is not None:
             self._shared.ledger.settle(self._request.budget, self._hold, 0, self._shared.now())
             self._hold = None
-            self._stage.state.late_threads -= 1
+            self._stage.state.counts.late_threads -= 1
         self.threads = 1
 
     def answered(self, busy_ms: float | None, now: float) -> None:
         """Charge the actual extra work of an attempt; without an answer the whole reservation is charged."""
         if self._hold is None:
             return
-        state, most = self._stage.state, self.threads
-        usual = state.late_extra or usual_extra(most)
+        usual_work, most = self._stage.state.work, self.threads
+        usual = usual_work.late_extra or usual_extra(most)
         extra = usual
-        if busy_ms is not None and state.busy_ms:
-            extra = min(max(0.0, busy_ms / state.busy_ms - 1.0), most - 1.0)
-            state.late_extra = usual + GAIN * (extra - usual)
+        if busy_ms is not None and usual_work.busy_ms:
+            extra = min(max(0.0, busy_ms / usual_work.busy_ms - 1.0), most - 1.0)
+            usual_work.late_extra = usual + GAIN * (extra - usual)
         self._shared.ledger.settle(self._request.budget, self._hold, round(self._stage.cost * extra), now)
         self._hold = None

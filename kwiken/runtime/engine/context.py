@@ -1,13 +1,23 @@
-"""State of one request while it runs, and the objects that all requests of an executor share."""
+"""Context of a call: what an executor, a request and a call share, and one attempt of a call."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Callable
+from typing import Any
 
-from kwiken.otel.write import AttemptRecord
-from kwiken.runtime.decisions import Admission, Ledger, Program, ReplicaState, RequestBudget
+import msgspec
+
+from kwiken.otel.write import AttemptRecord, StageRecord
+from kwiken.runtime.decisions import (
+    Admission,
+    CompiledStage,
+    Ledger,
+    Program,
+    ReplicaState,
+    RequestBudget,
+)
 from kwiken.runtime.engine.recorder import Recorder
 from kwiken.runtime.transport import Transport
 
@@ -90,17 +100,50 @@ class Request:
             self.lost.setdefault(stage, set()).add(attempt.target)
 
 
-class Attempt:
-    """One attempt of a call: its replica, start and record."""
+class CallSite(msgspec.Struct, frozen=True, eq=False):
+    """What is called, and for whom: the same for all attempts of a call.
 
-    __slots__ = ("note", "number", "open", "started", "target", "threads", "ticket", "was_healthy")
+    Attributes:
+        shared: objects that all calls of the executor share.
+        request: state of the request.
+        stage: stage to call.
+        args: arguments of the stage's handler.
+        shard: number of the shard, from 0.
+        note: record of the stage run; None if nothing is recorded.
+    """
 
-    def __init__(self, number: int, target: ReplicaState, started: float, threads: int = 1) -> None:
-        self.number = number
-        self.threads = threads
-        self.target = target
-        self.started = started
-        self.ticket = target.take(started)
-        self.was_healthy = not target.ejected
-        self.note: AttemptRecord | None = None
-        self.open = True
+    shared: Shared
+    request: Request
+    stage: CompiledStage
+    args: tuple[Any, ...]
+    shard: int
+    note: StageRecord | None
+
+
+class Attempt(msgspec.Struct, eq=False):
+    """One attempt of a call.
+
+    Attributes:
+        number: number of the attempt, from 0.
+        target: state of the replica that it is sent to.
+        started: moment at which it was sent, seconds.
+        threads: threads that it may use, 1 or more.
+        ticket: ticket of the call at the replica's state.
+        was_healthy: whether the replica was not ejected when it was sent.
+        open: whether it has no outcome yet.
+        note: record of the attempt; None if nothing is recorded.
+    """
+
+    number: int
+    target: ReplicaState
+    started: float
+    threads: int
+    ticket: int
+    was_healthy: bool
+    open: bool = True
+    note: AttemptRecord | None = None
+
+
+def attempt_at(number: int, target: ReplicaState, now: float, threads: int) -> Attempt:
+    """Create an attempt that is sent to a replica now, and count it there."""
+    return Attempt(number, target, now, threads, target.take(now), not target.ejected)

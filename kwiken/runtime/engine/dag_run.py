@@ -31,7 +31,7 @@ async def run_dag(shared: Shared, request: Request, body: Any) -> Any:
     for stage in program.stages:
         parents = stage.parents
         args = tuple([answers[parent] for parent in parents]) if parents else (body,)
-        if recording or stage.optional:
+        if recording or stage.definition.optional:
             answers.append(await run_stage(shared, request, stage, args))
         else:
             answers.append(await call_stage(shared, request, stage, args, 0, None))
@@ -45,7 +45,7 @@ async def run_stage(shared: Shared, request: Request, stage: CompiledStage, args
         value = await call_stage(shared, request, stage, args, 0, note)
     except BaseException as error:
         end_record(shared, request, note, error)
-        if stage.optional and isinstance(error, Exception):
+        if stage.definition.optional and isinstance(error, Exception):
             lose(shared, request, stage, 0.0, forced=True)
             miss(request, stage, 0.0)
             return None
@@ -60,11 +60,11 @@ def begin_record(shared: Shared, request: Request, stage: CompiledStage) -> Stag
         return None
     return request.recorder.stage(
         stage.name,
-        stage.parent_names,
-        stage.fanout,
+        stage.definition.after,
+        stage.definition.fanout,
         shared.now(),
-        idempotent=stage.idempotent,
-        threads=stage.threads,
+        idempotent=stage.definition.idempotent,
+        threads=stage.definition.threads,
     )
 
 
@@ -78,7 +78,7 @@ def end_record(
 
 def miss(request: Request, stage: CompiledStage, utility: float) -> None:
     """Record on the request that a stage's answer is worth less than a whole one."""
-    request.lost_weight += stage.weight * (1.0 - utility)
+    request.lost_weight += stage.definition.utility_weight * (1.0 - utility)
     request.partial = True
 
 
@@ -89,7 +89,11 @@ def lose(shared: Shared, request: Request, stage: CompiledStage, utility: float,
     where every part is needed, a share where parts count independently (Kwiken section 5.3). Without a plan
     the weight is the stage's share of the utility weights.
     """
-    weight = stage.weight / request.program.weight if stage.partial is None else stage.partial.weight
+    weight = (
+        stage.definition.utility_weight / request.program.weight
+        if stage.partial is None
+        else stage.partial.weight
+    )
     lost = weight * (1.0 - utility)
     return shared.ledger.lose(round(lost * REQUEST), shared.now(), forced=forced)
 
@@ -157,7 +161,7 @@ class DagRun:
     async def _advance(self) -> None:
         """Start the stages that are ready, and wait until a stage run has ended."""
         ready, self._ready = self._ready, []
-        if len(ready) == 1 and not self._open and self._stages[ready[0]].fanout == 1:
+        if len(ready) == 1 and not self._open and self._stages[ready[0]].definition.fanout == 1:
             stage = self._stages[ready[0]]
             self._done(stage, await run_stage(self._shared, self._request, stage, self._args(stage)))
             return
@@ -184,11 +188,13 @@ class DagRun:
 
     def _start(self, stage: CompiledStage) -> None:
         now = self._shared.now()
-        fan_out = FanOut(stage.fanout, stage.partial, now, wait_for_all=self._request.control)
+        fan_out = FanOut(stage.definition.fanout, stage.partial, now, wait_for_all=self._request.control)
         started = StageRun(stage, fan_out, begin_record(self._shared, self._request, stage))
         loop = self._request.loop
         args = self._args(stage)
-        started.tasks = [loop.create_task(self._call(started, args, shard)) for shard in range(stage.fanout)]
+        started.tasks = [
+            loop.create_task(self._call(started, args, shard)) for shard in range(stage.definition.fanout)
+        ]
         self._tasks += started.tasks
         self._open += 1
         self._runs.append(started)
@@ -222,12 +228,12 @@ class DagRun:
     def _may_stop(self, started: StageRun) -> bool:
         """Whether the answer may be given without the missing shards; charges the lost utility if so."""
         stage, fan_out = started.stage, started.fan_out
-        utility = utility_of(stage, tuple(fan_out.values))
+        utility = utility_of(stage.definition, tuple(fan_out.values))
         if not lose(self._shared, self._request, stage, utility, forced=False):
-            stage.state.waits += 1
+            stage.state.counts.waits += 1
             return False
         started.utility = utility
-        stage.state.stops += 1
+        stage.state.counts.stops += 1
         fan_out.stop()
         return True
 
@@ -269,7 +275,7 @@ class DagRun:
         error = fan_out.take_error()
         end_record(self._shared, self._request, ended.note, error)
         if error is not None:
-            if not stage.optional:
+            if not stage.definition.optional:
                 try:
                     raise error
                 finally:
@@ -277,7 +283,7 @@ class DagRun:
             lose(self._shared, self._request, stage, 0.0, forced=True)
             miss(self._request, stage, 0.0)
             self._done(stage, None)
-        elif stage.fanout == 1:
+        elif stage.definition.fanout == 1:
             self._done(stage, fan_out.values[0])
         else:
             self._done(stage, self._merge(ended))
@@ -291,7 +297,7 @@ class DagRun:
             return Partial(values)
         utility = ended.utility
         if utility is None:  # shards failed: no stop rule decided this
-            utility = utility_of(stage, values)
+            utility = utility_of(stage.definition, values)
             lose(self._shared, self._request, stage, utility, forced=True)
         miss(self._request, stage, utility)
         if ended.note is not None:
@@ -302,7 +308,7 @@ class DagRun:
 
 def record_worths(shared: Shared, stage: CompiledStage, note: StageRecord, values: tuple[Any, ...]) -> None:
     """Record on the winning attempts of a whole answer the value of each shard."""
-    worths = worths_of(stage, values, shared.rng)
+    worths = worths_of(stage.definition, values, shared.rng)
     if worths is None:
         return
     for attempt in note.attempts:

@@ -21,6 +21,7 @@ from kwiken.runtime.decisions import (
     Ledger,
     Limits,
     Program,
+    RetryAccount,
     StageState,
     compile_program,
     retune,
@@ -104,7 +105,10 @@ class Executor:
         self._control_share = control_share
         self._limits = limits
         self._counts = Counts()
-        self._states = {name: StageState(replicas[name], limits, rng) for name in service.stages}
+        self._states = {
+            name: StageState(replicas[name], RetryAccount(limits.retry_share, limits.retry_burst), rng)
+            for name in service.stages
+        }
         self._shared = Shared(
             transport=transport,
             now=self._now,

@@ -7,8 +7,7 @@ import math
 import random
 from typing import Any, Final
 
-from kwiken.runtime.decisions import CompiledStage
-from kwiken.service import Partial
+from kwiken.service import Partial, Stage
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +16,7 @@ MEAN_EVALUATIONS: Final = 256  # mean number of evaluations that judging one fan
 MAX_JUDGED_SHARDS: Final = 64
 
 
-def utility_of(stage: CompiledStage, values: tuple[Any, ...]) -> float:
+def utility_of(stage: Stage, values: tuple[Any, ...]) -> float:
     """Utility of an answer with missing shards: the stage's own measure, else the share of shards present."""
     share = sum(value is not None for value in values) / len(values)
     if stage.utility is None:
@@ -31,7 +30,7 @@ def utility_of(stage: CompiledStage, values: tuple[Any, ...]) -> float:
         return share
 
 
-def worths_of(stage: CompiledStage, values: tuple[Any, ...], rng: random.Random) -> list[float] | None:
+def worths_of(stage: Stage, values: tuple[Any, ...], rng: random.Random) -> list[float] | None:
     """Value of each shard's answer in a whole answer: shares of 1, or all 0 if no shard had any value.
 
     Measured by the stage's `worth`, else by how far its `utility` falls without the shard (its marginal
@@ -56,7 +55,7 @@ def worths_of(stage: CompiledStage, values: tuple[Any, ...], rng: random.Random)
         return None
 
 
-def _judge(stage: CompiledStage, values: tuple[Any, ...]) -> list[float]:
+def _judge(stage: Stage, values: tuple[Any, ...]) -> list[float]:
     whole = Partial(values)
     if stage.worth is not None:
         return [float(worth) for worth in stage.worth(whole)]

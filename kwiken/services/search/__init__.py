@@ -15,17 +15,17 @@ from kwiken.services.search.index import SHARDS, Cards, Postings, Ranking, Symbo
 from kwiken.services.search.stages import SHARDS as SNIPPET_SHARDS
 from kwiken.services.search.stages import (
     Answer,
-    Clipper,
     Hits,
     Index,
+    PageBuilder,
     Parsed,
     Query,
     Ranked,
     Ranker,
     Request,
     Result,
-    Shelf,
     Snippet,
+    SnippetExtractor,
     Speller,
     Symbols,
     Table,
@@ -73,13 +73,13 @@ def _ranker() -> Ranker:
 
 
 @cache
-def _clipper() -> Clipper:
-    return Clipper(store.load(Texts))
+def _snippet_extractor() -> SnippetExtractor:
+    return SnippetExtractor(store.load(Texts))
 
 
 @cache
-def _shelf() -> Shelf:
-    return Shelf(store.load(Cards))
+def _page_builder() -> PageBuilder:
+    return PageBuilder(store.load(Cards))
 
 
 @search.stage(replicas=2, idempotent=True)
@@ -127,20 +127,20 @@ async def rank(query: Query, hits: Partial[Hits], named: Symbols | None) -> Rank
     return ranker.rank(query, hits, named)
 
 
-@search.stage(after=[rank], fanout=SNIPPET_SHARDS, replicas=3, idempotent=True, setup=_clipper)
+@search.stage(after=[rank], fanout=SNIPPET_SHARDS, replicas=3, idempotent=True, setup=_snippet_extractor)
 async def snippets(ranked: Ranked, *, shard: int) -> list[Snippet]:
     """Passages that show the query, for every fifth result."""
-    clipper = _clipper()
-    _same(clipper.key, ranked.query)
-    return clipper.clip(ranked, shard)
+    snippet_extractor = _snippet_extractor()
+    _same(snippet_extractor.key, ranked.query)
+    return snippet_extractor.extract(ranked, shard)
 
 
-@search.stage(after=[rank, snippets], replicas=2, idempotent=True, setup=_shelf)
+@search.stage(after=[rank, snippets], replicas=2, idempotent=True, setup=_page_builder)
 async def page(ranked: Ranked, texts: Partial[list[Snippet]]) -> Answer:
     """The answer as shown."""
-    shelf = _shelf()
-    _same(shelf.key, ranked.query)
-    return shelf.answer(ranked, texts)
+    page_builder = _page_builder()
+    _same(page_builder.key, ranked.query)
+    return page_builder.answer(ranked, texts)
 
 
 search.check()

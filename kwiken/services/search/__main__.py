@@ -27,7 +27,7 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--force", is_flag=True, help="Build even where a whole index is there.")
+@click.option("--force", is_flag=True, help="Build even where a complete index exists.")
 def build(*, force: bool) -> None:
     """Build the index into the cache folder (KWIKEN_CACHE, or the user's)."""
     click.echo(store.build(force=force))
@@ -78,8 +78,8 @@ def quality(*, as_json: bool, misses: bool) -> None:
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def profile(*, count: int, seed: int, as_json: bool) -> None:
-    """Measure each stage's calls over a mix of queries, and what a fresh process loads for it."""
-    found = measure_module.costs(search, queries_module.queries(count + measure_module.WARM, seed))
+    """Measure each stage's calls over a mix of queries, and start-up time and memory of its process."""
+    found = measure_module.costs(search, queries_module.queries(count + measure_module.WARM_UP_QUERIES, seed))
     loads = {name: measure_module.load(name) for name in search.stages}
     if as_json:
         click.echo(msgspec.json.encode({"costs": found, "loads": loads}))
@@ -119,7 +119,7 @@ def _table(first: str, *others: str) -> Table:
 
 
 def run() -> None:
-    """Run a command; what goes wrong in known ways is one line and exit code 2."""
+    """Run a command; a known error is one line and exit code 2."""
     try:
         main(prog_name="python -m kwiken.services.search")
     except (KwikenError, OSError) as error:

@@ -209,7 +209,7 @@ def test_traces_alone_give_profile_plan_and_expectation(make: Make, tmp_path: Pa
     result = run("report", str(make("traces.json")), "-o", str(out), "--reissue", "0.1")
     assert result.exit_code == 0, result.stderr
     text = out.read_text(encoding="utf-8")
-    assert "shop: what a budget would buy" in text
+    assert "shop: expected effect of a plan" in text
     assert "one was made for 10.0% extra work" in text
     assert 'id="curves"' in text
 

@@ -39,7 +39,7 @@ def tables(section: Section | None) -> list[Table]:
 
 def test_stop_rules_and_help_are_shown_by_stage() -> None:
     partial, late = tables(other_levers(Material(plan=PLAN)))
-    assert partial.head[-1] == "may lose of its utility"
+    assert partial.head[-1] == "utility lost"
     assert partial.body == (("lookup", "80.0 ms", "75.0% and 5.00 ms more", "0.40%"),)
     assert late.body == (
         ("lookup", "120 ms", "at once", "3", "yes"),
@@ -59,8 +59,8 @@ def test_each_budget_stands_beside_what_is_expected_of_it() -> None:
     (table,) = tables(spending(Material(plan=PLAN)))
     assert table.body == (
         ("reissues", "5.0%", "2.4%"),
-        ("lost answer quality", "1.0%", "0.40%"),
-        ("catching up", "2.0%", "1.5%"),
+        ("lost utility", "1.0%", "0.40%"),
+        ("catch-up", "2.0%", "1.5%"),
     )
 
 

@@ -298,7 +298,7 @@ def test_what_was_expected_changes_what_was_learned_from_not_what_came_later() -
     assert rows["expected"][4] == "71.5 ms (\N{MINUS SIGN}60%)"  # 64% against the measured one
     table = _ladder_table(material_of())
     [p99] = [dict(zip(table.head, row, strict=True)) for row in table.body if row[0] == "p99"]
-    assert p99["without the plan, as learned"] == "180 ms"
+    assert p99["without the plan, in the profile"] == "180 ms"
     [row] = [row for row in table.body if row[0] == "p99"]
     assert row[table.head.index("expected by the plan") + 1] == "\N{MINUS SIGN}60%"
 
@@ -327,7 +327,7 @@ def test_a_part_alone_makes_a_page(kept: str) -> None:
 def test_a_plan_without_measurement_is_called_an_expectation() -> None:
     _, page = page_of(replace(material_of(), result=None, arms={}, requests=()))
     assert "p99 should go from 180 ms to 71.5 ms (\N{MINUS SIGN}60%)" in page.text
-    assert "Nothing of it was measured yet" in page.text
+    assert "Nothing was measured with the plan yet" in page.text
     # lookup: 0.5 * 0.04 = 0.02, rank: 0.3 * 0.1 = 0.03
     assert "rank 60%; lookup 40%" in page.text
 

@@ -14,7 +14,7 @@ from kwiken.cli.shared import OBJECTIVES
 from kwiken.cli.study.plan import COST_MODELS, SPREADS
 from kwiken.cli.study.plan_levers import LEVER_MODES
 from kwiken.plan import Plan
-from kwiken.planning.levers import WAYS as KNOWN_WAYS
+from kwiken.planning.settings import WAYS as KNOWN_WAYS
 from kwiken.profile import profile_to_json
 from kwiken.profile.cost_models import MODELS
 from tests.support.commands import refused, run

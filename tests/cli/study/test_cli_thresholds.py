@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kwiken.planning import under_load
 from kwiken.profile import profile_to_json
 from kwiken.queueing.load import guard as guard_module
-from kwiken.queueing.load import under_load
 from tests.support.commands import run
 from tests.support.queue_profiles import queue_profile, rate_of
 

@@ -181,6 +181,20 @@ def test_bad_usage_of_up(tmp_path: Path, taken_port: str) -> None:
     refused(["up", "tests.support.services_broken:fails", *state, "--port", "0"], "no index here")
     (tmp_path / "file").write_text("")
     refused(["up", TARGET, "--state", str(tmp_path / "file"), "--port", "0"], "cannot be used")
+    for words, pattern in (
+        (["--replicas", "first"], "--replicas: must be STAGE=N, not 'first'"),
+        (["--replicas", "nope=2"], "has no stage 'nope'; it has: first, middle, last"),
+        (["--replicas", "first=0"], "stage 'first': must be a whole number from 1 to 10000, not '0'"),
+        (["--replicas", "first=10001"], "from 1 to 10000, not '10001'"),
+        (["--replicas", "first=-1"], "not '-1'"),
+        (["--replicas", "first=1.5"], "not '1.5'"),
+        (["--replicas", "first="], "not ''"),
+        (["--replicas", "first=\u0663"], "from 1 to 10000"),  # a digit of another script
+        (["--replicas", "first=2", "--replicas", "first=3"], "stage 'first' is given twice"),
+        (["--host", " "], "--host"),
+        (["--host", "203.0.113.7", "--port", "0"], "203.0.113.7"),
+    ):
+        commands.refused(commands.run("up", TARGET, *state, *words), pattern)
     commands.refused(commands.run("status", *state), "no service is up")
     commands.refused(commands.run("status", "../up", *state), "no service's name")
 
@@ -250,6 +264,33 @@ def test_up_status_down_and_down_again(tmp_path: Path) -> None:
     again = run("down", *state)
     assert (again.returncode, again.stderr) == (0, f"no service is up in {tmp_path / 'state'}\n")
     assert run("down", "echo", *state).stderr.startswith("service 'echo' is not up")
+
+
+def listening_on(url: str, host: str) -> bool:
+    """Whether a server answers at this address of the machine, at the port of a URL."""
+    with socket.socket() as client:
+        client.settimeout(2)
+        return client.connect_ex((host, int(url.rpartition(":")[2]))) == 0
+
+
+def test_up_listens_where_it_is_told_with_as_many_replicas_as_it_is_told(tmp_path: Path) -> None:
+    state = ["--state", str(tmp_path / "state")]
+    counts = ["--replicas", "middle=1", "--replicas", "last=1"]
+    up = run("up", TARGET, *state, "--port", "0", "--detach", "--host", "0.0.0.0", *counts)
+    try:
+        assert up.returncode == 0, up.stderr
+        assert "warning: the gateway listens on 0.0.0.0, so other machines may send" in up.stderr
+        url = up.stdout.strip()
+        assert url.startswith("http://127.0.0.1:")
+        assert listening_on(url, "127.0.0.2"), "an address that the gateway does not name"
+        assert ask(url, "/v1/request", {"text": "hi"}, Host="any.example")[0] == 200
+        (cluster,) = json.loads(run("status", *state, "--json").stdout)["clusters"]
+        assert [each["replica"] for each in cluster["replicas"]] == ["first-0", "middle-0", "last-0"]
+        assert cluster["runtime"]["requests"] == 1
+        assert not any(listening_on(each["address"], "127.0.0.2") for each in cluster["replicas"])
+    finally:
+        down = run("down", *state)
+    assert down.returncode == 0
 
 
 def test_ctrl_c_stops_everything(tmp_path: Path) -> None:

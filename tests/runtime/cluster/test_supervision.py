@@ -282,7 +282,7 @@ async def test_a_defect_of_the_supervisor_ends_the_cluster_aloud(
     async def serve() -> None:
         async with of(2, state=files.folder) as cluster:
             before.update(pids(cluster))
-            monkeypatch.setattr(cluster, "_addresses", addresses)
+            monkeypatch.setattr(cluster._processes, "addresses", addresses)
             os.kill(min(before), signal.SIGKILL)
             await asyncio.sleep(60)
 

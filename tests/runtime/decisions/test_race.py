@@ -20,7 +20,7 @@ def race(
     idempotent: bool = True,
     late_at: float = inf,
 ) -> Race:
-    return Race(0.0, after, copies, hang_at=hang_at, limit=limit, idempotent=idempotent, late_at=late_at)
+    return Race(0.0, after, copies, hang_at=hang_at, limit=limit, repeatable=idempotent, late_at=late_at)
 
 
 def test_primary_that_answers_ends_it() -> None:
@@ -278,7 +278,7 @@ class AnyRace(RuleBasedStateMachine):
             copies,
             hang_at=hang if idempotent else inf,
             limit=self.limit,
-            idempotent=idempotent,
+            repeatable=idempotent,
             late_at=self.late,
         )
         self.running = {0}
@@ -379,6 +379,6 @@ TestAnyRace = AnyRace.TestCase
 
 @given(after=st.floats(0, 10), hang=st.floats(0, 10), limit=st.floats(0, 10), late=st.floats(0, 10))
 def test_due_is_the_first_moment_that_matters(after: float, hang: float, limit: float, late: float) -> None:
-    it = Race(0.0, after, 1, hang_at=hang, limit=limit, idempotent=True, late_at=late)
+    it = Race(0.0, after, 1, hang_at=hang, limit=limit, repeatable=True, late_at=late)
     assert it.due == min(after, hang, limit, late)
     assert it.tick(it.due) != WAIT

@@ -20,6 +20,7 @@ from kwiken.runtime.decisions import (
     FanOut,
     Ledger,
     Limits,
+    RetryAccount,
     StageState,
     compile_program,
     retune,
@@ -249,7 +250,10 @@ def compiled() -> tuple[object, dict[str, StageState], Ledger]:
     service = service_of(
         Stage(name="f", fanout=4, replicas=2, idempotent=True), Stage(name="m", after=("f",), replicas=2)
     )
-    states = {name: StageState(replicas_of(name, 2), LIMITS, random.Random(1)) for name in service.stages}
+    states = {
+        name: StageState(replicas_of(name, 2), RetryAccount(0.1, 32), random.Random(1))
+        for name in service.stages
+    }
     plan = plan_of(
         service, {"f": Reissue(after_ms=20, fraction=0.1)}, budget=0.05, costs={"f": 0.6, "m": 0.4}
     )
@@ -260,7 +264,7 @@ def compiled() -> tuple[object, dict[str, StageState], Ledger]:
     assert program.request_budget == REQUEST
     assert not program.serial
     assert program.dearest_copy == round(0.15 * REQUEST)
-    assert [stage.after for stage in program.stages] == [0.02, inf]
+    assert [stage.reissue.after for stage in program.stages] == [0.02, inf]
     return program, states, ledger
 
 
@@ -286,7 +290,7 @@ def test_stage_fraction_pays_for_the_calls_that_do_not_earn() -> None:
 
 def test_burst_always_fits_the_dearest_copy() -> None:
     service = service_of(Stage(name="s", replicas=2, idempotent=True))
-    states = {"s": StageState(replicas_of("s", 2), LIMITS, random.Random(1))}
+    states = {"s": StageState(replicas_of("s", 2), RetryAccount(0.1, 32), random.Random(1))}
     program = compile_program(service, plan_of(service, {"s": Reissue(after_ms=1)}, budget=0.001), states)
     ledger = Ledger()
     retune(ledger, states, program, service=service, limits=LIMITS)

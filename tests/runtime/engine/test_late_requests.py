@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kwiken.plan import CatchUpPolicy
-from kwiken.runtime.decisions import REQUEST, Limits, StageState
+from kwiken.runtime.decisions import REQUEST, Limits, RetryAccount, StageState
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.engine.catch_up import usual_extra
 from kwiken.runtime.transport import MAX_PRIORITY, Reply
@@ -275,13 +275,13 @@ THREADS = CatchUpPolicy(after_ms=100, threads=3)
 
 
 def test_no_single_word_of_a_replica_makes_threads_look_cheap() -> None:
-    state = StageState((), Limits(), random.Random(1))
-    state.learn_busy(10.0)
-    state.learn_busy(1e9)
-    assert state.busy_ms == pytest.approx(11.0)
+    state = StageState((), RetryAccount(0.1, 32), random.Random(1))
+    state.work.learn_busy(10.0)
+    state.work.learn_busy(1e9)
+    assert state.work.busy_ms == pytest.approx(11.0)
     for _ in range(100):
-        state.learn_busy(10.0)
-    assert state.busy_ms == pytest.approx(10.0, rel=0.01)
+        state.work.learn_busy(10.0)
+    assert state.work.busy_ms == pytest.approx(10.0, rel=0.01)
 
 
 def busy(first_s: float, busy_ms: Mapping[int, float]) -> Script:
@@ -330,7 +330,7 @@ def test_what_threads_cost_is_bounded() -> None:
     async def main() -> None:
         script = busy(0.3, {1: 1.0, 3: 900.0})
         executor = under(chain(threads=3), script, {"b": THREADS}, catch_up=1.0)
-        executor._states["b"].learn_busy(1.0)
+        executor._states["b"].work.learn_busy(1.0)
         await executor.run("q")
         assert executor.status()["catch_up"]["spent"] == pytest.approx(2 * 0.5)
 
@@ -341,7 +341,7 @@ def test_threads_that_burn_more_than_was_held_are_owed() -> None:
     async def main() -> None:
         script = busy(0.3, {1: 10.0, 3: 30.0})
         executor = under(chain(threads=3), script, {"b": THREADS}, rich=False, catch_up=0.1)
-        executor._states["b"].learn_busy(10.0)
+        executor._states["b"].work.learn_busy(10.0)
         for _ in range(200):
             await executor.run("q")
         account = executor.status()["catch_up"]

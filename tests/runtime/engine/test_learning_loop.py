@@ -18,7 +18,7 @@ from kwiken.curves.copy_correlation import copy_correlation
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.write import AttemptKind, RequestRecord, make_observer
 from kwiken.plan import Budgets, LedgerTerms, Plan
-from kwiken.planning import PlanStudy, study_plan
+from kwiken.planning import PlanSettings, PlanStudy, study_plan
 from kwiken.profile import EmpiricalDistribution
 from kwiken.runtime.transport import Call, Replica, Reply
 from kwiken.service import Service, Stage
@@ -106,10 +106,12 @@ def planned(folder: Path) -> PlanStudy:
     assert rho["pause"].rho < 0.1
     return study_plan(
         profile,
-        budgets=Budgets(reissue=BUDGET),
-        created="2026-01-01T00:00:00Z",
-        cost="calls",
-        ledger=LedgerTerms(),
+        PlanSettings(
+            budgets=Budgets(reissue=BUDGET),
+            created="2026-01-01T00:00:00Z",
+            cost="calls",
+            ledger=LedgerTerms(),
+        ),
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from kwiken.errors import KwikenError
 from kwiken.plan import PartialPolicy
 from kwiken.runtime import HandlerError
-from kwiken.runtime.decisions import CompiledStage, Limits
+from kwiken.runtime.decisions import Limits
 from kwiken.runtime.engine.utility import MAX_JUDGED_SHARDS, MEAN_EVALUATIONS, worths_of
 from kwiken.service import Partial, Service, Stage
 from tests.support.replicas import Script, after, executor_of, plan_of, raising, service_of
@@ -340,7 +340,7 @@ def test_judging_wide_answers_costs_a_bounded_number_of_looks(width: int, measur
         looked += len(answer.values)
         return 1.0 if measure == "utility" else [1.0] * width
 
-    stage = CompiledStage(0, fan_and_merge(width, **{measure: judge})["f"], None)  # type: ignore[arg-type] # unused here
+    stage = fan_and_merge(width, **{measure: judge})["f"]
     rng = random.Random(1)
     known = sum(worths_of(stage, tuple(range(width)), rng) is not None for _ in range(1000))
     assert 0 < known < 1000
@@ -348,5 +348,5 @@ def test_judging_wide_answers_costs_a_bounded_number_of_looks(width: int, measur
 
 
 def test_very_wide_answers_are_not_judged_by_leaving_out() -> None:
-    stage = CompiledStage(0, fan_and_merge(MAX_JUDGED_SHARDS + 1, utility=best_present)["f"], None)  # type: ignore[arg-type] # unused
+    stage = fan_and_merge(MAX_JUDGED_SHARDS + 1, utility=best_present)["f"]
     assert all(worths_of(stage, (1,) * (MAX_JUDGED_SHARDS + 1), random.Random(n)) is None for n in range(100))

@@ -10,7 +10,7 @@ from kwiken.cli.demo.setup import MIN_LEARN_REQUESTS
 from kwiken.errors import InputError
 from kwiken.otel.fit import fit_profile
 from kwiken.plan import Budgets, Plan
-from kwiken.planning import PlanStudy, study_plan
+from kwiken.planning import PlanSettings, PlanStudy, study_plan
 from kwiken.profile import Profile
 
 APPORTIONED, EVEN = "sumvar", "equal"
@@ -53,7 +53,10 @@ def learn(traces: Path, *, since_s: float, until_s: float, budget: float, seed: 
         )
     created = datetime.now(UTC).isoformat(timespec="seconds")
     study, even = (
-        study_plan(profile, budgets=Budgets(reissue=budget), spread=spread, created=created, seed=seed)
+        study_plan(
+            profile,
+            PlanSettings(budgets=Budgets(reissue=budget), spread=spread, created=created, seed=seed),
+        )
         for spread in (APPORTIONED, EVEN)
     )
     return Learned(profile, study, even.plan)

@@ -31,6 +31,7 @@ from kwiken.cli.report.model import (
     render,
 )
 from kwiken.cli.report.sections import Material, budget_shares, curve_views
+from kwiken.cli.shared import note_sentences
 from kwiken.errors import KwikenError
 from kwiken.otel.trace import read_requests
 from kwiken.plan import Plan
@@ -222,7 +223,7 @@ def _remarks(evidence: Evidence, arms: Mapping[str, ArmData]) -> list[str]:
     plans = {"before": None, "after": learned.study.plan.digest, "even": learned.even.digest}
     strays = sum(under_another_plan(arms[arm], plans[arm]) for arm in ARMS)
     untraced = sum(len(data.sent) - len(data.records) for data in arms.values())
-    found = [f"{note[:1].upper()}{note[1:]}." for note in learned.study.notes]
+    found = note_sentences(learned.study.notes)
     if any(data.failed + data.dropped for data in arms.values()):
         found.append("A request without an answer counts as 10 s, the load's time-out, in every percentile.")
     if strays:

@@ -146,7 +146,7 @@ def _draw_bar(drawing: Drawing, bar: Bar, across: Scale, y: float, key: str) -> 
     for start, end in bar.paused:
         place = (across(start), y - 3)
         size = (across(end) - place[0], BAR + 7)
-        drawing.rect(place, size, "paused", hint=f"{bar.replica} stood still for {ms(end - start)}")
+        drawing.rect(place, size, "paused", hint=f"{bar.replica} was paused for {ms(end - start)}")
     x = across(bar.start)
     width = max(1.5, across(bar.end) - x)
     look = "bar failed" if bar.outcome == "failed" else "bar"

@@ -22,16 +22,18 @@ def diagnosis(material: Material) -> Section | None:
     ranked = sorted(story.stages, key=lambda stage: -stage.blamed)
     worst = ranked[0]
     blamed = (
-        "A stage is blamed for a slow request, one of the slowest 5%, when it took longer than its mean and "
-        f"two standard deviations. Most often it is {worst.name}: {percent(worst.blamed, places=0)} of them."
+        "A stage is blamed for one of the slowest 5% of requests if it took longer there than its mean plus "
+        f"two standard deviations. {worst.name} is blamed most often: for "
+        f"{percent(worst.blamed, places=0)} of these requests."
     )
     rows = [Row((_table(story),))]
     if story.heat:
         picture, left = draw_heat(story.heat)
-        more = f" {count(left, 'replica')} more are left out." if left else ""
+        more = f" Not shown: {count(left, 'replica')}." if left else ""
         caption = (
-            "A dark row is a replica that is often slow, a dark column a moment that was bad for all, a "
-            "slope a change that went from replica to replica. Calls count as they were without copies."
+            "A dark row is a replica that is often slow. A dark column is a time at which all replicas were "
+            "slow. A dark diagonal is slowness that moved from replica to replica. Latencies are those "
+            "without copies."
             f"{more}"
         )
         rows.append(Row((Figure(svg=picture, caption=caption, legend=LEGEND),)))
@@ -44,7 +46,10 @@ def _paths(story: Explanation) -> str:
     told = "; ".join(
         f"{percent(path.share, places=0)} {ARROW.join(path.stages)}" for path in story.paths[:MAX_PATHS_SHOWN]
     )
-    return f"Critical paths: {told}. On the average one {story.effective_per_path:.1f} stages make the time."
+    return (
+        f"Critical paths, by share of requests: {told}. An average path has {story.effective_per_path:.1f} "
+        "effective stages: the few that make it long."
+    )
 
 
 def _less(share: float, *, places: int) -> str:
@@ -59,12 +64,12 @@ def _table(story: Explanation) -> Table:
     budget = f"{100 * story.budget:.3g}%"
     head = (
         "stage",
-        "of the mean latency",
+        "share of mean latency",
         "blamed for slow requests",
         "on the critical path",
         "p99 over median",
-        f"{budget} here alone: p99",
-        "its own variance, 90% interval",
+        f"p99, if it had {budget} alone",
+        "its variance then (90% interval)",
     )
     body = []
     for stage in story.stages:
@@ -87,7 +92,7 @@ def _table(story: Explanation) -> Table:
             )
         )
     left = len(story.stages) - len(shown)
-    caption = f"What reissues for {budget} of all work would buy if they all went to one stage."
+    caption = f"The last two columns say what changes if one stage gets all copies, for {budget} of all work."
     if left:
-        caption += f" {count(left, 'stage')} with less blame left out."
+        caption += f" Not shown: {count(left, 'stage')} with less blame."
     return Table(head=head, body=tuple(body), caption=caption)

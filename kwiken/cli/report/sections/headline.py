@@ -80,8 +80,12 @@ def _of_plan(plan: Plan) -> tuple[str, ...]:
         )
     most = "; ".join(f"{name} {percent(share, places=0)}" for name, share in shares[:3])
     rest = f" and {count(len(shares) - 3, 'other stage')} the rest" if len(shares) > 3 else ""  # noqa: PLR2004
-    where = f"Of the budget: {most}{rest}." if most else "No stage is worth a copy."
-    return (gist, where, "Nothing of it was measured yet: these are expectations from past traces.")
+    where = f"Of the budget: {most}{rest}." if most else "No stage gets copies."
+    return (
+        gist,
+        where,
+        "These are expectations from recorded requests. Nothing was measured with the plan yet.",
+    )
 
 
 def _price(spent: Budgets) -> str:

@@ -17,11 +17,11 @@ def other_levers(material: Material) -> Section | None:
     if not tables:
         return None
     words = (
-        "A fan-out that may answer in part goes on without its slowest shards. A request is late from one "
-        "age on, whatever made it so; then its calls are helped before they are slow themselves."
+        "A fan-out with a stop rule answers without its slowest shards. A request is late from a certain age "
+        "on, whatever made it slow. From then on its calls get help before they are slow themselves."
     )
     rows = tuple(Row((table,)) for table in tables)
-    return Section(id="levers", title="What else the plan does", words=(words,), rows=rows)
+    return Section(id="levers", title="Partial answers and catch-up", words=(words,), rows=rows)
 
 
 def _partial(plan: Plan) -> Table | None:
@@ -37,8 +37,9 @@ def _partial(plan: Plan) -> Table | None:
         for name, stage in plan.stages.items()
         if stage.partial is not None
     )
-    head = ("answers in part", "goes on after", "or after so many answers", "may lose of its utility")
-    return Table(head=head, body=body) if body else None
+    head = ("fan-out", "stops at age", "or after this share of answers", "utility lost")
+    caption = "Stop rules. Utility is lost as a share of the fan-out's own."
+    return Table(head=head, body=body, caption=caption) if body else None
 
 
 def _late(plan: Plan) -> Table | None:
@@ -53,5 +54,6 @@ def _late(plan: Plan) -> Table | None:
         for name, stage in plan.stages.items()
         if stage.catch_up is not None
     )
-    head = ("help for late requests", "late from", "copies", "threads", "priority")
-    return Table(head=head, body=body) if body else None
+    head = ("stage", "request is late from age", "copies", "threads", "priority")
+    caption = "Catch-up: what a stage does for late requests."
+    return Table(head=head, body=body, caption=caption) if body else None

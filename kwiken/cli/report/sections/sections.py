@@ -37,7 +37,7 @@ LABELS = {
     "even": "same budget, spread evenly",
     "expected": "expected by the plan",
 }
-LEARNED = "without the plan, as learned"
+LEARNED = "without the plan, in the profile"
 HEAD = tuple(NAMES.values())
 
 
@@ -51,8 +51,8 @@ def latency(material: Material) -> Section | None:
         return None
     legend = tuple((line.key, line.label) for line in lines) + tuple((band.key, band.label) for band in bands)
     caption = (
-        "Right is rarer: every step from p90 to p99 to p99.9 is ten times fewer requests. "
-        "Heights are logarithmic. Latency counts from the moment when a request was due."
+        "Each step to the right, from p90 to p99 to p99.9, is a tenth of the requests. Both axes are "
+        "logarithmic. Latency counts from the moment when a request was due."
     )
     figure = Figure(svg=draw_ladder(lines, bands), caption=caption, legend=legend)
     return Section(
@@ -88,9 +88,8 @@ def _doubts(material: Material) -> tuple[str, ...]:
     ]
     if not thin:
         return ()
-    one = len(thin) == 1
-    verb, them = ("rests", "it as a hint") if one else ("rest", "them as hints")
-    return (f"{' and '.join(thin)} {verb} on fewer than {MIN_BEYOND} requests an arm; read {them}.",)
+    verb, state = ("rests", "is uncertain") if len(thin) == 1 else ("rest", "are uncertain")
+    return (f"{' and '.join(thin)} {verb} on fewer than {MIN_BEYOND} requests an arm and {state}.",)
 
 
 def _ladder_table(material: Material) -> Table:
@@ -140,11 +139,11 @@ def budget(material: Material) -> Section | None:
     words = []
     if material.plan is not None:
         words.append(
-            "A stage's budget is the share of its calls that get a second try at another replica, and the "
-            "age at which the copy goes. The bar shows the stage's share of the whole budget."
+            "Each box states the share of the stage's calls that get a copy at another replica, and the age "
+            "at which the copy is sent. The bar is the stage's share of the reissue budget."
         )
     if len(drawn) > MAX_BOXES:
-        words.append(f"Only the {MAX_BOXES} stages that matter most of {len(drawn)} are drawn.")
+        words.append(f"Of {len(drawn)} stages the {MAX_BOXES} with the largest budgets and costs are drawn.")
     figure = Figure(svg=draw_dag(drawn), tight=True)
     table = _stage_table(material)
     return Section(
@@ -194,16 +193,15 @@ def curves(material: Material) -> Section | None:
         return None
     shown = most_telling(material.curves)
     legend_words = (
-        "How much of a stage's variance is left when a share of its calls gets a copy. Dots are exact for "
-        "the traces, the line is their lower convex hull, on which the budget is apportioned: it goes where "
-        "the line falls fastest for its cost. The blue spot is the plan's choice; the grey one, the even "
-        "spread's."
+        "Variance that is left at a stage, as a function of the share of its calls that get a copy. Small "
+        "dots are exact for the recorded calls. The line is their lower convex hull; the budget goes where "
+        "it falls fastest for its cost. The blue dot is the plan's choice, the grey dot the even spread's."
     )
     left = len(material.curves) - len(shown)
-    words = (legend_words, *((f"{count(left, 'stage')} with less to gain left out.",) if left else ()))
+    words = (legend_words, *((f"Not shown: {count(left, 'stage')} with less to gain.",) if left else ()))
     figures = tuple(Figure(svg=draw_curve(view)) for view in shown)
     return Section(
-        id="curves", title="What a copy buys, stage by stage", words=words, rows=(Row(figures, grid=True),)
+        id="curves", title="Latency-response curves by stage", words=words, rows=(Row(figures, grid=True),)
     )
 
 
@@ -213,18 +211,18 @@ def timelines(material: Material) -> Section | None:
         return None
     legend = (
         ("primary", "call"), ("reissue", "copy"), ("retry", "retry"),
-        ("stopped", "stopped early, the other won"), ("critical", "what the request waited for"),
-        *((("paused", "its replica stood still"),) if _any_paused(material) else ()),
+        ("stopped", "cancelled, another attempt won"), ("critical", "critical path"),
+        *((("paused", "its replica was paused"),) if _any_paused(material) else ()),
     )  # fmt: skip
     times = [request.total_ms for request in material.requests]
-    shared = max(times) <= 6 * min(times)  # past that the shorter one would be a smear
+    shared = max(times) <= 6 * min(times)  # beyond that the shorter one would be too small to read
     figures = []
     for index, request in enumerate(material.requests):
         svg = draw_gantt(request, key=f"g{index}", span_ms=max(times) if shared else None)
         figures.append(Figure(svg=svg, caption=_story(request), legend=legend if index == 0 else ()))
-    words = () if shared or len(times) == 1 else ("Each has a time axis of its own.",)
+    words = () if shared or len(times) == 1 else ("Each timeline has a time axis of its own.",)
     rows = tuple(Row((figure,)) for figure in figures)
-    return Section(id="requests", title="Requests under the glass", words=words, rows=rows)
+    return Section(id="requests", title="Timelines of single requests", words=words, rows=rows)
 
 
 def _any_paused(material: Material) -> bool:
@@ -244,7 +242,11 @@ def _rescue(request: Request) -> str:
             if copy.kind == "reissue" and copy.outcome == "won" and copy.critical:
                 others = [bar for bar in track.bars if bar.shard == copy.shard and bar.outcome == "cancelled"]
                 left = max((end - copy.end for bar in others for _, end in bar.paused), default=0.0)
-                spared = f" The replica first asked stood still for another {ms(left)}." if left > 0 else ""
+                spared = (
+                    f" The replica of the first call stayed paused for another {ms(left)}."
+                    if left > 0
+                    else ""
+                )
                 return f" A copy of {track.name}, sent at {ms(copy.start)}, answered first.{spared}"
     return ""
 
@@ -255,16 +257,16 @@ def disturbance(material: Material) -> Section | None:
         return None
     done = material.result.disturbance
     if done.calm:
-        calm = "None: the demo ran calm, so its tail is the machine's own."
+        calm = "None (--calm): the tail is the machine's own."
         return Section(id="disturbance", title="Disturbance", words=(calm,))
     rows = tuple(
         (name, percent(paused.planned), percent(paused.realised), f"{paused.bursts:,}")
         for name, paused in done.stages.items()
     )
     head = ("stage", "paused, planned", "paused, realised", "bursts")
-    words = (done.law, "It ran on through all arms alike, whatever plan was in force.")
+    words = (done.law, "It was the same in all arms, whatever plan was in force.")
     table = Table(
-        head=head, body=rows, caption="Shares of the time that one of the stage's replicas stood still."
+        head=head, body=rows, caption="Shares of the time in which a replica of the stage was paused."
     )
     return Section(id="disturbance", title="Disturbance", words=words, rows=(Row((table,)),))
 
@@ -276,10 +278,11 @@ def method(material: Material) -> Section | None:
         return _learned(material)
     s = result.settings
     blocks = (
-        f"One open-loop load of {s.rate:g} requests a second ran over all blocks without a gap. {s.rounds} "
-        f"rounds of {s.block_s:g} s blocks, plans switched hot, in this order: {'; '.join(s.order)}. "
-        f"A request belongs to the block in which it was due; the first {s.settle_s:g} s of each are left "
-        f"out ({count(result.settling, 'request')}). The {s.learn_s:g} s before were learned from."
+        f"One open-loop load of {s.rate:g} requests a second ran over all blocks without a gap. There were "
+        f"{s.rounds} rounds of blocks of {s.block_s:g} s; plans were switched under traffic, in this order: "
+        f"{'; '.join(s.order)}. A request belongs to the block in which it was due. The first "
+        f"{s.settle_s:g} s of each block are left out ({count(result.settling, 'request')}). The profile is "
+        f"from the {s.learn_s:g} s before."
     )
     machine = (
         f"Gateway, replicas, load and disturbance shared {count(s.processors, 'processor')}. "
@@ -316,5 +319,5 @@ def _learned(material: Material) -> Section | None:
     words = (
         f"{count(material.profile.requests, 'request')} in {count(len(material.profile.stages), 'stage')}.",
     )
-    rows = (Row((Table(head=("while reading", "number"), body=counts),)),) if counts else ()
-    return Section(id="method", title="What was learned from", words=words, rows=rows)
+    rows = (Row((Table(head=("count", "number"), body=counts),)),) if counts else ()
+    return Section(id="method", title="Requests of the profile", words=words, rows=rows)

@@ -35,16 +35,16 @@ def _spent(material: Material, result: DemoResult) -> Section:
         ("retries", f"{ours.retries:,}", f"{even.retries:,}"),
     )
     words = (
-        "Extra work as a share of the primary work, weighed by what a call of each stage costs; counted from "
-        "the traces. The worst 10 s is the highest over any 10 s of an arm's own time, settling included."
+        "The cost of copies as a share of the cost of primary calls, counted from the traces. The worst 10 s "
+        "is the highest share over any 10 s of an arm, the time after a switch of plans included."
     )
     table = Table(head=("", "with the plan", "spread evenly"), body=rows, strong=("spent",))
-    return Section(id="spend", title="What it cost", words=(words,), rows=(Row((table,)),))
+    return Section(id="spend", title="Extra work", words=(words,), rows=(Row((table,)),))
 
 
 def _planned(material: Material, plan: Plan) -> Section:
     expected = plan.expected.spent if plan.expected is not None else None
-    names = (("reissues", "reissue"), ("lost answer quality", "utility_loss"), ("catching up", "catch_up"))
+    names = (("reissues", "reissue"), ("lost utility", "utility_loss"), ("catch-up", "catch_up"))
     rows = [
         (
             label,
@@ -60,11 +60,9 @@ def _planned(material: Material, plan: Plan) -> Section:
         if stage.reissue is not None
     }
     rows += [(f"reissues, as a share of {unit}", NONE, told) for unit, (told,) in _counted(material, planned)]
-    words = (
-        f"Shares of the service's work, by the cost model {plan.cost.model!r} where nothing else is said.",
-    )
+    words = (f"Shares of the service's work by the cost model {plan.cost.model!r}; other units are named.",)
     table = Table(head=("budget", "may spend", "expected to spend"), body=tuple(rows))
-    return Section(id="spend", title="What it will cost", words=words, rows=(Row((table,)),))
+    return Section(id="spend", title="Planned extra work", words=words, rows=(Row((table,)),))
 
 
 def _counted(material: Material, *spent: Mapping[str, float]) -> list[tuple[str, tuple[str, ...]]]:

@@ -11,16 +11,16 @@ import msgspec
 
 from kwiken.service import Partial, Service
 
-Watch = Callable[[str, int, float], None]
+OnCall = Callable[[str, int, float], None]  # stage, shard and milliseconds of one call
 
 
-def answer(service: Service, request: object, watch: Watch | None = None) -> Any:
-    """The service's answer to the request.
+def answer(service: Service, request: object, on_call: OnCall | None = None) -> Any:
+    """Answer of a service to a request, with all stages run in this process.
 
     Args:
-        service: its handlers must never wait, as those of a search never do.
-        request: what its sources take.
-        watch: told stage, shard and milliseconds of every call.
+        service: a service whose handlers await nothing.
+        request: the request as the first stages take it.
+        on_call: function that is called with stage, shard and milliseconds of every call.
     """
     done: dict[str, Any] = {}
     for stage in service.stages.values():
@@ -28,7 +28,7 @@ def answer(service: Service, request: object, watch: Watch | None = None) -> Any
         values = []
         for shard in range(stage.fanout):
             keywords = {"shard": shard} if stage.fanout > 1 else {}
-            with _timed(stage.name, shard, watch):
+            with _timed(stage.name, shard, on_call):
                 values.append(_run(stage.handler, inputs, keywords))
         done[stage.name] = Partial(tuple(values)) if stage.fanout > 1 else values[0]
     return done[service.sink]
@@ -41,17 +41,17 @@ def _run(handler: Any, inputs: list[Any], keywords: dict[str, int]) -> Any:
     except StopIteration as end:
         return end.value
     coroutine.close()
-    raise RuntimeError(f"{handler.__name__} waits for something, so it cannot run without a loop")
+    raise RuntimeError(f"{handler.__name__} awaits something, so it cannot run without an event loop")
 
 
 @contextmanager
-def _timed(stage: str, shard: int, watch: Watch | None) -> Iterator[None]:
+def _timed(stage: str, shard: int, on_call: OnCall | None) -> Iterator[None]:
     start = perf_counter_ns()
     yield
-    if watch is not None:
-        watch(stage, shard, (perf_counter_ns() - start) / 1e6)
+    if on_call is not None:
+        on_call(stage, shard, (perf_counter_ns() - start) / 1e6)
 
 
 def shown(value: Any) -> Any:
-    """An answer as plain data, for printing."""
+    """Answer as plain data, for printing."""
     return msgspec.to_builtins(value)

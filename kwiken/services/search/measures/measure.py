@@ -15,7 +15,7 @@ from kwiken.errors import KwikenError
 from kwiken.service import Service
 from kwiken.services.search.measures import local
 
-WARM = 50
+WARM_UP_QUERIES = 50
 _LOAD = """
 import json, sys, time
 def memory():
@@ -37,7 +37,7 @@ print(json.dumps({"seconds": time.perf_counter() - begin, "base": base, "peak": 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Milliseconds of one stage's calls, one a shard."""
+    """Milliseconds of one stage's calls; each shard is one call."""
 
     stage: str
     calls: int
@@ -49,7 +49,7 @@ class Cost:
 
 
 class Load(msgspec.Struct, frozen=True):
-    """Cost of a fresh process for a stage: seconds, MiB before and at the peak, and NumPy or not."""
+    """Cost of a new process for a stage: seconds, MiB before loading and at the peak, and use of NumPy."""
 
     seconds: float
     base: float
@@ -64,7 +64,7 @@ def costs(service: Service, queries: Iterable[str]) -> list[Cost]:
     for at, query in enumerate(queries):
         calls: list[tuple[str, float]] = []
         local.answer(service, query, lambda stage, _, ms, calls=calls: calls.append((stage, ms)))  # type: ignore[misc]
-        if at >= WARM:
+        if at >= WARM_UP_QUERIES:
             for stage, ms in calls:
                 times[stage].append(ms)
             whole.append(sum(ms for _, ms in calls))
@@ -73,7 +73,7 @@ def costs(service: Service, queries: Iterable[str]) -> list[Cost]:
 
 def _cost(stage: str, values: Sequence[float]) -> Cost:
     if not values:
-        raise KwikenError(f"too few queries to measure; more than {WARM} are needed")
+        raise KwikenError(f"too few queries to measure; more than {WARM_UP_QUERIES} are needed")
     ordered = sorted(values)
 
     def at(share: float) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kwiken.services.search.stages.lookup import Index
-from kwiken.services.search.stages.page import Shelf
+from kwiken.services.search.stages.page import PageBuilder
 from kwiken.services.search.stages.rank import Ranker
-from kwiken.services.search.stages.snippets import SHARDS, Clipper
+from kwiken.services.search.stages.snippets import SHARDS, SnippetExtractor
 from kwiken.services.search.stages.spell import Speller
 from kwiken.services.search.stages.symbols import Table
 from kwiken.services.search.stages.types import (
@@ -23,17 +23,17 @@ from kwiken.services.search.stages.types import (
 __all__ = [
     "SHARDS",
     "Answer",
-    "Clipper",
     "Hits",
     "Index",
+    "PageBuilder",
     "Parsed",
     "Query",
     "Ranked",
     "Ranker",
     "Request",
     "Result",
-    "Shelf",
     "Snippet",
+    "SnippetExtractor",
     "Speller",
     "Symbols",
     "Table",

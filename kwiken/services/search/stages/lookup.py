@@ -9,13 +9,13 @@ from kwiken.service import Partial
 from kwiken.services.search.index import Postings
 from kwiken.services.search.stages.types import Hits, Query, Term
 
-KEPT = 40
-_FEW = 3
-WIDEN = 1.2  # scores have heavier tails than the normal
+MAX_HITS_PER_SHARD = 40
+MIN_SHARDS_FOR_FIT = 3
+NORMAL_WIDENING = 1.2  # scores have heavier tails than the normal
 
 
 class Index:
-    """The inverted index, all shards of it: a replica serves any."""
+    """Inverted index with all shards: one replica serves any shard."""
 
     def __init__(self, part: Postings) -> None:
         self.key = part.key
@@ -31,7 +31,7 @@ class Index:
         for term in query.terms:
             for document, score in self._term(term, shard).items():
                 total[document] = total.get(document, 0.0) + score
-        best = nlargest(KEPT, total.items(), key=lambda item: (item[1], -item[0]))
+        best = nlargest(MAX_HITS_PER_SHARD, total.items(), key=lambda item: (item[1], -item[0]))
         return Hits([document for document, _ in best], [round(score, 4) for _, score in best], len(total))
 
     def _term(self, term: Term, shard: int) -> dict[int, float]:
@@ -43,29 +43,31 @@ class Index:
                 continue
             first, last = starts[number], starts[number + 1]
             for document, score in zip(documents[first:last], scores[first:last], strict=True):
-                worth = weight * score
-                if worth > found.get(document, 0.0):
-                    found[document] = worth
+                weighted = weight * score
+                if weighted > found.get(document, 0.0):
+                    found[document] = weighted
         return found
 
 
 def utility(answer: Partial[Hits]) -> float:
-    """The chance that the best hit of all shards is among those that answered.
+    """Probability that the best hit of all shards is among the shards that answered.
 
-    Documents are dealt to shards by number, so the shards' best scores are draws from one distribution. With
-    few known, or all alike, it is the share of the shards; with more, the chance under a normal fit (widened
-    as a prediction must be) that no missing shard beats the best one seen. A test holds it to what is so.
+    A document's number decides its shard, so the shards' best scores are draws from one distribution. There
+    are two cases:
+    1. Few shards answered, or all best scores are equal: the share of the shards that answered.
+    2. Otherwise: the probability that no missing shard beats the best score seen, under a normal fit that is
+       widened as for a prediction. A test compares this estimate with the true frequency.
     """
-    tops = [hits.scores[0] if hits.scores else 0.0 for hits in answer.present]
-    known, missing = len(tops), len(answer.values) - len(tops)
-    if not missing or not tops:
+    best_scores = [hits.scores[0] if hits.scores else 0.0 for hits in answer.present]
+    known, missing = len(best_scores), len(answer.values) - len(best_scores)
+    if not missing or not best_scores:
         return 0.0 if missing else 1.0
-    mean = sum(tops) / known
-    spread = math.sqrt(sum((top - mean) ** 2 for top in tops) / max(1, known - 1))
-    if known < _FEW or spread <= 0:
+    mean = sum(best_scores) / known
+    spread = math.sqrt(sum((score - mean) ** 2 for score in best_scores) / max(1, known - 1))
+    if known < MIN_SHARDS_FOR_FIT or spread <= 0:
         return known / (known + missing)
-    wide = WIDEN * spread * math.sqrt(1 + 1 / known)
-    below = 0.5 * (1 + math.erf((max(tops) - mean) / (wide * math.sqrt(2))))
+    deviation = NORMAL_WIDENING * spread * math.sqrt(1 + 1 / known)
+    below = 0.5 * (1 + math.erf((max(best_scores) - mean) / (deviation * math.sqrt(2))))
     return float(below**missing)
 
 
@@ -74,7 +76,7 @@ def worth(answer: Partial[Hits]) -> list[float]:
 
     If several shards have an equally good best hit, all are 0, because the answer is as good without any one.
     """
-    tops = [hits.scores[0] if hits is not None and hits.scores else 0.0 for hits in answer.values]
-    best = max(tops)
-    alone = best > 0 and tops.count(best) == 1
-    return [float(alone and top == best) for top in tops]
+    best_scores = [hits.scores[0] if hits is not None and hits.scores else 0.0 for hits in answer.values]
+    best = max(best_scores)
+    alone = best > 0 and best_scores.count(best) == 1
+    return [float(alone and score == best) for score in best_scores]

@@ -1,4 +1,4 @@
-"""Page stage: assembles the answer as it is shown."""
+"""Page stage: assembles the answer that the user sees."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kwiken.services.search.index import Card, Cards
 from kwiken.services.search.stages.types import Answer, Ranked, Result, Snippet
 
 
-class Shelf:
-    """Fields to show of each document."""
+class PageBuilder:
+    """Builds answers from the cards of documents: the fields that a result shows."""
 
     def __init__(self, part: Cards) -> None:
         self.key = part.key
@@ -23,7 +23,7 @@ class Shelf:
         return self._decoder.decode(self._rows.items[first:last])
 
     def answer(self, ranked: Ranked, snippets: Partial[list[Snippet]]) -> Answer:
-        """The answer: the ranked documents' cards and what snippets there are."""
+        """Answer with the ranked documents' cards, and the snippets of the shards that answered."""
         texts = {item.document: item.parts for shard in snippets.present for item in shard}
         results = [
             _result(self.card(document), texts.get(document, []), score)
@@ -51,13 +51,13 @@ def _result(card: Card, parts: list[str], score: float) -> Result:
     )
 
 
-def _note(ranked: Ranked, unread: int) -> str | None:
-    said = []
+def _note(ranked: Ranked, without_text: int) -> str | None:
+    remarks = []
     if ranked.missing:
         chance = f"; the best result is here with a chance of {ranked.worth:.0%}"
-        said.append(
+        remarks.append(
             f"{ranked.missing} part{'s' * (ranked.missing > 1)} of the index did not answer in time{chance}"
         )
-    if unread:
-        said.append("some results are shown without their text")
-    return "; ".join(said) if said else None
+    if without_text:
+        remarks.append("some results are shown without their text")
+    return "; ".join(remarks) if remarks else None

@@ -1,4 +1,4 @@
-"""Spell stage: corrects words that the corpus does not know, and chooses index terms."""
+"""Spell stage: corrects words that are not in the corpus, and chooses index terms."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kwiken.services.search.stages.types import Parsed, Query, Term, Token
 
 MAX_EDITS = 2
 EDIT_COST = 4.0  # in natural logarithms of frequency: a word one edit further must be 55 times as common
-FIRST_LETTER = 1.5  # people seldom miss the first letter
-CANDIDATES = 400
-SPLIT_LEAST = 3
-COMMON_WEIGHT, COMMON_IN_SHORT = 0.15, 0.5
-PREFIX_LEAST, PREFIX_MOST, PREFIX_WEIGHT = 3, 4, 0.7
+FIRST_LETTER_BONUS = 1.5  # first letters are seldom misspelt
+MAX_CANDIDATES = 400
+MIN_SPLIT_LETTERS = 3  # of each part of a word that lacks a space
+COMMON_WEIGHT, COMMON_WEIGHT_IN_SHORT_QUERY = 0.15, 0.5
+MIN_PREFIX_LETTERS, MAX_COMPLETIONS, COMPLETION_WEIGHT = 3, 4, 0.7
 
 
 class Speller:
@@ -34,26 +34,26 @@ class Speller:
         self._owners = part.owners.cast("I")
 
     def knows(self, word: str) -> bool:
-        """True if the corpus holds the word or a form of it, or the word is not to be corrected."""
+        """True if the corpus contains the word or a form of it, or the word is not to be corrected."""
         if len(word) <= 2 or not word.isalpha() or word in text.COMMON:  # noqa: PLR2004
             return True
         term = text.stem(word)
         return word in self._numbers or term in self._stems or term in synonyms.TABLE
 
-    def holds(self, term: str) -> bool:
+    def has_stem(self, term: str) -> bool:
         """True if the term is the stem of a word of the corpus."""
         return term in self._stems
 
-    def begun(self, word: str) -> list[str]:
-        """The commonest words that start so, for a last word that may not be typed to its end."""
-        if len(word) < PREFIX_LEAST:
+    def completions(self, word: str) -> list[str]:
+        """Most frequent words with this prefix, for a last word that may not be complete."""
+        if len(word) < MIN_PREFIX_LETTERS:
             return []
         first = bisect_left(self._sorted, word)
         last = bisect_left(self._sorted, word + "{", first)  # "{" follows "z"
-        return sorted(self._sorted[first:last], key=self._numbers.__getitem__)[:PREFIX_MOST]
+        return sorted(self._sorted[first:last], key=self._numbers.__getitem__)[:MAX_COMPLETIONS]
 
     def correct(self, word: str) -> list[str]:
-        """The likeliest meant word; two words where they were run together; nothing where none is near."""
+        """Most likely intended word; two words where a space is missing; nothing where no word is similar."""
         best = max(self._candidates(word), default=None)
         if best is not None and best[1] == 1:
             return [best[2]]
@@ -66,7 +66,7 @@ class Speller:
             distance = edits(word, other, limit) if abs(len(other) - len(word)) <= limit else limit + 1
             if distance <= limit:
                 score = math.log(self._counts[number]) - EDIT_COST * distance
-                yield score + FIRST_LETTER * (other[0] == word[0]), distance, other
+                yield score + FIRST_LETTER_BONUS * (other[0] == word[0]), distance, other
 
     def _near(self, word: str) -> list[int]:
         """Numbers of the words that share a deletion with this one, commonest first, bounded."""
@@ -77,12 +77,12 @@ class Speller:
             while at < len(self._hashes) and self._hashes[at] == code:
                 found.add(self._owners[at])
                 at += 1
-        return sorted(found)[:CANDIDATES]
+        return sorted(found)[:MAX_CANDIDATES]
 
     def _split(self, word: str) -> list[str]:
         best = 0
         parts: list[str] = []
-        for at in range(SPLIT_LEAST, len(word) - SPLIT_LEAST + 1):
+        for at in range(MIN_SPLIT_LETTERS, len(word) - MIN_SPLIT_LETTERS + 1):
             left, right = self._numbers.get(word[:at]), self._numbers.get(word[at:])
             if left is not None and right is not None:
                 weight = min(self._counts[left], self._counts[right])
@@ -112,32 +112,32 @@ def edits(left: str, right: str, limit: int) -> int:
 
 
 def spell(parsed: Parsed, speller: Speller) -> Query:
-    """The query as understood: unknown words corrected, terms and what else they may be called chosen."""
-    begun = _begun(parsed.tokens, speller)
-    kept = parsed.tokens[-1:] if begun else []
+    """Query after correction: unknown words corrected, index terms and their synonyms chosen."""
+    completions = _completions(parsed.tokens, speller)
+    unfinished = parsed.tokens[-1:] if completions else []
     tokens: list[Token] = []
-    for name in _names(parsed.tokens[: len(parsed.tokens) - len(kept)]):
+    for name in _names(parsed.tokens[: len(parsed.tokens) - len(unfinished)]):
         tokens.extend(_fix_name(name, speller))
-    tokens.extend(kept)
+    tokens.extend(unfinished)
     changed = tokens != parsed.tokens
     return Query(
         query=parsed.query,
         corrected="".join(token.text + token.glue for token in tokens).strip() if changed else None,
         tokens=tokens,
-        terms=_terms(tokens, begun, speller),
+        terms=_terms(tokens, completions, speller),
         index=speller.key,
         limit=parsed.limit,
     )
 
 
-def _begun(tokens: list[Token], speller: Speller) -> list[str]:
-    """Words that the last word may be the start of, if it is no word itself."""
+def _completions(tokens: list[Token], speller: Speller) -> list[str]:
+    """Completions of the last word, if it is no word itself."""
     last = tokens[-1].text.lower() if tokens else ""
-    return [] if speller.knows(last) else speller.begun(last)
+    return [] if speller.knows(last) else speller.completions(last)
 
 
 def _names(tokens: list[Token]) -> Iterator[list[Token]]:
-    """The tokens, those of one compound name together."""
+    """Tokens by name: the parts of one compound name together."""
     name: list[Token] = []
     for token in tokens:
         name.append(token)
@@ -149,7 +149,7 @@ def _names(tokens: list[Token]) -> Iterator[list[Token]]:
 
 
 def _fix_name(name: list[Token], speller: Speller) -> list[Token]:
-    """A compound is first corrected as the whole name that it may be: `OrderdDict` is no `OrderDict`."""
+    """Correct a name: a compound as a whole first, so that `OrderdDict` becomes `OrderedDict`."""
     if len(name) > 1 and not all(speller.knows(token.text.lower()) for token in name):
         found = speller.correct("".join(token.text.lower() for token in name))
         if len(found) == 1:
@@ -167,35 +167,35 @@ def _fix(token: Token, speller: Speller) -> list[Token]:
     return [Token(part, " ") for part in found[:-1]] + [Token(found[-1], token.glue)]
 
 
-def _terms(tokens: list[Token], begun: list[str], speller: Speller) -> list[Term]:
-    """One term a word, and one for each compound name as a whole; common words count little."""
-    lowers = [token.text.lower() for token in tokens]
-    content = sum(word not in text.COMMON for word in lowers)
+def _terms(tokens: list[Token], completions: list[str], speller: Speller) -> list[Term]:
+    """One term for each word and for each whole compound name; common words have a low weight."""
+    lower_words = [token.text.lower() for token in tokens]
+    content = sum(word not in text.COMMON for word in lower_words)
     terms: dict[str, Term] = {}
-    for word in lowers:
+    for word in lower_words:
         term = text.stem(word)
         if content and word in text.COMMON:
-            options = [(term, COMMON_WEIGHT if content > 1 else COMMON_IN_SHORT)]
+            options = [(term, COMMON_WEIGHT if content > 1 else COMMON_WEIGHT_IN_SHORT_QUERY)]
         else:
             options = [(term, 1.0), *synonyms.also(term)]
         terms.setdefault(term, Term(options))
-    if begun:
-        terms[term] = Term([(term, 1.0), *((text.stem(word), PREFIX_WEIGHT) for word in begun)])
-    for name in _wholes(tokens, lowers, speller):
+    if completions:
+        terms[term] = Term([(term, 1.0), *((text.stem(word), COMPLETION_WEIGHT) for word in completions)])
+    for name in _wholes(tokens, lower_words, speller):
         terms.setdefault(name, Term([(name, 1.0)]))
     return list(terms.values())
 
 
-def _wholes(tokens: list[Token], lowers: list[str], speller: Speller) -> Iterator[str]:
+def _wholes(tokens: list[Token], lower_words: list[str], speller: Speller) -> Iterator[str]:
     """Names written as compounds, and pairs of words that the corpus writes as one: `data class`."""
     compound: list[str] = []
-    for word, token in zip(lowers, tokens, strict=True):
+    for word, token in zip(lower_words, tokens, strict=True):
         compound.append(word)
         if not text.joins(token.glue) or token is tokens[-1]:
             if len(compound) > 1:
                 yield text.whole(compound)
             compound = []
-    for left, right in pairwise(lowers):
+    for left, right in pairwise(lower_words):
         name = text.whole([left, right])
-        if speller.holds(name):
+        if speller.has_stem(name):
             yield name

@@ -1,4 +1,4 @@
-"""Symbol stage: names that the query spells in full, by their last parts, or by a prefix."""
+"""Symbol stage: names that match the query in full, by their last parts, or by a prefix."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from itertools import product
 from kwiken.services.search.index import SymbolTable, text
 from kwiken.services.search.stages.types import Query, Symbols
 
-KEPT = 40
-LONGEST = 4  # words of a name
-PREFIX_LEAST = 3
-PREFIX_MOST = 60  # names behind one prefix
-WHOLE, ENDING, PREFIX = 1.0, 0.8, 0.55
+MAX_HITS = 40
+MAX_NAME_WORDS = 4  # words of a name
+MIN_PREFIX_LETTERS = 3
+MAX_PREFIX_NAMES = 60  # names with one prefix
+FULL_NAME_SCORE, ENDING_SCORE, PREFIX_SCORE = 1.0, 0.8, 0.55
 
 
 class Table:
@@ -29,7 +29,7 @@ class Table:
         self._priors = part.priors.cast("f")
 
     def find(self, query: Query) -> Symbols:
-        """Documents by how much of the query their name accounts for."""
+        """Documents whose name matches a part of the query, scored by the size of that part."""
         words = [token.text.lower() for token in query.tokens]
         best: dict[int, float] = {}
         for first, last, name in _spellings(words):
@@ -39,7 +39,7 @@ class Table:
             if last == len(words):
                 for document, fit in self._prefix(name):
                     best[document] = max(best.get(document, 0.0), fit * share)
-        ranked = sorted(best.items(), key=lambda item: (-item[1], -self._priors[item[0]], item[0]))[:KEPT]
+        ranked = sorted(best.items(), key=lambda item: (-item[1], -self._priors[item[0]], item[0]))[:MAX_HITS]
         return Symbols([document for document, _ in ranked], [round(score, 4) for _, score in ranked])
 
     def _exact(self, name: str) -> Iterator[tuple[int, float]]:
@@ -49,27 +49,27 @@ class Table:
         row = self._documents[self._starts[at] : self._starts[at + 1]]
         for document in row:
             if self._names[document] == name:
-                yield document, WHOLE
-            else:  # an ending that many names share says little of each
-                yield document, ENDING / (1 + 0.3 * math.log(len(row)))
+                yield document, FULL_NAME_SCORE
+            else:  # an ending that many names share identifies none of them
+                yield document, ENDING_SCORE / (1 + 0.3 * math.log(len(row)))
 
     def _prefix(self, name: str) -> Iterator[tuple[int, float]]:
-        if len(name) < PREFIX_LEAST:
+        if len(name) < MIN_PREFIX_LETTERS:
             return
         at = bisect_left(self._keys, name)
-        for place in range(at, min(at + PREFIX_MOST, len(self._keys))):
+        for place in range(at, min(at + MAX_PREFIX_NAMES, len(self._keys))):
             key = self._keys[place]
             if not key.startswith(name):
                 return
             row = self._documents[self._starts[place] : self._starts[place + 1]]
-            for document in row[:PREFIX_MOST]:
-                yield document, PREFIX * len(name) / len(key) / (1 + 0.3 * math.log(len(row)))
+            for document in row[:MAX_PREFIX_NAMES]:
+                yield document, PREFIX_SCORE * len(name) / len(key) / (1 + 0.3 * math.log(len(row)))
 
 
 def _spellings(words: list[str]) -> Iterator[tuple[int, int, str]]:
-    """Each run of words, and each way to write it as a name: `a b` may be `ab` (also `a_b`) or `a.b`."""
+    """Each sequence of words, in each way to write it as a name: `a b` is `ab` (also `a_b`) or `a.b`."""
     for first in range(len(words)):
-        for last in range(first + 1, min(first + LONGEST, len(words)) + 1):
+        for last in range(first + 1, min(first + MAX_NAME_WORDS, len(words)) + 1):
             run = words[first:last]
             for glue in product((".", ""), repeat=last - first - 1):
                 yield first, last, run[0] + "".join(map("".join, zip(glue, run[1:], strict=True)))

@@ -11,7 +11,7 @@ MAX_RESULTS = 50
 
 
 class Request(Struct, frozen=True, forbid_unknown_fields=True):
-    """A search: the words as typed, and how many results are wanted."""
+    """Search request: the words as typed, and the largest number of results."""
 
     query: Annotated[str, Meta(max_length=MAX_QUERY)]
     limit: Annotated[int, Meta(ge=1, le=MAX_RESULTS)] = 10
@@ -33,9 +33,9 @@ class Parsed(Struct, frozen=True):
 
 
 class Term(Struct, frozen=True, array_like=True):
-    """One thing asked for: its index terms, each with a weight; the best one that a document has counts.
+    """One term of a query: index terms, each with a weight; a document counts by the best one that it has.
 
-    The first is the word itself; others are what it may also be called.
+    The first index term is the word itself; the others are its synonyms or completions.
     """
 
     options: list[tuple[str, float]]
@@ -46,11 +46,11 @@ class Query(Struct, frozen=True):
 
     Attributes:
         query: as typed.
-        corrected: as understood; None where nothing was changed.
-        tokens: the words as understood.
-        terms: what to look up.
-        index: name of the index that chose the terms; document numbers mean nothing in another.
-        limit: how many results are wanted.
+        corrected: query after correction; None where nothing was changed.
+        tokens: words after correction.
+        terms: terms to look up.
+        index: digest of the index that the terms were chosen from; document numbers are valid only there.
+        limit: largest number of results.
     """
 
     query: str
@@ -66,8 +66,8 @@ class Hits(Struct, frozen=True):
 
     Attributes:
         documents: their numbers.
-        scores: their BM25F scores, of which those of all shards compare.
-        matched: how many documents of the shard hold any of the terms.
+        scores: their BM25F scores, comparable between shards.
+        matched: number of documents of the shard that contain any of the terms.
     """
 
     documents: list[int]
@@ -76,21 +76,21 @@ class Hits(Struct, frozen=True):
 
 
 class Symbols(Struct, frozen=True):
-    """Documents whose name the query spells, in whole or in part, best first; scores from 0 to 1."""
+    """Documents whose name matches the query, in whole or in part, best first; scores from 0 to 1."""
 
     documents: list[int]
     scores: list[float]
 
 
 class Ranked(Struct, frozen=True):
-    """The results in order, not yet with their texts.
+    """Results in order, without their texts.
 
     Attributes:
-        query: the query as understood.
+        query: the query after correction.
         documents: numbers of the best documents, best first.
-        scores: their scores, falling.
-        matched: how many documents matched at all, in the shards that answered.
-        missing: how many shards of the look-up did not answer.
+        scores: their scores, descending.
+        matched: number of documents that matched, in the shards that answered.
+        missing: number of shards of the look-up that did not answer.
         worth: utility of the look-up's answer, from 0 to 1.
     """
 
@@ -107,7 +107,7 @@ class Snippet(Struct, frozen=True, array_like=True):
 
     Attributes:
         document: its number.
-        parts: the text cut up; every second part, from the second on, is a word of the query.
+        parts: the text in parts; every second part, from the second on, is a word of the query.
     """
 
     document: int
@@ -118,9 +118,9 @@ class Result(Struct, frozen=True):
     """One result as shown.
 
     Attributes:
-        kind: module, class, function, method, property or topic.
+        kind: one of module, class, function, method, property or topic.
         name: full public name, as `asyncio.gather`.
-        title: what a person reads first: the name, or a topic's heading.
+        title: heading of the result: the name, or a topic's heading.
         signature: parameters as written; empty where there are none to write.
         path: source file, relative to the standard library; empty for what is written in C.
         line: in that file, from 1; 0 where there is no file.
@@ -143,10 +143,10 @@ class Answer(Struct, frozen=True):
 
     Attributes:
         query: as typed.
-        corrected: as understood; None where nothing was changed.
-        count: how many documents matched.
+        corrected: query after correction; None where nothing was changed.
+        count: number of documents that matched.
         results: the best of them, best first.
-        note: said where something is missing; None where the answer is whole.
+        note: sentence for the user where parts are missing; None where the answer is complete.
     """
 
     query: str

@@ -1,0 +1,144 @@
+"""Options that the verbs which run servers share: `serve`, `stage` and `up`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
+
+import click
+
+from kwiken.cli.shared import MIB, NOT_NEGATIVE
+
+F = TypeVar("F", bound=Callable[..., Any])
+MAX_PORT: Final = 65_535
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Values of the shared options.
+
+    Attributes:
+        target: service, as `MODULE:SERVICE`.
+        host: address to listen on.
+        port: port to listen on; 0 for any free port.
+        traces: folder for spans; None for none.
+        otlp: collector for spans; None for none.
+        grace_s: seconds that requests in flight get at a stop.
+        bodies_mib: memory for all requests' bodies together, MiB; None for a share of all.
+    """
+
+    target: str
+    host: str
+    port: int
+    traces: str | None
+    otlp: str | None
+    grace_s: float
+    bodies_mib: int | None
+
+    @property
+    def max_bodies(self) -> int | None:
+        """Memory for all requests' bodies together, bytes; None for a share of all."""
+        return self.bodies_mib * MIB if self.bodies_mib is not None else None
+
+    def arguments(self) -> list[str]:
+        """Command-line words of these settings, but for the target."""
+        options = {
+            "--host": self.host,
+            "--port": self.port,
+            "--traces": self.traces,
+            "--otlp": self.otlp,
+            "--grace": self.grace_s,
+            "--bodies-mib": self.bodies_mib,
+        }
+        return [word for name, value in options.items() if value is not None for word in (name, str(value))]
+
+
+class Host(click.types.StringParamType):
+    """Value type of an address to listen on; refuses empty text, which would mean every address."""
+
+    name = "host"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Strip the address or host name; an empty one is an error."""
+        text = str(value).strip()
+        if not text:
+            self.fail("is empty; give 127.0.0.1, or 0.0.0.0 for every address", param, ctx)
+        return text
+
+
+def _check_otlp(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    del ctx
+    if value is not None:
+        from kwiken.extras import require
+
+        require(param.opts[0], "otel")
+    return value
+
+
+def server_options(*, port: int, what: str) -> Callable[[F], F]:
+    """Decorate a verb's function with the shared options; it gets their values as `server`.
+
+    Args:
+        port: default of the port; 0 for any free port.
+        what: name of what listens, for the help text.
+    """
+    options = (
+        click.argument("target", metavar="MODULE:SERVICE"),
+        click.option(
+            "--host",
+            type=Host(),
+            metavar="HOST",
+            default="127.0.0.1",
+            show_default=True,
+            help=f"Address that {what} listens on.",
+        ),
+        click.option(
+            "--port",
+            type=click.IntRange(0, MAX_PORT),
+            default=port,
+            show_default=True,
+            help=f"Port that {what} listens on; 0: any free port.",
+        ),
+        click.option("--traces", metavar="DIR", help="Folder to write spans to."),
+        click.option("--otlp", metavar="URL", callback=_check_otlp, help="Collector to send spans to."),
+        click.option(
+            "--grace",
+            "grace_s",
+            type=NOT_NEGATIVE,
+            default=10.0,
+            show_default=True,
+            help="Seconds for requests in flight to end at a stop.",
+        ),
+        click.option(
+            "--bodies-mib",
+            type=click.IntRange(1, 1 << 24),
+            metavar="MIB",
+            help="Memory for all requests' bodies together; more are refused.  [default: a share of all]",
+        ),
+    )
+
+    def decorate(callback: F) -> F:
+        @functools.wraps(callback)
+        def with_settings(**values: Any) -> Any:
+            shared = {name: values.pop(name) for name in ServerSettings.__dataclass_fields__}
+            return callback(server=ServerSettings(**shared), **values)
+
+        decorated: Callable[..., Any] = with_settings
+        for option in reversed(options):
+            decorated = option(decorated)
+        return cast("F", decorated)
+
+    return decorate
+
+
+plan_option = click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
+allowed_hosts_option = click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    type=Host(),
+    multiple=True,
+    metavar="NAME",
+    help="Host name under which the gateway accepts requests, from pages of that host too; repeatable.",
+)

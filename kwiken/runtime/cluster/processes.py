@@ -1,0 +1,171 @@
+"""Processes of a cluster: started together, restarted when they end or hang, and stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from kwiken.runtime.cluster.child_process import Child, ChildError
+from kwiken.runtime.cluster.liveness import Liveness, until_unresponsive
+from kwiken.runtime.cluster.slot import Slot
+from kwiken.runtime.cluster.state import ProcessState
+from kwiken.runtime.tasks import cancel_and_wait
+from kwiken.runtime.transport import Replica
+
+LOG = logging.getLogger("kwiken.cluster")
+KILL_AFTER_S: Final = 3.0  # after the grace period
+
+Start = Callable[[Slot], Awaitable[Child]]
+Check = Callable[[str, float], Awaitable[Liveness]]
+
+
+class Processes:
+    """A gateway and replicas, each in a slot that outlives its processes.
+
+    Args:
+        counts: number of replicas by stage.
+        start: starts the process of a slot.
+        grace_s: seconds that requests and calls in flight get at the end.
+        silence_s: by stage, seconds without a sign of life after which a replica is killed and restarted,
+            and under None those of the gateway; empty for never.
+
+    Attributes:
+        gateway: slot of the gateway.
+        replicas: slots of the replicas, by stage in the order of the service.
+        changed: set whenever a process has ended or started.
+    """
+
+    def __init__(
+        self,
+        counts: Mapping[str, int],
+        start: Start,
+        *,
+        grace_s: float,
+        silence_s: Mapping[str | None, float],
+    ) -> None:
+        self.gateway = Slot("gateway", None)
+        self.replicas = [
+            Slot(f"{stage}-{number}", stage) for stage, count in counts.items() for number in range(count)
+        ]
+        self.changed = asyncio.Event()
+        self._stages = tuple(counts)
+        self._start = start
+        self._grace_s = grace_s
+        self._silence_s = silence_s
+
+    @property
+    def slots(self) -> list[Slot]:
+        """All slots, the gateway's first."""
+        return [self.gateway, *self.replicas]
+
+    @property
+    def running(self) -> dict[str, list[tuple[Slot, Child]]]:
+        """Replicas that are running, by stage."""
+        found: dict[str, list[tuple[Slot, Child]]] = {stage: [] for stage in self._stages}
+        for slot in self.replicas:
+            if slot.child is not None and slot.stage is not None:
+                found[slot.stage].append((slot, slot.child))
+        return found
+
+    def addresses(self) -> dict[str, list[Replica]]:
+        """Addresses of the replicas that are running, by stage."""
+        return {
+            stage: [Replica(slot.name, "local", child.url) for slot, child in running]
+            for stage, running in self.running.items()
+        }
+
+    def states(self) -> list[ProcessState]:
+        """States of the replicas that are running, for the state file."""
+        states = [slot.state() for slot in self.replicas]
+        return [state for state in states if state is not None]
+
+    async def start_all(self) -> None:
+        """Start every process.
+
+        Raises:
+            ChildError: one does not start; those that have started are left to `stop_all`.
+        """
+        starts = [asyncio.create_task(self._fill(slot)) for slot in self.slots]
+        try:
+            done, _ = await asyncio.wait(starts, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                await task
+        finally:
+            for task in starts:
+                task.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
+
+    async def _fill(self, slot: Slot) -> None:
+        slot.fill(await self._start(slot))
+
+    async def keep(self, slot: Slot, check: Check) -> None:
+        """Restart a slot's process whenever it ends or hangs; never returns.
+
+        Args:
+            slot: slot of the process.
+            check: checks the liveness of the server at a URL, within some seconds.
+        """
+        while True:
+            if slot.child is None:
+                await self._refill(slot)
+                self.changed.set()
+            code = await self._end_of(slot, check)
+            wait_s = slot.emptied()
+            self.changed.set()
+            LOG.warning("%s ended with exit code %s; restart in %g s", slot.name, code, wait_s)
+            await asyncio.sleep(wait_s)
+
+    async def _refill(self, slot: Slot) -> None:
+        while True:
+            try:
+                await self._fill(slot)
+            except ChildError as error:
+                wait_s = slot.emptied()
+                LOG.error("%s; next try in %g s", error, wait_s)  # noqa: TRY400 - the message has the reason
+                await asyncio.sleep(wait_s)
+            else:
+                slot.restarts += 1
+                return
+
+    async def _end_of(self, slot: Slot, check: Check) -> int:
+        """Wait for the end of a slot's process, kill it if it hangs; returns its exit code."""
+        child = slot.child
+        assert child is not None
+        silent_s = self._silence_s.get(slot.stage)
+        if silent_s is None:
+            return await child.wait()
+        end = asyncio.create_task(child.wait())
+        silence = asyncio.create_task(
+            until_unresponsive(
+                functools.partial(check, child.url),
+                silent_s=silent_s,
+                closed_s=self._grace_s + KILL_AFTER_S,
+            )
+        )
+        try:
+            await asyncio.wait({end, silence}, return_when=asyncio.FIRST_COMPLETED)
+            if not end.done():
+                LOG.error("%s is unresponsive and is killed: %s", slot.name, silence.result().value)
+                child.kill()
+            return await end
+        finally:
+            await cancel_and_wait((end, silence))
+
+    async def stop_all(self, grace_s: float) -> None:
+        """Stop the gateway, whose requests need the replicas, then the replicas.
+
+        Args:
+            grace_s: seconds for requests and calls in flight; 0 to kill at once.
+        """
+        try:
+            for group in ([self.gateway], self.replicas):
+                children = [slot.child for slot in group if slot.child is not None]
+                await asyncio.gather(*(child.stop(grace_s and grace_s + KILL_AFTER_S) for child in children))
+        finally:
+            for slot in self.slots:
+                if slot.child is not None:
+                    slot.child.kill()
+                    slot.child = None

@@ -1,0 +1,97 @@
+"""Compiled stage: a stage's definition with the policies of one plan, as the engine reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from kwiken.plan import PartialPolicy
+from kwiken.runtime.decisions.stage_state import StageState
+from kwiken.service import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class ReissueRule:
+    """When calls of a stage get copies; by default never. Times in seconds.
+
+    Attributes:
+        after: age of a call at which a copy may be sent; infinite for never.
+        probability: share of the calls of that age that get a copy, 0 to 1.
+        refill: age below which a success fills the stage's account.
+    """
+
+    after: float = inf
+    probability: float = 0.0
+    refill: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUpRule:
+    """Help that a stage gives to late requests; by default none.
+
+    Attributes:
+        after: age of a request, seconds, from which on it is helped; infinite for never.
+        copies: whether calls of late requests get a copy.
+        threads: threads for calls of late requests, 1 or more.
+        levels: priority levels that calls of late requests gain, 0 or more.
+    """
+
+    after: float = inf
+    copies: bool = False
+    threads: int = 1
+    levels: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimeouts:
+    """Time limits of a stage's calls, seconds.
+
+    Attributes:
+        answer: longest latency of a call.
+        blame: age at which a call without an answer counts against its replica.
+        hang: age at which a call without an answer is sent again; infinite where it may not run twice.
+    """
+
+    answer: float
+    blame: float
+    hang: float
+
+    @classmethod
+    def of(cls, stage: Stage) -> CallTimeouts:
+        """Time limits of a stage as defined."""
+        timeout = stage.timeout_ms / 1000
+        # A hung replica never answers: half of the timeout is for it, half for a retry on another one.
+        return cls(timeout, timeout / 2, timeout / 2 if stage.idempotent else inf)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledStage:
+    """One stage with the settings of one program; immutable but for its state.
+
+    Attributes:
+        name: name of the stage.
+        definition: the stage as its service defines it.
+        state: state that outlives plans.
+        index: position among the program's stages.
+        parents: positions of the parents, in the order of the handler's parameters.
+        children: positions of the stages that take its answer.
+        timeouts: time limits of its calls.
+        cost: cost of one call, in micro-units of a request's cost.
+        copies: largest number of copies of one call, by reissue and catch-up together.
+        reissue: when its calls get copies.
+        catch_up: help for late requests.
+        partial: when a fan-out stops waiting for its last shards; None for never.
+    """
+
+    name: str
+    definition: Stage
+    state: StageState
+    index: int
+    parents: tuple[int, ...]
+    children: tuple[int, ...]
+    timeouts: CallTimeouts
+    cost: int
+    copies: int = 0
+    reissue: ReissueRule = ReissueRule()
+    catch_up: CatchUpRule = CatchUpRule()
+    partial: PartialPolicy | None = None

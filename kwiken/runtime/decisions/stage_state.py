@@ -1,0 +1,100 @@
+"""State of one stage that outlives plans: replicas, accounts, learned latencies and counters."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
+from kwiken.runtime.decisions.ledger import Account, RetryAccount
+from kwiken.runtime.decisions.replica_choice import Picker
+from kwiken.runtime.transport import Replica
+
+BUSY_GAIN = 0.05  # weight of one call in the moving average of busy times
+BUSY_CLIP = 3.0  # one sample counts at most as this multiple of the average: replicas may report anything
+
+
+class StageCounts:
+    """Numbers of a stage's calls, copies and partial answers so far, for monitoring.
+
+    Attributes:
+        failed: calls that no attempt answered.
+        copies: copies that the reissue budget paid for.
+        resends: attempts sent again because a replica had refused them.
+        late_copies: copies that the catch-up budget paid for.
+        late_calls: calls that started late and got more threads or priority.
+        late_threads: calls that got more than one thread.
+        stops: fan-outs cut short by the plan's stop rule.
+        waits: fan-outs that waited on, without budget for the lost utility.
+    """
+
+    __slots__ = (
+        "copies",
+        "failed",
+        "late_calls",
+        "late_copies",
+        "late_threads",
+        "resends",
+        "stops",
+        "waits",
+    )
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self.copies = 0
+        self.resends = 0
+        self.late_copies = 0
+        self.late_calls = 0
+        self.late_threads = 0
+        self.stops = 0
+        self.waits = 0
+
+
+class UsualWork:
+    """Moving averages of the work of a stage's calls, by which extra threads are charged.
+
+    Attributes:
+        busy_ms: busy time of a call with one thread, milliseconds; 0 where unknown.
+        late_extra: extra work of a call with more threads, as a share of a call's work; 0 where unknown.
+    """
+
+    __slots__ = ("busy_ms", "late_extra")
+
+    def __init__(self) -> None:
+        self.busy_ms = 0.0
+        self.late_extra = 0.0
+
+    def learn_busy(self, busy_ms: float) -> None:
+        """Record the busy time of a call with one thread, milliseconds."""
+        known = self.busy_ms
+        self.busy_ms = known + BUSY_GAIN * (min(busy_ms, BUSY_CLIP * known) - known) if known else busy_ms
+
+
+class StageState:
+    """State of one stage that outlives plans.
+
+    Args:
+        replicas: replicas at the start.
+        retries: account of the stage's retries.
+        rng: source of randomness for replica choices.
+
+    Attributes:
+        picker: choice among the replicas.
+        account: account of the stage's copies.
+        retries: account of its retries.
+        latencies: latencies of its answered calls.
+        work: usual work of its calls.
+        counts: counters for monitoring.
+    """
+
+    __slots__ = ("account", "counts", "latencies", "picker", "retries", "work")
+
+    def __init__(self, replicas: Iterable[Replica], retries: RetryAccount, rng: random.Random) -> None:
+        self.picker = Picker(replicas, rng)
+        # The promised window limit is the service's. A stage whose few stalls come together may exceed its
+        # own by a burst; otherwise most of them would get no copy where budgets are small.
+        self.account = Account(0.0, 0, grace=True)
+        self.retries = retries
+        self.latencies = LatencyHistogram()
+        self.work = UsualWork()
+        self.counts = StageCounts()

@@ -1,0 +1,173 @@
+"""Attempts of one call: their replicas, outcomes, errors and records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from kwiken.otel.write import AttemptRecord, Outcome
+from kwiken.runtime.decisions import COPY, FINAL, LATE, LOST, REFUSED, Race, ReplicaState
+from kwiken.runtime.engine.context import Attempt, CallSite
+from kwiken.runtime.engine.recorder import describe
+from kwiken.runtime.errors import HandlerError, LostError, RefusedError, UnfitError, failed_call
+from kwiken.runtime.transport import Reply
+
+# Share of the time after which a call counts against its replica, from which on a call without an answer is
+# reported as a loss of the request.
+SUSPECT_SHARE = 0.5
+
+
+class Attempts(msgspec.Struct, eq=False):
+    """Attempts of one call.
+
+    Attributes:
+        site: what is called.
+        first: the primary attempt.
+        more: further attempts; None for none.
+        errors: errors of the failed attempts; None for none.
+        withheld: whether an attempt was withheld from the last healthy replica.
+    """
+
+    site: CallSite
+    first: Attempt
+    more: list[Attempt] | None = None
+    errors: list[Exception] | None = None
+    withheld: bool = False
+
+    def add(self, attempt: Attempt) -> None:
+        """Add a further attempt."""
+        if self.more is None:
+            self.more = []
+        self.more.append(attempt)
+
+    def tried(self) -> list[ReplicaState]:
+        """Replicas of all attempts, in the order in which they were sent."""
+        return [self.first.target, *(attempt.target for attempt in self.more or ())]
+
+    def answered(self, attempt: Attempt, reply: Reply, now: float, *, won: bool) -> None:
+        """Record an answer."""
+        attempt.open = False
+        self.site.stage.state.picker.answered(attempt.target, attempt.ticket, now, reply)
+        if attempt.note is not None:
+            outcome = Outcome.WON if won else Outcome.LOST
+            self._end_record(attempt.note, outcome, now, busy_ms=reply.busy_ms)
+
+    def failed(self, attempt: Attempt, error: Exception, now: float) -> int:
+        """Record an error; returns how the attempt failed, for the race.
+
+        There are four cases:
+        1. The answer has the wrong type, or the handler raised: the replica is alive, its latency unknown.
+        2. The replica refused the call: it failed, and the attempt did not run.
+        3. The call was lost: the replica failed, and the request may be the cause.
+        4. Any other error, for example a deadline, says nothing about the replica.
+        """
+        stage = self.site.stage
+        picker, target = stage.state.picker, attempt.target
+        attempt.open = False
+        target.trouble = describe(error)
+        if isinstance(error, UnfitError | HandlerError):
+            how = LOST if isinstance(error, UnfitError) else FINAL
+            picker.raised(target, attempt.ticket, now)
+        elif isinstance(error, RefusedError):
+            how = REFUSED
+            picker.failed(target, attempt.ticket, now)
+        elif isinstance(error, LostError):
+            how = LOST
+            picker.failed(target, attempt.ticket, now)
+            self.site.request.record_loss(stage.name, attempt)
+        else:
+            how = FINAL
+            picker.ended(target, attempt.ticket)
+        if self.errors is None:
+            self.errors = []
+        self.errors.append(error)
+        if attempt.note is not None:
+            self._end_record(attempt.note, Outcome.FAILED, now, error=describe(error))
+        return how
+
+    def drop(self, attempt: Attempt) -> None:
+        """Record an attempt that was cancelled; probe its replica if it may be unresponsive."""
+        shared, stage = self.site.shared, self.site.stage
+        now = shared.now()
+        self.suspect(attempt, now)
+        attempt.open = False
+        late = now - attempt.started >= stage.timeouts.blame
+        picker, target = stage.state.picker, attempt.target
+        if picker.dropped(target, attempt.ticket, now, blame=late):
+            clock = shared.now
+            shared.transport.ask(target.replica, lambda alive: picker.probed(target, clock(), alive=alive))
+        if attempt.note is not None:
+            self._end_record(attempt.note, Outcome.CANCELLED, now)
+
+    def drop_unstarted(self) -> None:
+        """Record the further attempts that were cancelled before the first step of their tasks."""
+        for attempt in self.more or ():
+            if attempt.open:
+                self.drop(attempt)
+
+    def suspect(self, attempt: Attempt, now: float) -> None:
+        """Count an attempt that has waited so long that its replica may hang as a loss of the request."""
+        stage = self.site.stage
+        if attempt.open and now - attempt.started >= SUSPECT_SHARE * stage.timeouts.blame:
+            self.site.request.record_loss(stage.name, attempt)
+
+    def suspect_all(self, now: float) -> None:
+        """Suspect every attempt that has no outcome yet."""
+        for attempt in (self.first, *(self.more or ())):
+            self.suspect(attempt, now)
+
+    def withholds(self, target: ReplicaState, now: float) -> bool:
+        """Whether to withhold the call from the last healthy replica because others failed with it."""
+        stage, lost = self.site.stage, self._lost()
+        if len(lost) > 1:
+            self.withheld = stage.state.picker.is_last(target, lost, now - stage.timeouts.blame)
+        return self.withheld
+
+    def _lost(self) -> Collection[ReplicaState]:
+        """Replicas of the stage that failed while serving this request."""
+        lost = self.site.request.lost
+        return () if lost is None else lost.get(self.site.stage.name, ())
+
+    def failure(self, race: Race) -> Exception:
+        """Error of a race without a winner; the errors of the attempts are given up with it."""
+        errors, self.errors = self.errors or [], None
+        allowed = race.limit - self.first.started
+        return failed_call(
+            self.site.stage.name,
+            errors,
+            expired_s=allowed if race.expired else None,
+            asked=[target.replica.id for target in self.tried()],
+            lost_replicas=len(self._lost()),
+            withheld=self.withheld,
+        )
+
+    def record(self, attempt: Attempt, step: int | None, levels: int) -> None:
+        """Begin the record of an attempt, if the request is recorded.
+
+        Args:
+            attempt: attempt that is sent.
+            step: step of the race that asked for it; None for the primary.
+            levels: priority levels that it gains because the request is late, 0 or more.
+        """
+        site = self.site
+        recorder, replica = site.request.recorder, attempt.target.replica
+        if recorder is None or site.note is None:
+            return
+        attempt.note = recorder.attempt(
+            site.note,
+            shard=site.shard,
+            number=attempt.number,
+            step=step,
+            where=(replica.id, replica.node),
+            now=attempt.started,
+            threads=attempt.threads,
+            # A copy that the plan's reissues pay for is not catch-up, though it may get priority too.
+            catch_up=step == LATE or (step != COPY and (levels > 0 or attempt.threads > 1)),
+        )
+
+    def _end_record(self, note: AttemptRecord, outcome: Outcome, now: float, **facts: Any) -> None:
+        recorder = self.site.request.recorder
+        assert recorder is not None
+        recorder.end_attempt(note, outcome, now, **facts)

@@ -1,0 +1,118 @@
+"""Budget of one call: what its answer earns, and which account pays for its copies, retries and threads."""
+
+from __future__ import annotations
+
+from math import inf
+
+import msgspec
+
+from kwiken.runtime.decisions import CALL, COPY, LATE, RETRY
+from kwiken.runtime.engine.catch_up import LateCall
+from kwiken.runtime.engine.context import Attempt, CallSite
+
+
+class CallBudget(msgspec.Struct, eq=False):
+    """Earnings and spends of one call.
+
+    Attributes:
+        site: what is called.
+        levels: priority levels that the attempts gain, 0 or more.
+        late: catch-up measures of a call that started late; None for a call that did not.
+        drawn: random decision of whether the next copy is sent; None before it is drawn.
+    """
+
+    site: CallSite
+    levels: int = 0
+    late: LateCall | None = None
+    drawn: bool | None = None
+
+    def catch_up(self, now: float) -> tuple[float, int]:
+        """Moment at which a late request's call gets its copy, and its threads if it starts late.
+
+        Args:
+            now: present moment, seconds.
+        """
+        site = self.site
+        rule = site.stage.catch_up
+        late_at, threads = site.request.started + rule.after, 1
+        if now >= late_at:
+            self.late = late = LateCall(site.shared, site.request, site.stage, now)
+            self.levels, threads = late.levels, late.threads
+        return late_at if rule.copies else inf, threads
+
+    def draws_copy(self) -> bool:
+        """Whether a copy is sent; drawn once per copy, however often it is denied."""
+        if self.drawn is None:
+            self.drawn = self.site.shared.rng.random() < self.site.stage.reissue.probability
+        return self.drawn
+
+    def grants(self, step: int, now: float, denials: int) -> bool:
+        """Charge a copy or retry to the account that pays for its kind; False if it cannot pay.
+
+        There are three cases:
+        1. A retry is paid from the stage's retry account.
+        2. A copy because the request is late is paid from the catch-up account.
+        3. Any other copy is paid from the accounts of the request, the stage and the service.
+
+        Args:
+            step: COPY, LATE or RETRY.
+            now: present moment, seconds.
+            denials: number of times a copy of this call was denied.
+        """
+        shared, request, stage = self.site.shared, self.site.request, self.site.stage
+        state = stage.state
+        if step == RETRY:
+            return state.retries.charge()
+        if not shared.admission.has_capacity(now):
+            return False
+        if step == LATE:
+            if not shared.ledger.charge_late(request.budget, stage.cost, now):
+                return False
+            state.counts.late_copies += 1
+            self.levels = stage.catch_up.levels
+            return True
+        if not shared.ledger.charge(request.budget, state.account, stage.cost, now, denied=denials):
+            return False
+        assert step == COPY
+        state.counts.copies += 1
+        self.drawn = None
+        return True
+
+    def threads_to_resend(self, now: float) -> int:
+        """Threads of an attempt that follows a refused one; a refused attempt has given its own back."""
+        if self.late is None:
+            return 1
+        self.late.take(now)
+        return self.late.threads
+
+    def refused(self, attempt: Attempt) -> None:
+        """Refund the threads of an attempt that did not run."""
+        if attempt.threads > 1 and self.late is not None:
+            self.late.refused()
+
+    def earn(self, took: float, now: float) -> None:
+        """Earn by the call's answer: retries, copies, and catch-up where a stage of the program has it.
+
+        Args:
+            took: latency of the call, seconds.
+            now: present moment, seconds.
+        """
+        stage, request, ledger = self.site.stage, self.site.request, self.site.shared.ledger
+        state = stage.state
+        state.retries.earn()
+        state.account.earn(CALL, now, refill=took < stage.reissue.refill)
+        ledger.service.earn(stage.cost, now)
+        prompt = request.program.prompt
+        if prompt < inf:
+            earn = (
+                ledger.catch_up.earn_prompt if now - request.started < prompt else ledger.catch_up.earn_late
+            )
+            earn(stage.cost, now)
+
+    def meter(self, attempt: Attempt, busy_ms: float | None, now: float) -> None:
+        """Charge the extra work of threads, or learn the usual work from a call without extra threads."""
+        if attempt.threads > 1:
+            assert self.late is not None
+            self.late.answered(busy_ms, now)
+        elif busy_ms is not None:
+            self.site.stage.state.work.learn_busy(busy_ms)
