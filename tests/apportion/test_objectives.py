@@ -65,7 +65,7 @@ def test_smooth_p99_and_cvar_lie_where_they_should(latencies: list[float]) -> No
     assert smooth_p99(x) <= cvar(x) + slack or len(x) < 1000
 
 
-def test_percentiles_of_a_known_law() -> None:
+def test_percentiles_of_a_known_distribution() -> None:
     x = np.random.default_rng(0).permutation(np.arange(10_000.0))
     assert smooth_p99(x) == pytest.approx(9900, abs=1)
     assert cvar(x) == pytest.approx(9949.5)
@@ -104,7 +104,7 @@ def test_descent_keeps_the_spend_and_does_not_lose_on_later_requests(
     assert min(gained) > -0.03
 
 
-def test_descent_leaves_the_plateau_where_the_sum_of_variances_looks_elsewhere(
+def test_descent_leaves_a_plateau_that_the_sum_of_variances_ignores(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
     """A rare, huge outlier of an expensive stage attracts all budget, while another stage causes p99."""
@@ -133,7 +133,7 @@ def test_descent_leaves_the_plateau_where_the_sum_of_variances_looks_elsewhere(
     assert cut["auto"] == cut["p99"]
 
 
-def test_auto_says_what_it_took_and_why(drawn: Callable[..., Profile]) -> None:
+def test_auto_reports_the_chosen_objective_and_why(drawn: Callable[..., Profile]) -> None:
     study = study_plan(
         drawn(dag_of(20), 3000, 5),
         PlanSettings(budgets=Budgets(reissue=0.05), objective="auto", created=CREATED),

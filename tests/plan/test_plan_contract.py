@@ -59,7 +59,7 @@ def changed(path: str, value: Any) -> str:
 
 
 class TestExample:
-    def test_it_is_read_whole(self) -> None:
+    def test_a_plan_is_read_completely(self) -> None:
         plan = Plan.from_json(EXAMPLE)
         lookup = plan.stages["lookup"]
         assert plan.budgets == Budgets(reissue=0.05, utility_loss=0.001)
@@ -76,7 +76,7 @@ class TestExample:
     def test_a_plan_that_states_no_terms_has_the_defaults(self) -> None:
         assert Plan.from_json(changed("ledger", ...)).ledger == LedgerTerms()
 
-    def test_it_survives_a_round_trip(self) -> None:
+    def test_a_plan_survives_a_round_trip(self) -> None:
         plan = Plan.from_json(EXAMPLE)
         assert Plan.from_json(plan.to_json()) == plan
         assert Plan.from_json(EXAMPLE.encode()) == plan

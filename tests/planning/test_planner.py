@@ -192,7 +192,7 @@ def test_expectation_counts_with_what_a_ledger_refuses(stage_of: StageOf, profil
     assert expected_of(found[True, STRICT].plan).before == expected_of(found[True, None].plan).before
 
 
-def test_edges_do_not_change_who_gets_what(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_edges_do_not_change_the_apportionment(stage_of: StageOf, profile_of: ProfileOf) -> None:
     rng = np.random.default_rng(7)
     calls = {
         name: rng.lognormal(0, sigma, 2000) for name, sigma in zip("abcd", (0.2, 0.5, 0.8, 1.1), strict=True)
@@ -231,7 +231,7 @@ def test_a_plan_for_few_requests_says_so(stage_of: StageOf, profile_of: ProfileO
     assert expected_of(study.plan).spent.reissue <= 0.05 * 1.01
 
 
-def test_too_few_requests_are_refused_in_words(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_too_few_requests_are_refused_with_a_message(stage_of: StageOf, profile_of: ProfileOf) -> None:
     with pytest.raises(InputError, match="at least 10 requests, and the profile has 9"):
         make_plan(chain_of(stage_of, profile_of, requests=9, seed=0), budgets=Budgets(), created=CREATED)
 
@@ -333,7 +333,9 @@ class TestABudgetInVain:
         profile = profile_of(stage_of("paused", rng.uniform(9, 11, 4000) + pauses, **stage))
         return study_plan(profile, PlanSettings(budgets=Budgets(reissue=budget), created=CREATED)).notes
 
-    def test_it_is_told_with_a_budget_that_would_do(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+    def test_a_useless_budget_is_noted_with_one_that_would_help(
+        self, stage_of: StageOf, profile_of: ProfileOf
+    ) -> None:
         notes = self.study(stage_of, profile_of, 0.01)
         [useless], [better] = of_kind(notes, NoP99Cut), of_kind(notes, LargerBudgetHelps)
         assert useless.after_ms > 0.99 * useless.before_ms
@@ -341,12 +343,10 @@ class TestABudgetInVain:
         assert better.cut > 0.5
         assert not of_kind(self.study(stage_of, profile_of, better.budget), NoP99Cut)
 
-    def test_where_nothing_would_do_that_is_told(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+    def test_a_note_says_when_no_budget_would_help(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         notes = self.study(stage_of, profile_of, 0.01, reissuable=False)
         assert len(of_kind(notes, NoP99Cut)) == 1
         assert NoStageReissuable() in notes
 
-    def test_without_a_budget_there_is_nothing_to_tell(
-        self, stage_of: StageOf, profile_of: ProfileOf
-    ) -> None:
+    def test_without_a_budget_there_is_no_note(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         assert not of_kind(self.study(stage_of, profile_of, 0.0), NoP99Cut)

@@ -181,7 +181,9 @@ class TestPlans:
         assert min(means.values()) > max(np.mean(alone[::2]), np.mean(alone[1::2])) + 0.02
         assert means["auto"] >= max(means["separate"], means["joint"]) - 0.02
 
-    def test_auto_says_what_it_took_and_by_how_much(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+    def test_auto_reports_the_chosen_plan_and_its_lead(
+        self, stage_of: StageOf, profile_of: ProfileOf
+    ) -> None:
         profile = search(stage_of, profile_of, requests=2000, seed=4)
         study = study_plan(
             profile, PlanSettings(budgets=Budgets(reissue=0.03, utility_loss=0.01), created=CREATED)

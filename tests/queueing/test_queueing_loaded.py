@@ -68,7 +68,7 @@ class TestSpend:
         found = simulate_load(model, idle, requests=2000)
         np.testing.assert_array_equal(found.before_ms, found.after_ms)
 
-    def test_what_is_left_out_is_said(self, model: LoadModel, plan: Plan) -> None:
+    def test_left_out_levers_are_noted(self, model: LoadModel, plan: Plan) -> None:
         late = StagePlan(catch_up=CatchUpPolicy(after_ms=50.0))
         more = msgspec.structs.replace(plan, stages={**plan.stages, "fetch": late})
         notes = simulate_load(model, more, requests=500).notes

@@ -73,11 +73,11 @@ class TestTakenApart:
 
 class TestPilot:
     @pytest.mark.parametrize(("requests", "calls"), [(300, 4096), (3000, 12_000), (40_000, 32_768)])
-    def test_it_is_as_long_as_the_profile_needs(self, requests: int, calls: int) -> None:
+    def test_the_pilot_is_as_long_as_the_profile_needs(self, requests: int, calls: int) -> None:
         stage = load_model(queue_profile(rate_of(0.3), requests=requests)).stages["rank"]
         assert stage.pilot_calls == calls
 
-    def test_a_law_once_simulated_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_simulated_distribution_is_cached(self, monkeypatch: pytest.MonkeyPatch) -> None:
         stage = load_model(queue_profile(rate_of(0.3), requests=2000)).stages["rank"]
         loads: list[float] = []
 
@@ -94,7 +94,7 @@ class TestPilot:
         np.testing.assert_array_equal(stage.inflated(1.5, seed=0), first)
         assert loads == [1.0, 1.5, 1.6, 1.7, 1.8, 1.9, 1.5]
 
-    def test_it_has_the_load_that_it_is_asked_for(self, profile: Profile) -> None:
+    def test_the_model_has_the_utilisation_asked_for(self, profile: Profile) -> None:
         """Chance in arrivals and work is taken out: what the replicas do is what they should."""
         stage = load_model(profile).stages["rank"]
         rest = np.zeros(5000)
@@ -206,7 +206,7 @@ def queue_profile_latency(station: Station) -> Floats:
     return found.latency_ms
 
 
-def test_nothing_is_made_up_for_a_stage_that_nobody_called() -> None:
+def test_no_load_is_invented_for_a_stage_without_calls() -> None:
     profile = queue_profile(rate_of(0.3), requests=500)
     never = replace(
         profile.stages[0],

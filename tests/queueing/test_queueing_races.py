@@ -346,7 +346,7 @@ class TestRules:
             0.0, abs=0.02 * served.busy_ms.sum()
         )  # two halves are one
 
-    def test_no_copy_goes_where_there_is_nobody_else(self) -> None:
+    def test_a_single_replica_gets_no_copies(self) -> None:
         alone = Station(name="a", work=WORK)
         calls = calls_of(alone, 0.8, 2000, np.random.default_rng(1))
         raced = replace(alone, reissue=Reissue(after_ms=5.0))
@@ -379,7 +379,7 @@ class TestRules:
         with pytest.raises(OverloadError, match=r"stage 'busy'.*overload"):
             serve(station, calls, np.random.default_rng(2))
 
-    def test_background_takes_what_it_says(self) -> None:
+    def test_background_takes_its_stated_utilisation(self) -> None:
         background = Background(utilisation=0.25, work=Exponential(3.0))
         station = Station(name="a", work=WORK, replicas=3, background=background)
         rng = np.random.default_rng(1)
@@ -440,7 +440,7 @@ class TestBadInput:
             Background(utilisation=value, work=WORK)
 
     @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
-    def test_laws(self, value: float) -> None:
+    def test_service_times_outside_their_range_are_refused(self, value: float) -> None:
         for make in (Constant, lambda v: LogNormal(v, 1.0), lambda v: LogNormal(1.0, v)):
             with pytest.raises(InputError, match="finite number"):
                 make(value)

@@ -64,8 +64,8 @@ def profile_of(rate_per_s: float, seconds: float, seed: int, *, pauses: bool = T
     other = (one + 1 + rng.integers(REPLICAS - 1, size=count)) % REPLICAS
     asked, latency_ms = np.empty(count, np.int64), np.empty(count)
     calls = zip(arrivals.tolist(), work_ms.tolist(), one.tolist(), other.tolist(), strict=True)
-    for call, (now, work, *seats) in enumerate(calls):
-        asked[call] = min(seats, key=lambda seat: replicas[seat].score(now))
+    for call, (now, work, *choices) in enumerate(calls):
+        asked[call] = min(choices, key=lambda choice: replicas[choice].score(now))
         latency_ms[call] = replicas[asked[call]].serve(now, work) - now
     stage = StageProfile(
         name="a",
@@ -97,13 +97,13 @@ class TestTelling:
         stage = replace(profile.stages[0], calls_ms=calls)
         assert stalls_of(replace(profile, stages=(stage,), latency_ms=calls[:, 0]), 60.0) == {}
 
-    def test_nobody_can_tell_without_replicas_or_others(self) -> None:
+    def test_stalls_need_replicas_and_other_calls(self) -> None:
         profile = profile_of(60.0, 200.0, 4)
         blind = replace(profile.stages[0], asked=None, replica_names=())
         assert stalls_of(replace(profile, stages=(blind,)), 60.0) == {}
         assert stalls_of(profile_of(60.0, 2.0, 5), 60.0) == {}
 
-    def test_siblings_tell_too(self) -> None:
+    def test_sibling_calls_show_stalls_too(self) -> None:
         """Calls of one visit at one replica: caught together, or only the slow one was slow."""
         base = profile_of(60.0, 20.0, 6, pauses=False)
         rows = np.arange(base.requests)
@@ -157,7 +157,7 @@ class TestAtAnotherLoad:
         )
 
     @given(rate=st.floats(1e-4, 1.0), length=st.floats(1.0, 1e3))
-    def test_somebody_comes_in_the_first_half_of_a_pause(self, rate: float, length: float) -> None:
+    def test_the_lead_lies_in_the_first_half_of_a_pause(self, rate: float, length: float) -> None:
         lead = lead_ms(np.array([length]), rate)[0]
         assert -1e-6 * length <= lead <= min(length / 2, 1 / rate) * (1 + 1e-6)
 

@@ -14,7 +14,7 @@ from kwiken.extras import needs
 from kwiken.otel.write.labels import Labels, Value
 from kwiken.otel.write.otlp_json import scope_version
 from kwiken.otel.write.pipeline import Pipeline, SpanCounts
-from kwiken.otel.write.records import RequestRecord
+from kwiken.otel.write.records import ExceptionRecord, RequestRecord
 from kwiken.otel.write.rotating_files import LineFiles
 from kwiken.otel.write.span_model import CallNote, Server, SpanNote, call_span, request_spans, sampled
 
@@ -67,6 +67,10 @@ class Served(Protocol):
     @property
     def error(self) -> str | None:
         """Error message; "cancelled" if the caller closed the connection, None for no error."""
+
+    @property
+    def exception(self) -> ExceptionRecord | None:
+        """Exception of the handler; None for none."""
 
 
 class RequestSpans:
@@ -168,6 +172,7 @@ class ServerSpans:
                 call.end_ns,
                 busy_ms=call.busy_ms,
                 error=call.error,
+                exception=call.exception,
             )
         )
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.otel.write.labels import Value
-from kwiken.otel.write.span_model import SpanNote
+from kwiken.otel.write.span_model import EXCEPTION, SpanNote, exception_attributes
 
 SCOPE: Final = "kwiken"
 _ERROR: Final = 2
@@ -32,6 +32,12 @@ class _Link(msgspec.Struct, gc=False):
     spanId: str  # noqa: N815
 
 
+class _Event(msgspec.Struct, gc=False):
+    timeUnixNano: str  # noqa: N815
+    name: str
+    attributes: list[msgspec.Raw]
+
+
 class _Span(msgspec.Struct, omit_defaults=True, gc=False):
     traceId: str  # noqa: N815
     spanId: str  # noqa: N815
@@ -41,6 +47,7 @@ class _Span(msgspec.Struct, omit_defaults=True, gc=False):
     endTimeUnixNano: str  # noqa: N815
     attributes: list[msgspec.Raw]
     parentSpanId: str = ""  # noqa: N815
+    events: list[_Event] | None = None
     links: list[_Link] | None = None
     status: _Status | None = None
 
@@ -159,6 +166,10 @@ class OtlpLines:
             span.parentSpanId = f"{note.parent_id:016x}"
         if note.links:
             span.links = [_Link(trace, f"{link:016x}") for link in note.links]
+        if note.exception is not None:
+            attributes = exception_attributes(note.exception).items()
+            event = [_attribute(key, value) for key, value in attributes]
+            span.events = [_Event(str(note.end_ns), EXCEPTION, event)]
         if note.error is not None:
             span.status = _Status(note.error, _ERROR)
         return span

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from kwiken.otel.write.labels import Value
 from kwiken.otel.write.otlp_json import SCOPE, scope_version
-from kwiken.otel.write.span_model import SpanNote
+from kwiken.otel.write.records import ExceptionRecord
+from kwiken.otel.write.span_model import EXCEPTION, SpanNote, exception_attributes
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
@@ -35,6 +36,7 @@ class Readable:
             parent=None if note.parent_id is None else _context(note.trace_id, note.parent_id),
             resource=self._resource,
             attributes=dict(note.attributes),
+            events=_events(note),
             links=[Link(_context(note.trace_id, link)) for link in note.links],
             kind=SpanKind(note.kind - 1),  # OTLP's numbers have 0 for unspecified
             status=Status() if note.error is None else Status(StatusCode.ERROR, note.error),
@@ -42,6 +44,12 @@ class Readable:
             end_time=note.end_ns,
             instrumentation_scope=self._scope,
         )
+
+
+def _events(note: SpanNote) -> list[Event]:
+    if note.exception is None:
+        return []
+    return [Event(EXCEPTION, exception_attributes(note.exception), note.end_ns)]
 
 
 def _context(trace_id: int, span_id: int) -> SpanContext:
@@ -69,4 +77,18 @@ def note_of(span: ReadableSpan) -> SpanNote:
         list((span.attributes or {}).items()),  # type: ignore[arg-type] # the encoder takes every kind of value
         [link.context.span_id for link in span.links if link.context.trace_id == context.trace_id],
         (span.status.description or "") if failed else None,
+        _exception_of(span),
     )
+
+
+def _exception_of(span: ReadableSpan) -> ExceptionRecord | None:
+    """Exception of the last event of that name; None for none."""
+    for event in reversed(span.events):
+        if event.name == EXCEPTION:
+            said = {key: str(value) for key, value in (event.attributes or {}).items()}
+            return ExceptionRecord(
+                said.get("exception.type", ""),
+                said.get("exception.message", ""),
+                said.get("exception.stacktrace"),
+            )
+    return None

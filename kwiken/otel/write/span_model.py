@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kwiken.otel.write.labels import MAX_MESSAGE, Labels, Value, shorten
-from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+from kwiken.otel.write.records import (
+    AttemptKind,
+    AttemptRecord,
+    ExceptionRecord,
+    Outcome,
+    RequestRecord,
+    StageRecord,
+)
 
 # OTLP's numbers (opentelemetry.proto.trace.v1.Span.SpanKind).
 INTERNAL: Final = 1
@@ -19,6 +26,7 @@ CLIENT: Final = 3
 
 CANCELLED: Final = "cancelled"
 REQUEST: Final = "request"
+EXCEPTION: Final = "exception"  # name of the event
 _LOSER_MARGIN_NS: Final = 1000
 _MAX_LOW_ID: Final = (1 << 64) - 1
 
@@ -38,6 +46,7 @@ class SpanNote:
         attributes: keys and values, in the order to write.
         links: ids of spans of the same trace that this one comes after.
         error: error message; None for no error.
+        exception: exception of a handler; None for none.
     """
 
     trace_id: int
@@ -50,6 +59,7 @@ class SpanNote:
     attributes: list[tuple[str, Value]]
     links: list[int] = field(default_factory=list)
     error: str | None = None
+    exception: ExceptionRecord | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -65,6 +75,7 @@ class CallNote:
         busy_ms: CPU time that the replica spent on it, milliseconds; None if not measured.
         attempt: number of the attempt, from 0; None if the caller did not state it.
         error: error message, "cancelled" if the caller closed the connection; None for no error.
+        exception: exception of the handler; None for none.
     """
 
     trace_id: int
@@ -75,6 +86,7 @@ class CallNote:
     busy_ms: float | None = None
     attempt: int | None = None
     error: str | None = None
+    exception: ExceptionRecord | None = None
 
 
 def sampled(trace_id: int, share: float) -> bool:
@@ -190,6 +202,7 @@ def _attempt_span(
         _attempt_end(attempt, ends),
         attributes,
         error=_message(attempt.error or "failed") if failed else None,
+        exception=attempt.exception,
     )
 
 
@@ -203,6 +216,14 @@ def _attempt_end(attempt: AttemptRecord, ends: dict[int, int]) -> int:
     if attempt.outcome is Outcome.CANCELLED and attempt.shard in ends:
         end = min(end, ends[attempt.shard] - _LOSER_MARGIN_NS)
     return max(attempt.start_ns, end)
+
+
+def exception_attributes(exception: ExceptionRecord) -> dict[str, str]:
+    """Attributes of the event `exception`, by OpenTelemetry's names."""
+    found = {"exception.type": exception.kind, "exception.message": exception.message}
+    if exception.stacktrace is not None:
+        found["exception.stacktrace"] = exception.stacktrace
+    return found
 
 
 def _message(error: str | None) -> str | None:
@@ -246,4 +267,5 @@ def call_span(call: CallNote, server: Server, span_id: int, labels: Labels) -> S
         max(call.start_ns, call.end_ns),
         attributes,
         error=None if cancelled else _message(call.error),
+        exception=call.exception,
     )

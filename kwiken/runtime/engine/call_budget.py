@@ -18,7 +18,7 @@ class CallBudget(msgspec.Struct, eq=False):
         site: what is called.
         levels: priority levels that the attempts gain, 0 or more.
         late: catch-up measures of a call that started late; None for a call that did not.
-        drawn: random decision of whether the next copy is sent; None before it is drawn.
+        drawn: random decision of whether the call may have copies; None before it is drawn.
     """
 
     site: CallSite
@@ -41,7 +41,7 @@ class CallBudget(msgspec.Struct, eq=False):
         return late_at if rule.copies else inf, threads
 
     def draws_copy(self) -> bool:
-        """Whether a copy is sent; drawn once per copy, however often it is denied."""
+        """Whether the call may have copies; drawn once, for all its copies."""
         if self.drawn is None:
             self.drawn = self.site.shared.rng.random() < self.site.stage.reissue.probability
         return self.drawn
@@ -75,7 +75,6 @@ class CallBudget(msgspec.Struct, eq=False):
             return False
         assert step == COPY
         state.counts.copies += 1
-        self.drawn = None
         return True
 
     def threads_to_resend(self, now: float) -> int:

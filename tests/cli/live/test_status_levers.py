@@ -17,7 +17,7 @@ def figures(**more: Any) -> dict[str, Any]:
     return {"plan": None, "ledger": account, "catch_up": account, "utility": account} | plain | more
 
 
-def test_levers_that_nobody_uses_are_not_named() -> None:
+def test_unused_levers_are_not_named() -> None:
     said = _spend(figures())
     assert "catch-up" not in said
     assert "utility" not in said
@@ -32,7 +32,7 @@ def test_levers_in_use_say_what_they_spent() -> None:
 
 
 @pytest.mark.parametrize("unkept", [None, "No space left on device"])
-def test_a_plan_that_is_not_noted_is_told(unkept: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unsaved_plan_is_reported(unkept: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     cluster: dict[str, Any] = {
         "service": "shop",
         "gateway": None,
@@ -49,7 +49,7 @@ def test_a_plan_that_is_not_noted_is_told(unkept: str | None, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("alive", "serving", "said"), [(False, "b", True), (False, "a", False), (True, "b", False)]
 )
-def test_replicas_that_a_full_disk_kept_from_being_noted_are_told(
+def test_replicas_missing_from_the_state_file_are_reported(
     alive: bool, serving: str, said: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     replica = {
@@ -62,7 +62,7 @@ def test_replicas_that_a_full_disk_kept_from_being_noted_are_told(
         "restarts": 0,
         "address": "http://h:a",
     }
-    seats = {"rank": {"replicas": [{"address": f"http://h:{serving}"}]}}
-    _show({"service": "shop", "gateway": None, "replicas": [replica], "runtime": figures(stages=seats)})
+    stages = {"rank": {"replicas": [{"address": f"http://h:{serving}"}]}}
+    _show({"service": "shop", "gateway": None, "replicas": [replica], "runtime": figures(stages=stages)})
     told = "shop: the gateway has 1 of its replicas that are not noted"
     assert (told in capsys.readouterr().err) is said

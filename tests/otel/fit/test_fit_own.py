@@ -144,7 +144,7 @@ FATES: dict[str, tuple[list[AttemptRecord], float | None, bool, float]] = {
 
 
 @pytest.mark.parametrize("fate", FATES)
-def test_a_call_is_told_by_its_attempts(fate: str) -> None:
+def test_a_call_is_reconstructed_from_its_attempts(fate: str) -> None:
     attempts, latency, bound, own = FATES[fate]
     profile = learn([look(*attempts)])
     stage = profile.stage("look")
@@ -310,7 +310,7 @@ def test_what_answers_were_worth_is_learned_request_by_request(rows: list[list[f
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
-def test_worth_is_that_of_the_winner_whichever_attempt_it_was() -> None:
+def test_worth_is_that_of_the_winning_attempt() -> None:
     request = judged(0.0, 0.75, 0.25)
     request.stages[0].attempts[1].outcome = CANCELLED
     request.stages[0].attempts[1].worth = None

@@ -111,6 +111,7 @@ def test_nothing_is_taken_after_closing(tmp_path: Path) -> None:
 def served(**more: Any) -> Any:
     parent = SimpleNamespace(trace_id=1 << 99, span_id=42, sampled=True)
     call = {"parent": parent, "shard": 2, "start_ns": T0, "end_ns": T0 + MS, "busy_ms": 0.25, "error": None}
+    call["exception"] = None
     return SimpleNamespace(**{**call, **more})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import random
 import subprocess
@@ -19,6 +20,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from kwiken.otel.write import (
     AttemptKind,
     AttemptRecord,
+    ExceptionRecord,
     Outcome,
     RequestRecord,
     StageRecord,
@@ -138,6 +140,31 @@ def test_a_cancelled_loser_is_marked_but_no_error_and_a_failed_one_is_an_error()
     assert cancelled.end_time_unix_nano == T0 + 3 * MS - 1000, "a loser ends before its winner"
 
 
+BOOM = ExceptionRecord("shop.Boom", "no index", 'Traceback ...\n  File "a.py", line 3\nshop.Boom: no index')
+
+
+@pytest.mark.parametrize("exception", [BOOM, dataclasses.replace(BOOM, stacktrace=None)])
+def test_a_handlers_exception_is_an_event_of_the_span_alike_in_both_formats(
+    exception: ExceptionRecord,
+) -> None:
+    request = one_stage(attempt(Outcome.FAILED, error="boom", exception=exception))
+    call = CallNote(1, 2, 0, T0, T0 + MS, error="boom", exception=exception)
+    server = call_span(call, Server("shop", "look", "r1", "n1"), 7, Labels())
+    readable = Readable(resource("shop"))
+    for note in (request_spans(request, Labels())[-1], server):
+        (span,) = spans_of(OtlpLines(resource("shop")).line([note]))
+        (event,) = span.events
+        assert (event.name, event.time_unix_nano) == ("exception", T0 + MS)
+        assert values(event) == {
+            "exception.type": "shop.Boom",
+            "exception.message": "no index",
+            **({"exception.stacktrace": BOOM.stacktrace} if exception.stacktrace else {}),
+        }
+        reference = encode_spans([readable(note)]).resource_spans[0].scope_spans[0].spans[0]
+        assert list(reference.events) == [event]
+        assert note_of(readable(note)) == note
+
+
 def test_a_loser_never_ends_before_it_starts() -> None:
     spans = written(
         one_stage(
@@ -168,7 +195,7 @@ def test_marks_are_there_only_where_they_say_something() -> None:
     assert not {"kw.threads", "kw.catch_up", "kw.worth"} & {k for s in plain for k in values(s)}
 
 
-def test_a_late_requests_help_is_told_on_the_call_and_its_stage() -> None:
+def test_catch_up_is_recorded_on_the_call_and_its_stage() -> None:
     request = one_stage(attempt(Outcome.WON, threads=3, catch_up=True, worth=0.25, busy_ms=1.5), threads=4)
     _, stage, call = written(request)
     assert (values(stage)["kw.threads"], values(stage)["kw.catch_up"]) == (4, True)

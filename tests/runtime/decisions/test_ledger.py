@@ -1,3 +1,5 @@
+"""Ledger: bounds of every account over any window, refunds, clock jumps and changes of plan."""
+
 from __future__ import annotations
 
 import sys
@@ -331,7 +333,7 @@ def test_prompt_work_vouches_for_as_much_late_work(every: int, share: float) -> 
     held=amounts,
     asks=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 40), st.booleans()), max_size=60),
 )
-def test_late_copies_and_threads_are_charged_to_request_and_catch_up_and_to_nobody_else(
+def test_late_copies_and_threads_are_charged_to_the_request_and_catch_up_only(
     budget: int, held: int, asks: list[tuple[int, int, bool]]
 ) -> None:
     ledger, own = Ledger(Account(1.0, 1000), catch_up=Account(1.0, held)), RequestBudget(budget)
@@ -388,7 +390,7 @@ def test_chosen_losses_stay_within_budget_and_burst_over_any_stretch_of_time(
             assert sum(each for _, each in chosen[first : last + 1]) <= fraction * work + burst + 1e-9
 
 
-def test_what_nobody_chose_to_lose_is_earned_back_first() -> None:
+def test_unplanned_utility_loss_is_earned_back_first() -> None:
     ledger = Ledger(utility=Account(0.1, 100, grace=True))
     ledger.utility.earn(1000, 0.0)
     assert ledger.lose(150, 0.0, forced=True)
@@ -409,7 +411,7 @@ def test_a_long_fault_is_not_held_against_the_answers_for_ever() -> None:
     assert ledger.lose(100, 30.0, forced=False)
 
 
-def test_a_quiet_service_may_lose_a_whole_answer_at_once() -> None:
+def test_a_service_at_low_load_may_lose_a_whole_answer_at_once() -> None:
     """Ten seconds of one request a second at 0.1% would never pay for one shard of eight."""
     account = Account(0.001, 1000, grace=True)
     account.earn(1000, 0.0)
@@ -443,7 +445,7 @@ def test_what_is_kept_halves_with_every_denial() -> None:
     assert granted == [8, 4, 2, 2]
 
 
-def test_a_full_account_pays_whatever_fits_it() -> None:
+def test_a_full_account_pays_any_cost_within_its_burst() -> None:
     account = Account(1.0, 10)
     account.earn(1000, 0.0)
     assert account.allows(10, 0.0, denied=0)
@@ -466,7 +468,7 @@ def test_a_stage_with_few_calls_gets_its_planned_copies_when_they_first_ask() ->
     assert granted >= asked - 1, "the first window is still empty"
 
 
-def test_of_the_window_too_something_is_kept_for_who_was_denied() -> None:
+def test_a_part_of_the_window_is_reserved_for_calls_denied_before() -> None:
     account = Account(0.1, 1000 * CALL)
     account.earn(100 * CALL, 0.0)  # pays for ten within the window
     granted = []

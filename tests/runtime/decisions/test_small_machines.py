@@ -60,7 +60,9 @@ def lets_in(admission: Admission, priority: int = 0, now: float = 0.0) -> bool:
         (100, False, False, False, False),
     ],
 )
-def test_crowd(inside: int, calm: bool, low: bool, normal: bool, high: bool) -> None:
+def test_load_decides_about_copies_and_priorities(
+    inside: int, calm: bool, low: bool, normal: bool, high: bool
+) -> None:
     assert filled(inside).has_capacity(0.0) is calm
     assert [lets_in(filled(inside), priority) for priority in (-1, 0, 1)] == [low, normal, high]
 
@@ -86,7 +88,7 @@ def test_silence_is_forgiven() -> None:
     assert lets_in(admission, 0, now=8.0)
 
 
-def test_told_when_to_come_again() -> None:
+def test_retry_after_is_the_expected_wait() -> None:
     waits = [filled(100, took=took, allowed=100.0).enter(0.0, 0) for took in (0.001, 1.0, 60.0)]
     assert waits == pytest.approx([LIMITS.least_retry_after_s, 2.0, LIMITS.most_retry_after_s], rel=0.01)
 
@@ -158,7 +160,7 @@ def test_all_failing_fails_under_a_policy_too() -> None:
         (policy(100.0, None, 0.3), [0.01, 0.3, 0.4], 0.1),
     ],
 )
-def test_stop_time_is_the_sooner_of_cut_off_and_progress(
+def test_stop_time_is_the_earlier_of_cut_off_and_progress(
     rule: PartialPolicy, arrivals: list[float], stop: float
 ) -> None:
     """Spec: min(T_c, t_(ceil(pn)) + T_d, t_(n)), but never before the first answer."""
@@ -187,7 +189,7 @@ def test_a_stop_that_is_not_granted_waits_and_asks_when_half_as_many_are_missing
     assert fan_out.complete
 
 
-def test_a_stop_that_is_granted_ends_it() -> None:
+def test_a_granted_stop_ends_the_fan_out() -> None:
     fan_out = FanOut(2, policy(100.0), 0.0)
     fan_out.answered(1, "x", 0.01)
     assert fan_out.tick(0.1) == STOP
@@ -297,7 +299,7 @@ def test_burst_always_fits_the_dearest_copy() -> None:
     assert ledger.service.level == REQUEST
 
 
-def test_a_call_bears_its_share_of_what_is_burnt_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_is_charged_its_share_of_the_cpu_time_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     burnt = iter([1_000_000, 3_000_000, 6_000_000])
     monkeypatch.setattr("kwiken.runtime.replica.cpu_meter.time.thread_time_ns", lambda: next(burnt))
     overhead, meter = CallOverhead(), CpuMeter()

@@ -109,7 +109,7 @@ async def pause(replica: str, age: float) -> None:
 
 @PLANS
 @pytest.mark.parametrize("fault", [refuse, crash, pause])
-def test_one_bad_replica_loses_no_request_and_is_left_alone_until_it_is_well(
+def test_a_failing_replica_loses_no_request_and_is_ejected_until_it_recovers(
     fault: Any, plan: Plan | None
 ) -> None:
     world = World(fault, plan=plan).run()
@@ -147,7 +147,7 @@ def test_when_every_replica_is_slow_reissues_go_to_zero() -> None:
     assert [at for at in copies if at >= FAULT_TO + 5], "and they come back with the speed"
 
 
-def test_when_every_replica_is_dead_nothing_is_multiplied() -> None:
+def test_no_extra_attempts_when_every_replica_is_down() -> None:
     async def dead(_: str, __: float) -> None:
         await raising(LostError("reset"), 0.06)  # after the reissue moment, too
 
@@ -223,7 +223,7 @@ def test_call_that_may_not_run_twice_is_not_retried() -> None:
     simulate(main)
 
 
-def test_refused_call_goes_elsewhere_even_if_it_may_not_run_twice() -> None:
+def test_a_refused_call_is_resent_even_if_it_is_not_idempotent() -> None:
     async def main() -> None:
         async def behave(replica: Replica, _: Call) -> Any:
             if replica.id != "s-2":
@@ -248,7 +248,7 @@ def test_every_replica_refusing_is_unavailable() -> None:
     simulate(main)
 
 
-def test_handlers_error_is_not_retried_and_ejects_nobody() -> None:
+def test_a_handlers_error_is_not_retried_and_ejects_no_replica() -> None:
     async def main() -> None:
         script = Script(lambda *_: raising(HandlerError("s", "KeyError", "'x'")))
         executor = executor_of(one_stage(), script)
@@ -291,7 +291,7 @@ def test_replica_that_is_removed_in_the_middle_of_a_call() -> None:
     simulate(main)
 
 
-def test_timeout_says_what_the_attempts_said() -> None:
+def test_a_timeout_error_names_the_errors_of_its_attempts() -> None:
     async def main() -> None:
         async def behave(_: Replica, call: Call) -> Any:
             if call.attempt:
