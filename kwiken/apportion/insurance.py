@@ -29,14 +29,12 @@ def insured(
         premium: budget to spread, 0 or more.
 
     Returns:
-        The allocation with the same share of calls added at every stage, up to all of them. The coins of the
-        allocation stay; a stage that had no budget gets its best policy's.
+        The allocation with the same share of calls added at every stage, up to all of them. Stages with a
+        budget of their own keep their coins. All others copy their slowest calls without a coin: a stall
+        that has not come yet is not in the curve that would choose one, and a coin would leave most of it
+        without a copy.
     """
     spread = uniform_fraction(curves, prices, premium).fractions
     fractions = {name: min(1.0, share + spread[name]) for name, share in allocation.fractions.items()}
-    coins = {
-        name: allocation.coins.get(name) or curves[name].coin_at(share)
-        for name, share in fractions.items()
-        if share > 0
-    }
+    coins = {name: allocation.coins.get(name, 1.0) for name, share in fractions.items() if share > 0}
     return replace(allocation_of(curves, prices, fractions), path=allocation.path, coins=coins)

@@ -45,13 +45,15 @@ class LargerBudgetHelps:
 
 @dataclass(frozen=True)
 class NoBudgetHelps:
-    """No larger reissue budget cuts p99 either.
+    """No larger reissue budget that is worth naming cuts p99 either.
 
     Attributes:
         least_cut: share by which p99 would have to fall to count.
+        largest: largest budget that was tried, as a share of all work.
     """
 
     least_cut: float
+    largest: float
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,8 @@ def _reissue_words(note: planning.ReissueNote) -> str:  # noqa: C901, PLR0911, P
             return "no stage may be reissued, so no reissue budget cuts p99"
         case planning.LargerBudgetHelps(budget, cut):
             return f"a reissue budget of {budget:.3g} should cut p99 by {cut:.0%}"
-        case planning.NoBudgetHelps(least_cut):
-            return f"no larger reissue budget would cut p99 by {least_cut:.0%}"
+        case planning.NoBudgetHelps(least_cut, largest):
+            return f"no reissue budget up to {largest:.3g} would cut p99 by {least_cut:.0%}"
         case planning.ObjectiveChosen(objective, cuts):
             return (
                 f"objective {objective}: p99 cut on later requests than those planned on was "

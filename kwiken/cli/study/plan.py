@@ -89,6 +89,13 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
     "or the same share of calls (uniform) for every stage.",
 )
 @click.option(
+    "--insurance",
+    type=SHARE,
+    default=0.1,
+    show_default=True,
+    help="Share of the budget that gives every stage a few copies, as what has not stalled yet may stall.",
+)
+@click.option(
     "--load",
     type=LOAD,
     metavar="FACTOR",
@@ -117,6 +124,7 @@ def command(
     as_json: bool,
     objective: str,
     spread: str,
+    insurance: float,
     seed: int,
     partial: tuple[str, ...] | None,
     utility_weights: Mapping[str, float] | None,
@@ -146,6 +154,7 @@ def command(
         objective=objective,
         cost=_cost(cost),
         spread=spread,
+        insurance=insurance,
         seed=seed,
         partial=partial,
         utility_weights=utility_weights,
