@@ -94,6 +94,13 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
     "or the same share of calls (uniform) for every stage.",
 )
 @click.option(
+    "--insurance",
+    type=SHARE,
+    default=0.1,
+    show_default=True,
+    help="Share of the budget that gives every stage a few copies, as what has not stalled yet may stall.",
+)
+@click.option(
     "--load",
     type=LOAD,
     metavar="FACTOR",
@@ -124,6 +131,7 @@ def command(
     as_json: bool,
     objective: str,
     spread: str,
+    insurance: float,
     seed: int,
     partial: tuple[str, ...] | None,
     utility_weights: Mapping[str, float] | None,
@@ -158,6 +166,7 @@ def command(
         objective=objective,
         cost=_cost(cost),
         spread=spread,
+        insurance=insurance,
         seed=seed,
         partial=partial,
         utility_weights=utility_weights,
@@ -230,7 +239,7 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
         "service": plan.service,
         "profile": plan.profile,
         "budgets": plan.budgets,
-        "apportioned": study.margin,
+        "apportioned": allocation.spent / plan.budgets.reissue if plan.budgets.reissue else 0.0,
         "objective": study.verdict.objective,
         "held_out_p99_cut": dict(study.verdict.cuts),
         "cost_model": plan.cost.model,
