@@ -311,8 +311,22 @@ def test_what_was_expected_changes_what_was_learned_from_not_what_came_later() -
     table = _ladder_table(material_of())
     [p99] = [dict(zip(table.head, row, strict=True)) for row in table.body if row[0] == "p99"]
     assert p99["without the plan, in the profile"] == "180 ms"
+    assert p99["with the plan, at the gateway"] == "78.0 ms"
     [row] = [row for row in table.body if row[0] == "p99"]
+    assert row[table.head.index("with the plan, at the gateway") + 1] == "+9%"
     assert row[table.head.index("expected by the plan") + 1] == "\N{MINUS SIGN}60%"
+
+
+@pytest.mark.parametrize(
+    ("drift", "words"),
+    [(0.1, None), (-0.1, None), (0.21, "21% slower in the median"), (-0.3, "30% faster in the")],
+)
+def test_a_machine_that_changed_since_learning_is_told_beside_the_expectation(
+    drift: float, words: str | None
+) -> None:
+    told = of_result(msgspec.structs.replace(result_of(), drift=drift))[1]
+    assert ("another state" in told) == (words is not None)
+    assert (words or "") in told
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from kwiken.cli.report.sections.views import Material, budget_shares, variance_s
 from kwiken.plan import Budgets, Plan
 from kwiken.profile import Profile
 
+MIN_DRIFT = 0.15  # relative change of the median that is worth a sentence
+
 
 def summary(material: Material) -> tuple[str, ...]:
     """Sentences of the summary; the first holds the main result."""
@@ -47,7 +49,18 @@ def of_result(result: DemoResult) -> tuple[str, ...]:
         f"({change(hoped, came)}). It expected to spend {percent(promised.spent)}; "
         f"it might spend {percent(result.budgets.get('reissue', 0.0))}."
     )
-    return (gist, expected, _against_even(result), _within(result))
+    return (gist, f"{expected}{_drifted(result)}", _against_even(result), _within(result))
+
+
+def _drifted(result: DemoResult) -> str:
+    """Sentence on a service that was no longer as fast as when it was learned; empty if it was."""
+    if abs(result.drift) < MIN_DRIFT:
+        return ""
+    way = "slower" if result.drift > 0 else "faster"
+    return (
+        f" Without a plan the service was {percent(abs(result.drift), places=0)} {way} in the median by then "
+        "than when the plan was learned, so the expectation is for another state of this machine."
+    )
 
 
 def _moved(cut: Cut) -> str:
