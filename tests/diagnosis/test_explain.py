@@ -102,15 +102,6 @@ def test_a_plan_of_other_stages_is_refused(faulty: Profile) -> None:
         explain(shorter, plan)
 
 
-def test_what_does_not_go_together_is_refused(faulty: Profile, tmp_path: Path) -> None:
-    file = tmp_path / "profile.json"
-    file.write_text(profile_to_json(faulty))
-    refused(
-        run("explain", str(file), "--held-out", "--plan", "plan.json"), "--plan: does not go with --held-out"
-    )
-    refused(run("explain", str(file), "--objective", "p99"), "--objective: needs --held-out")
-
-
 def test_parallel_branches_are_distinguished(stage_of: StageOf, profile_of: ProfileOf) -> None:
     slow_left = np.arange(1000) % 4 == 0
     story = explain(
@@ -256,7 +247,7 @@ def test_inconsistent_requests_are_noted(faulty: Profile, tmp_path: Path) -> Non
     assert explain(off).contradicted == pytest.approx(0.2)
     assert "in 20% of the requests latency_ms is far from" in run("explain", str(file)).stderr
     told = "latency_ms of 20% of the requests"
-    for verb in (["plan"], ["simulate"], ["explain", "--held-out"]):
+    for verb in (["plan"], ["simulate"], ["judge", "--blocks", "2"]):
         assert told in run(*verb, str(file)).stderr
     assert explain(faulty).contradicted == 0
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         needs_extra,
         once_option,
         out_option,
+        refuse_shared_stdout,
         seconds_of,
         seed_option,
     )
@@ -88,6 +89,7 @@ __all__ = [
     "progress",
     "read_text",
     "reason_of",
+    "refuse_shared_stdout",
     "room_in",
     "say",
     "seconds_of",
@@ -125,6 +127,7 @@ __getattr__ = lazy_names(
             "needs_extra",
             "once_option",
             "out_option",
+            "refuse_shared_stdout",
             "seconds_of",
             "seed_option",
         ),

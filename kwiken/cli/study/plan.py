@@ -29,6 +29,7 @@ from kwiken.cli.shared import (
     print_table,
     progress,
     read_text,
+    refuse_shared_stdout,
     seed_option,
     write_text,
 )
@@ -93,6 +94,13 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
     "or the same share of calls (uniform) for every stage.",
 )
 @click.option(
+    "--insurance",
+    type=SHARE,
+    default=0.1,
+    show_default=True,
+    help="Share of the budget that gives every stage a few copies, as what has not stalled yet may stall.",
+)
+@click.option(
     "--load",
     type=LOAD,
     metavar="FACTOR",
@@ -123,6 +131,7 @@ def command(
     as_json: bool,
     objective: str,
     spread: str,
+    insurance: float,
     seed: int,
     partial: tuple[str, ...] | None,
     utility_weights: Mapping[str, float] | None,
@@ -138,6 +147,7 @@ def command(
     Shows which calls get copies, what the plan should cost, and what latency to expect. Without -o the plan
     is shown and not kept.
     """
+    refuse_shared_stdout(out=out == "-", json=as_json)
     if not utility_loss and (partial or utility_weights):
         option = "--partial" if partial else "--utility-weight"
         raise InputError("means nothing without a budget of utility: --utility-loss", where=option)
@@ -156,6 +166,7 @@ def command(
         objective=objective,
         cost=_cost(cost),
         spread=spread,
+        insurance=insurance,
         seed=seed,
         partial=partial,
         utility_weights=utility_weights,
@@ -172,7 +183,7 @@ def command(
     by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
     if out is not None:
         write_text(out, printable_json(study.plan.to_json()) + "\n")
-    if as_json and out != "-":
+    if as_json:
         told = lever_summary(study) | load_summary(study.load) | learned_summary(study, learned)
         print_json(_summary(study) | {"spent_by_model": by_model} | told)
     else:
@@ -228,7 +239,7 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
         "service": plan.service,
         "profile": plan.profile,
         "budgets": plan.budgets,
-        "apportioned": study.margin,
+        "apportioned": allocation.spent / plan.budgets.reissue if plan.budgets.reissue else 0.0,
         "objective": study.verdict.objective,
         "held_out_p99_cut": dict(study.verdict.cuts),
         "cost_model": plan.cost.model,
