@@ -42,6 +42,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.queueing.load",
         "kwiken.queueing",
         "kwiken.planning",
+        "kwiken.evaluation",
         "kwiken.diagnosis",
         "kwiken.export",
         "kwiken.reproduction",

@@ -22,6 +22,7 @@ VERBS = {
     "plan": "Apportion one budget across the stages of a profile.",
     "explain": "Say which stages make slow requests slow, and what a budget buys there.",
     "simulate": "Replay a profile, with a plan or without.",
+    "judge": "Judge a plan on requests that it has not seen, with the ledger in force.",
     "export": "Write a plan as settings for gRPC, Envoy or Istio.",
     "report": "Write one page with charts of what was learned, planned and measured.",
     "serve": "Run a service's gateway.",

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from kwiken.simulation.block_race import BlockRace
-from kwiken.simulation.common_random_numbers import RISKS, ROWS, TAIL, Arena, Choice, Risk, Rows, smooth_p99
+from kwiken.simulation.bootstrap import BlockBootstrap, interval
+from kwiken.simulation.common_random_numbers import (
+    RISKS,
+    ROWS,
+    TAIL,
+    Choice,
+    PairedSimulation,
+    Risk,
+    Rows,
+    smooth_p99,
+)
 from kwiken.simulation.expectation import expect
+from kwiken.simulation.kept_budgets import kept_to
 from kwiken.simulation.stage_replay import StageReplay, cut_at_stop, utility_shares
 from kwiken.simulation.trace_driven import REQUESTS, Simulation, acting, replay, simulate
 
@@ -13,9 +24,10 @@ __all__ = [
     "RISKS",
     "ROWS",
     "TAIL",
-    "Arena",
+    "BlockBootstrap",
     "BlockRace",
     "Choice",
+    "PairedSimulation",
     "Risk",
     "Rows",
     "Simulation",
@@ -23,6 +35,8 @@ __all__ = [
     "acting",
     "cut_at_stop",
     "expect",
+    "interval",
+    "kept_to",
     "replay",
     "simulate",
     "smooth_p99",

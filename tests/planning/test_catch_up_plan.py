@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kwiken.latency import end_to_end
-from kwiken.plan import Budgets, CatchUpPolicy, Plan, SpanMatch
+from kwiken.plan import Budgets, CatchUpPolicy, LedgerTerms, Plan, SpanMatch
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.catch_up import Actuators, LateRequestReplay, study_catch_up
 from kwiken.planning.notes import CatchUpUnspent, LateRequestsHelped, PriorityOnly
@@ -21,6 +21,7 @@ from tests.support.notes import of_kind
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
 
+STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
 CREATED = "2026-01-01T00:00:00Z"
 
 
@@ -194,7 +195,7 @@ def test_ledgers_of_copies_and_of_help_refuse_on_their_own(stage_of: StageOf, pr
     study = study_plan(
         profile,
         PlanSettings(
-            budgets=Budgets(reissue=0.01, catch_up=0.02), created=CREATED, window_s=10.0, cost="calls"
+            budgets=Budgets(reissue=0.01, catch_up=0.02), created=CREATED, ledger=STRICT, cost="calls"
         ),
     )
     free = simulate(profile, study.plan, requests=20_000)

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from kwiken.curves import stage_curves
 from kwiken.errors import InputError
-from kwiken.plan import Budgets, Costs, Expected, PartialPolicy, Plan, tidied
+from kwiken.plan import Budgets, Costs, Expected, LedgerTerms, PartialPolicy, Plan, tidied
 from kwiken.planning import PlanSettings, make_plan, study_plan
 from kwiken.planning.notes import (
-    BudgetKeptBack,
     CallsCancelled,
     FewRequests,
     LargerBudgetHelps,
@@ -29,13 +28,13 @@ from kwiken.planning.notes import (
 from kwiken.profile import Profile, StageProfile, profile_from_json, profile_to_json
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
-from kwiken.simulation.ledger_replay import granted
 from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
 
 CREATED = "2026-01-01T00:00:00Z"
+STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
 
 
 def expected_of(plan: Plan) -> Expected:
@@ -116,7 +115,9 @@ def test_same_profile_same_seed_same_plan(profile: Profile) -> None:
     assert make_plan(loaded, budgets=budgets, created=CREATED, seed=4).profile == first.profile
 
 
-def test_budget_holds_on_requests_not_seen(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_the_whole_budget_is_spent_on_requests_like_those_seen(
+    stage_of: StageOf, profile_of: ProfileOf
+) -> None:
     spends = []
     for seed in range(6):
         plan = make_plan(
@@ -126,22 +127,8 @@ def test_budget_holds_on_requests_not_seen(stage_of: StageOf, profile_of: Profil
         )
         later = chain_of(stage_of, profile_of, requests=8000, seed=100 + seed)
         spends.append(simulate(later, plan, requests=20_000).reissue)
-    assert np.mean(np.array(spends) <= 0.05) >= 0.75
-    assert max(spends) <= 0.055
-    assert np.mean(spends) >= 0.04
-
-
-def test_a_service_that_slows_down_over_time_gets_a_tighter_plan(
-    stage_of: StageOf, profile_of: ProfileOf
-) -> None:
-    rng = np.random.default_rng(1)
-    drift = np.linspace(1, 2, 6000)
-    drifting = profile_of(stage_of("a", rng.lognormal(0, 0.5, 6000) * drift))
-    steady = profile_of(stage_of("a", rng.lognormal(0, 0.5, 6000)))
-    tight = study_plan(drifting, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
-    loose = study_plan(steady, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
-    assert tight.margin < 0.8 * loose.margin
-    assert of_kind(tight.notes, BudgetKeptBack) == [BudgetKeptBack(tight.margin)]
+    assert max(spends) <= 0.06
+    assert np.mean(spends) == pytest.approx(0.05, rel=0.1)
 
 
 def unequal_of(stage_of: StageOf, profile_of: ProfileOf, seed: int) -> Profile:
@@ -183,50 +170,26 @@ def paused_of(stage_of: StageOf, profile_of: ProfileOf, *, bursts: bool) -> Prof
     return profile_of(stage_of("a", rng.exponential(1, 6000) + 50 * slow))
 
 
-def test_expectation_counts_with_what_a_window_refuses(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_expectation_counts_with_what_a_ledger_refuses(stage_of: StageOf, profile_of: ProfileOf) -> None:
     found = {}
     for bursts in (False, True):
         profile = paused_of(stage_of, profile_of, bursts=bursts)
-        for window in (None, 10.0):
+        for terms in (None, STRICT):
             study = study_plan(
-                profile, PlanSettings(budgets=Budgets(reissue=0.08), created=CREATED, window_s=window)
+                profile, PlanSettings(budgets=Budgets(reissue=0.08), created=CREATED, ledger=terms)
             )
-            found[bursts, window] = study
+            found[bursts, terms] = study
+            assert study.plan.ledger == (terms or LedgerTerms())
             spent = expected_of(study.plan).spent.reissue
             assert spent == pytest.approx(sum(study.simulation.stage_spent.values()))
     ladders = {key: expected_of(study.plan).after for key, study in found.items()}
     assert found[True, None].simulation.refused == 0
-    assert found[True, 10.0].simulation.refused > 0.3
-    [refused] = of_kind(found[True, 10.0].notes, SpendRefused)
-    assert refused.share == found[True, 10.0].simulation.refused
-    assert ladders[True, 10.0].p99_ms > 2 * ladders[True, None].p99_ms
-    assert found[False, 10.0].simulation.refused < 0.15
-    assert expected_of(found[True, 10.0].plan).before == expected_of(found[True, None].plan).before
-
-
-@given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 5)), min_size=1, max_size=200), st.floats(0.01, 0.5))
-def test_a_ledger_never_passes_the_budget_of_any_window(
-    requests: list[tuple[float, float]], budget: float
-) -> None:
-    spends = np.array([spend for spend, _ in requests])
-    times = np.cumsum([gap for _, gap in requests])
-    paid = np.where(granted(spends, times, budget=budget, window_s=10.0), spends, 0.0)
-    for i, now in enumerate(times):
-        window = (times > now - 10.0) & (np.arange(len(times)) <= i)
-        if paid[i] > 0:
-            assert paid[window].sum() <= budget * window.sum() + 1e-9
-    assert granted(np.zeros(len(times)), times, budget=budget, window_s=10.0).all()
-
-
-def test_bursts_tighten_the_plan(stage_of: StageOf, profile_of: ProfileOf) -> None:
-    margins = [
-        study_plan(
-            paused_of(stage_of, profile_of, bursts=bursts),
-            PlanSettings(budgets=Budgets(reissue=0.04), created=CREATED),
-        ).margin
-        for bursts in (False, True)
-    ]
-    assert margins[1] < margins[0] - 0.05
+    assert found[True, STRICT].simulation.refused > 0.3
+    [refused] = of_kind(found[True, STRICT].notes, SpendRefused)
+    assert refused.share == found[True, STRICT].simulation.refused
+    assert ladders[True, STRICT].p99_ms > 2 * ladders[True, None].p99_ms
+    assert found[False, STRICT].simulation.refused < 0.15
+    assert expected_of(found[True, STRICT].plan).before == expected_of(found[True, None].plan).before
 
 
 def test_edges_do_not_change_the_apportionment(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -261,12 +224,11 @@ def test_whole_budget_doubles_every_call_that_may_be(profile: Profile) -> None:
     assert reissue_of(plan, "paused").fraction == 1
 
 
-def test_few_requests_make_a_timid_plan_and_say_so(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_a_plan_for_few_requests_says_so(stage_of: StageOf, profile_of: ProfileOf) -> None:
     few = chain_of(stage_of, profile_of, requests=20, seed=3)
     study = study_plan(few, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
     assert FewRequests(20) in study.notes
-    assert study.margin < 0.9
-    assert expected_of(study.plan).spent.reissue <= 0.05
+    assert expected_of(study.plan).spent.reissue <= 0.05 * 1.01
 
 
 def test_too_few_requests_are_refused_with_a_message(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -304,7 +266,7 @@ def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None
         ({"objective": "median"}, "objective: must be one of tail, variance"),
         ({"objective": "p99", "spread": "equal"}, "objective: 'p99' goes with the spread"),
         ({"spread": "random"}, "spread: must be one of sumvar"),
-        ({"window_s": 0.0}, "window_s: must be a finite number"),
+        ({"insurance": 1.5}, "insurance: must be a share from 0 to 1"),
         ({"cost": "free"}, "cost: must be one of typical"),
         ({"cost": {"wide": 1.0}}, "cost: lacks stage"),
     ],

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from kwiken.cli.report.build import build_page, made_line
     from kwiken.cli.report.collect import Wishes, gather
     from kwiken.cli.report.inputs import find
+    from kwiken.cli.report.judged import judgement_page
 
-__all__ = ["Wishes", "build_page", "find", "gather", "made_line"]
+__all__ = ["Wishes", "build_page", "find", "gather", "judgement_page", "made_line"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -19,5 +20,6 @@ __getattr__ = lazy_names(
         "kwiken.cli.report.build": ("build_page", "made_line"),
         "kwiken.cli.report.collect": ("Wishes", "gather"),
         "kwiken.cli.report.inputs": ("find",),
+        "kwiken.cli.report.judged": ("judgement_page",),
     },
 )

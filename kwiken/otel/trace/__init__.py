@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.otel.trace.forest import DETACHED, ROOT, Forest, levels
+from kwiken.otel.trace.forest import DETACHED, ROOT, Forest, levels, services_of, without_operations
 from kwiken.otel.trace.load import Progress, read_forest
 from kwiken.otel.trace.paths import critical_path
 from kwiken.otel.trace.recorded_requests import read_requests
@@ -13,9 +13,11 @@ from kwiken.otel.trace.requests import (
     Requests,
     candidates,
     label,
+    nearest,
     requests_of,
     roles,
 )
+from kwiken.otel.trace.service_calls import ServiceCalls
 from kwiken.otel.trace.traces import Trace, Traces, TraceSpan, read_traces
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "Forest",
     "Progress",
     "Requests",
+    "ServiceCalls",
     "Trace",
     "TraceSpan",
     "Traces",
@@ -34,10 +37,13 @@ __all__ = [
     "critical_path",
     "label",
     "levels",
+    "nearest",
     "read_forest",
     "read_requests",
     "read_traces",
     "requests_of",
     "roles",
+    "services_of",
     "with_kinds",
+    "without_operations",
 ]
