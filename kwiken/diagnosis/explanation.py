@@ -11,6 +11,7 @@ import numpy as np
 from kwiken.arrays import Bools, Floats
 from kwiken.curves import Curve, CurveBounds, curve_bounds, stage_curves
 from kwiken.diagnosis.blamed_stages import SLOW_SHARE, Blame, Characterisation, blame, characterise
+from kwiken.diagnosis.excess import SlowRequests, slow_requests
 from kwiken.diagnosis.heat_map import Heat, heat_maps
 from kwiken.errors import InputError
 from kwiken.latency import critical_path, end_to_end
@@ -25,7 +26,7 @@ from kwiken.profile import (
     cost_of_one_call,
     costs,
 )
-from kwiken.simulation import ROWS, Arena
+from kwiken.simulation import ROWS, PairedSimulation
 
 WHAT_IF_BUDGET = 0.05  # reissue budget tried at every stage, as a share of all work
 
@@ -90,6 +91,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         service: name of the service.
         requests: number of requests in the profile.
         tail_ratio: p99 over median of whole requests.
+        slow: the slowest 1% and 5% of the requests, and the part of each service in what makes them slow.
         budget: reissue budget of each what-if, as a share of all work.
         stages: findings by stage, parents before children.
         paths: the most frequent critical paths that cover 90% of the requests.
@@ -105,6 +107,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     service: str
     requests: int
     tail_ratio: float
+    slow: tuple[SlowRequests, ...]
     budget: float
     stages: tuple[StageStory, ...]
     paths: tuple[PathStory, ...]
@@ -149,6 +152,7 @@ def explain(
         service=profile.service,
         requests=profile.requests,
         tail_ratio=shape.tail_ratio,
+        slow=slow_requests(_by_service(profile) or spent, total),
         budget=budget,
         stages=tuple(
             stories.of(stage, float(on.mean())) for stage, on in zip(profile.stages, on_path, strict=True)
@@ -162,6 +166,13 @@ def explain(
         heat=heat_maps(profile),
         contradicted=float(contradicted(profile).mean()),
     )
+
+
+def _by_service(profile: Profile) -> dict[str, Floats]:
+    """By service: (n,) time in each request, milliseconds; empty where the profile does not say."""
+    if profile.service_ms is None:
+        return {}
+    return {name: profile.service_ms[:, place] for place, name in enumerate(profile.service_names)}
 
 
 def _cut_short(profile: Profile) -> int:
@@ -271,8 +282,8 @@ def _alone(profile: Profile, shares: Costs, budget: float, seed: int) -> dict[st
     curves = stage_curves(profile, seed=seed)
     bounds = curve_bounds(profile, curves, seed=seed)
     rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
-    arena = Arena(profile, curves, rows, seed=seed)
-    base = _p99(arena.settle({}))
+    paired = PairedSimulation(profile, curves, rows, seed=seed)
+    base = _p99(paired.set_choices({}))
     found = {}
     for name, curve in curves.items():
         price = cost_of_one_call(profile, shares, name) * profile.stage(name).calls_per_request
@@ -280,7 +291,7 @@ def _alone(profile: Profile, shares: Costs, budget: float, seed: int) -> dict[st
             continue
         fraction = min(1.0, budget / price)
         policy = curve.policy(fraction)
-        after = _p99(arena.changed({name: (fraction, curve.coin_at(fraction))}))
+        after = _p99(paired.with_choices({name: (fraction, curve.coin_at(fraction))}))
         found[name] = WhatIf(
             1 - after / base if base > 0 else 0.0,
             policy.fraction if policy is not None else 0.0,

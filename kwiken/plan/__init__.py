@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from kwiken.plan.accounts import (
     BY_FLOOR,
+    CALL,
+    OWN_COST,
     PEAK_BUCKETS,
     PEAK_WINDOW_S,
     REQUEST,
+    VERDICTS,
     WITHIN,
     Account,
+    Bounds,
     Floor,
     grant,
 )
-from kwiken.plan.ledger_terms import LedgerTerms
+from kwiken.plan.ledger_terms import (
+    RESERVE_SHARE,
+    STAGE_SLACK,
+    UNSTATED_SHARE,
+    LedgerTerms,
+    only_prompt_earn,
+)
 from kwiken.plan.plan import (
     MAX_THREADS,
     VERSION,
@@ -31,13 +41,20 @@ from kwiken.plan.rounding import later, tidied
 
 __all__ = [
     "BY_FLOOR",
+    "CALL",
     "MAX_THREADS",
+    "OWN_COST",
     "PEAK_BUCKETS",
     "PEAK_WINDOW_S",
     "REQUEST",
+    "RESERVE_SHARE",
+    "STAGE_SLACK",
+    "UNSTATED_SHARE",
+    "VERDICTS",
     "VERSION",
     "WITHIN",
     "Account",
+    "Bounds",
     "Budgets",
     "CatchUpPolicy",
     "Costs",
@@ -52,5 +69,6 @@ __all__ = [
     "StagePlan",
     "grant",
     "later",
+    "only_prompt_earn",
     "tidied",
 ]

@@ -445,10 +445,10 @@ class Floor:
 
 def grant(
     account: Account,
-    floor: Floor,
     cost: int,
     now: float,
     *,
+    floor: Floor | None = None,
     stage: Account | None = None,
     denied: int | None = None,
     headroom: float = inf,
@@ -464,9 +464,9 @@ def grant(
 
     Args:
         account: account of the service.
-        floor: floor of the service.
         cost: cost of the copy, in micro-units of a request's cost.
         now: present time, seconds.
+        floor: floor of the service; None for none.
         stage: account of the stage; None to charge the service only.
         denied: number of earlier denials of the same call, as in `Account.refusal`.
         headroom: extra work, as a share of the work, that the present load leaves room for; none at 0.
@@ -479,7 +479,7 @@ def grant(
     verdict = account.refusal(cost, now, denied=denied, headroom=headroom)
     if not verdict and stage is not None:
         verdict = _OF_STAGE[stage.refusal(CALL, now, denied=denied)]
-    below_floor = floor.take(now)
+    below_floor = floor is not None and floor.take(now)
     if verdict and not below_floor:
         return _deny(account, stage, verdict)
     account.spend(cost, now)

@@ -6,7 +6,6 @@ queueing simulator and replays of traces use the same ones.
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import msgspec
@@ -23,7 +22,7 @@ MAX_FLOOR_PER_S: Final = 1000.0
 # Share of the work above which a peak factor lifts no budget: 4 times a budget of 20% would be near a
 # doubling.
 MAX_PEAK_SHARE: Final = 0.3
-MAX_STAGE_PEAK: Final = 0.5  # copies that a stage may send over 10 s for each of its prompt calls
+MAX_STAGE_PEAK: Final = 0.5  # copies over 10 s for each prompt call of a stage, if its planned share is less
 STAGE_SLACK: Final = 1.5  # factor by which a stage may exceed its planned fraction over the horizon
 BURST_REQUESTS: Final = 50.0  # requests whose budget is the burst of a service's account
 BURST_COPIES: Final = 16  # burst of a stage's account
@@ -82,9 +81,9 @@ class LedgerTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     def stage_bounds(self, policy: Reissue | None) -> Bounds:
-        """Bounds of a stage's account: its planned share over the horizon, and half a copy a prompt call.
+        """Bounds of a stage's account: its planned share, and over 10 s half a copy for each prompt call.
 
-        The peak does not depend on the plan. A stage that stalls may thus use the whole peak of its service,
+        The peak hardly depends on the plan. A stage that stalls may thus use the whole peak of its service,
         whatever share was planned for it, and a stage whose calls are all slow or lost earns no copies.
 
         Args:
@@ -94,7 +93,7 @@ class LedgerTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return Bounds(
             fraction=share,
             burst=BURST_COPIES * CALL if share else 0,
-            peak=max(share, MAX_STAGE_PEAK) if share else 0.0,
+            peak=max(MAX_STAGE_PEAK, STAGE_SLACK * share) if share else 0.0,
             horizon_s=self.horizon_s,
         )
 
@@ -139,5 +138,4 @@ def stage_share(policy: Reissue | None) -> float:
         return 0.0
     planned = policy.fraction or UNSTATED_SHARE
     earning = 1.0 - late_share(policy) if only_prompt_earn(policy) else 1.0
-    share = min(planned * STAGE_SLACK / earning, float(policy.copies))
-    return share if math.isfinite(share) else 0.0
+    return min(planned * STAGE_SLACK / earning, float(policy.copies))

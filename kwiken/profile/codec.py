@@ -28,6 +28,8 @@ MAX_PAIRS = 1_000_000
 MAX_CLASSES = 1000
 MAX_VARIATION = 1e6
 MAX_WORTH = 1e9
+PLAN_FIELDS = {"budgets", "profile"}  # top-level fields by which a plan is recognised
+TRACE_FIELDS = {"data", "resourceSpans"}  # top-level fields of Jaeger JSON, and of OTLP JSON
 MAX_SECONDS = 1e12  # since 1970, of a request's start
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _NO_NUMBER = re.compile(rb"(?i)nan\b|inf(inity)?\b")
@@ -162,7 +164,8 @@ def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
     try:
         document = msgspec.json.decode(text, type=_Profile)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(_no_number(text, error) or str(error), where=where) from error
+        told = _other_document(text) or _no_number(text, error) or str(error)
+        raise InputError(told, where=where) from error
     _check(document, where=where)
     stages = [_decode_stage(stage, len(document.latency_ms)) for stage in document.stages]
     try:
@@ -183,6 +186,17 @@ def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
         if document.service_names
         else None,
     )
+
+
+def _other_document(text: str | bytes) -> str | None:
+    """Message for a document that is no profile at all but a plan or traces; None for any other."""
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).keys()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if fields >= PLAN_FIELDS:
+        return "is a plan, and a profile is needed: the one that the plan was made from, or a later one"
+    return "holds traces, and a profile is needed; fit makes one of them" if fields & TRACE_FIELDS else None
 
 
 def _no_number(text: str | bytes, error: Exception) -> str | None:

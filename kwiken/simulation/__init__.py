@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from kwiken.simulation.block_race import BlockRace
 from kwiken.simulation.bootstrap import BlockBootstrap, interval
-from kwiken.simulation.common_random_numbers import RISKS, ROWS, TAIL, Arena, Choice, Risk, Rows, smooth_p99
+from kwiken.simulation.common_random_numbers import (
+    RISKS,
+    ROWS,
+    TAIL,
+    Choice,
+    PairedSimulation,
+    Risk,
+    Rows,
+    smooth_p99,
+)
 from kwiken.simulation.expectation import expect
 from kwiken.simulation.kept_budgets import kept_to
 from kwiken.simulation.stage_replay import StageReplay, cut_at_stop, utility_shares
@@ -15,10 +24,10 @@ __all__ = [
     "RISKS",
     "ROWS",
     "TAIL",
-    "Arena",
     "BlockBootstrap",
     "BlockRace",
     "Choice",
+    "PairedSimulation",
     "Risk",
     "Rows",
     "Simulation",

@@ -91,5 +91,5 @@ def replay_ledger(
     for request, count, now, cost, room in steps:
         account.earn(count * REQUEST, now)
         if cost:
-            verdicts[request] = grant(account, floor, cost, now, headroom=room)
+            verdicts[request] = grant(account, cost, now, floor=floor, headroom=room)
     return LedgerReplay(verdicts, account)

@@ -18,7 +18,7 @@ from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.notes import ObjectiveChosen
 from kwiken.profile import Profile, StageProfile, costs, part_of
 from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
-from kwiken.simulation import RISKS, TAIL, Arena, smooth_p99
+from kwiken.simulation import RISKS, TAIL, PairedSimulation, smooth_p99
 from kwiken.simulation.common_random_numbers import cvar
 
 StageOf = Callable[..., StageProfile]
@@ -51,8 +51,8 @@ def held_out(
 ) -> float:
     """Share by which p99 of later requests falls."""
     distributions = stage_curves(later)
-    arena = Arena(later, distributions, np.arange(later.requests), learned=curves, seed=77)
-    alone, raced = (np.percentile(arena.settle(given), 99) for given in ({}, choices))
+    paired = PairedSimulation(later, distributions, np.arange(later.requests), learned=curves, seed=77)
+    alone, raced = (np.percentile(paired.set_choices(given), 99) for given in ({}, choices))
     return float(1 - raced / alone)
 
 
@@ -74,11 +74,11 @@ def test_percentiles_of_a_known_distribution() -> None:
 def test_what_changes_is_redone_and_nothing_else(drawn: Callable[..., Profile]) -> None:
     profile = drawn(dag_of(22), 1500, 0)
     curves = stage_curves(profile)
-    arena = Arena(profile, curves, np.arange(1500))
-    assert np.allclose(arena.settle({}), profile.latency_ms)
+    paired = PairedSimulation(profile, curves, np.arange(1500))
+    assert np.allclose(paired.set_choices({}), profile.latency_ms)
     for name in list(curves)[::3]:
-        some = arena.changed({name: (0.2, 1.0)})
-        other = Arena(profile, curves, np.arange(1500)).settle({name: (0.2, 1.0)})
+        some = paired.with_choices({name: (0.2, 1.0)})
+        other = PairedSimulation(profile, curves, np.arange(1500)).set_choices({name: (0.2, 1.0)})
         assert np.array_equal(some, other)
         assert (some <= profile.latency_ms + 1e-9).all()
 
@@ -182,7 +182,7 @@ def test_a_part_of_a_profile_stays_joint(drawn: Callable[..., Profile]) -> None:
 def test_no_requests_make_no_arena(drawn: Callable[..., Profile]) -> None:
     profile = drawn(dag_of(3), 100, 1)
     with pytest.raises(InputError):
-        Arena(profile, stage_curves(profile), np.arange(0))
+        PairedSimulation(profile, stage_curves(profile), np.arange(0))
 
 
 @pytest.mark.parametrize("risk", sorted(RISKS))
@@ -190,12 +190,12 @@ def test_requests_left_out_of_an_arena_never_mattered(drawn: Callable[..., Profi
     profile = drawn(dag_of(24), 4000, 2)
     curves = stage_curves(profile)
     rows = np.arange(profile.requests)
-    whole, slow = Arena(profile, curves, rows), Arena(profile, curves, rows, tail=TAIL)
+    whole, slow = PairedSimulation(profile, curves, rows), PairedSimulation(profile, curves, rows, tail=TAIL)
     rng = np.random.default_rng(0)
     for scale in (0.0, 0.05, 1.0):
         choices = {name: (scale * float(rng.random()), 1.0) for name in curves}
-        some = slow.settle(choices)
+        some = slow.set_choices(choices)
         assert len(some) < profile.requests
         assert RISKS[risk](some, slow.requests) == pytest.approx(
-            RISKS[risk](whole.settle(choices), whole.requests)
+            RISKS[risk](whole.set_choices(choices), whole.requests)
         )

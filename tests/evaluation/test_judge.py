@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -153,10 +154,10 @@ def test_a_judgement_repeats_for_a_seed_and_as_json(moving: Profile) -> None:
         ({"sampled": 1.5}, "sampled: must be a share"),
     ],
 )
-def test_blocks_check_their_settings(moving: Profile, changes: dict[str, float], words: str) -> None:
-    settings: dict[str, float] = {"blocks": 2, "budget": 0.05, **changes}
+def test_blocks_check_their_settings(moving: Profile, changes: dict[str, Any], words: str) -> None:
+    settings: dict[str, Any] = {"blocks": 2, "budget": 0.05, **changes}
     with pytest.raises(InputError, match=words):
-        judge_blocks(moving, int(settings.pop("blocks")), **settings)
+        judge_blocks(moving, **settings)
 
 
 def test_what_cannot_be_judged_is_refused(moving: Profile, stage_of: StageOf, profile_of: ProfileOf) -> None:

@@ -35,8 +35,8 @@ class PausingReplica:
 
     def score(self, now: float) -> float:
         """As a picker judges it: by the age of the oldest call, and how many there are."""
-        self.flight = [(came, answer) for came, answer in self.flight if answer > now]
-        oldest = min((came for came, _ in self.flight), default=now)
+        self.flight = [(arrival, answer) for arrival, answer in self.flight if answer > now]
+        oldest = min((arrival for arrival, _ in self.flight), default=now)
         return max(WORK_MS + REST_MS, now - oldest) * (len(self.flight) + 1)
 
     def serve(self, now: float, work_ms: float) -> float:
@@ -136,7 +136,7 @@ class TestAtAnotherLoad:
         said = (simulate_load(model, factor=factor, requests=20_000).before_ms > PAUSE_MS / 2).mean()
         assert said == pytest.approx(shares[1], rel=0.25)
         assert abs(said - shares[1]) < abs(shares[0] - shares[1])
-        assert said == pytest.approx(stalls.likelier(factor) * shares[0], rel=0.3)
+        assert said == pytest.approx(stalls.probability_factor(factor) * shares[0], rel=0.3)
 
     @given(
         rate=st.floats(1e-4, 1.0),
@@ -147,13 +147,15 @@ class TestAtAnotherLoad:
         self, rate: float, lengths: list[float], factor: float
     ) -> None:
         stalls = Stalls(np.zeros((1, 1), np.bool_), rate, np.array(lengths))
-        assert stalls.likelier(1.0) == pytest.approx(1.0)
-        assert stalls.longer_ms(1.0) == pytest.approx(0.0, abs=1e-9 * max(lengths))
+        assert stalls.probability_factor(1.0) == pytest.approx(1.0)
+        assert stalls.extra_wait_ms(1.0) == pytest.approx(0.0, abs=1e-9 * max(lengths))
         low, high = sorted((1.0, factor))
-        assert stalls.likelier(low) >= stalls.likelier(high) * (1 - 1e-9)
+        assert stalls.probability_factor(low) >= stalls.probability_factor(high) * (1 - 1e-9)
         # as often as once a pause at most, and no less than that each call finds as many
         assert (
-            min(1.0, 1 / factor) * (1 - 1e-9) <= stalls.likelier(factor) <= max(1.0, 1 / factor) * (1 + 1e-9)
+            min(1.0, 1 / factor) * (1 - 1e-9)
+            <= stalls.probability_factor(factor)
+            <= max(1.0, 1 / factor) * (1 + 1e-9)
         )
 
     @given(rate=st.floats(1e-4, 1.0), length=st.floats(1.0, 1e3))
@@ -168,7 +170,9 @@ class TestAtAnotherLoad:
         caught: Bools = np.asarray(stalls.caught.any(axis=1))
         rng = np.random.default_rng(0)
         shares = [caught[model.rows(factor, 200_000, rng)].mean() for factor in (1.0, 0.5, 2.0)]
-        wanted = caught.mean() * np.array([1.0, stalls.likelier(0.5), stalls.likelier(2.0)])
+        wanted = caught.mean() * np.array(
+            [1.0, stalls.probability_factor(0.5), stalls.probability_factor(2.0)]
+        )
         np.testing.assert_allclose(shares, wanted, rtol=0.08)
 
     def test_however_many_are_caught_chances_stay_chances(self) -> None:

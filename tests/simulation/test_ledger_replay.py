@@ -35,7 +35,7 @@ def test_it_is_the_account_asked_request_by_request(
     for want, now in zip(wanted.tolist(), started.tolist(), strict=True):
         account.earn(REQUEST, now)
         cost = round(want * REQUEST)
-        expected.append(grant(account, floor, cost, now) if cost else WITHIN)
+        expected.append(grant(account, cost, now, floor=floor) if cost else WITHIN)
     found = replay_ledger(wanted, started, budget=budget, terms=terms)
     assert found.verdicts.tolist() == expected
     assert found.granted.tolist() == [verdict <= BY_FLOOR for verdict in expected]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import tempfile
@@ -203,7 +204,10 @@ async def _no_tick(_: float) -> None:
 async def _calm_again(site: _Site, tick: Any) -> None:
     """Wait until the gateway has worked off what waited there, and a moment more."""
     deadline = time.monotonic() + MAX_CALM_S
-    while (await site.status())["inside"] > FEW_INSIDE and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        with contextlib.suppress(TimeoutError, aiohttp.ClientError):
+            if (await site.status())["inside"] <= FEW_INSIDE:
+                break
         await pass_time(0.1, tick)
     await pass_time(CALM_AGAIN_S, tick)
 
@@ -351,6 +355,7 @@ class _Bench:
         finding = assess(window, self.pace)
         if finding is not None:
             self.site.watch.void(finding)
+            await _calm_again(self.site, self.tick)
         return window, finding
 
     async def _put(self, plan: Plan | None) -> None:

@@ -192,8 +192,8 @@ def _profile_words(note: profile.ProfileNote) -> str:
             )
         case profile.IdempotenceUnknown(stages):
             return (
-                "traces do not record which calls may run twice; exclude stages that write: "
-                f"`kwiken fit --once STAGE`. Copies go to: {_listed(stages)}"
+                "traces do not record which calls may run twice; exclude stages that write by "
+                f"--once STAGE. Copies go to: {_listed(stages)}"
             )
         case profile.StagesChanged(changes):
             told = "; ".join(drift_words(each) for each in changes[:MAX_CHANGES])

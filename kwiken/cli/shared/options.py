@@ -122,6 +122,42 @@ def given(*names: str) -> str | None:
     return next((spelled[name] for name in found), None)
 
 
+def once_option(command: F) -> F:
+    """Add the option `--once STAGE`: stages whose calls get no copies."""
+    return click.option(
+        "--once",
+        multiple=True,
+        metavar="STAGE",
+        help="A stage that must not run twice, such as a write: it gets no copies. A name, or a pattern "
+        "such as '*:write_*'; may be given again.",
+    )(command)
+
+
+def copyable_option(command: F) -> F:
+    """Add the option `--copyable STAGE`: stages that may get copies though they were taken for writes."""
+    return click.option(
+        "--copyable",
+        multiple=True,
+        metavar="STAGE",
+        help="A stage that was taken for a write and may run twice all the same. A name or a pattern; may be "
+        "given again.",
+    )(command)
+
+
+def refuse_shared_stdout(**wanted: bool) -> None:
+    """Refuse options that would write two documents to stdout.
+
+    Args:
+        **wanted: whether each option is given, by the name of its parameter; `out` stands for `-o -`.
+
+    Raises:
+        UsageError: more than one is given; names them.
+    """
+    names = ["-o -" if name == "out" else f"--{name}" for name, given_ in wanted.items() if given_]
+    if len(names) > 1:
+        raise click.UsageError(f"{' and '.join(names)} both write to stdout; choose one")
+
+
 def out_option(
     default: str | None = None, *, required: bool = False, what: str = "result"
 ) -> Callable[[F], F]:

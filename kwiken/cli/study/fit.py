@@ -15,16 +15,19 @@ import click
 from kwiken.cli.shared import (
     check_apart,
     check_exist,
+    copyable_option,
     given,
     json_option,
     load_profile,
     needs_extra,
     note,
     note_written,
+    once_option,
     out_option,
     print_json,
     print_table,
     progress,
+    refuse_shared_stdout,
     say,
     seconds_of,
     write_text,
@@ -97,20 +100,8 @@ _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
     metavar="TIME",
     help="A request so long before the last one counts half, as in 90s, 30m, 1h or 2d.  [default: all alike]",
 )
-@click.option(
-    "--once",
-    multiple=True,
-    metavar="STAGE",
-    help="A stage that must not run twice, such as a write: it gets no copies. A name, or a pattern such as "
-    "'*:write_*'; may be given again.",
-)
-@click.option(
-    "--copyable",
-    multiple=True,
-    metavar="STAGE",
-    help="A stage that was taken for a write and may run twice all the same. A name or a pattern; may be "
-    "given again.",
-)
+@once_option
+@copyable_option
 @click.option("--mermaid", is_flag=True, help="Print the DAG as a Mermaid drawing on stdout.")
 @json_option
 @needs_extra("plan")
@@ -133,8 +124,7 @@ def command(
 
     Shows the stages, what comes after what, and what was set aside. Without -o the profile is not kept.
     """
-    if (out == "-") + mermaid + as_json > 1:
-        raise click.UsageError("-o -, --mermaid and --json all want stdout; choose one")
+    refuse_shared_stdout(out=out == "-", mermaid=mermaid, json=as_json)
     if settings["kind_by"] == "":
         raise click.UsageError("--kind-by is empty; give an attribute's name, or root")
     if every and out == "-":

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec import structs
 
 from kwiken.cli.shared import (
     MIB,
     OBJECTIVES,
     SHARE,
+    copyable_option,
     json_option,
     load_profile,
     needs_extra,
@@ -20,11 +23,13 @@ from kwiken.cli.shared import (
     note_summaries,
     note_words,
     note_written,
+    once_option,
     out_option,
     print_json,
     print_table,
     progress,
     read_text,
+    refuse_shared_stdout,
     seed_option,
     write_text,
 )
@@ -109,6 +114,8 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
     help="Account for the load that copies add, and send none where they hurt, if replicas are busy enough "
     "for load to matter.",
 )
+@once_option
+@copyable_option
 @queue_options
 @seed_option
 @json_option
@@ -131,6 +138,8 @@ def command(
     levers: str,
     guarded: bool,
     load: float | None,
+    once: tuple[str, ...],
+    copyable: tuple[str, ...],
     **queues: Any,
 ) -> None:
     """Make a plan for the service of PROFILE: divide budgets over its stages.
@@ -138,6 +147,7 @@ def command(
     Shows which calls get copies, what the plan should cost, and what latency to expect. Without -o the plan
     is shown and not kept.
     """
+    refuse_shared_stdout(out=out == "-", json=as_json)
     if not utility_loss and (partial or utility_weights):
         option = "--partial" if partial else "--utility-weight"
         raise InputError("means nothing without a budget of utility: --utility-loss", where=option)
@@ -146,8 +156,10 @@ def command(
     learned = load_profile(profile)
     from kwiken.plan import Budgets
     from kwiken.planning import PlanSettings, study_plan
-    from kwiken.profile import spent_by_model
+    from kwiken.profile import kept_copyable, kept_single, spent_by_model
 
+    made_from = learned.digest
+    (learned,) = kept_copyable(kept_single((learned,), once), copyable)
     settings = PlanSettings(
         budgets=Budgets(reissue=reissue, utility_loss=utility_loss, catch_up=catch_up),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -165,11 +177,13 @@ def command(
     )
     with progress("planning"):
         study = study_plan(learned, settings)
+    # The plan names the profile in the file, which is the one that later verbs are given.
+    study = replace(study, plan=structs.replace(study.plan, profile=made_from))
     note_idle_options(study.load)
     by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
     if out is not None:
         write_text(out, printable_json(study.plan.to_json()) + "\n")
-    if as_json and out != "-":
+    if as_json:
         told = lever_summary(study) | load_summary(study.load) | learned_summary(study, learned)
         print_json(_summary(study) | {"spent_by_model": by_model} | told)
     else:

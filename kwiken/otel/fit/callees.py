@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,14 @@ from kwiken.plan import SpanMatch
 from kwiken.profile import Evidence, http_method, says_read, says_write, why_write
 
 _NONE = -1
+MAX_PORT = 65_535
+MAX_PORT_DIGITS = 5
+# A host's name or address, with a port behind it or not.
+_ADDRESS = re.compile(
+    r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?)(?::(?P<port>[0-9]{1,5}))?\Z"
+)
+# Addresses that say how one replica was reached, not how the service is.
+_ONE_REPLICA = re.compile(r"localhost\Z|[0-9.]+\Z", re.IGNORECASE)
 MIN_READ_SHARE = 0.5  # of the calls below which something reads, for "what was seen below only reads"
 
 
@@ -82,13 +91,23 @@ class Callees:
         if self._calls is not None:
             clients = self._calls.clients[rows]
             clients, rows = clients[clients >= 0], self._calls.rows[rows]
-        method = http_method(operation) or self._method(clients)
+        stated = self._forest.names.stated.get(op, {})
+        method = http_method(operation) or self._method(clients) or _stated_method(stated)
         wrote, read = self._below.wrote[rows], self._below.read[rows]
         seen = Evidence(
             wrote=self._operation(wrote),
             read=bool((wrote < 0).all() and (read >= 0).mean() >= MIN_READ_SHARE),
         )
-        match = SpanMatch(service=service, operation=operation, occurrence=turn + 1, method=method)
+        host, port = _stated_address(stated)
+        match = SpanMatch(
+            service=service,
+            operation=operation,
+            occurrence=turn + 1,
+            method=method,
+            path=_stated_path(stated),
+            host=host,
+            port=port,
+        )
         return Callee(match, why_write(operation, method, seen))
 
     def _method(self, clients: Ints) -> str | None:
@@ -101,6 +120,30 @@ class Callees:
         """Name of the most frequent of these operations; empty for none."""
         there = ops[ops >= 0]
         return self._forest.names.operations[int(np.bincount(there).argmax())][1] if len(there) else ""
+
+
+def _stated_method(stated: Mapping[str, str]) -> str | None:
+    return http_method(stated.get("http.request.method") or stated.get("http.method") or "")
+
+
+def _stated_path(stated: Mapping[str, str]) -> str | None:
+    """Route that the spans state, or that of a gRPC method; None if they state neither."""
+    route = stated.get("http.route", "")
+    if route.startswith("/"):
+        return route
+    service, method = stated.get("rpc.service"), stated.get("rpc.method")
+    return f"/{service}/{method}" if service and method else None
+
+
+def _stated_address(stated: Mapping[str, str]) -> tuple[str | None, int | None]:
+    """Host and port that the spans state; None for what they do not, or what cannot be one."""
+    text = stated.get("server.address") or stated.get("http.host") or stated.get("net.host.name") or ""
+    found = _ADDRESS.match(text)
+    if found is None or _ONE_REPLICA.match(found["host"]):
+        return None, None
+    port = found["port"] or stated.get("server.port") or stated.get("net.host.port") or ""
+    fits = port.isascii() and port.isdigit() and len(port) <= MAX_PORT_DIGITS and 0 < int(port) <= MAX_PORT
+    return found["host"], int(port) if fits else None
 
 
 def _numbers(which: Iterable[bool]) -> Ints:

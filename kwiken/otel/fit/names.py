@@ -58,7 +58,7 @@ def _ends(operation: str) -> list[str]:
     """Ends of a route, from the shortest that says something to the whole operation."""
     route = _METHOD.sub("", operation)
     segments = [segment for segment in route.split("/") if segment]
-    if "/" not in route.strip("/") or " " in route:
+    if "/" not in route or not segments or " " in route:
         return [operation or "(no name)"]
     fixed = [place for place, segment in enumerate(segments) if not _VARIABLE.match(segment)]
     ends = []

@@ -39,11 +39,11 @@ def kinds_of(calls: ServiceCalls, rows: Ints) -> Ints:
     """
     at = calls.places[rows]
     kinds = calls.forest.spans["op"][at].astype(np.int64)
-    number, only = _only_calls(calls)
+    number, longest = _longest_calls(calls)
     for op in np.unique(kinds).tolist():
         if not is_route(calls.forest.names.operations[op][1]):
             mine = np.flatnonzero(kinds == op)
-            kinds[mine] = _behind(calls, at[mine], number, only)
+            kinds[mine] = _behind(calls, at[mine], number, longest)
     return kinds
 
 
@@ -56,7 +56,7 @@ def is_route(operation: str) -> bool:
     return _ROUTE.match(operation) is not None
 
 
-def _behind(calls: ServiceCalls, at: Ints, number: Ints, only: Ints) -> Ints:
+def _behind(calls: ServiceCalls, at: Ints, number: Ints, longest: Ints) -> Ints:
     """(n,): number of the operation that tells the kind of requests that share a root operation."""
     forest = calls.forest
     length = forest.end - forest.start
@@ -67,20 +67,20 @@ def _behind(calls: ServiceCalls, at: Ints, number: Ints, only: Ints) -> Ints:
         single = number[at] == 1
         if single.mean() < MIN_PASS_SHARE:
             break
-        inner = only[at[single]]
-        if length[inner].sum() < MIN_GATEWAY_SHARE * length[at[single]].sum():
+        if length[longest[at[single]]].sum() < MIN_GATEWAY_SHARE * length[at[single]].sum():
             break
-        there, at = there[single], inner
+        there, at = there[number[at] > 0], longest[at[number[at] > 0]]
         if (op[at] != op[at[0]]).any() or is_route(forest.names.operations[int(op[at[0]])][1]):
             kinds[there] = op[at]
             break
     return kinds
 
 
-def _only_calls(calls: ServiceCalls) -> tuple[Ints, Ints]:
-    """Of each request or call: number of calls that it waited for, and one of them."""
+def _longest_calls(calls: ServiceCalls) -> tuple[Ints, Ints]:
+    """Of each request or call: number of calls that it waited for, and the longest of them; -1 for none."""
     forest = calls.forest
     rows = np.flatnonzero((forest.parent >= 0) & (forest.state & DETACHED == 0))
-    only = np.full(len(forest), -1, np.int64)
-    only[forest.parent[rows]] = rows
-    return np.bincount(forest.parent[rows], minlength=len(forest)), only
+    rows = rows[np.argsort((forest.end - forest.start)[rows], kind="stable")]
+    longest = np.full(len(forest), -1, np.int64)
+    longest[forest.parent[rows]] = rows  # the longest is written last, and so stays
+    return np.bincount(forest.parent[rows], minlength=len(forest)), longest

@@ -22,6 +22,7 @@ MAX_ERROR_SHARE: Final = (
 )
 _MAX_ROOTS_SHOWN: Final = 8
 _MAX_NEAREST_SHOWN: Final = 3
+_MAX_NAMES_COMPARED: Final = 5000  # letter by letter, which takes a few microseconds each
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +235,15 @@ def nearest(wanted: str, names: Sequence[str]) -> list[str]:
         names: names that there are.
     """
     holding = [name for name in names if wanted and wanted.lower() in name.lower()]
-    found = [
-        *sorted(holding, key=lambda name: (len(name), name)),
-        *get_close_matches(wanted, names, cutoff=0.5),
-    ]
+    parts = {part: name for name in names[:_MAX_NAMES_COMPARED] for part in _parts(name)}
+    alike = get_close_matches(wanted, parts, n=2 * _MAX_NEAREST_SHOWN)
+    found = [*sorted(holding, key=lambda name: (len(name), name)), *(parts[part] for part in alike)]
     return list(dict.fromkeys(found))[:_MAX_NEAREST_SHOWN]
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """A name `service:route` whole, without the service, and its last segment, which people leave out."""
+    return name.rsplit("/", 1)[-1], name.partition(":")[2] or name, name
 
 
 def _reasons(forest: Forest) -> str:

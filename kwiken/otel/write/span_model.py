@@ -1,6 +1,6 @@
 """Span model: names, attributes, links and times of the spans of one request record.
 
-A `SpanNote` is a span independent of any format. OTLP lines and SDK spans are both made from it, so they
+A `SpanData` is a span independent of any format. OTLP lines and SDK spans are both made from it, so they
 state the same.
 """
 
@@ -32,7 +32,7 @@ _MAX_LOW_ID: Final = (1 << 64) - 1
 
 
 @dataclass(slots=True)
-class SpanNote:
+class SpanData:
     """One span.
 
     Attributes:
@@ -63,7 +63,7 @@ class SpanNote:
 
 
 @dataclass(slots=True, frozen=True)
-class CallNote:
+class CallRecord:
     """One call that a replica ran, for its server span.
 
     Attributes:
@@ -94,14 +94,14 @@ def sampled(trace_id: int, share: float) -> bool:
     return share >= 1.0 or (trace_id & _MAX_LOW_ID) < share * (_MAX_LOW_ID + 1)
 
 
-def request_spans(record: RequestRecord, labels: Labels) -> list[SpanNote]:
+def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
     """Spans of one request, of its stages and of their attempts."""
     hedged = False
     stages = {stage.name: stage.span_id for stage in record.stages}
-    below: list[SpanNote] = []
+    below: list[SpanData] = []
     for stage in record.stages:
-        note = _stage_span(record, stage, stages, labels)
-        below.append(note)
+        span = _stage_span(record, stage, stages, labels)
+        below.append(span)
         ends = _winners(stage)
         below.extend(_attempt_span(record, stage, attempt, ends, labels) for attempt in stage.attempts)
         hedged = hedged or _hedged(stage)
@@ -112,7 +112,7 @@ def request_spans(record: RequestRecord, labels: Labels) -> list[SpanNote]:
         attributes.append(("kw.control", True))
     if hedged:
         attributes.append(("kw.hedged", True))
-    root = SpanNote(
+    root = SpanData(
         record.trace_id,
         record.span_id,
         record.parent_span_id,
@@ -137,7 +137,7 @@ def _winners(stage: StageRecord) -> dict[int, int]:
 
 def _stage_span(
     record: RequestRecord, stage: StageRecord, stages: dict[str, int], labels: Labels
-) -> SpanNote:
+) -> SpanData:
     name = labels("kw.stage", stage.name)
     attributes: list[tuple[str, Value]] = [
         ("kw.service", labels("kw.service", record.service)),
@@ -154,7 +154,7 @@ def _stage_span(
         attributes.append(("kw.threads", stage.threads))
     if any(attempt.catch_up for attempt in stage.attempts):
         attributes.append(("kw.catch_up", True))
-    return SpanNote(
+    return SpanData(
         record.trace_id,
         stage.span_id,
         record.span_id,
@@ -170,7 +170,7 @@ def _stage_span(
 
 def _attempt_span(
     record: RequestRecord, stage: StageRecord, attempt: AttemptRecord, ends: dict[int, int], labels: Labels
-) -> SpanNote:
+) -> SpanData:
     name = labels("kw.stage", stage.name)
     attributes: list[tuple[str, Value]] = [
         ("kw.service", labels("kw.service", record.service)),
@@ -192,7 +192,7 @@ def _attempt_span(
     if attempt.busy_ms is not None:
         attributes.append(("kw.busy_ms", float(attempt.busy_ms)))
     failed = attempt.outcome is Outcome.FAILED
-    return SpanNote(
+    return SpanData(
         record.trace_id,
         attempt.span_id,
         stage.span_id,
@@ -240,7 +240,7 @@ class Server:
     node: str
 
 
-def call_span(call: CallNote, server: Server, span_id: int, labels: Labels) -> SpanNote:
+def call_span(call: CallRecord, server: Server, span_id: int, labels: Labels) -> SpanData:
     """Server span of one call."""
     stage = labels("kw.stage", server.stage)
     attributes: list[tuple[str, Value]] = [
@@ -257,7 +257,7 @@ def call_span(call: CallNote, server: Server, span_id: int, labels: Labels) -> S
     cancelled = call.error == CANCELLED
     if cancelled:
         attributes.append(("kw.outcome", CANCELLED))
-    return SpanNote(
+    return SpanData(
         call.trace_id,
         span_id,
         call.parent_id,

@@ -96,7 +96,8 @@ def test_the_rate_never_asks_for_more_than_a_third(
     else:
         assert MIN_RATE <= pace.rate <= MAX_DEFAULT_RATE
         assert idle + cpu_s * pace.rate <= (1 / 2 if pace.rate == MIN_RATE else 1 / 3) * given_ + 1e-6
-        assert pace.share == pytest.approx((idle + cpu_s * pace.rate) / given_)
+        assert (idle + cpu_s * pace.rate) / given_ <= pace.share + 1e-9
+        assert pace.share <= (1 / 2 if pace.rate == MIN_RATE else 1 / 3) + 1e-9
 
 
 def test_a_slow_machine_is_used_up_to_a_half_by_the_lowest_rate() -> None:
@@ -230,7 +231,8 @@ def test_an_attempt_ends_with_every_stretch_sound_or_with_a_reason(kinds: list[s
     if attempt.failed:
         assert attempt.reason
         assert len(attempt.shares) == len(attempt.void)
-        assert attempt.void[-1].severe or len(attempt.void) == attempt.allowed + 1
+        severe = sum(finding.severe for finding in attempt.void)
+        assert severe == 2 or len(attempt.void) == attempt.allowed + 1
 
 
 def test_a_void_stretch_is_repeated_at_once() -> None:

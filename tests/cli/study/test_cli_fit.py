@@ -12,7 +12,8 @@ import pytest
 from kwiken.otel.write import otlp_lines
 from kwiken.profile import profile_from_json
 from tests.support.commands import refused, run
-from tests.support.span_trees import T0, layered_dag, record
+from tests.support.gateway_traces import cart_request, shop_request, spans_of
+from tests.support.span_trees import T0, jaeger_json, layered_dag, record
 from tests.support.traces import jaeger, many, span
 
 SOCIAL = Path(__file__).resolve().parents[3].parent / "shared/data/jaeger/socialnetwork-compose-post.json"
@@ -218,6 +219,58 @@ class TestFit:
         copied = {name for name, s in json.loads(Path(plan).read_text())["stages"].items() if "reissue" in s}
         assert copied <= {name for name, may in stages.items() if may}
 
+    def test_a_shop_behind_a_gateway_from_its_kinds_to_another_day(self, tmp_path: Path) -> None:
+        requests = [shop_request(n) if n % 3 else cart_request(n) for n in range(120)]
+        path, profile, plan = tmp_path / "day.json", str(tmp_path / "p.json"), str(tmp_path / "plan.json")
+        path.write_text(jaeger_json(spans_of(requests)))
+        shown = run("fit", str(path), "--list").stdout
+        assert "edge-service:/*" in shown
+        assert all(name in shown for name in ("shop-service:shop/page", "cart-service:cart/add"))
+        listed = data_of("fit", str(path), "--list")
+        assert [(kind["name"], kind["requests"]) for kind in listed["requests_by_kind"]] == [
+            ("shop-service:shop/page", 80),
+            ("cart-service:cart/add", 40),
+        ]
+        told = run("fit", str(path), "-o", profile).stderr
+        assert "learned: shop-service:shop/page; choose another kind by --kind NAME" in told
+        assert "taken for reads, so copies may be sent: price-service:prices, stock-service:search" in told
+        assert "taken for writes, so no copies are sent: visit-service:visits (INSERT visits)" in told
+        assert all(len(line) <= 100 for line in told.splitlines() if "│" in line or "┃" in line)
+        assert data_of("fit", str(path), "--kind", "add")["kind"] == "cart-service:/api/v1/cart/add"
+        later = tmp_path / "later.json"
+        later.write_text(jaeger_json(spans_of([cart_request(n) for n in range(90)] + requests[:60])))
+        assert data_of("fit", str(later))["kind"].startswith("cart-service")
+        alike = data_of("fit", str(later), "--like", profile)
+        assert alike["kind"] == "shop-service:/api/v1/shop/page"
+        allowed = data_of("fit", str(path), "--copyable", "visit-service:*")["stages"]
+        assert all(stage["reissuable"] for stage in allowed[1:])
+        assert run("plan", profile, "-o", plan, "--reissue", "0.3").exit_code == 0
+        copied = {name for name, s in json.loads(Path(plan).read_text())["stages"].items() if "reissue" in s}
+        assert "stock-service:search" in copied
+        assert "visit-service:visits" not in copied
+        kept = str(tmp_path / "kept.json")
+        assert run("plan", profile, "-o", kept, "--reissue", "0.3", "--once", "stock-*").exit_code == 0
+        once = {name for name, s in json.loads(Path(kept).read_text())["stages"].items() if "reissue" in s}
+        assert not {name for name in once if name.startswith("stock")}
+        simulated = run("simulate", profile, "--plan", kept)
+        assert simulated.exit_code == 0
+        assert "another profile" not in simulated.stderr, "the plan still is for this profile"
+        refused(run("plan", profile, "--copyable", "nobody"), "no stage is named 'nobody'")
+
+    def test_a_plan_in_place_of_a_profile_is_recognised_and_the_reverse(
+        self, traces: str, tmp_path: Path
+    ) -> None:
+        profile, plan = str(tmp_path / "p.json"), str(tmp_path / "plan.json")
+        assert run("fit", traces, "-o", profile).exit_code == 0
+        assert run("plan", profile, "-o", plan).exit_code == 0
+        for verb in (["explain"], ["plan"], ["simulate", "--plan", plan]):
+            refused(run(*verb, plan), "plan.json: is a plan, and a profile is needed")
+        refused(run("fit", traces, "--like", plan), "plan.json: is a plan, and a profile is needed")
+        for verb in (["simulate", profile, "--plan"], ["explain", profile, "--plan"]):
+            refused(run(*verb, profile), "p.json: is a profile, and a plan is needed")
+        refused(run("export", profile, "--to", "grpc"), "p.json: is a profile, and a plan is needed")
+        refused(run("plan", traces), "traces.json: holds traces, and a profile is needed")
+
     def test_a_stage_to_keep_single_is_there(self, traces: str) -> None:
         refused(run("fit", traces, "--once", "nobody"), "no stage is named 'nobody'; there are: ")
 
@@ -296,12 +349,19 @@ class TestBadTraces:
             (["--root", "sell"], "no span is of operation 'sell'; roots are: shop:buy"),
             (["--service", "bank"], "no span is of service 'bank'"),
             (["-o", "/nowhere/profile.json"], "/nowhere/profile.json: its folder does not exist"),
-            (["-o", "-", "--json"], "choose one"),
-            (["--mermaid", "--json"], "choose one"),
+            (["-o", "-", "--json"], "-o - and --json both write to stdout; choose one"),
+            (["--mermaid", "--json"], "--mermaid and --json both write to stdout; choose one"),
+            (["--mermaid", "-o", "-"], "-o - and --mermaid both write to stdout; choose one"),
             (["--since", "1"], "No such option"),
             (["--depth", "0"], "0 is not in the range"),
             (["--half-life", "soon"], "'soon' is not a time; write 90s, 30m, 1h or 2d"),
             (["--half-life", "0s"], "'0s' is not a time"),
+            (["--all", "--kind", "buy"], "--all learns every kind, so --kind has no effect"),
+            (["--list", "--kind", "buy"], "--list learns no profile, so --kind has no effect"),
+            (["--list", "--all"], "--list learns no profile, so --all has no effect"),
+            (["--kind", "sell"], "no kind of requests is named 'sell'; nearest: shop:buy"),
+            (["--ignore", "nothing"], "--ignore: no operation matches 'nothing'"),
+            (["--like", "/nowhere"], "/nowhere: there is no such file"),
             (["--all", "-o", "-"], "-o must be a folder"),
             (["--all", "-o", "/dev/null/x"], "/dev/null/x: "),
         ],

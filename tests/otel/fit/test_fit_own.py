@@ -23,7 +23,7 @@ from kwiken.otel.write import (
     StageRecord,
     make_observer,
 )
-from kwiken.otel.write.span_model import CallNote
+from kwiken.otel.write.span_model import CallRecord
 from kwiken.planning import make_plan
 from kwiken.profile import OWN_TIME, Profile
 from kwiken.simulation import simulate
@@ -228,7 +228,9 @@ def test_the_replicas_own_spans_change_nothing(tmp_path: Path) -> None:
     replica = ServerSpans("shop", "s0", "r1", "n1", traces=tmp_path)
     for request in requests:
         for one in request.stages[0].attempts:
-            replica.record(CallNote(request.trace_id, one.span_id, 0, one.start_ns, one.end_ns, busy_ms=99.0))
+            replica.record(
+                CallRecord(request.trace_id, one.span_id, 0, one.start_ns, one.end_ns, busy_ms=99.0)
+            )
     replica.close()
     after = fit_profile([tmp_path])
     assert after.digest == before.digest

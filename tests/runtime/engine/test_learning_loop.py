@@ -133,4 +133,4 @@ def test_copies_go_where_replicas_are_late_and_not_where_requests_are_large(tmp_
     again = fit_profile([tmp_path / "after"]).stage("pause")
     assert again.pairs_ms is not None
     # Not quite none: a paused replica sends its calls to the others.
-    assert copy_correlation(again, EmpiricalDistribution.of(again.calls_ms)).rho < 0.3, "about as was guessed"
+    assert copy_correlation(again, EmpiricalDistribution.of(again.calls_ms)).rho < 0.4, "about as was guessed"

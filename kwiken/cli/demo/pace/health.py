@@ -52,7 +52,7 @@ class Finding:
 
     Attributes:
         words: the reason with its figures, as part of a sentence.
-        severe: whether going on at this rate is of no use.
+        severe: whether requests were lost or piled up, which a rate that fits does not do.
     """
 
     words: str

@@ -156,7 +156,9 @@ def _result(
         even=ladders["even"],
         expected=promise.after,
         achieved=ladder_of(arms["after"].gateway_ms),
+        drift=_drift(arms["before"], promise),
         budgets={name: getattr(plan.budgets, name) for name in plan.budgets.__struct_fields__},
+        peak=plan.ledger.peak(plan.budgets.reissue),
         spent=ledger.spent("after"),
         spent_even=ledger.spent("even"),
         requests=sum(len(data.sent) for data in arms.values()),
@@ -183,6 +185,12 @@ def _expectation(plan: Plan) -> Expectation:
         spent=expected.spent.reissue,
         coverage=expected.interval,
     )
+
+
+def _drift(before: ArmData, promise: Expectation) -> float:
+    """Relative change of the median without a plan since the plan was learned, at the gateway."""
+    learned, now = promise.before.p50_ms, ladder_of(before.gateway_ms).p50_ms
+    return now / learned - 1 if learned > 0 and now > 0 else 0.0
 
 
 def _cuts(arms: Mapping[str, ArmData], seed: int) -> dict[str, Cut]:

@@ -165,7 +165,10 @@ class DemoResult(_Struct, frozen=True):
         even: percentiles measured with the same budget spread evenly.
         expected: percentiles that the plan expects for `after`, at the gateway.
         achieved: percentiles of `after` at the gateway, from its traces; all 0 in earlier results.
-        budgets: limits by name of the budget, as fractions.
+        budgets: limits by name of the budget, as fractions, over the horizon of the plan's ledger.
+        peak: limit of the spend on reissues over any 10 s, as a fraction; None in earlier results.
+        drift: relative change of the median at the gateway without a plan, from the time of learning to that
+            of the comparison; 0 in earlier results.
         spent: spend of `after`.
         spent_even: spend of `even`.
         requests: number of measured requests of all arms.
@@ -204,6 +207,8 @@ class DemoResult(_Struct, frozen=True):
     settings: Settings
     remarks: list[str] = []
     achieved: Ladder = Ladder()
+    peak: float | None = None
+    drift: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse other versions."""

@@ -11,6 +11,8 @@ from kwiken.cli.report.sections.views import Material, budget_shares, variance_s
 from kwiken.plan import Budgets, Plan
 from kwiken.profile import Profile
 
+MIN_DRIFT = 0.15  # relative change of the median that is worth a sentence
+
 
 def summary(material: Material) -> tuple[str, ...]:
     """Sentences of the summary; the first holds the main result."""
@@ -47,7 +49,18 @@ def of_result(result: DemoResult) -> tuple[str, ...]:
         f"({change(hoped, came)}). It expected to spend {percent(promised.spent)}; "
         f"it might spend {percent(result.budgets.get('reissue', 0.0))}."
     )
-    return (gist, expected, _against_even(result), _within(result))
+    return (gist, f"{expected}{_drifted(result)}", _against_even(result), _within(result))
+
+
+def _drifted(result: DemoResult) -> str:
+    """Sentence on a service that was no longer as fast as when it was learned; empty if it was."""
+    if abs(result.drift) < MIN_DRIFT:
+        return ""
+    way = "slower" if result.drift > 0 else "faster"
+    return (
+        f" Without a plan the service was {percent(abs(result.drift), places=0)} {way} in the median by then "
+        "than when the plan was learned, so the expectation is for another state of this machine."
+    )
 
 
 def _moved(cut: Cut) -> str:
@@ -72,10 +85,17 @@ def _against_even(result: DemoResult) -> str:
 
 
 def _within(result: DemoResult) -> str:
-    limit, worst = result.budgets.get("reissue", 0.0), result.spent.reissue_worst_10s
-    kept = "stayed within" if worst <= limit else "went past"
+    budget, spent = result.budgets.get("reissue", 0.0), result.spent
+    words = f"The spend {_kept(spent.reissue, budget)} the budget of {percent(budget)} over the horizon"
+    words += f"; over its worst 10 s it was {percent(spent.reissue_worst_10s)}"
+    if result.peak is not None:
+        words += f" and {_kept(spent.reissue_worst_10s, result.peak)} the peak of {percent(result.peak)}"
     lost = "No request failed" if result.failed == 0 else f"{count(result.failed, 'request')} failed"
-    return f"Over its worst 10 s the spend was {percent(worst)}: it {kept} the budget. {lost}."
+    return f"{words}. {lost}."
+
+
+def _kept(spent: float, limit: float) -> str:
+    return "stayed within" if spent <= limit else "went past"
 
 
 def _of_plan(plan: Plan) -> tuple[str, ...]:
@@ -127,6 +147,8 @@ def cards(material: Material) -> tuple[Card, ...]:
         return ()
     promised = result.expectation
     worst = f"worst 10 s {percent(result.spent.reissue_worst_10s)}"
+    if result.peak is not None:
+        worst += f" of {percent(result.peak)}"
     limit = f"of {percent(result.budgets.get('reissue', 0.0))} allowed; {worst}"
     even = result.even.p99_ms
     return (
