@@ -1,15 +1,20 @@
-"""Findings of `fit` and `plan` beyond latencies: drift, confidence of gains, outcomes by request class."""
+"""Findings of `fit` and `plan` beyond latencies: drift, confidence of gains, outcomes by class, notes.
+
+The functions that word notes import the wording when they run, because it loads the planner and NumPy, which
+help texts and refusals do not need.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from kwiken.cli.shared import drift_words, note, note_words, print_table
+from kwiken.cli.shared import note, print_table
 
 if TYPE_CHECKING:
     from kwiken.diagnosis import ClassOutcome
     from kwiken.plan import Plan
-    from kwiken.planning import PlanStudy
+    from kwiken.planning import Note, PlanStudy
     from kwiken.profile import Drift, Profile
 
 
@@ -25,6 +30,7 @@ def note_few(profile: Profile) -> None:
 
 def note_contradicted(profile: Profile) -> None:
     """Note that measured request latencies contradict those of the stages, if so."""
+    from kwiken.cli.shared import note_words
     from kwiken.profile import contradiction
 
     found = contradiction(profile)
@@ -133,5 +139,15 @@ def show_classes(profile: Profile, plan: Plan) -> None:
 
 def show_drift(found: tuple[Drift, ...]) -> None:
     """Print a line for each stage that changed, on stderr."""
+    from kwiken.cli.shared import drift_words
+
     for each in found:
         note(f"changed while it was traced: {drift_words(each)}")
+
+
+def show_notes(notes: Iterable[Note]) -> None:
+    """Print a line for each note on a plan or on a simulation at a load, on stderr."""
+    from kwiken.cli.shared import note_words
+
+    for each in notes:
+        note(f"note: {note_words(each)}")
