@@ -14,7 +14,8 @@ from kwiken.cli.shared import note, print_table
 if TYPE_CHECKING:
     from kwiken.diagnosis import ClassOutcome
     from kwiken.plan import Plan
-    from kwiken.planning import Note, PlanStudy
+    from kwiken.planning import PlanStudy
+    from kwiken.planning import notes as planning
     from kwiken.profile import Drift, Profile
 
 
@@ -145,7 +146,7 @@ def show_drift(found: tuple[Drift, ...]) -> None:
         note(f"changed while it was traced: {drift_words(each)}")
 
 
-def show_notes(notes: Iterable[Note]) -> None:
+def show_notes(notes: Iterable[planning.Note]) -> None:
     """Print a line for each note on a plan or on a simulation at a load, on stderr."""
     from kwiken.cli.shared import note_words
 
