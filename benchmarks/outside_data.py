@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from kwiken.profile import Profile, part_of
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 TRAIN_TICKET = ("2023-01-29.json.gz", "2023-01-30.json.gz")
 SOCIAL_NETWORK = "jaeger/socialnetwork-compose-post.json"
-BUSY_SAMPLE = 0.01
+GENERATED = {"generator": 1.0, "generator, busy": 0.01}
 GENERATED_BLOCKS = 4
 MIN_REQUESTS_OF_KIND = 200
 MIN_REQUESTS_JUDGED = 100  # p99 of fewer is the slowest request
@@ -40,16 +40,14 @@ class Recording:
     """Requests of one kind, as pairs of those to plan on and those to judge by.
 
     Attributes:
-        data_set: name of the data set.
+        data_sets: by name of the data set: share of the service's requests that the recording is taken for.
         kind: name of the service or kind of requests.
         pairs: earlier and later requests, in order of time.
-        sampled: share of the service's requests that the recording holds.
     """
 
-    data_set: str
+    data_sets: Mapping[str, float]
     kind: str
     pairs: tuple[tuple[Profile, Profile], ...]
-    sampled: float = 1.0
 
 
 def recordings(*, quick: bool) -> Iterator[Recording]:
@@ -58,9 +56,11 @@ def recordings(*, quick: bool) -> Iterator[Recording]:
     Args:
         quick: True for one generated service of each scenario, and no Train Ticket.
     """
-    yield from _generated(services=1 if quick else 4)
+    yield from _generated(services=1 if quick else 3)
     if (DATA / SOCIAL_NETWORK).exists():
-        yield Recording("social network", "compose post", _blocks(fit_profile([DATA / SOCIAL_NETWORK]), 2))
+        yield Recording(
+            {"social network": 1.0}, "compose post", _blocks(fit_profile([DATA / SOCIAL_NETWORK]), 2)
+        )
     if not quick and all((DATA / "train-ticket" / name).exists() for name in TRAIN_TICKET):
         yield from _train_ticket()
 
@@ -69,9 +69,7 @@ def _generated(*, services: int) -> Iterator[Recording]:
     for scenario in SCENARIOS:
         for seed in range(services):
             profile = drifting_profile(scenario, seed)
-            pairs = _blocks(profile, GENERATED_BLOCKS)
-            yield Recording("generator", profile.service, pairs)
-            yield Recording("generator, busy", profile.service, pairs, BUSY_SAMPLE)
+            yield Recording(GENERATED, profile.service, _blocks(profile, GENERATED_BLOCKS))
 
 
 def _train_ticket() -> Iterator[Recording]:
@@ -83,13 +81,12 @@ def _train_ticket() -> Iterator[Recording]:
         parts = [part_of(profile, np.flatnonzero(days == day)) for day in np.unique(days)]
         first, second = parts
         if first.requests >= MIN_REQUESTS_OF_KIND and second.requests >= MIN_REQUESTS_JUDGED:
-            yield Recording("Train Ticket, day 2 by day 1", kind.name, ((first, second),))
+            yield Recording({"Train Ticket, day 2 by day 1": 1.0}, kind.name, ((first, second),))
         for number, part in enumerate(parts, start=1):
             if part.requests >= MIN_REQUESTS_OF_KIND:
                 blocks = min(MAX_BLOCKS, part.requests // MIN_REQUESTS_JUDGED)
-                yield Recording(
-                    "Train Ticket, within a day", f"{kind.name}, day {number}", _blocks(part, blocks)
-                )
+                name = f"{kind.name}, day {number}"
+                yield Recording({"Train Ticket, within a day": 1.0}, name, _blocks(part, blocks))
 
 
 def _blocks(profile: Profile, number: int) -> tuple[tuple[Profile, Profile], ...]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from benchmarks.outside_data import Recording
-from kwiken.evaluation import PLAN, Judgement, Segment, judge_segments, rivals
+from kwiken.apportion import INSURANCE
+from kwiken.evaluation import PLAN, Judgement
+from kwiken.evaluation.compared_plans import rivals
+from kwiken.evaluation.later_requests import Segment, judge_segments
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile
@@ -32,9 +34,10 @@ class Case:
     judgement: Judgement
 
 
-def made(earlier: Profile, budget: float) -> Plan:
-    """Plan on some requests, with the defaults."""
-    return study_plan(earlier, PlanSettings(budgets=Budgets(reissue=budget), created=CREATED)).plan
+def made(earlier: Profile, budget: float, *, insurance: float = INSURANCE) -> Plan:
+    """Plan on some requests, with the defaults but for the insurance."""
+    settings = PlanSettings(budgets=Budgets(reissue=budget), insurance=insurance, created=CREATED)
+    return study_plan(earlier, settings).plan
 
 
 def judged(recordings: Iterable[Recording], ways: Ways | None = None) -> list[Case]:
@@ -45,18 +48,14 @@ def judged(recordings: Iterable[Recording], ways: Ways | None = None) -> list[Ca
         ways: makes more plans of earlier requests and a budget, to judge beside the plan; none by default.
     """
     with ProcessPoolExecutor(PROCESSES) as pool:
-        found = pool.map(partial(_cases, ways=ways), recordings)
-        return [case for cases in found for case in cases]
+        jobs = [
+            pool.submit(_cases, recording, budget, ways) for recording in recordings for budget in BUDGETS
+        ]
+        return [case for job in jobs for case in job.result()]
 
 
-def _cases(recording: Recording, ways: Ways | None) -> list[Case]:
-    return [
-        Case(recording.data_set, recording.kind, budget, _judged(recording, budget, ways))
-        for budget in BUDGETS
-    ]
-
-
-def _judged(recording: Recording, budget: float, ways: Ways | None) -> Judgement:
+def _cases(recording: Recording, budget: float, ways: Ways | None) -> list[Case]:
+    """Judge one recording at one budget, for each data set that it stands for."""
     segments = []
     for earlier, later in recording.pairs:
         plan = made(earlier, budget)
@@ -64,10 +63,18 @@ def _judged(recording: Recording, budget: float, ways: Ways | None) -> Judgement
         segments.append(Segment(later, {PLAN: plan, **rivals(plan, earlier, later, seed=0), **more}))
     starts = [float(later.started_s.min()) for _, later in recording.pairs]
     end = float(np.nextafter(recording.pairs[-1][1].started_s.max(), np.inf))
-    return judge_segments(
-        segments,
-        edges_s=np.array([*starts, end]),
-        sampled=recording.sampled,
-        correlations=CORRELATIONS if ways is None else (None,),
-        seed=0,
-    )
+    return [
+        Case(
+            name,
+            recording.kind,
+            budget,
+            judge_segments(
+                segments,
+                edges_s=np.array([*starts, end]),
+                sampled=sampled,
+                correlations=CORRELATIONS if ways is None else (None,),
+                seed=0,
+            ),
+        )
+        for name, sampled in recording.data_sets.items()
+    ]

@@ -157,7 +157,7 @@ def test_a_judgement_repeats_for_a_seed_and_as_json(moving: Profile) -> None:
 def test_blocks_check_their_settings(moving: Profile, changes: dict[str, Any], words: str) -> None:
     settings: dict[str, Any] = {"blocks": 2, "budget": 0.05, **changes}
     with pytest.raises(InputError, match=words):
-        judge_blocks(moving, settings.pop("blocks"), **settings)
+        judge_blocks(moving, **settings)
 
 
 def test_what_cannot_be_judged_is_refused(moving: Profile, stage_of: StageOf, profile_of: ProfileOf) -> None:

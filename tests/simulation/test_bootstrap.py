@@ -23,11 +23,12 @@ def test_the_interval_of_a_mean_is_that_of_its_standard_error() -> None:
 
 def test_bursts_widen_an_interval() -> None:
     rng = np.random.default_rng(5)
-    spread = 100.0 * (rng.random(10_000) < 0.02)
-    bursts = np.sort(spread)[::-1].copy()
+    spread = np.where(rng.random(10_000) < 0.02, 100.0, 0.0)
+    bursts = np.asarray(np.sort(spread)[::-1], dtype=np.float64)
     widths = []
-    for values in (spread, bursts):
-        low, high = interval(BlockBootstrap(10_000, seed=2).means(np.asarray(values, dtype=np.float64)))
+    bootstrap = BlockBootstrap(10_000, seed=2)
+    for resampled in (bootstrap.means(spread), bootstrap.means(bursts)):
+        low, high = interval(resampled)
         widths.append(high - low)
     assert widths[1] > 3 * widths[0]
 

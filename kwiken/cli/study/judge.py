@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
@@ -44,6 +44,15 @@ WAYS: Final = {"plan": "the plan", "even": "all stages alike", "hindsight": "in 
 PERCENTILES: Final = ("p50", "p90", "p95", "p99", "p99.9")
 
 
+class FitOptions(TypedDict):
+    """Options of a fit of traces, as `fit_profile` takes them."""
+
+    like: Profile | None
+    kind: str | None
+    root: str | None
+    service: str | None
+
+
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="[PLAN] TRACES|PROFILE...")
 @click.option(
@@ -69,8 +78,8 @@ PERCENTILES: Final = ("p50", "p90", "p95", "p99", "p99.9")
     "--from",
     "learned_file",
     metavar="FILE",
-    help="The profile that PLAN was made from: the even spread learns its time-outs there.  [default: from "
-    "the judged requests, which favours the even spread]",
+    help="The profile that PLAN was made from. The even spread learns its time-outs there, and TRACES are "
+    "fitted into its stages.  [default: the judged requests, which favours the even spread]",
 )
 @click.option(
     "--sampled",
@@ -80,6 +89,7 @@ PERCENTILES: Final = ("p50", "p90", "p95", "p99", "p99.9")
     metavar="SHARE",
     help="Share of the service's requests that the traces hold: the ledger's floor serves all of them.",
 )
+@click.option("--kind", metavar="NAME", help="Requests of this kind, of TRACES, as in `kwiken fit`.")
 @click.option("--root", metavar="OP", help="Requests of TRACES are spans of this operation.")
 @click.option("--service", metavar="NAME", help="Only requests of this service, of TRACES.")
 @click.option("-o", "--out", metavar="FILE", help="Write the judgement as a page with charts.")
@@ -94,6 +104,7 @@ def command(
     objective: str,
     learned_file: str | None,
     sampled: float,
+    kind: str | None,
     root: str | None,
     service: str | None,
     out: str | None,
@@ -112,10 +123,10 @@ def command(
     check_exist(files)
     if out is not None and out != "-":
         check_apart(out, list(files))
-    plan, later = _read(files, root, service)
+    earlier = None if learned_file is None else load_profile(learned_file)
+    plan, later = _read(files, like=earlier, kind=kind, root=root, service=service)
     if plan is None and blocks is None:
         raise InputError("there is no plan among the files; give one, or --blocks", where=files[0])
-    earlier = None if learned_file is None else load_profile(learned_file)
     with progress("judging"):
         if blocks is None:
             found = _judged(plan, later, earlier, sampled=sampled, seed=seed, where=files[0])
@@ -179,8 +190,8 @@ def _judged_by_blocks(
     )
 
 
-def _read(files: Sequence[str], root: str | None, service: str | None) -> tuple[Plan | None, Profile]:
-    """Read the plan, if there is one, and the requests."""
+def _read(files: Sequence[str], **options: Unpack[FitOptions]) -> tuple[Plan | None, Profile]:
+    """Read the plan, if there is one, and the requests; `options` are for a fit of traces."""
     from kwiken.cli.report import find
 
     found = find(files)
@@ -190,7 +201,7 @@ def _read(files: Sequence[str], root: str | None, service: str | None) -> tuple[
         raise InputError("is a profile, and traces are given too; give either", where=str(found.profile))
     plan = load_plan(str(found.plans[0])) if found.plans else None
     if found.profile is not None:
-        if (idle := given("root", "service")) is not None:
+        if (idle := given("kind", "root", "service")) is not None:
             raise InputError("is for traces; a profile's requests are chosen already", where=idle)
         later = load_profile(str(found.profile))
     elif found.traces:
@@ -198,10 +209,7 @@ def _read(files: Sequence[str], root: str | None, service: str | None) -> tuple[
 
         with progress("reading traces") as bar:
             later = fit_profile(
-                found.traces,
-                root=root,
-                service=service,
-                on_progress=lambda done, total: bar.update(done, total=total),
+                found.traces, on_progress=lambda done, total: bar.update(done, total=total), **options
             )
     else:
         raise InputError("there are no traces and no profile among the files", where=files[0])
