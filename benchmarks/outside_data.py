@@ -50,13 +50,14 @@ class Recording:
     pairs: tuple[tuple[Profile, Profile], ...]
 
 
-def recordings(*, quick: bool) -> Iterator[Recording]:
+def recordings(*, quick: bool, services: int = 3) -> Iterator[Recording]:
     """All recordings whose data are there.
 
     Args:
         quick: True for one generated service of each scenario, and no Train Ticket.
+        services: number of generated services of each scenario, if not quick.
     """
-    yield from _generated(services=1 if quick else 3)
+    yield from _generated(services=1 if quick else services)
     if (DATA / SOCIAL_NETWORK).exists():
         yield Recording(
             {"social network": 1.0}, "compose post", _blocks(fit_profile([DATA / SOCIAL_NETWORK]), 2)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kwiken.evaluation.blocks import judge_blocks
-from kwiken.evaluation.judge import Segment, judge, judge_segments
 from kwiken.evaluation.judgement import Arm, Cut, Judgement, Outcome, Stretch
+from kwiken.evaluation.judging import Segment, judge, judge_segments
 from kwiken.evaluation.rivals import EVEN, HINDSIGHT, PLAN, rivals
 
 __all__ = [

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from kwiken.errors import InputError
-from kwiken.evaluation.judge import CORRELATIONS, MIN_REQUESTS, Segment, judge_segments
 from kwiken.evaluation.judgement import Judgement
+from kwiken.evaluation.judging import CORRELATIONS, MIN_REQUESTS, Segment, judge_segments
 from kwiken.evaluation.rivals import PLAN, rivals
 from kwiken.plan import Budgets, LedgerTerms
 from kwiken.planning import PlanSettings, study_plan
