@@ -55,7 +55,11 @@ class Evidence:
 
 
 def http_method(operation: str) -> str | None:
-    """HTTP method that the name of a span states; None if it states none."""
+    """HTTP method that the name of a span states; None if it states none.
+
+    Args:
+        operation: name of a span, such as `HTTP POST` or `GET /cart`.
+    """
     found = _HTTP.match(operation)
     return found[1] if found is not None else None
 
@@ -80,7 +84,11 @@ def says_write(operation: str, *, commits: bool = False) -> bool:
 
 
 def says_read(operation: str) -> bool:
-    """Whether the name of an operation, other than that of an HTTP call, says that it reads."""
+    """Whether the name of an operation, other than that of an HTTP call, says that it reads.
+
+    Args:
+        operation: name of a span.
+    """
     if http_method(operation) is not None or operation.startswith("/"):
         return False
     parts = _parts(operation)
