@@ -27,6 +27,7 @@ from kwiken.profile import Profile, part_of
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 TRAIN_TICKET = ("2023-01-29.json.gz", "2023-01-30.json.gz")
 SOCIAL_NETWORK = "jaeger/socialnetwork-compose-post.json"
+NEXT_DAY = {"Train Ticket, day 2 by day 1": 1.0, "Train Ticket, day 2 by day 1, busy": 0.01}
 GENERATED = {"generator": 1.0, "generator, busy": 0.01}
 GENERATED_BLOCKS = 4
 MIN_REQUESTS_OF_KIND = 200
@@ -82,7 +83,7 @@ def _train_ticket() -> Iterator[Recording]:
         parts = [part_of(profile, np.flatnonzero(days == day)) for day in np.unique(days)]
         first, second = parts
         if first.requests >= MIN_REQUESTS_OF_KIND and second.requests >= MIN_REQUESTS_JUDGED:
-            yield Recording({"Train Ticket, day 2 by day 1": 1.0}, kind.name, ((first, second),))
+            yield Recording(NEXT_DAY, kind.name, ((first, second),))
         for number, part in enumerate(parts, start=1):
             if part.requests >= MIN_REQUESTS_OF_KIND:
                 blocks = min(MAX_BLOCKS, part.requests // MIN_REQUESTS_JUDGED)
