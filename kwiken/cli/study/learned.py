@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 MIN_REQUESTS: Final = 200  # fewer say little about high percentiles
+MIN_PASSED: Final = 1.05  # ratio of spend to budget from which the budget was passed
 
 
 def note_few(profile: Profile) -> None:
@@ -37,6 +38,18 @@ def note_contradicted(profile: Profile) -> None:
     found = contradiction(profile)
     if found is not None:
         note(note_words(found))
+
+
+def passed_budget(spent: float, budget: float) -> str | None:
+    """Sentence that says that a plan passed its budget; None where it did not, but for noise.
+
+    Args:
+        spent: extra work, as a share of all work.
+        budget: budget for it, as a share of all work.
+    """
+    if spent <= MIN_PASSED * budget:
+        return None
+    return f"the plan passed its budget: {spent:.2%} spent of {budget:.2%}"
 
 
 def cut_short(profile: Profile) -> int:
