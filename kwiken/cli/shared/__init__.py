@@ -52,6 +52,13 @@ if TYPE_CHECKING:
         silence,
         unheed_signals,
     )
+    from kwiken.cli.shared.profile_findings import (
+        drift_summary,
+        note_contradicted,
+        note_cut_short,
+        note_few,
+        show_drift,
+    )
 
 __all__ = [
     "BANDS",
@@ -68,6 +75,7 @@ __all__ = [
     "check_belongs",
     "check_exist",
     "copyable_option",
+    "drift_summary",
     "drift_words",
     "given",
     "heed_signals",
@@ -77,6 +85,9 @@ __all__ = [
     "load_service",
     "needs_extra",
     "note",
+    "note_contradicted",
+    "note_cut_short",
+    "note_few",
     "note_sentences",
     "note_summaries",
     "note_words",
@@ -94,6 +105,7 @@ __all__ = [
     "say",
     "seconds_of",
     "seed_option",
+    "show_drift",
     "silence",
     "unheed_signals",
     "write_text",
@@ -144,6 +156,13 @@ __getattr__ = lazy_names(
             "room_in",
             "say",
             "write_text",
+        ),
+        "kwiken.cli.shared.profile_findings": (
+            "drift_summary",
+            "note_contradicted",
+            "note_cut_short",
+            "note_few",
+            "show_drift",
         ),
         "kwiken.cli.shared.process": (
             "Terminated",

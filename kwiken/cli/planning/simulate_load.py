@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kwiken.cli.planning.load_options import queue_settings
+from kwiken.cli.planning.plan import ladder_rows
+from kwiken.cli.planning.reissue_limits import hurt_from
 from kwiken.cli.shared import note, note_summaries, note_words, print_json, print_table, progress, say
-from kwiken.cli.study.load_options import queue_settings
-from kwiken.cli.study.plan import ladder_rows
-from kwiken.cli.study.reissue_limits import hurt_from
 
 if TYPE_CHECKING:
     from kwiken.plan import Plan

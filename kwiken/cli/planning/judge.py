@@ -19,6 +19,8 @@ from kwiken.cli.shared import (
     load_profile,
     needs_extra,
     note,
+    note_contradicted,
+    note_few,
     note_written,
     print_json,
     print_table,
@@ -27,7 +29,6 @@ from kwiken.cli.shared import (
     seed_option,
     write_text,
 )
-from kwiken.cli.study.learned import note_contradicted, note_few
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
