@@ -10,7 +10,9 @@ import numpy as np
 
 from benchmarks.outside_data import Recording
 from kwiken.apportion import INSURANCE
-from kwiken.evaluation import PLAN, Judgement, Segment, judge_segments, rivals
+from kwiken.evaluation import PLAN, Judgement
+from kwiken.evaluation.compared_plans import rivals
+from kwiken.evaluation.later_requests import Segment, judge_segments
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from kwiken.evaluation.blocks import judge_blocks
-from kwiken.evaluation.judge import Segment, judge, judge_segments
-from kwiken.evaluation.judgement import Arm, Cut, Judgement, Outcome, Stretch
-from kwiken.evaluation.rivals import EVEN, HINDSIGHT, PLAN, rivals
+from kwiken.evaluation.compared_plans import EVEN, HINDSIGHT, PLAN
+from kwiken.evaluation.judgement import Arm, Judgement
+from kwiken.evaluation.later_requests import judge
 
 __all__ = [
     "EVEN",
     "HINDSIGHT",
     "PLAN",
     "Arm",
-    "Cut",
     "Judgement",
-    "Outcome",
-    "Segment",
-    "Stretch",
     "judge",
     "judge_blocks",
-    "judge_segments",
-    "rivals",
 ]

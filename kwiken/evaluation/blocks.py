@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from kwiken.errors import InputError
-from kwiken.evaluation.judge import CORRELATIONS, MIN_REQUESTS, Segment, judge_segments
+from kwiken.evaluation.compared_plans import PLAN, rivals
 from kwiken.evaluation.judgement import Judgement
-from kwiken.evaluation.rivals import PLAN, rivals
+from kwiken.evaluation.later_requests import CORRELATIONS, MIN_REQUESTS, Segment, judge_segments
 from kwiken.plan import Budgets, LedgerTerms
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import CostModel, Profile, part_of

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
+from kwiken.evaluation.compared_plans import PLAN, rivals
 from kwiken.evaluation.judgement import Arm, Cut, Judgement, Outcome, Stretch
-from kwiken.evaluation.rivals import PLAN, rivals
 from kwiken.latency import ladder
 from kwiken.plan import Ladder, LedgerTerms, Plan
 from kwiken.profile import Profile
