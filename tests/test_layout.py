@@ -80,6 +80,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.report.sections",
         "kwiken.cli.report",
         "kwiken.cli.study",
+        "kwiken.cli.planning",
         "kwiken.cli.demo.faults",
         "kwiken.cli.demo.setup",
         "kwiken.cli.demo.pace",

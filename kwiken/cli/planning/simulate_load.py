@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kwiken.cli.planning.load_options import queue_settings
+from kwiken.cli.planning.plan import ladder_rows
+from kwiken.cli.planning.plan_findings import show_notes
+from kwiken.cli.planning.reissue_limits import hurt_from
 from kwiken.cli.shared import print_json, print_table, progress, say
-from kwiken.cli.study.learned import show_notes
-from kwiken.cli.study.load_options import queue_settings
-from kwiken.cli.study.plan import ladder_rows
-from kwiken.cli.study.reissue_limits import hurt_from
 
 if TYPE_CHECKING:
     from kwiken.plan import Plan

@@ -11,6 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec import structs
 
+from kwiken.cli.planning.load_options import (
+    LOAD,
+    load_summary,
+    note_idle_options,
+    queue_options,
+    queue_settings,
+    refuse_unguarded,
+)
+from kwiken.cli.planning.plan_findings import gain_between, learned_summary, show_classes, show_notes
+from kwiken.cli.planning.plan_levers import lever_options, lever_summary, show_levers
+from kwiken.cli.planning.reissue_limits import show_thresholds
+from kwiken.cli.planning.spend_units import by_every_count
 from kwiken.cli.shared import (
     MIB,
     OBJECTIVES,
@@ -31,18 +43,6 @@ from kwiken.cli.shared import (
     seed_option,
     write_text,
 )
-from kwiken.cli.study.learned import gain_between, learned_summary, show_classes, show_notes
-from kwiken.cli.study.load_options import (
-    LOAD,
-    load_summary,
-    note_idle_options,
-    queue_options,
-    queue_settings,
-    refuse_unguarded,
-)
-from kwiken.cli.study.plan_levers import lever_options, lever_summary, show_levers
-from kwiken.cli.study.reissue_limits import show_thresholds
-from kwiken.cli.study.spend_units import by_every_count
 from kwiken.errors import InputError
 from kwiken.printable import printable_json
 
