@@ -83,6 +83,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.demo.trial",
         "kwiken.cli.demo",
         "kwiken.cli.live",
+        "kwiken.cli.allocate",
     ),
 }
 MAY_USE: dict[str, set[str]] = {

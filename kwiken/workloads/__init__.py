@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from kwiken.workloads.classification import Classification, Classifier, Proposal, label_text
+from kwiken.workloads.identity import KnownProfiles
+from kwiken.workloads.measurements import measurements_from_text
 from kwiken.workloads.profile import (
     Estimate,
     Size,
@@ -14,13 +17,19 @@ from kwiken.workloads.workload import Measure, Spread, Target, Workload, workloa
 
 __all__ = [
     "SOURCES",
+    "Classification",
+    "Classifier",
     "Estimate",
+    "KnownProfiles",
     "Measure",
+    "Proposal",
     "Size",
     "Spread",
     "Target",
     "Workload",
     "WorkloadProfile",
+    "label_text",
+    "measurements_from_text",
     "profiles_from_json",
     "profiles_to_json",
     "workloads_from_toml",
