@@ -31,6 +31,8 @@ def printable(text: str, *, most: int | None = None) -> str:
         most: maximum number of characters of the result, after which it is cut and ends in `...`; None for no
             limit.
     """
+    if most is not None:
+        text = text[: most + 1]  # escapes only lengthen a text
     if not (text.isprintable() and _INVISIBLE.isdisjoint(text)):
         text = "".join(c if _is_seen(c) else _spelt(c) for c in text)
     return text if most is None or len(text) <= most else f"{text[:most]}..."

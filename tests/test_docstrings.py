@@ -265,11 +265,11 @@ def described_elsewhere(named: Named) -> bool:
         for node in tree(path).body:
             if not isinstance(node, ast.ClassDef) or node is named.owner:
                 continue
-            theirs = methods(node)
+            other = methods(node)
             protocol = "Protocol" in {ast.unparse(base).partition("[")[0] for base in node.bases}
-            satisfied = node.name in bases or (protocol and theirs.keys() <= own)
-            if satisfied and named.node.name in theirs:
-                given = arguments(theirs[named.node.name], method=True)
+            satisfied = node.name in bases or (protocol and other.keys() <= own)
+            if satisfied and named.node.name in other:
+                given = arguments(other[named.node.name], method=True)
                 if [name for name, _ in given] == [name for name, _ in takes]:
                     return True
     return False
@@ -285,11 +285,11 @@ def words() -> Iterator[tuple[Named, str, str, str | None]]:
         else:
             taken = arguments(named.node, method=named.owner is not None)
         parts = sections(named.doc)
-        told = parts.get("Args", {}) | parts.get("Attributes", {})
-        told |= {name.lstrip("*"): text for name, text in told.items()}
+        documented = parts.get("Args", {}) | parts.get("Attributes", {})
+        documented |= {name.lstrip("*"): text for name, text in documented.items()}
         inside = named.owner is not None or isinstance(named.node, ast.ClassDef)
         for name, kind in taken:
-            yield named, name, kind, told.get(name, named.doc if inside and len(taken) == 1 else None)
+            yield named, name, kind, documented.get(name, named.doc if inside and len(taken) == 1 else None)
 
 
 def answers() -> Iterator[tuple[Named, str, str]]:
@@ -349,13 +349,13 @@ def without_docstring() -> Iterator[str]:
             yield f"{named.place}: a docstring of {len(named.doc)} characters"
 
 
-def arguments_untold() -> Iterator[str]:
+def undocumented_arguments() -> Iterator[str]:
     for named, name, _, text in words():
         if text is None:
             yield f"{named.place}: does not tell {name}"
 
 
-def told_but_not_taken() -> Iterator[str]:
+def documented_but_not_taken() -> Iterator[str]:
     for named in public():
         node = named.node
         taken = (
@@ -368,7 +368,7 @@ def told_but_not_taken() -> Iterator[str]:
                 yield f"{named.place}: Args tells {name}, which is not taken"
 
 
-def errors_untold() -> Iterator[str]:
+def undocumented_errors() -> Iterator[str]:
     for named in public():
         if isinstance(named.node, ast.ClassDef):
             made = methods(named.node)
@@ -377,13 +377,13 @@ def errors_untold() -> Iterator[str]:
             continue
         else:
             start = [named.node]
-        told = sections(named.doc).get("Raises", {})
-        for name in sorted(raised(named, start) - told.keys()):
+        documented = sections(named.doc).get("Raises", {})
+        for name in sorted(raised(named, start) - documented.keys()):
             if (named.label, name) not in GUARDED:
                 yield f"{named.place}: Raises does not tell {name}"
 
 
-def shapes_untold() -> Iterator[str]:
+def undocumented_shapes() -> Iterator[str]:
     for named, name, kind, text in words():
         if text is not None and ARRAY.search(kind) and not SHAPE.search(text):
             yield f"{named.place}: {name} has no shape"
@@ -392,7 +392,7 @@ def shapes_untold() -> Iterator[str]:
             yield f"{named.place}: what it returns has no shape"
 
 
-def units_untold() -> Iterator[str]:
+def undocumented_units() -> Iterator[str]:
     for named, name, kind, text in words():
         if text is not None and FLOAT.search(kind) and not (UNIT_NAME.search(name) or UNIT.search(text)):
             yield f"{named.place}: {name} has no unit"
@@ -402,7 +402,7 @@ def units_untold() -> Iterator[str]:
             yield f"{named.place}: what it returns has no unit"
 
 
-def sources_untold() -> Iterator[str]:
+def undocumented_sources() -> Iterator[str]:
     for source, names in SOURCES.items():
         for name in names:
             module, _, last = name.rpartition(".")
@@ -418,17 +418,17 @@ def sources_untold() -> Iterator[str]:
 
 RULES: Final = (
     without_docstring,
-    arguments_untold,
-    told_but_not_taken,
-    errors_untold,
-    shapes_untold,
-    units_untold,
-    sources_untold,
+    undocumented_arguments,
+    documented_but_not_taken,
+    undocumented_errors,
+    undocumented_shapes,
+    undocumented_units,
+    undocumented_sources,
 )
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_public_names_are_told(rule: Callable[[], Iterator[str]]) -> None:
+def test_public_names_have_full_docstrings(rule: Callable[[], Iterator[str]]) -> None:
     offences = list(rule())
     assert not offences, "\n".join(offences)
 
@@ -446,16 +446,16 @@ def test_nothing_public_is_overlooked() -> None:
 
 CASES: Final = {
     "without_docstring": "def f(): pass",
-    "arguments_untold": 'def f(a, b):\n    """Do it.\n\n    Args:\n        a: one.\n    """',
-    "told_but_not_taken": 'def f():\n    """Do it.\n\n    Args:\n        b: one.\n    """',
-    "errors_untold": 'def f():\n    """Do it and all at once."""\n    _g()\n\ndef _g():\n    raise InputError("no")',
-    "shapes_untold": 'def f(a: Floats):\n    """Do it and all at once.\n\n    Args:\n        a: in ms.\n    """',
-    "units_untold": 'def f() -> float:\n    """Do it and all at once."""',
+    "undocumented_arguments": 'def f(a, b):\n    """Do it.\n\n    Args:\n        a: one.\n    """',
+    "documented_but_not_taken": 'def f():\n    """Do it.\n\n    Args:\n        b: one.\n    """',
+    "undocumented_errors": 'def f():\n    """Do it and all at once."""\n    _g()\n\ndef _g():\n    raise InputError("no")',
+    "undocumented_shapes": 'def f(a: Floats):\n    """Do it and all at once.\n\n    Args:\n        a: in ms.\n    """',
+    "undocumented_units": 'def f() -> float:\n    """Do it and all at once."""',
 }
 
 
 @pytest.mark.parametrize("rule", CASES)
-def test_each_rule_finds_what_breaks_it(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rule_finds_its_violation(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "f.py"
     path.write_text(CASES[rule], encoding="utf-8")
     node = tree(path).body[0]

@@ -88,7 +88,7 @@ def test_all_is_all() -> None:
         ),
     ],
 )
-def test_a_verb_names_the_extra_that_it_lacks(
+def test_a_verb_names_the_missing_extra(
     monkeypatch: pytest.MonkeyPatch, library: str, line: str, told: str
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
@@ -102,13 +102,13 @@ def test_help_needs_no_extra(monkeypatch: pytest.MonkeyPatch, verb: str) -> None
     assert run(verb, "--help").exit_code == 0
 
 
-def test_the_command_itself_says_it_and_ends_with_2() -> None:
+def test_the_command_names_the_missing_extra_and_exits_with_2() -> None:
     done = without(LIBRARIES, "from kwiken.cli import main; main(['load', 'http://127.0.0.1:9'])")
     assert done.returncode == 2
     one_refusal(done.stderr, r'load needs Locust: pip install "kwiken\[load\]"$')
 
 
-def test_a_name_of_the_library_names_the_extra_that_it_lacks() -> None:
+def test_a_lazy_name_of_the_library_names_the_missing_extra() -> None:
     code = """
 import kwiken, kwiken.loadtest, kwiken.otel
 from kwiken.services.hello import hello
@@ -156,7 +156,7 @@ from kwiken.runtime.process.gateway_process import serve_gateway
     assert done.returncode == 0, done.stderr
 
 
-def test_another_import_that_fails_stays_what_it_is() -> None:
+def test_other_import_errors_are_raised_unchanged() -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_library") as caught, needs("this test"):
         import no_such_library  # type: ignore[import-not-found]  # noqa: F401
     assert type(caught.value) is ModuleNotFoundError

@@ -62,6 +62,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.process",
         "kwiken.runtime.cluster",
     ),
+    # What the processors of this machine do; on Linux's /proc and control groups.
+    "machine": ("kwiken.machine",),
     "loadtest": ("kwiken.loadtest",),
     "services": (
         "kwiken.services",
@@ -80,6 +82,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.study",
         "kwiken.cli.demo.faults",
         "kwiken.cli.demo.setup",
+        "kwiken.cli.demo.pace",
         "kwiken.cli.demo.trial",
         "kwiken.cli.demo",
         "kwiken.cli.live",
@@ -90,10 +93,11 @@ MAY_USE: dict[str, set[str]] = {
     "brain": set(),
     "otel": {"brain"},
     "runtime": {"brain", "otel"},
-    "loadtest": {"brain"},
+    "machine": set(),
+    "loadtest": {"brain", "machine"},
     "services": {"brain", "runtime"},
     # The command names services as any user does, by MODULE:SERVICE.
-    "cli": {"brain", "otel", "runtime", "loadtest"},
+    "cli": {"brain", "otel", "runtime", "machine", "loadtest"},
 }
 SINGLE_MODULES = WINGS["brain"][:5]  # small modules beside the packages
 WING_OF = {package: wing for wing, packages in WINGS.items() for package in packages}

@@ -32,7 +32,7 @@ def test_what_steers_or_hides_is_spelt_out(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
-def test_it_is_bounded() -> None:
+def test_printable_text_is_bounded() -> None:
     assert printable("x" * 11, most=10) == "x" * 10 + "..."
     assert printable("x" * 10, most=10) == "x" * 10
     assert plain("\n" * 1000).endswith("...")

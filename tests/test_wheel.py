@@ -234,7 +234,7 @@ def test_a_shell_completes_verbs_and_options(core: Environment, tmp_path: Path) 
     assert core.script(f"{line}\n{ask}\n", tmp_path).split() == ["load"]
 
 
-def test_the_demo_and_what_the_readme_does_with_it(whole: Environment, tmp_path: Path) -> None:
+def test_the_demo_and_the_readmes_commands_on_its_output(whole: Environment, tmp_path: Path) -> None:
     whole.ok("kwiken", "demo", "--seconds", "8", "--out", "demo-out", cwd=tmp_path)
     assert (tmp_path / "demo-out" / "report.html").stat().st_size
     [block] = blocks("README.md", "You have a slow service, and traces of it", language="")
@@ -246,7 +246,9 @@ def test_the_demo_and_what_the_readme_does_with_it(whole: Environment, tmp_path:
 
 
 @pytest.mark.parametrize("title", ["You build a service", "You operate services"])
-def test_what_the_readme_tells_builders_and_operators(whole: Environment, tmp_path: Path, title: str) -> None:
+def test_the_readmes_samples_for_builders_and_operators(
+    whole: Environment, tmp_path: Path, title: str
+) -> None:
     [block] = blocks("README.md", title, language="")
     try:
         whole.script(moved(block), tmp_path)
@@ -256,9 +258,7 @@ def test_what_the_readme_tells_builders_and_operators(whole: Environment, tmp_pa
 
 def test_the_service_in_the_readme_is_one(core: Environment, tmp_path: Path) -> None:
     [block] = blocks("README.md", "You build a service", language="python")
-    (tmp_path / "sample.py").write_text(
-        f"class Visitor: ...\n\n\n{block}\n\nhello.check()\n", encoding="utf-8"
-    )
+    (tmp_path / "sample.py").write_text(f"{block}\n\nhello.check()\n", encoding="utf-8")
     core.ok("python", "sample.py", cwd=tmp_path)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from kwiken.apportion.sum_of_variances import Allocation, allocation_of
 from kwiken.curves import Curve
 from kwiken.profile import Profile
-from kwiken.simulation import TAIL, Arena, Choice, Risk
+from kwiken.simulation import TAIL, Choice, PairedSimulation, Risk
 
 CHUNK_SHARES = (1 / 2, 1 / 4, 1 / 8, 1 / 16)  # of the budget spent, from large to small
 MAX_STEPS_PER_CHUNK = 12
@@ -36,7 +36,7 @@ MIN_REQUESTS_TO_DESCEND = 400  # with fewer the confirming part is too small for
 class _Search:
     """Context of a search: the simulated requests, and the curves, costs and risk to compare choices by."""
 
-    arena: Arena
+    paired: PairedSimulation
     curves: Mapping[str, Curve]
     costs: Mapping[str, float]
     risk: Risk
@@ -53,7 +53,9 @@ class _Search:
 
     def best(self, options: Iterator[dict[str, Choice]]) -> tuple[float, dict[str, Choice]]:
         """Option of least risk, with that risk."""
-        judged = ((self.risk(self.arena.changed(option), self.arena.requests), option) for option in options)
+        judged = (
+            (self.risk(self.paired.with_choices(option), self.paired.requests), option) for option in options
+        )
         return min(judged, key=lambda pair: pair[0], default=(np.inf, {}))
 
 
@@ -84,11 +86,11 @@ def descend(
         return start
     order = np.argsort(profile.started_s, kind="stable")
     seen = int(SEARCH_SHARE * len(order))
-    searched = Arena(profile, curves, order[:seen], seed=seed, tail=TAIL)
-    kept = Arena(profile, curves, order[seen:], seed=seed + 1, tail=TAIL)
+    searched = PairedSimulation(profile, curves, order[:seen], seed=seed, tail=TAIL)
+    kept = PairedSimulation(profile, curves, order[seen:], seed=seed + 1, tail=TAIL)
     first = choices_of(curves, start)
     steps = [first, *_descent_steps(_Search(searched, curves, costs, risk), first, start)]
-    judged = [risk(kept.settle(step), kept.requests) for step in steps]
+    judged = [risk(kept.set_choices(step), kept.requests) for step in steps]
     best = int(np.argmin(judged))
     if judged[best] > (1 - MIN_CONFIRMED_FALL) * judged[0]:
         best = 0
@@ -114,7 +116,7 @@ def _descent_steps(
 ) -> Iterator[Mapping[str, Choice]]:
     """Choices after each step that lowers the risk on the search's requests."""
     choices = dict(first)
-    least = search.risk(search.arena.settle(choices), search.arena.requests)
+    least = search.risk(search.paired.set_choices(choices), search.paired.requests)
     names = _worth_trying(start)
     for size in CHUNK_SHARES:
         for _ in range(MAX_STEPS_PER_CHUNK):
@@ -122,7 +124,7 @@ def _descent_steps(
             if not found < (1 - MIN_RISK_FALL) * least:
                 break
             choices = {**choices, **change}
-            least = search.risk(search.arena.settle(choices), search.arena.requests)
+            least = search.risk(search.paired.set_choices(choices), search.paired.requests)
             yield choices
 
 

@@ -13,7 +13,7 @@ from kwiken.apportion.mean_variance import MeanVarianceApportioner
 from kwiken.apportion.sum_of_variances import Allocation, sumvar
 from kwiken.curves import Curve
 from kwiken.profile import Profile, part_of
-from kwiken.simulation import RISKS, ROWS, Arena, Rows
+from kwiken.simulation import RISKS, ROWS, PairedSimulation, Rows
 
 OBJECTIVES = ("tail", "variance", *RISKS, "auto")
 CANDIDATES = ("tail", "p99")
@@ -132,7 +132,7 @@ class _Fold:
 
     earlier: Profile
     curves: Mapping[str, Curve]
-    later: Arena
+    later: PairedSimulation
     seed: int
 
     @classmethod
@@ -148,12 +148,14 @@ class _Fold:
         earlier = part_of(profile, early)
         curves = {name: curve for name, curve in curves_of(earlier).items() if name in whole}
         judged = np.repeat(late, max(1, ROWS // len(late)))
-        return cls(earlier, curves, Arena(profile, whole, judged, learned=curves, seed=seed + 2), seed)
+        return cls(
+            earlier, curves, PairedSimulation(profile, whole, judged, learned=curves, seed=seed + 2), seed
+        )
 
     def cut(self, prices: Mapping[str, float], budget: float, objective: str) -> float:
         """Share by which p99 of the later requests falls under a plan of the earlier ones."""
         own = {name: prices[name] for name in self.curves}
         allocation = apportion(self.earlier, self.curves, own, budget, objective=objective, seed=self.seed)
         choices = choices_of(self.curves, allocation)
-        alone, raced = (float(np.percentile(self.later.settle(given), 99)) for given in ({}, choices))
+        alone, raced = (float(np.percentile(self.later.set_choices(given), 99)) for given in ({}, choices))
         return 1.0 - raced / alone if alone > 0 else 0.0

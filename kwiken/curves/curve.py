@@ -2,8 +2,9 @@
 
 At every share the curve holds the policy of least variance among `single` (one copy at a time-out; Kwiken
 section 5.2.1) and SingleR (an earlier age, with a coin; Kaler, He and Elnikety, SPAA 2017), which at age
-zero is the source's `immediate`. For single calls the coin mixes two distributions, so mean and mean square
-are linear in its probability: every SingleR of the grid follows from the moments of the time-outs.
+zero is the source's `immediate`. For single calls the coin mixes two distributions, with and without a copy,
+so mean and mean square are linear in its probability. The moments of `single` at each age of the grid
+therefore give those of every SingleR.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class _Points:
     def variance(self) -> Floats:
         return np.maximum(0.0, self.square - self.mean * self.mean)
 
-    def taken(self, where: Bools | np.ndarray[tuple[int], np.dtype[np.int64]]) -> _Points:
+    def select(self, where: Bools | np.ndarray[tuple[int], np.dtype[np.int64]]) -> _Points:
         return _Points(
             self.fraction[where],
             self.after_ms[where],
@@ -65,8 +66,8 @@ class Curve:
         vertices: (k,) whether the point is a vertex of the hull.
         after_ms: (k,) age of a call at which its copy is sent, milliseconds; infinite at fraction 0.
         probability: (k,) share of the calls of that age that get a copy.
-        coin: (k,) probability that the policy means: 1 for `single`. `probability` is smaller where tied
-            latencies let more than the wanted share of calls reach the age.
+        coin: (k,) probability of the policy: 1 for `single`, less for SingleR. `probability` is smaller than
+            `coin` where tied latencies let more calls reach the age than the wanted share.
         races: moments of calls racing their copies, for exact values between the points.
         ages: moments of `single` at each age, for stages of single calls; SingleR is computed from them. None
             for fan-outs.
@@ -133,7 +134,7 @@ class Curve:
         if self.ages is None:
             tried = [_with_coin(self.races, self.distribution, own.fraction, coin) for coin in coins.tolist()]
             return np.array([points.variance[0] for points in tried])
-        later = self.ages.taken(self.ages.fraction > own.fraction[0])
+        later = self.ages.select(self.ages.fraction > own.fraction[0])
         mean = self.ages.mean[0] + coins * (later.mean - self.ages.mean[0])
         square = self.ages.square[0] + coins * (later.square - self.ages.square[0])
         return np.asarray(square - mean * mean)
@@ -260,7 +261,7 @@ def _with_coin(race: Races, copies: EmpiricalDistribution, fractions: Floats, co
 
 
 def _distinct(points: _Points) -> _Points:
-    return points.taken(np.unique(points.fraction, return_index=True)[1])
+    return points.select(np.unique(points.fraction, return_index=True)[1])
 
 
 def _single_points(single: _Points, policies: Collection[str]) -> _Points:

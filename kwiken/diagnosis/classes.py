@@ -57,8 +57,8 @@ def by_class(profile: Profile, plan: Plan, *, seed: int = 0) -> tuple[ClassOutco
     if profile.classes is None:
         raise InputError("the profile has no classes of requests", where="classes")
     rows = np.repeat(np.arange(profile.requests), -(-MIN_REPLAYED // max(1, profile.requests)))
-    played = replay(profile, plan, rows, seed=seed)
-    kinds, total = profile.classes[rows], float(played.expected_spent.sum())
+    outcome = replay(profile, plan, rows, seed=seed)
+    kinds, total = profile.classes[rows], float(outcome.expected_spent.sum())
     found = []
     for number, name in enumerate(profile.class_names):
         mine = kinds == number
@@ -69,9 +69,9 @@ def by_class(profile: Profile, plan: Plan, *, seed: int = 0) -> tuple[ClassOutco
                     name=name,
                     requests=count,
                     share=count / profile.requests,
-                    before=ladder(played.before_ms[mine]),
-                    after=ladder(played.after_ms[mine]),
-                    spent=float(played.expected_spent[mine].sum()) / total if total > 0 else 0.0,
+                    before=ladder(outcome.before_ms[mine]),
+                    after=ladder(outcome.after_ms[mine]),
+                    spent=float(outcome.expected_spent[mine].sum()) / total if total > 0 else 0.0,
                 )
             )
     return tuple(sorted(found, key=lambda each: -each.requests))

@@ -25,7 +25,7 @@ from kwiken.profile import (
     cost_of_one_call,
     costs,
 )
-from kwiken.simulation import ROWS, Arena
+from kwiken.simulation import ROWS, PairedSimulation
 
 WHAT_IF_BUDGET = 0.05  # reissue budget tried at every stage, as a share of all work
 
@@ -271,8 +271,8 @@ def _alone(profile: Profile, shares: Costs, budget: float, seed: int) -> dict[st
     curves = stage_curves(profile, seed=seed)
     bounds = curve_bounds(profile, curves, seed=seed)
     rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
-    arena = Arena(profile, curves, rows, seed=seed)
-    base = _p99(arena.settle({}))
+    paired = PairedSimulation(profile, curves, rows, seed=seed)
+    base = _p99(paired.set_choices({}))
     found = {}
     for name, curve in curves.items():
         price = cost_of_one_call(profile, shares, name) * profile.stage(name).calls_per_request
@@ -280,7 +280,7 @@ def _alone(profile: Profile, shares: Costs, budget: float, seed: int) -> dict[st
             continue
         fraction = min(1.0, budget / price)
         policy = curve.policy(fraction)
-        after = _p99(arena.changed({name: (fraction, curve.coin_at(fraction))}))
+        after = _p99(paired.with_choices({name: (fraction, curve.coin_at(fraction))}))
         found[name] = WhatIf(
             1 - after / base if base > 0 else 0.0,
             policy.fraction if policy is not None else 0.0,

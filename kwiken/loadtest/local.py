@@ -6,6 +6,7 @@ Importing this module starts gevent; `run_load` imports it when it is needed.
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from kwiken.loadtest.report import Collector
 from kwiken.loadtest.result import LoadResult, Progress
 from kwiken.loadtest.settings import Prepared
 from kwiken.loadtest.user import DagUser
+from kwiken.machine import Reading, read_processors, use_between
 
 _PROGRESS_S = 0.25
 
@@ -49,6 +51,7 @@ class LocalRun:
         self._signal: int | None = None
         self._users: list[DagUser] = []
         self._records = records
+        self._before: Reading | None = None
 
     def go(self) -> LoadResult:
         """Send all requests and wait for their responses.
@@ -90,6 +93,7 @@ class LocalRun:
 
             def on_ready(self) -> None:
                 run._users.append(self)
+                run._before = read_processors([os.getpid()])
 
             def on_outcome(self, outcome: Outcome, epoch_s: float) -> None:
                 run._note(outcome, epoch_s)
@@ -128,6 +132,8 @@ class LocalRun:
         assert duration_s is not None  # prepare() refuses an endless run
         if not self._users:
             raise InputError("did not start the load", where="locust")
+        after = read_processors([os.getpid()])
+        use = use_between(self._before, after) if self._before is not None and after is not None else None
         if self._signal is not None:
             loop = self._users[0].open_loop
             assert loop is not None
@@ -142,4 +148,5 @@ class LocalRun:
             answered=self._answered,
             interrupted=self._signal,
             records_failure=None if self._records is None else self._records.failure,
+            use=use,
         )

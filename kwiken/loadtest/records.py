@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 
 import msgspec
@@ -11,11 +12,12 @@ from kwiken.errors import InputError
 from kwiken.loadtest.outcome import Outcome
 
 _CHUNK_BYTES = 64 * 1024
+_MAX_AGE_S = 0.5  # of a line that is not written yet, so that others can follow the load by its records
 MAX_RECORDS = 5_000_000
 
 
 class Records:
-    """Writer of outcomes to a file, in chunks of 64 KiB and at most five million lines.
+    """Writer of outcomes to a file, in chunks of 64 KiB or half a second, and at most five million lines.
 
     A line: `{"intended_s": epoch seconds, "start_lag_ms", "latency_ms", "status", "error", "trace_id"}`; lag
     and latency are null for a request that was dropped. An answer that is not whole has `utility` too.
@@ -31,6 +33,7 @@ class Records:
         self._encoder = msgspec.json.Encoder()
         self._lines: list[bytes] = []
         self._waiting = 0
+        self._flushed_at = time.monotonic()
         self.path = path
         self.written = 0
         self.left_out = 0
@@ -61,7 +64,7 @@ class Records:
         self._lines.append(line)
         self.written += 1
         self._waiting += len(line) + 1
-        if self._waiting >= _CHUNK_BYTES:
+        if self._waiting >= _CHUNK_BYTES or time.monotonic() > self._flushed_at + _MAX_AGE_S:
             self._flush()
 
     def close(self) -> None:
@@ -72,6 +75,7 @@ class Records:
 
     def _flush(self) -> None:
         """Write the buffered lines. On a failure (a full disk) keep the reason, and write no more."""
+        self._flushed_at = time.monotonic()
         data = b"".join(line + b"\n" for line in self._lines)
         try:
             while data:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kwiken.loadtest.bottleneck import bottlenecks, machine_json
 from kwiken.loadtest.outcome import Outcome
 from kwiken.loadtest.report import LoadReport
 from kwiken.loadtest.settings import Prepared
+from kwiken.machine import ProcessorUse
 
 
 @dataclass(slots=True)
@@ -48,6 +50,8 @@ class LoadResult:
         answered: number of requests that got any HTTP answer, warm-up included.
         interrupted: number of the signal that ended the run early; None if it ran to its end.
         records_failure: reason why the records file is incomplete; None if it is complete.
+        use: use of this machine's processors during the run, with the generator as the program; None where it
+            cannot be read.
     """
 
     ready: Prepared
@@ -55,6 +59,12 @@ class LoadResult:
     answered: int
     interrupted: int | None
     records_failure: str | None
+    use: ProcessorUse | None = None
+
+    @property
+    def bottlenecks(self) -> list[str]:
+        """Sentences on what limited the run besides the target: this machine, or the generator itself."""
+        return list(bottlenecks(self.report.requests, self.report.errors, self.use))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON, as `kwiken load --json` prints it."""
@@ -65,4 +75,4 @@ class LoadResult:
             "seed": settings.seed,
             "interrupted": self.interrupted is not None,
         }
-        return asked | self.report.to_json()
+        return asked | self.report.to_json() | {"machine": machine_json(self.use)}

@@ -193,7 +193,7 @@ class LateRequestReplay:
         rows = max(1, min(ROWS, MAX_CALLS_HELD // max(1, cells)))
         self._profile = part_of(profile, order[:: -(-len(order) // rows)])
         self._draft = draft.stages
-        self._players = [
+        self._replays = [
             StageReplay(
                 stage,
                 draft.cost.stages.get(stage.name, 0.0),
@@ -278,14 +278,14 @@ class LateRequestReplay:
     def _play(self, rows: Rows, help_: Mapping[str, CatchUpPolicy]) -> tuple[Floats, Floats]:
         ends: dict[str, Floats] = {}
         spent = np.zeros(len(rows))
-        for player in self._players:
-            plan = self._draft.get(player.name, StagePlan())
-            if player.name in help_:
-                plan = msgspec.structs.replace(plan, catch_up=help_[player.name])
-            start = start_times(player, ends)
-            played = player.play(rows, plan, start)
-            spent += player.cost * (played.late_copies + played.late_work)
-            ends[player.name] = played.latency_ms if start is None else played.latency_ms + start
+        for stage_replay in self._replays:
+            plan = self._draft.get(stage_replay.name, StagePlan())
+            if stage_replay.name in help_:
+                plan = msgspec.structs.replace(plan, catch_up=help_[stage_replay.name])
+            start = start_times(stage_replay, ends)
+            outcome = stage_replay.play(rows, plan, start)
+            spent += stage_replay.cost * (outcome.late_copies + outcome.late_work)
+            ends[stage_replay.name] = outcome.latency_ms if start is None else outcome.latency_ms + start
         return np.asarray(np.maximum.reduce([ends[name] for name in self._sinks])), spent
 
 

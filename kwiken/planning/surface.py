@@ -67,13 +67,13 @@ def surface(
     """
     some = _some(stage)
     rho = 0.0 if curve is None else curve.correlation
-    player = StageReplay(some, 0.0, copy_generator(seed), copy_correlation=rho, predrawn=True)
+    stage_replay = StageReplay(some, 0.0, copy_generator(seed), copy_correlation=rho, predrawn=True)
     shares = np.unique([min(1.0, part * most_reissue) if curve is not None else 0.0 for part in GRID_SHARES])
     losses = np.unique([min(1.0, part * most_loss) for part in GRID_SHARES])
     variance = np.empty((len(shares), len(losses)))
     for i, share in enumerate(shares.tolist()):
         policy = None if curve is None else curve.policy(share)
-        fan_out = FanOut.of(some, player.raced(policy))
+        fan_out = FanOut.of(some, stage_replay.raced(policy))
         rules = [None, *fan_out.tune(losses[1:].tolist())]
         variance[i] = [fan_out.moments(rule)[1] for rule in rules]
     # More of either lever is never worse, because less of it remains possible.
@@ -110,8 +110,8 @@ def raced_calls(
     found = {}
     for i, stage in enumerate(profile.stages):
         if stage.name in names:
-            player = StageReplay(
+            stage_replay = StageReplay(
                 stage, 0.0, copy_generator(seed, i), copy_correlation=copy_correlation, predrawn=True
             )
-            found[stage.name] = player.raced(policies.get(stage.name))
+            found[stage.name] = stage_replay.raced(policies.get(stage.name))
     return found

@@ -11,7 +11,7 @@ from kwiken.curves import Curve
 from kwiken.plan import Plan
 from kwiken.planning.notes import LargerBudgetHelps, NoBudgetHelps, NoP99Cut, NoStageReissuable, Note
 from kwiken.profile import Profile
-from kwiken.simulation import ROWS, Arena
+from kwiken.simulation import ROWS, PairedSimulation
 
 MIN_CUT = 0.01  # relative fall of p99 that counts as none
 MIN_CUT_NAMED = 0.05  # relative fall of p99 for which a larger budget is named
@@ -58,17 +58,17 @@ def _larger(
     """Larger budgets, each with the share by which it would cut p99."""
     prices = {name: plan.cost.stages[name] for name in curves}
     rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
-    arena = Arena(profile, curves, rows, seed=seed)
-    base = _p99(arena, {})
+    paired = PairedSimulation(profile, curves, rows, seed=seed)
+    base = _p99(paired, {})
     budget = plan.budgets.reissue
     while budget < 1:
         budget = min(1.0, BUDGET_RATIO * budget)
         found = apportion(profile, curves, prices, budget, objective="tail", seed=seed)
-        yield budget, _cut(base, _p99(arena, choices_of(curves, found)))
+        yield budget, _cut(base, _p99(paired, choices_of(curves, found)))
 
 
-def _p99(arena: Arena, choices: Mapping[str, tuple[float, float]]) -> float:
-    return float(np.percentile(arena.settle(choices), 99))
+def _p99(paired: PairedSimulation, choices: Mapping[str, tuple[float, float]]) -> float:
+    return float(np.percentile(paired.set_choices(choices), 99))
 
 
 def _cut(before: float, after: float) -> float:

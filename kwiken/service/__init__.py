@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.service.codec import service_from_json, service_from_yaml, service_to_json, service_to_yaml
+    from kwiken.service.codec import (
+        service_from_dict,
+        service_from_graph,
+        service_from_json,
+        service_from_yaml,
+        service_to_dict,
+        service_to_graph,
+        service_to_json,
+        service_to_yaml,
+    )
     from kwiken.service.drawing import Box, to_dot, to_mermaid
     from kwiken.service.service import MAX_STAGES, Service
     from kwiken.service.stage import MAX_FANOUT, MAX_MS, MAX_REPLICAS, Partial, Reissue, Stage
@@ -22,8 +31,12 @@ __all__ = [
     "Reissue",
     "Service",
     "Stage",
+    "service_from_dict",
+    "service_from_graph",
     "service_from_json",
     "service_from_yaml",
+    "service_to_dict",
+    "service_to_graph",
     "service_to_json",
     "service_to_yaml",
     "to_dot",
@@ -34,8 +47,12 @@ __getattr__ = lazy_names(
     __name__,
     {
         "kwiken.service.codec": (
+            "service_from_dict",
+            "service_from_graph",
             "service_from_json",
             "service_from_yaml",
+            "service_to_dict",
+            "service_to_graph",
             "service_to_json",
             "service_to_yaml",
         ),

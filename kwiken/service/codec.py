@@ -167,7 +167,7 @@ def service_to_graph(service: Service) -> Any:
     Args:
         service: service to convert.
     """
-    with needs("kwiken.service.service_to_graph", "plan"):
+    with needs("kwiken.service_to_graph", "plan"):
         import networkx as nx
 
     graph: Any = nx.DiGraph(version=VERSION, service=service.name)
@@ -191,7 +191,7 @@ def service_from_graph(graph: Any, *, name: str | None = None) -> Service:
         InputError: for anything but a simple directed graph, an unknown attribute, or a wrong type.
         DefinitionError: for a cycle, or settings that no stage can have.
     """
-    with needs("kwiken.service.service_from_graph", "plan"):
+    with needs("kwiken.service_from_graph", "plan"):
         import networkx as nx
 
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():

@@ -51,8 +51,8 @@ class Reissue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     Attributes:
         after_ms: age of the call from its own start at which a copy may be sent, milliseconds, 0 to `MAX_MS`.
-        probability: share of the calls of that age that get a copy, above 0 and at most 1 (SingleR, Kaler et
-            al. 2017).
+        probability: share of the calls of that age that may have copies, above 0 and at most 1 (SingleR,
+            Kaler et al. 2017); one draw decides for all copies of a call.
         copies: maximum number of copies of one call, 1 to `MAX_COPIES`.
         fraction: share of all calls of the stage that the plan expects to reissue, 0 to 1.
     """

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from kwiken.simulation.block_race import BlockRace
-from kwiken.simulation.common_random_numbers import RISKS, ROWS, TAIL, Arena, Choice, Risk, Rows, smooth_p99
+from kwiken.simulation.common_random_numbers import (
+    RISKS,
+    ROWS,
+    TAIL,
+    Choice,
+    PairedSimulation,
+    Risk,
+    Rows,
+    smooth_p99,
+)
 from kwiken.simulation.expectation import expect
 from kwiken.simulation.stage_replay import StageReplay, cut_at_stop, utility_shares
 from kwiken.simulation.trace_driven import REQUESTS, Simulation, acting, replay, simulate
@@ -13,9 +22,9 @@ __all__ = [
     "RISKS",
     "ROWS",
     "TAIL",
-    "Arena",
     "BlockRace",
     "Choice",
+    "PairedSimulation",
     "Risk",
     "Rows",
     "Simulation",

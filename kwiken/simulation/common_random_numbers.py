@@ -1,7 +1,7 @@
-"""Common random numbers: comparison of many allocations on the same requests, copies and coins.
+"""Paired simulation: many allocations on the same requests, copies and coins (common random numbers).
 
-Two allocations give different latencies only where their policies differ. Small differences of a high
-percentile show, which the noise of independent draws would hide.
+Two allocations give different latencies only where their policies differ. So a small difference of a high
+percentile is visible, which the noise of independent draws would hide.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kwiken.profile import Profile, StageProfile, complete_calls
 
 Rows = NDArray[np.int64]
 Choice = tuple[float, float]  # share of a stage's calls to reissue, and the coin's probability
-Risk = Callable[[Floats, int], float]  # of the slowest requests' latencies, and the number of all requests
+Risk = Callable[[Floats, int], float]  # function of the slowest latencies and the number of all requests
 
 ROWS = 10_000  # requests that a search uses at most, about
 NEAR_P99 = (0.985, 0.995)  # quantiles that `smooth_p99` averages between
@@ -57,7 +57,7 @@ def _mean_between(latency_ms: Floats, low: float, high: float, *, of: int | None
 RISKS: Mapping[str, Risk] = {"p99": smooth_p99, "cvar": cvar}
 
 
-class Arena:
+class PairedSimulation:
     """Simulated requests of a profile, with a copy and a coin drawn once for every call.
 
     Args:
@@ -111,7 +111,7 @@ class Arena:
         self._ends: dict[str, Floats] = {}
         if tail < 1:
             self._keep_slow(tail)
-        self.settle({})
+        self.set_choices({})
 
     def _keep_slow(self, tail: float) -> None:
         """Leave out requests that are never among the slowest, whatever the choices.
@@ -135,8 +135,8 @@ class Arena:
         }
         return end_to_end(self._stages, whole)
 
-    def settle(self, choices: Mapping[str, Choice]) -> Floats:
-        """Set the choices that `changed` starts from.
+    def set_choices(self, choices: Mapping[str, Choice]) -> Floats:
+        """Set the choices that `with_choices` starts from.
 
         Args:
             choices: by stage: share of calls and coin; a stage without one gets no copies.
@@ -149,7 +149,7 @@ class Arena:
         self._run(self._ends, self._choices, self._stages)
         return self._whole(self._ends)
 
-    def changed(self, choices: Mapping[str, Choice]) -> Floats:
+    def with_choices(self, choices: Mapping[str, Choice]) -> Floats:
         """(k,): latencies of the requests, milliseconds, with some choices changed.
 
         Only the stages changed and their descendants are computed again.

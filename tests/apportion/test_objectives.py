@@ -19,7 +19,7 @@ from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.notes import ObjectiveChosen
 from kwiken.profile import Profile, StageProfile, costs, part_of
 from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
-from kwiken.simulation import RISKS, TAIL, Arena, smooth_p99
+from kwiken.simulation import RISKS, TAIL, PairedSimulation, smooth_p99
 from kwiken.simulation.common_random_numbers import cvar
 
 StageOf = Callable[..., StageProfile]
@@ -52,8 +52,8 @@ def held_out(
 ) -> float:
     """Share by which p99 of later requests falls."""
     distributions = stage_curves(later)
-    arena = Arena(later, distributions, np.arange(later.requests), learned=curves, seed=77)
-    alone, raced = (np.percentile(arena.settle(given), 99) for given in ({}, choices))
+    paired = PairedSimulation(later, distributions, np.arange(later.requests), learned=curves, seed=77)
+    alone, raced = (np.percentile(paired.set_choices(given), 99) for given in ({}, choices))
     return float(1 - raced / alone)
 
 
@@ -66,7 +66,7 @@ def test_smooth_p99_and_cvar_lie_where_they_should(latencies: list[float]) -> No
     assert smooth_p99(x) <= cvar(x) + slack or len(x) < 1000
 
 
-def test_percentiles_of_a_known_law() -> None:
+def test_percentiles_of_a_known_distribution() -> None:
     x = np.random.default_rng(0).permutation(np.arange(10_000.0))
     assert smooth_p99(x) == pytest.approx(9900, abs=1)
     assert cvar(x) == pytest.approx(9949.5)
@@ -75,11 +75,11 @@ def test_percentiles_of_a_known_law() -> None:
 def test_what_changes_is_redone_and_nothing_else(drawn: Callable[..., Profile]) -> None:
     profile = drawn(dag_of(22), 1500, 0)
     curves = stage_curves(profile)
-    arena = Arena(profile, curves, np.arange(1500))
-    assert np.allclose(arena.settle({}), profile.latency_ms)
+    paired = PairedSimulation(profile, curves, np.arange(1500))
+    assert np.allclose(paired.set_choices({}), profile.latency_ms)
     for name in list(curves)[::3]:
-        some = arena.changed({name: (0.2, 1.0)})
-        other = Arena(profile, curves, np.arange(1500)).settle({name: (0.2, 1.0)})
+        some = paired.with_choices({name: (0.2, 1.0)})
+        other = PairedSimulation(profile, curves, np.arange(1500)).set_choices({name: (0.2, 1.0)})
         assert np.array_equal(some, other)
         assert (some <= profile.latency_ms + 1e-9).all()
 
@@ -105,7 +105,7 @@ def test_descent_keeps_the_spend_and_does_not_lose_on_later_requests(
     assert min(gained) > -0.03
 
 
-def test_descent_leaves_the_plateau_where_the_sum_of_variances_looks_elsewhere(
+def test_descent_leaves_a_plateau_that_the_sum_of_variances_ignores(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
     """A rare, huge outlier of an expensive stage attracts all budget, while another stage causes p99."""
@@ -134,7 +134,7 @@ def test_descent_leaves_the_plateau_where_the_sum_of_variances_looks_elsewhere(
     assert cut["auto"] == cut["p99"]
 
 
-def test_auto_says_what_it_took_and_why(drawn: Callable[..., Profile]) -> None:
+def test_auto_reports_the_chosen_objective_and_why(drawn: Callable[..., Profile]) -> None:
     study = study_plan(
         drawn(dag_of(20), 3000, 5),
         PlanSettings(budgets=Budgets(reissue=0.05), objective="auto", created=CREATED),
@@ -193,7 +193,7 @@ def test_scaling_keeps_the_shape(drawn: Callable[..., Profile]) -> None:
 def test_no_requests_make_no_arena(drawn: Callable[..., Profile]) -> None:
     profile = drawn(dag_of(3), 100, 1)
     with pytest.raises(InputError):
-        Arena(profile, stage_curves(profile), np.arange(0))
+        PairedSimulation(profile, stage_curves(profile), np.arange(0))
 
 
 @pytest.mark.parametrize("risk", sorted(RISKS))
@@ -201,12 +201,12 @@ def test_requests_left_out_of_an_arena_never_mattered(drawn: Callable[..., Profi
     profile = drawn(dag_of(24), 4000, 2)
     curves = stage_curves(profile)
     rows = np.arange(profile.requests)
-    whole, slow = Arena(profile, curves, rows), Arena(profile, curves, rows, tail=TAIL)
+    whole, slow = PairedSimulation(profile, curves, rows), PairedSimulation(profile, curves, rows, tail=TAIL)
     rng = np.random.default_rng(0)
     for scale in (0.0, 0.05, 1.0):
         choices = {name: (scale * float(rng.random()), 1.0) for name in curves}
-        some = slow.settle(choices)
+        some = slow.set_choices(choices)
         assert len(some) < profile.requests
         assert RISKS[risk](some, slow.requests) == pytest.approx(
-            RISKS[risk](whole.settle(choices), whole.requests)
+            RISKS[risk](whole.set_choices(choices), whole.requests)
         )

@@ -58,7 +58,7 @@ def test_one_slow_call_counts_for_less(stage_of: StageOf, profile_of: ProfileOf)
     assert 0 < low < careful.gains["late"] < high
 
 
-def test_what_may_be_chance_still_gets_what_nobody_else_needs(
+def test_uncertain_gains_still_get_budget_that_no_other_stage_needs(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
     """A tail that was seen once may come again, and spare budget has no other use."""

@@ -148,7 +148,7 @@ def test_weights_shift_the_budget() -> None:
     assert result.fractions["b"] > 2 * result.fractions["a"]
 
 
-def test_path_tells_every_step() -> None:
+def test_the_path_records_every_step() -> None:
     curves = {n: reissue_curve(np.random.default_rng(i).exponential(1, 500)) for i, n in enumerate("abc")}
     result = sumvar(curves, dict.fromkeys("abc", 1 / 3), 0.06)
     spent = [step[2] for step in result.path]

@@ -58,7 +58,7 @@ def test_the_budget_is_kept_and_gains_are_the_curves_own(seed: int, budget: floa
         assert found.gains[name] == pytest.approx(curves[name].hull[0] - curves[name].hull_at(share))
 
 
-def test_alike_stages_of_a_chain_get_alike(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_equal_stages_of_a_chain_get_equal_budgets(stage_of: StageOf, profile_of: ProfileOf) -> None:
     calls = np.random.default_rng(2).lognormal(2, 1, 3000)
     profile = profile_of(stage_of("a", calls), stage_of("b", calls, after=("a",)))
     found = MeanVarianceApportioner(profile, stage_curves(profile))({"a": 0.5, "b": 0.5}, 0.06)

@@ -1,3 +1,5 @@
+"""Benchmark harness: interleaved timing, ratios by round, targets, and the page of results."""
+
 from __future__ import annotations
 
 import json
@@ -35,7 +37,7 @@ def ticker(monkeypatch: pytest.MonkeyPatch) -> Ticker:
     return Ticker(monkeypatch)
 
 
-def test_ways_take_turns_and_the_first_turn_is_unheard(ticker: Ticker) -> None:
+def test_variants_alternate_and_the_first_round_is_dropped(ticker: Ticker) -> None:
     rows = in_turn(
         "x",
         ticker.work("a", 100.0, 1.0),  # type: ignore[arg-type]
@@ -181,7 +183,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, name: str, run: object) -> None:
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
 
-def test_program_runs_all_writes_all_and_tells_of_failures(
+def test_the_program_runs_and_writes_all_and_reports_failures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(program, "names", lambda: ["broken", "fine"])

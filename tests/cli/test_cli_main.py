@@ -183,7 +183,7 @@ class TestFailures:
         assert explain(nested) == ("f: denied", 2)
         assert explain(ExceptionGroup("a", [KeyError("k")]))[1] == 1
 
-    def test_an_os_error_without_words_is_still_named(self) -> None:
+    def test_an_os_error_without_a_message_is_still_named(self) -> None:
         assert explain_os(TimeoutError()) == "TimeoutError"
 
 

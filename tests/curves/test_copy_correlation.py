@@ -42,7 +42,7 @@ def raced_pairs(rho: float, pairs: int, *, after_ms: float, seed: int = 0) -> tu
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.3, 0.5, 0.8, 0.95])
-def test_pairs_of_races_tell_the_correlation_in_spite_of_cancelling(stage_of: StageOf, rho: float) -> None:
+def test_the_correlation_is_estimated_from_censored_pairs(stage_of: StageOf, rho: float) -> None:
     calls, pairs, cut = raced_pairs(rho, 3000, after_ms=3.0)
     stage = replace(stage_of("a", calls), pairs_ms=pairs, pairs_cut=cut)
     found = copy_correlation(stage, EmpiricalDistribution.of(calls))
@@ -79,7 +79,7 @@ def test_no_pairs_no_correlation(stage_of: StageOf) -> None:
     assert copy_correlation(both_cut, EmpiricalDistribution.of(stage.calls_ms)).pairs == 0
 
 
-def test_linked_copies_have_the_law_and_the_link() -> None:
+def test_correlated_copies_have_the_distribution_and_the_correlation() -> None:
     rng = np.random.default_rng(1)
     distribution = EmpiricalDistribution.of(rng.exponential(5, 20_000))
     calls = distribution.draw(rng, 40_000)
@@ -190,7 +190,7 @@ def test_a_stage_that_is_slow_with_its_requests_gets_nothing(
     assert CopiesAsSlow(("size",)) in study.notes
 
 
-def test_expectation_counts_with_what_pairs_tell(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_the_expectation_uses_the_correlation_of_pairs(stage_of: StageOf, profile_of: ProfileOf) -> None:
     calls, pairs, cut = raced_pairs(0.6, 2000, after_ms=3.0)
     known = profile_of(replace(stage_of("a", calls), pairs_ms=pairs, pairs_cut=cut))
     cuts = []

@@ -196,7 +196,7 @@ def test_a_guess_is_the_work_and_a_wait(seed: int, calls: int, replicas: int) ->
 @pytest.mark.parametrize(
     ("between", "within", "low", "high"), [(1.0, 0.1, 0.85, 1), (0.0, 1.0, 0, 0.1), (1.0, 1.0, 0.3, 0.6)]
 )
-def test_kinds_tell_what_comes_with_the_request(
+def test_kinds_of_requests_explain_what_comes_with_the_request(
     between: float, within: float, low: float, high: float, stage_of: StageOf
 ) -> None:
     """With log-normal sizes, the share of variance between kinds is the correlation of requests of one kind."""
@@ -230,7 +230,7 @@ def test_copies_of_the_large_are_large_though_the_large_differ_at_random(
     assert plan.stages["b"].reissue is not None
 
 
-def test_kinds_that_tell_nothing_are_left_out() -> None:
+def test_kinds_that_explain_nothing_are_left_out() -> None:
     calls, time = np.random.default_rng(1).exponential(1, (500, 2)), np.arange(500.0)
     assert guess_by_kind(calls, np.full(500, -1), time) is None
     assert guess_by_kind(calls, np.arange(500), time) is None, "each is the only one of its kind"

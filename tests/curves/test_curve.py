@@ -110,7 +110,7 @@ def test_mean_never_rises_and_neither_does_the_hull() -> None:
     assert np.array_equal(curve.hull[curve.vertices], curve.variance[curve.vertices])
 
 
-def test_time_out_atom_still_gets_a_policy_that_spends_exactly_what_it_may() -> None:
+def test_a_policy_within_a_time_out_atom_spends_exactly_its_fraction() -> None:
     x = np.minimum(np.random.default_rng(6).lognormal(0, 1, 10_000), np.exp(1.88))  # 3% end at the cap
     cap = x.max()
     assert 0.02 < (x == cap).mean() < 0.04
@@ -122,7 +122,7 @@ def test_time_out_atom_still_gets_a_policy_that_spends_exactly_what_it_may() -> 
     assert curve.hull_at(0.01) < curve.variance[0]
 
 
-def test_all_calls_alike_leave_nothing_to_gain() -> None:
+def test_equal_calls_leave_nothing_to_gain() -> None:
     curve = reissue_curve(np.full(100, 7.0))
     assert np.allclose(curve.variance, 0)
     assert np.allclose(curve.mean_ms, 7)
@@ -175,7 +175,7 @@ def test_requests_that_skip_the_stage_count_as_no_time() -> None:
     assert policy_of(curve, 0.1).after_ms == pytest.approx(np.nanquantile(x, 0.9), rel=0.05)
 
 
-def test_law_of_a_copy_may_differ_from_the_calls() -> None:
+def test_the_distribution_of_a_copy_may_differ_from_the_calls() -> None:
     calls = np.array([1.0, 10.0])
     curve = reissue_curve(calls, EmpiricalDistribution.of(np.array([2.0, 2.0])), grid=(0.0, 1.0))
     # Every call gets a copy of 2 ms at once: 1 stays, 10 becomes 2.

@@ -62,7 +62,7 @@ def test_moments_are_exact(
     assert square[0] == pytest.approx(want_square, rel=1e-9, abs=1e-12)
 
 
-def test_weighted_law_of_a_copy_is_exact() -> None:
+def test_a_weighted_distribution_of_copies_is_exact() -> None:
     calls = np.array([[5.0, 7.0], [2.0, 9.0]])
     plain = EmpiricalDistribution(np.array([1.0, 1.0, 1.0, 4.0]))
     weighted = EmpiricalDistribution(np.array([1.0, 4.0]), np.array([0.75, 0.25]))

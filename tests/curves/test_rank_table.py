@@ -16,7 +16,7 @@ COUNT = 3000
 assert COUNT > MIN_VALUES_FOR_TABLE
 
 
-def _laws() -> dict[str, Floats]:
+def _distributions() -> dict[str, Floats]:
     rng = np.random.default_rng(11)
     return {
         "log-normal": rng.lognormal(3, 1, COUNT),
@@ -28,12 +28,12 @@ def _laws() -> dict[str, Floats]:
     }
 
 
-LAWS = _laws()
+LAWS = _distributions()
 
 
 class TestRanks:
     @pytest.mark.parametrize("name", [name for name in LAWS if name != "two modes"])
-    def test_as_bisection_has_it(self, name: str) -> None:
+    def test_ranks_equal_those_of_bisection(self, name: str) -> None:
         values = np.sort(LAWS[name])
         table = Ranks.of(values)
         assert table is not None
@@ -73,7 +73,7 @@ class TestCurves:
             variance = square - mean * mean
             assert curve.variance[at] == pytest.approx(variance, rel=1e-9, abs=1e-12 * square)
 
-    def test_fan_outs_as_the_law_of_the_slowest_says(self) -> None:
+    def test_fan_outs_follow_the_distribution_of_the_slowest(self) -> None:
         rng = np.random.default_rng(5)
         calls = rng.lognormal(1, 1, (COUNT, 2))
         curve = reissue_curve(calls, policies=("single",))

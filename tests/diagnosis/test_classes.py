@@ -41,7 +41,7 @@ def plan(profile: Profile) -> Plan:
     return make_plan(profile, budgets=Budgets(reissue=0.02), created="2026-01-01T00:00:00Z")
 
 
-def test_who_gains_and_who_pays(profile: Profile, plan: Plan) -> None:
+def test_gain_and_cost_by_class(profile: Profile, plan: Plan) -> None:
     small, large = by_class(profile, plan)
     assert (small.name, large.name) == ("small", "large")
     assert small.requests + large.requests == 4000

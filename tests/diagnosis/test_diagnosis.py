@@ -30,7 +30,7 @@ class Node:
 CHAIN = (Node("a"), Node("b", ("a",)), Node("c", ("b",)))
 
 
-def test_nobody_is_blamed_where_nothing_stands_out() -> None:
+def test_no_stage_is_blamed_where_none_stands_out() -> None:
     rng = np.random.default_rng(1)
     spent = {name: rng.uniform(1, 2, 5000) for name in "abc"}
     table = blame(spent, np.sum(list(spent.values()), axis=0), sigmas=3)
@@ -47,7 +47,7 @@ def test_an_outlier_is_blamed_for_its_own_requests_only() -> None:
     assert table["a"].blamed == table["c"].blamed == 0.0
 
 
-def test_a_time_out_is_blamed_and_told_apart() -> None:
+def test_a_time_out_is_blamed_and_counted_separately() -> None:
     spent = {"a": np.ones(100)}
     out = {"a": np.arange(100) >= 98}
     entry = blame(spent, np.arange(100.0), slow=0.04, timed_out=out)["a"]
@@ -89,7 +89,7 @@ def test_waiting_for_a_fraction_buys_what_order_statistics_say(
     assert gains == pytest.approx(expected, abs=0.01)
 
 
-def test_below_a_thousand_responders_a_thousandth_is_nobody() -> None:
+def test_below_a_thousand_responders_a_thousandth_is_none() -> None:
     assert rank_for(300, 0.001) == 300
     assert rank_for(1000, 0.001) == 999
     assert wait_for_fraction_gain(ndtri, 300, 0.001, 0.99) == 0.0

@@ -74,7 +74,7 @@ def test_what_does_not_go_together_is_refused(faulty: Profile, tmp_path: Path) -
     refused(run("explain", str(file), "--objective", "p99"), "--objective: needs --held-out")
 
 
-def test_parallel_branches_are_told_apart(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_parallel_branches_are_distinguished(stage_of: StageOf, profile_of: ProfileOf) -> None:
     slow_left = np.arange(1000) % 4 == 0
     story = explain(
         profile_of(
@@ -212,7 +212,7 @@ def test_requests_that_are_not_what_their_stages_say_are_refused(faulty: Profile
     assert run("explain", str(file)).exit_code == 0
 
 
-def test_a_part_of_them_is_told(faulty: Profile, tmp_path: Path) -> None:
+def test_inconsistent_requests_are_noted(faulty: Profile, tmp_path: Path) -> None:
     file = tmp_path / "profile.json"
     off = disturbed(faulty, 0.2, 0.5)
     file.write_text(profile_to_json(off))
@@ -224,7 +224,7 @@ def test_a_part_of_them_is_told(faulty: Profile, tmp_path: Path) -> None:
     assert explain(faulty).contradicted == 0
 
 
-def test_a_plan_of_another_profile_or_service_is_told(
+def test_a_plan_of_another_profile_or_service_is_noted(
     faulty: Profile, stage_of: StageOf, profile_of: ProfileOf, tmp_path: Path
 ) -> None:
     profile, other, plan = (str(tmp_path / f"{name}.json") for name in ("profile", "other", "plan"))
@@ -239,7 +239,7 @@ def test_a_plan_of_another_profile_or_service_is_told(
 
 
 @pytest.mark.parametrize("budgets", [("--reissue", "0.05"), ("--reissue", "0", "--catch-up", "0.05")])
-def test_copies_that_nobody_declared_safe_are_named_whatever_budget_pays(
+def test_copies_of_stages_not_declared_idempotent_are_named_for_every_lever(
     faulty: Profile, tmp_path: Path, budgets: tuple[str, ...]
 ) -> None:
     profile, plan = str(tmp_path / "profile.json"), str(tmp_path / "plan.json")

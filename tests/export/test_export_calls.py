@@ -69,7 +69,7 @@ class TestNames:
 class TestTargets:
     MATCH = SpanMatch(service="Cart", operation="GET /cart")
 
-    def test_the_span_says_it(self) -> None:
+    def test_the_method_comes_from_the_span(self) -> None:
         assert call_of(self.MATCH, None) == Call(path="/cart", method="GET", host="cart")
 
     def test_the_map_goes_first_field_by_field(self) -> None:
@@ -141,7 +141,7 @@ class TestUnits:
 
 
 class TestMerging:
-    def test_calls_that_look_alike_share_the_most_careful_policy(self) -> None:
+    def test_indistinguishable_calls_share_the_most_careful_policy(self) -> None:
         plan = plan_with(
             {
                 "first": stage("s.S/M", Reissue(after_ms=10, copies=3, probability=0.9, fraction=0.2)),

@@ -82,7 +82,7 @@ class TestEnvoyTakesIt:
         assert refusal(exported.text, tmp_path) is None
         assert "safe_regex" in hedged_of(exported)[0]["match"]
 
-    def test_it_refuses_what_is_wrong(self, tmp_path: Path) -> None:
+    def test_envoy_refuses_invalid_settings(self, tmp_path: Path) -> None:
         """The check can fail: a field of another name, a duration in milliseconds."""
         text = envoy_bootstrap(MANY, MAP).text
         for right, wrong in (("hedge_on_per_try_timeout", "hedge_on_timeout"), ('"0.013s"', '"13ms"')):
@@ -109,7 +109,7 @@ class TestValues:
         ]
 
     @pytest.mark.parametrize(("after_ms", "text"), [(12.5, "0.013s"), (0, "0.001s"), (0.3, "0.001s")])
-    def test_rounded_up_and_said(self, after_ms: float, text: str) -> None:
+    def test_delays_are_rounded_up_with_a_note(self, after_ms: float, text: str) -> None:
         exported = envoy_bootstrap(plan_with({"a": stage("/x", Reissue(after_ms=after_ms))}), {})
         assert hedged_of(exported)[0]["route"]["retry_policy"]["per_try_timeout"] == text
         assert f"a: {after_ms:g} ms became" in comments(exported)
@@ -169,7 +169,7 @@ class TestValues:
         exported = envoy_bootstrap(plan, {f"s{port}": Target(port=port) for port in ports})
         assert [host["domains"] for host in hosts_of(exported)] == domains
 
-    def test_a_host_that_the_spans_named_is_told(self) -> None:
+    def test_a_host_from_the_spans_is_named(self) -> None:
         plan = plan_with({"mine": stage("/x", LATE), "named": stage("/y", LATE), "left": stage("/z")})
         (note,) = [n for n in envoy_bootstrap(plan, {"named": Target(host="h")}).notes if "caller's own" in n]
         assert "the host of 'mine' is the service" in note
@@ -182,7 +182,7 @@ class TestValues:
         ):
             envoy_bootstrap(plan_with({"a": stage("/x", LATE, service="no host")}), {})
 
-    def test_what_is_lost_is_said_in_the_file_and_beside_it(self) -> None:
+    def test_losses_of_the_export_are_noted_in_the_file_and_beside_the_file(self) -> None:
         lost = StagePlan(
             match=stage("/x").match,
             reissue=Reissue(after_ms=1, probability=0.5),

@@ -137,7 +137,7 @@ class TestValues:
         assert exported.notes == ("the plan reissues nothing, so there are no settings to write",)
         assert client_says(exported.text).startswith("UNAVAILABLE")
 
-    def test_what_has_no_place_is_told(self) -> None:
+    def test_settings_without_a_counterpart_are_noted(self) -> None:
         lost = StagePlan(
             match=stage("s.S/M").match,
             reissue=Reissue(after_ms=1),
@@ -177,7 +177,7 @@ class TestClient:
         }
     )
 
-    def test_it_takes_what_is_written(self) -> None:
+    def test_grpc_accepts_the_exported_settings(self) -> None:
         # The words are round_robin's own: with pick_first it says "failed to connect to all addresses".
         assert "connections to all backends failing" in client_says(grpc_config(self.PLAN, {}).text)
 
@@ -190,7 +190,7 @@ class TestClient:
             ("loadBalancingConfig.0", {"no_such": {}}, "No known policies in list"),
         ],
     )
-    def test_it_would_refuse_what_is_wrong(self, path: str, value: Any, words: str) -> None:
+    def test_grpc_refuses_invalid_settings(self, path: str, value: Any, words: str) -> None:
         config = read_json(grpc_config(self.PLAN, {}))
         *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
         here = config
@@ -199,7 +199,7 @@ class TestClient:
         here[last] = value
         assert words in client_says(json.dumps(config))
 
-    def test_it_reads_the_delays_as_durations(self) -> None:
+    def test_grpc_reads_the_delays_as_durations(self) -> None:
         """The delay itself is not parsed, but a method's timeout is a Duration as well."""
         config = read_json(grpc_config(self.PLAN, {}))
         for method in config["methodConfig"]:

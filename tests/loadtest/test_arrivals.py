@@ -1,3 +1,5 @@
+"""Arrival processes of the load generator: Poisson, constant, and rates from a file."""
+
 from __future__ import annotations
 
 import itertools

@@ -244,7 +244,7 @@ def test_a_target_that_dies_is_counted(start_load: StartLoad, tmp_path: Path) ->
         process = start_load(f"http://127.0.0.1:{port}", *options)
         # 64 KiB of records, and so the first chunk of the file, are there after about 400 requests.
         end = time.monotonic() + 30
-        while not (records.exists() and records.stat().st_size) and time.monotonic() < end:
+        while not (records.exists() and records.stat().st_size > 64_000) and time.monotonic() < end:
             time.sleep(0.02)
         server.kill()
         out, err = process.communicate(timeout=30)
@@ -263,7 +263,7 @@ def test_an_interrupted_run_still_reports(
     url = serve()
     process = start_load(url, "--rate", "1000", "--duration", "300", "--records", str(records), "--json")
     end = time.monotonic() + 30
-    while not (records.exists() and records.stat().st_size) and time.monotonic() < end:
+    while not (records.exists() and records.stat().st_size > 64_000) and time.monotonic() < end:
         time.sleep(0.02)
     process.send_signal(number)
     out, err = process.communicate(timeout=30)

@@ -20,6 +20,7 @@ from kwiken.loadtest import LoadResult, LoadSettings, Progress
 from kwiken.loadtest.outcome import Outcome
 from kwiken.loadtest.report import Collector
 from kwiken.loadtest.settings import prepare
+from kwiken.machine import ProcessorUse
 from tests.support.load_commands import Load, Serve
 
 USAGE = ("load", "http://127.0.0.1:9", "--rate", "10", "--duration", "10")
@@ -79,6 +80,73 @@ def test_a_generator_that_fell_behind_says_so(
     assert json.loads(out)["requests"]["late"] == 10
 
 
+def use(own: float, **figures: float) -> ProcessorUse:
+    plain: dict[str, Any] = {
+        "processors": 2,
+        "quota": math.inf,
+        "others": 0.0,
+        "stolen": 0.0,
+        "throttled": 0.0,
+    }
+    return ProcessorUse(seconds=10.0, own=own, by_process={1: own}, **(plain | figures))
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        (use(0.95), "the generator used 95% of the one processor that it can use"),
+        (use(0.1, others=1.8), "2 processors were 95% busy, 10% of one by the generator"),
+        (use(0.1, stolen=0.5), "the hypervisor took 0.5 of this machine's 2 processors away"),
+        (
+            use(0.1, throttled=0.4, quota=0.25),
+            "the quota of 0.25 processors was used up in 40% of its periods",
+        ),
+    ],
+)
+def test_a_bottleneck_on_this_side_is_told_with_its_figures(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], figures: ProcessorUse, words: str
+) -> None:
+    run = replace(result(answered(), answered()), use=figures)
+    code, out, err = said(monkeypatch, capfd, run, "--json")
+    assert code == 0
+    assert words in err
+    machine = json.loads(out)["machine"]
+    assert machine["generator"] == figures.own
+    assert machine["busy"] == pytest.approx(min(1, (figures.own + figures.others) / 2))
+    assert machine["quota"] == (None if math.isinf(figures.quota) else figures.quota)
+
+
+def test_a_machine_with_idle_processors_is_not_mentioned(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = replace(result(answered(), answered()), use=use(0.5, others=1.0, waiting=0.1))
+    assert said(monkeypatch, capfd, run)[2] == ""
+
+
+def test_a_run_too_short_for_the_counters_says_nothing_of_processors(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = replace(result(answered(), answered()), use=replace(use(0.1, others=1.9), seconds=1.0))
+    assert said(monkeypatch, capfd, run)[2] == ""
+
+
+def test_a_late_generator_says_whether_it_waited_for_a_processor(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = replace(result(answered(), answered(20.0)), use=use(0.1, waiting=2.5))
+    err = said(monkeypatch, capfd, run)[2]
+    assert "see start lag; the generator waited 2.5 times as long for a processor as it ran" in err
+
+
+def test_failures_beside_answers_are_told_with_their_reasons(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lost = Outcome(1.0, 0.1, 10.0, 0, "timeout", "1" * 32, 0)
+    code, _, err = said(monkeypatch, capfd, result(answered(), lost))
+    assert code == 0
+    assert "1 of 2 requests failed (timeout (1)): the target is overloaded or broken" in err
+
+
 def test_nothing_answered_is_a_failure_that_still_prints_its_report(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,7 +188,7 @@ def test_progress_is_one_line_rewritten(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_records_that_are_not_whole_are_told(serve: Serve, load: Load) -> None:
+def test_incomplete_records_are_reported(serve: Serve, load: Load) -> None:
     ran = load(serve(), "--rate", "50", "--duration", "0.3", "--records", "/dev/full", "--json")
     assert ran.code == 2
     assert ran.complaints == ["kwiken: /dev/full: is not whole: No space left on device"]

@@ -1,3 +1,5 @@
+"""Load report: percentiles, failures, warm-up, lateness and windows."""
+
 from __future__ import annotations
 
 import json
@@ -56,7 +58,7 @@ def test_an_empty_run_has_no_percentiles() -> None:
     json.dumps(empty, allow_nan=False)
 
 
-def test_partial_answers_are_counted_and_their_utility_told() -> None:
+def test_partial_answers_are_counted_with_their_utility() -> None:
     answers = [ok(0.1 * i, 10.0) for i in range(8)]
     answers[3].utility = 0.5
     answers[5].utility = 0.9

@@ -1,3 +1,5 @@
+"""Settings of the load generator: targets and refusals."""
+
 from __future__ import annotations
 
 import math

@@ -80,7 +80,7 @@ def run(world: World, starts: list[float], *, most: int = 10_000, drain: float =
     return sorted(outcomes, key=lambda outcome: outcome.intended_s)
 
 
-def test_a_stall_is_seen_by_all_that_were_due_during_it() -> None:
+def test_a_stall_delays_every_request_due_during_it() -> None:
     # Answers take 5 ms, but none is given from 1.0 s to 1.5 s of the run.
     origin = 100.05
 
@@ -105,7 +105,7 @@ def test_a_stall_is_seen_by_all_that_were_due_during_it() -> None:
     service=st.lists(st.floats(0.001, 2), min_size=1, max_size=10),
     most=st.integers(1, 8),
 )
-def test_every_request_is_told_once_and_never_more_are_in_flight(
+def test_every_request_has_one_outcome_and_in_flight_is_bounded(
     gaps: list[float], service: list[float], most: int
 ) -> None:
     starts = [sum(gaps[: index + 1]) for index in range(len(gaps))]
@@ -183,7 +183,7 @@ def test_each_request_carries_a_trace_of_its_own() -> None:
         assert int(match[2], 16)
 
 
-def test_a_request_that_is_killed_is_told_as_interrupted() -> None:
+def test_a_killed_request_counts_as_interrupted() -> None:
     outcomes: list[Outcome] = []
 
     def send(_: int, __: str) -> tuple[int, str | None, int, float]:
@@ -200,7 +200,7 @@ def test_a_request_that_is_killed_is_told_as_interrupted() -> None:
     assert loop.in_flight == 0
 
 
-def test_the_plan_is_the_same_for_the_same_seed_whatever_is_asked() -> None:
+def test_arrivals_depend_on_the_seed_and_not_on_the_queries() -> None:
     arrivals = Arrivals(rates=(300.0,), poisson=True, duration_s=10.0)
     queries = Queries(tuple(b"%d" % index for index in range(50)))
     first, second = (list(plan(arrivals, queries, 5)) for _ in range(2))

@@ -1,3 +1,5 @@
+"""Query mixes of the load generator: Zipf draws, templates and refusals."""
+
 from __future__ import annotations
 
 import json

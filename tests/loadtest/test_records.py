@@ -1,3 +1,5 @@
+"""Records of the load generator: one line a request, bounded, and failures of the disk."""
+
 from __future__ import annotations
 
 import json

@@ -72,7 +72,9 @@ def test_the_command_says_what_the_library_says(profile: Profile, file: str) -> 
         assert f"{name} *" in told.stdout if name == "dynamic" else name in told.stdout
 
 
-def test_what_it_cannot_judge_is_refused(profile: Profile, file: str, tmp_path: Path) -> None:
+def test_options_that_do_not_go_with_stop_rules_are_refused(
+    profile: Profile, file: str, tmp_path: Path
+) -> None:
     refused(run("explain", file, "--stop-rules", "0"), "--stop-rules")
     refused(
         run("explain", file, "--stop-rules", "0.1", "--held-out"), "--stop-rules: does not go with --held-out"

@@ -28,7 +28,7 @@ from kwiken.partial.notes import (
     UtilityKeptBack,
 )
 from kwiken.partial.planner import policy_of
-from kwiken.plan import Budgets, PartialPolicy, Plan, SpanMatch
+from kwiken.plan import Budgets, LedgerTerms, PartialPolicy, Plan, SpanMatch
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.joint import tuned_with_copies
 from kwiken.planning.reissues import ReissueSettings
@@ -163,7 +163,7 @@ def test_a_service_whose_shards_slow_down_gets_tighter_rules(
     assert UtilityKeptBack(tight.margin) in tight.notes
 
 
-def test_losses_of_two_stages_are_added_up_and_that_is_said(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_losses_of_two_stages_are_added_with_a_note(stage_of: StageOf, profile_of: ProfileOf) -> None:
     profile = two_fan_outs(stage_of, profile_of, requests=2000, seed=6)
     study = study_plan(profile, PlanSettings(budgets=Budgets(utility_loss=0.004), created=CREATED))
     assert sum(partial_of(study.plan, name).loss for name in ("wide", "narrow")) <= 0.004
@@ -203,7 +203,7 @@ class TestNotes:
         assert FewShards("wide", 8, loss=0.001) in study.notes
         assert study.simulation.after.p999_ms < 0.9 * study.simulation.before.p999_ms
 
-    def test_calls_that_are_all_alike(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+    def test_equal_calls_get_no_stop_rule(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         study = study_plan(
             profile_of(stage_of("wide", np.full((2000, 8), 3.0))),
             PlanSettings(budgets=Budgets(utility_loss=0.01), created=CREATED),
@@ -246,7 +246,11 @@ def test_stop_rules_stay_where_a_ledger_refuses_copies(stage_of: StageOf, profil
     profile = profile_of(stage_of("wide", calls))
     study = study_plan(
         profile,
-        PlanSettings(budgets=Budgets(reissue=0.02, utility_loss=0.003), created=CREATED, window_s=1.0),
+        PlanSettings(
+            budgets=Budgets(reissue=0.02, utility_loss=0.003),
+            created=CREATED,
+            ledger=LedgerTerms(peak_factor=1.0, floor_per_s=0.0),
+        ),
     )
     assert study.simulation.refused > 0.1
     waited = simulate(profile, study.plan, requests=20_000, seed=1)

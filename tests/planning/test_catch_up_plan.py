@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kwiken.latency import end_to_end
-from kwiken.plan import Budgets, CatchUpPolicy, Plan, SpanMatch
+from kwiken.plan import Budgets, CatchUpPolicy, LedgerTerms, Plan, SpanMatch
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.catch_up import Actuators, LateRequestReplay, study_catch_up
 from kwiken.planning.notes import CatchUpUnspent, LateRequestsHelped, PriorityOnly
@@ -24,18 +24,20 @@ ProfileOf = Callable[..., Profile]
 CREATED = "2026-01-01T00:00:00Z"
 
 
-def drawn(laws: tuple[StageDistribution, ...], requests: int, seed: int, *, threads: int = 1) -> Profile:
+def drawn(
+    distributions: tuple[StageDistribution, ...], requests: int, seed: int, *, threads: int = 1
+) -> Profile:
     rng = np.random.default_rng(seed)
     stages = tuple(
         StageProfile(
-            name=law.name,
-            after=law.after,
-            match=SpanMatch(service="s", operation=law.name),
-            calls_ms=law.draw(rng, requests)[:, None],
+            name=distribution.name,
+            after=distribution.after,
+            match=SpanMatch(service="s", operation=distribution.name),
+            calls_ms=distribution.draw(rng, requests)[:, None],
             censored=np.zeros((requests, 1), dtype=np.bool_),
             threads=threads,
         )
-        for law in laws
+        for distribution in distributions
     )
     return Profile(
         service="population",
@@ -97,7 +99,7 @@ def test_the_study_says_when_requests_are_late_and_what_they_get() -> None:
     assert Plan.from_json(study.plan.to_json()) == study.plan
 
 
-def test_more_budget_means_lateness_comes_sooner() -> None:
+def test_more_budget_lowers_the_age_of_late_requests() -> None:
     profile = drawn(LAWS, 3000, 2)
     ages = []
     for budget in (0.003, 0.01, 0.04):
@@ -133,7 +135,7 @@ def test_with_nothing_to_pay_for_late_requests_get_priority(stage_of: StageOf, p
     assert study.simulation.catch_up == 0
 
 
-def test_help_that_does_not_pay_is_left_unspent_and_that_is_said(
+def test_catch_up_that_does_not_pay_is_left_unspent_with_a_note(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
     # Slow for sure in the last stage, which nobody may help; the first one is steady.
@@ -184,6 +186,9 @@ def test_no_budget_no_study() -> None:
     assert study_catch_up(profile, draft, 0.0, reissue=["s0"], paying=[]).policies == {}
 
 
+STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
+
+
 def test_ledgers_of_copies_and_of_help_refuse_on_their_own(stage_of: StageOf, profile_of: ProfileOf) -> None:
     rng = np.random.default_rng(10)
     slow = np.arange(6000) % 2000 < 200
@@ -192,7 +197,7 @@ def test_ledgers_of_copies_and_of_help_refuse_on_their_own(stage_of: StageOf, pr
     study = study_plan(
         profile,
         PlanSettings(
-            budgets=Budgets(reissue=0.01, catch_up=0.02), created=CREATED, window_s=10.0, cost="calls"
+            budgets=Budgets(reissue=0.01, catch_up=0.02), created=CREATED, ledger=STRICT, cost="calls"
         ),
     )
     free = simulate(profile, study.plan, requests=20_000)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kwiken.curves import stage_curves
 from kwiken.errors import InputError
-from kwiken.plan import Budgets, Costs, Expected, PartialPolicy, Plan, tidied
+from kwiken.plan import Budgets, Costs, Expected, LedgerTerms, PartialPolicy, Plan, tidied
 from kwiken.planning import PlanSettings, make_plan, study_plan
 from kwiken.planning.notes import (
     BudgetKeptBack,
@@ -29,7 +29,6 @@ from kwiken.planning.notes import (
 from kwiken.profile import Profile, StageProfile, profile_from_json, profile_to_json
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
-from kwiken.simulation.ledger_replay import granted
 from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
@@ -183,39 +182,29 @@ def paused_of(stage_of: StageOf, profile_of: ProfileOf, *, bursts: bool) -> Prof
     return profile_of(stage_of("a", rng.exponential(1, 6000) + 50 * slow))
 
 
-def test_expectation_counts_with_what_a_window_refuses(stage_of: StageOf, profile_of: ProfileOf) -> None:
+STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
+
+
+def test_expectation_counts_with_what_a_ledger_refuses(stage_of: StageOf, profile_of: ProfileOf) -> None:
     found = {}
     for bursts in (False, True):
         profile = paused_of(stage_of, profile_of, bursts=bursts)
-        for window in (None, 10.0):
+        for terms in (None, STRICT):
             study = study_plan(
-                profile, PlanSettings(budgets=Budgets(reissue=0.08), created=CREATED, window_s=window)
+                profile, PlanSettings(budgets=Budgets(reissue=0.08), created=CREATED, ledger=terms)
             )
-            found[bursts, window] = study
+            found[bursts, terms] = study
+            assert study.plan.ledger == (terms or LedgerTerms())
             spent = expected_of(study.plan).spent.reissue
             assert spent == pytest.approx(sum(study.simulation.stage_spent.values()))
     ladders = {key: expected_of(study.plan).after for key, study in found.items()}
     assert found[True, None].simulation.refused == 0
-    assert found[True, 10.0].simulation.refused > 0.3
-    [refused] = of_kind(found[True, 10.0].notes, SpendRefused)
-    assert refused.share == found[True, 10.0].simulation.refused
-    assert ladders[True, 10.0].p99_ms > 2 * ladders[True, None].p99_ms
-    assert found[False, 10.0].simulation.refused < 0.15
-    assert expected_of(found[True, 10.0].plan).before == expected_of(found[True, None].plan).before
-
-
-@given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 5)), min_size=1, max_size=200), st.floats(0.01, 0.5))
-def test_a_ledger_never_passes_the_budget_of_any_window(
-    requests: list[tuple[float, float]], budget: float
-) -> None:
-    spends = np.array([spend for spend, _ in requests])
-    times = np.cumsum([gap for _, gap in requests])
-    paid = np.where(granted(spends, times, budget=budget, window_s=10.0), spends, 0.0)
-    for i, now in enumerate(times):
-        window = (times > now - 10.0) & (np.arange(len(times)) <= i)
-        if paid[i] > 0:
-            assert paid[window].sum() <= budget * window.sum() + 1e-9
-    assert granted(np.zeros(len(times)), times, budget=budget, window_s=10.0).all()
+    assert found[True, STRICT].simulation.refused > 0.3
+    [refused] = of_kind(found[True, STRICT].notes, SpendRefused)
+    assert refused.share == found[True, STRICT].simulation.refused
+    assert ladders[True, STRICT].p99_ms > 2 * ladders[True, None].p99_ms
+    assert found[False, STRICT].simulation.refused < 0.15
+    assert expected_of(found[True, STRICT].plan).before == expected_of(found[True, None].plan).before
 
 
 def test_bursts_tighten_the_plan(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -229,7 +218,7 @@ def test_bursts_tighten_the_plan(stage_of: StageOf, profile_of: ProfileOf) -> No
     assert margins[1] < margins[0] - 0.05
 
 
-def test_edges_do_not_change_who_gets_what(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_edges_do_not_change_the_apportionment(stage_of: StageOf, profile_of: ProfileOf) -> None:
     rng = np.random.default_rng(7)
     calls = {
         name: rng.lognormal(0, sigma, 2000) for name, sigma in zip("abcd", (0.2, 0.5, 0.8, 1.1), strict=True)
@@ -269,7 +258,7 @@ def test_few_requests_make_a_timid_plan_and_say_so(stage_of: StageOf, profile_of
     assert expected_of(study.plan).spent.reissue <= 0.05
 
 
-def test_too_few_requests_are_refused_in_words(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_too_few_requests_are_refused_with_a_message(stage_of: StageOf, profile_of: ProfileOf) -> None:
     with pytest.raises(InputError, match="at least 10 requests, and the profile has 9"):
         make_plan(chain_of(stage_of, profile_of, requests=9, seed=0), budgets=Budgets(), created=CREATED)
 
@@ -304,7 +293,6 @@ def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None
         ({"objective": "median"}, "objective: must be one of tail, variance"),
         ({"objective": "p99", "spread": "equal"}, "objective: 'p99' goes with the spread"),
         ({"spread": "random"}, "spread: must be one of sumvar"),
-        ({"window_s": 0.0}, "window_s: must be a finite number"),
         ({"cost": "free"}, "cost: must be one of typical"),
         ({"cost": {"wide": 1.0}}, "cost: lacks stage"),
     ],
@@ -371,7 +359,9 @@ class TestABudgetInVain:
         profile = profile_of(stage_of("paused", rng.uniform(9, 11, 4000) + pauses, **stage))
         return study_plan(profile, PlanSettings(budgets=Budgets(reissue=budget), created=CREATED)).notes
 
-    def test_it_is_told_with_a_budget_that_would_do(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+    def test_a_useless_budget_is_noted_with_one_that_would_help(
+        self, stage_of: StageOf, profile_of: ProfileOf
+    ) -> None:
         notes = self.study(stage_of, profile_of, 0.01)
         [useless], [better] = of_kind(notes, NoP99Cut), of_kind(notes, LargerBudgetHelps)
         assert useless.after_ms > 0.99 * useless.before_ms
@@ -379,12 +369,10 @@ class TestABudgetInVain:
         assert better.cut > 0.5
         assert not of_kind(self.study(stage_of, profile_of, better.budget), NoP99Cut)
 
-    def test_where_nothing_would_do_that_is_told(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+    def test_a_note_says_when_no_budget_would_help(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         notes = self.study(stage_of, profile_of, 0.01, reissuable=False)
         assert len(of_kind(notes, NoP99Cut)) == 1
         assert NoStageReissuable() in notes
 
-    def test_without_a_budget_there_is_nothing_to_tell(
-        self, stage_of: StageOf, profile_of: ProfileOf
-    ) -> None:
+    def test_without_a_budget_there_is_no_note(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         assert not of_kind(self.study(stage_of, profile_of, 0.0), NoP99Cut)

@@ -166,14 +166,14 @@ class TestPlans:
             later = search(stage_of, profile_of, requests=8000, seed=100 + seed)
             for way, found in cuts.items():
                 study = study_plan(profile, PlanSettings(budgets=budgets, created=CREATED, levers=way))
-                played = simulate(later, study.plan, requests=20_000)
-                assert played.reissue <= 0.033
-                lost.append(played.utility_loss)
-                found.append(1 - played.after.p99_ms / played.before.p99_ms)
+                outcome = simulate(later, study.plan, requests=20_000)
+                assert outcome.reissue <= 0.033
+                lost.append(outcome.utility_loss)
+                found.append(1 - outcome.after.p99_ms / outcome.before.p99_ms)
             for one in (Budgets(reissue=0.03), Budgets(utility_loss=0.01)):
                 study = study_plan(profile, PlanSettings(budgets=one, created=CREATED))
-                played = simulate(later, study.plan, requests=20_000)
-                alone.append(1 - played.after.p99_ms / played.before.p99_ms)
+                outcome = simulate(later, study.plan, requests=20_000)
+                alone.append(1 - outcome.after.p99_ms / outcome.before.p99_ms)
         # Nine of ten later periods shall keep the budget; what a few late shards lose differs much.
         assert 0.006 < np.mean(lost) <= 0.0105
         assert max(lost) <= 0.014
@@ -181,7 +181,9 @@ class TestPlans:
         assert min(means.values()) > max(np.mean(alone[::2]), np.mean(alone[1::2])) + 0.02
         assert means["auto"] >= max(means["separate"], means["joint"]) - 0.02
 
-    def test_auto_says_what_it_took_and_by_how_much(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+    def test_auto_reports_the_chosen_plan_and_its_lead(
+        self, stage_of: StageOf, profile_of: ProfileOf
+    ) -> None:
         profile = search(stage_of, profile_of, requests=2000, seed=4)
         study = study_plan(
             profile, PlanSettings(budgets=Budgets(reissue=0.03, utility_loss=0.01), created=CREATED)

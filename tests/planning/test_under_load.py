@@ -59,7 +59,7 @@ def greedy(profile: Profile, *, fraction: float = 1.0, after_ms: float = 0.0) ->
 
 
 class TestUnderLoad:
-    def test_the_profile_as_it_would_be(self, model: LoadModel) -> None:
+    def test_the_profile_at_another_load(self, model: LoadModel) -> None:
         added = dict.fromkeys(model.stages, 0.1)
         loaded = profile_under_load(model, 1.4, added, {"rank"}, 0)
         assert [stage.reissuable for stage in loaded.stages] == [True, False]
@@ -67,7 +67,7 @@ class TestUnderLoad:
         assert ladder(loaded.latency_ms).p99_ms == pytest.approx(truth.p99_ms, rel=0.15)
         assert np.ptp(loaded.started_s) == pytest.approx(np.ptp(model.profile.started_s) / 1.4)
 
-    def test_without_load_it_is_the_profile(self, model: LoadModel) -> None:
+    def test_without_load_the_profile_is_unchanged(self, model: LoadModel) -> None:
         same = profile_under_load(model, 1.0, dict.fromkeys(model.stages, 0.0), (), 0)
         np.testing.assert_allclose(same.latency_ms, model.profile.latency_ms)
 
@@ -78,7 +78,7 @@ class TestUnderLoad:
 
 
 class TestPlanUnderLoad:
-    def test_it_comes_to_rest_and_says_so(self, model: LoadModel) -> None:
+    def test_the_fixed_point_is_reached_and_reported(self, model: LoadModel) -> None:
         found = plan_under_load(model, STUDY, requests=8000)
         plan = found.plan
         assert load_of(found).settled
@@ -108,7 +108,7 @@ class TestPlanUnderLoad:
         if times[1] is not None:  # else refused, which is a later time-out still
             assert times[1].after_ms > 1.2 * times[0].after_ms
 
-    def test_copies_that_hurt_are_refused_in_words(self) -> None:
+    def test_copies_that_hurt_are_refused_with_a_note(self) -> None:
         model = load_model(
             queue_profile(rate_of(0.7), requests=8000, seed=9),
             QueueSettings(cancel="none", dispatch="random"),
@@ -211,7 +211,7 @@ class TestPlanUnderLoad:
         model = load_model(queue_profile(rate_of(0.3), requests=profiled))
         assert len(load_of(plan_under_load(model, STUDY)).simulation.before_ms) == simulated
 
-    def test_stages_that_nobody_searched_are_refused_all_the_same(
+    def test_copies_that_hurt_are_refused_at_unsearched_stages_too(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(under_load, "MAX_SEARCHED_STAGES", 1)
@@ -234,7 +234,7 @@ class TestPlanUnderLoad:
         assert not load_of(found).refused
         assert load_of(found).simulation.after.p99_ms < load_of(found).simulation.before.p99_ms
 
-    def test_a_quiet_service_is_planned_once(self) -> None:
+    def test_a_service_at_low_load_is_planned_once(self) -> None:
         model = load_model(queue_profile(rate_of(0.03), requests=3000))
         found = plan_under_load(model, STUDY, requests=8000)
         assert load_of(found).settled
@@ -256,7 +256,7 @@ class TestPlanUnderLoad:
         assert load_of(found).rounds == MAX_ROUNDS
         assert NotConverged(MAX_ROUNDS) in found.notes
 
-    def test_levers_that_queues_do_not_know_keep_the_planners_word(self, model: LoadModel) -> None:
+    def test_levers_outside_the_queueing_model_keep_their_plan(self, model: LoadModel) -> None:
         def with_catch_up(profile: Profile) -> PlanStudy:
             study = STUDY(profile)
             late = {**study.plan.stages, "rank": StagePlan(catch_up=CatchUpPolicy(after_ms=90.0, threads=2))}

@@ -90,13 +90,13 @@ def test_a_plans_time_out_says_what_is_late(stage_of: StageOf, profile_of: Profi
     assert (found.stage, found.after_ms) == ("a", 5.0)
 
 
-def test_a_small_change_is_not_worth_a_word(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_a_small_change_gives_no_note(stage_of: StageOf, profile_of: ProfileOf) -> None:
     calls = np.tile(np.arange(1.0, 1001.0), 200)
     calls[100_000:] += 5
     assert drift(profile_of(stage_of("a", calls))) == ()
 
 
-def test_calls_cut_before_they_were_late_tell_nothing(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_calls_cancelled_before_they_were_late_are_left_out(stage_of: StageOf, profile_of: ProfileOf) -> None:
     rng = np.random.default_rng(1)
     calls = steady(rng, 4000)
     cut = (np.arange(4000) >= 2000) & (rng.random(4000) < 0.5)
@@ -120,7 +120,7 @@ def test_copies_that_end_late_calls_are_no_change(
     assert named <= 6, "one in twenty is meant"
 
 
-def test_too_few_to_tell(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_too_few_requests_give_no_verdict(stage_of: StageOf, profile_of: ProfileOf) -> None:
     assert drift(profile_of(stage_of("a", [1.0, 2.0, 3.0, 50.0]))) == ()
     assert drift(profile_of(stage_of("a", np.full(100, np.nan)))) == ()
     assert drift(profile_of(stage_of("a", np.full(4000, 1.0)))) == ()

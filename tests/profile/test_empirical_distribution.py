@@ -32,7 +32,7 @@ def test_a_call_that_ends_where_another_is_cut_comes_first() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.booleans()), min_size=1, max_size=50))
-def test_weights_are_a_law(calls: list[tuple[float, bool]]) -> None:
+def test_weights_sum_to_one(calls: list[tuple[float, bool]]) -> None:
     distribution = kaplan_meier(np.array([c[0] for c in calls]), np.array([c[1] for c in calls]))
     assert distribution.mass.sum() == pytest.approx(1)
     assert distribution.mass.min() > 0
@@ -40,7 +40,7 @@ def test_weights_are_a_law(calls: list[tuple[float, bool]]) -> None:
     assert (np.diff(distribution.values) >= 0).all()
 
 
-def test_without_cuts_it_is_the_sample(stage_of: StageOf) -> None:
+def test_without_censoring_the_distribution_is_the_sample(stage_of: StageOf) -> None:
     x = np.random.default_rng(0).exponential(1, 500)
     distribution = call_distribution(stage_of("a", x))
     assert distribution.weights is None

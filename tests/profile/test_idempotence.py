@@ -52,7 +52,7 @@ def test_a_pattern_that_is_no_stage_is_refused() -> None:
         kept_single([_profile()], ("writes",))
 
 
-def test_a_plan_names_the_copies_that_nobody_declared_safe() -> None:
+def test_a_plan_names_copies_of_stages_not_declared_idempotent() -> None:
     profile = _profile()
     own = [replace(s, match=SpanMatch(service=f"social-{s.name}", operation=s.name)) for s in profile.stages]
     for known, warned in ((profile, True), (replace(profile, stages=tuple(own)), False)):

@@ -81,7 +81,7 @@ def test_profiles_of_before_worth_and_threads_are_still_read(document: dict[str,
 
 
 @pytest.mark.parametrize("field", ["worth", "threads"])
-def test_digest_tells_profiles_with_and_without_apart(
+def test_the_digest_differs_without_each_optional_field(
     field: str, profile: Profile, document: dict[str, Any]
 ) -> None:
     del document["stages"][1][field]
@@ -95,7 +95,7 @@ def test_second_round_trip_changes_nothing_and_neither_does_the_digest(profile: 
     assert again.digest == profile.digest
 
 
-def test_digest_tells_profiles_apart(profile: Profile, document: dict[str, Any]) -> None:
+def test_the_digest_differs_between_profiles(profile: Profile, document: dict[str, Any]) -> None:
     document["stages"][1]["calls_ms"][0][0] += 0.001
     assert profile_from_json(json.dumps(document)).digest != profile.digest
 
@@ -242,7 +242,7 @@ def test_refuses_what_is_too_large(
         profile_from_json(text)
 
 
-def test_does_not_write_what_it_would_not_read(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_unreadable_profiles_are_not_written(stage_of: StageOf, profile_of: ProfileOf) -> None:
     with pytest.raises(InputError, match="latency_ms, request 1"):
         profile_to_json(profile_of(stage_of("a", [1.0, math.inf])))
 

@@ -31,7 +31,7 @@ def correlated_copies(rests_ms: Floats, rho: float, *, weights: Sequence[float] 
 
 
 @pytest.mark.parametrize("rho", [0.4, 0.9])
-def test_rests_are_alike_as_far_as_told(rho: float) -> None:
+def test_rests_have_the_given_correlation(rho: float) -> None:
     calls = EmpiricalDistribution.of(RESTS).draw(np.random.default_rng(21), 12_000)
     copies = correlated_copies(calls, rho)
     of_gaussians = 6 / np.pi * np.arcsin(rho / 2)  # Spearman's, of a Gaussian copula
@@ -58,7 +58,7 @@ def test_weights_count() -> None:
 
 @given(rest_ms=st.floats(0, 2e3), rho=st.floats(0.01, 0.99))
 @settings(deadline=None)
-def test_any_rest_has_a_copy_from_the_law(rest_ms: float, rho: float) -> None:
+def test_copies_of_any_rest_are_measured_values(rest_ms: float, rho: float) -> None:
     assert np.isin(correlated_copies(np.full(20, rest_ms), rho), RESTS).all()
 
 

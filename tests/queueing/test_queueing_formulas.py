@@ -65,7 +65,7 @@ class TestInOrderOfArrival:
             assert mm1_latency_beyond(utilisation, 10.0, age / 1.02) > share
 
     @pytest.mark.parametrize(
-        ("law", "square_ms2", "utilisation"),
+        ("distribution", "square_ms2", "utilisation"),
         [
             (Constant(10.0), 100.0, 0.8),
             (LogNormal(10.0, 0.5), 100.0 * (1 + 0.5**2), 0.7),
@@ -73,10 +73,10 @@ class TestInOrderOfArrival:
             (Empirical(EmpiricalDistribution.of(MEASURED)), float((MEASURED**2).mean()), 0.6),
         ],
     )
-    def test_mg1(self, law: ServiceTimes, square_ms2: float, utilisation: float) -> None:
-        waited = waits(Station(name="a", work=law), utilisation, count=2_000_000)
+    def test_mg1(self, distribution: ServiceTimes, square_ms2: float, utilisation: float) -> None:
+        waited = waits(Station(name="a", work=distribution), utilisation, count=2_000_000)
         assert waited.mean() == pytest.approx(
-            mg1_mean_wait_ms(utilisation, law.mean_ms, square_ms2), rel=0.02
+            mg1_mean_wait_ms(utilisation, distribution.mean_ms, square_ms2), rel=0.02
         )
 
     def test_random_replicas_are_as_many_single_queues(self) -> None:

@@ -68,7 +68,7 @@ class TestThreshold:
         few = guard(pure(BLIND), Reissue(after_ms=40.0, fraction=0.05))
         assert few.above is None or few.above > 0.5
 
-    def test_a_look_tells_what_copies_do(self) -> None:
+    def test_a_trial_shows_the_effect_of_copies(self) -> None:
         model = pure(BLIND)
         low, high = (look(model, EVERYTHING, factor=model.factor_at(used)) for used in (0.1, 0.45))
         assert low.raced_ms is not None
@@ -82,7 +82,7 @@ class TestThreshold:
         assert found.hurts
 
     @pytest.mark.parametrize("edge", [0.15, 0.6])
-    def test_the_side_where_it_is_known_to_help_or_hurt_is_not_searched(
+    def test_loads_with_a_known_effect_are_not_searched(
         self, monkeypatch: pytest.MonkeyPatch, edge: float
     ) -> None:
         model, here, asked = pure(BLIND), 0.25, list[float]()
@@ -149,7 +149,7 @@ class TestBusiest:
 
 class TestBisection:
     @pytest.mark.parametrize("edge", [0.1, 0.33, 0.9])
-    def test_it_finds_the_edge(self, edge: float) -> None:
+    def test_the_guard_finds_the_threshold(self, edge: float) -> None:
         found = _first_bad(lambda x: x >= edge, 0.05, MAX_UTILISATION)
         assert found is not None
         assert edge <= found <= edge + UTILISATION_STEP

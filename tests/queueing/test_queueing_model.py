@@ -63,21 +63,21 @@ class TestTakenApart:
         holes = replace(profile.stages[0], calls_ms=profile.stages[0].calls_ms.copy())
         holes.calls_ms[::7] = np.nan
         stage = load_model(replace(profile, stages=(holes, profile.stages[1]))).stages["fetch"]
-        slower = stage.inflated(1.5, seed=0)
+        slower = stage.calls_at(1.5, seed=0)
         np.testing.assert_array_equal(np.isnan(slower), np.isnan(stage.calls_ms))
         there = ~np.isnan(slower)
         assert spearmanr(stage.calls_ms[there], slower[there]).statistic > 0.9999
         assert np.nanmean(slower) > np.nanmean(stage.calls_ms)
-        np.testing.assert_array_equal(stage.inflated(1.0, seed=0), stage.calls_ms)
+        np.testing.assert_array_equal(stage.calls_at(1.0, seed=0), stage.calls_ms)
 
 
 class TestPilot:
     @pytest.mark.parametrize(("requests", "calls"), [(300, 4096), (3000, 12_000), (40_000, 32_768)])
-    def test_it_is_as_long_as_the_profile_needs(self, requests: int, calls: int) -> None:
+    def test_the_pilot_is_as_long_as_the_profile_needs(self, requests: int, calls: int) -> None:
         stage = load_model(queue_profile(rate_of(0.3), requests=requests)).stages["rank"]
         assert stage.pilot_calls == calls
 
-    def test_a_law_once_simulated_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_simulated_distribution_is_cached(self, monkeypatch: pytest.MonkeyPatch) -> None:
         stage = load_model(queue_profile(rate_of(0.3), requests=2000)).stages["rank"]
         loads: list[float] = []
 
@@ -86,15 +86,15 @@ class TestPilot:
             return pilot(model, rest, factor=factor, seed=seed)
 
         monkeypatch.setattr(stage_model, "pilot", seen)
-        first = stage.inflated(1.5, seed=0)
-        np.testing.assert_array_equal(stage.inflated(1.5, seed=0), first)
+        first = stage.calls_at(1.5, seed=0)
+        np.testing.assert_array_equal(stage.calls_at(1.5, seed=0), first)
         assert loads == [1.0, 1.5]
         for factor in (1.6, 1.7, 1.8, 1.9):
-            stage.inflated(factor, seed=0)
-        np.testing.assert_array_equal(stage.inflated(1.5, seed=0), first)
+            stage.calls_at(factor, seed=0)
+        np.testing.assert_array_equal(stage.calls_at(1.5, seed=0), first)
         assert loads == [1.0, 1.5, 1.6, 1.7, 1.8, 1.9, 1.5]
 
-    def test_it_has_the_load_that_it_is_asked_for(self, profile: Profile) -> None:
+    def test_the_model_has_the_utilisation_asked_for(self, profile: Profile) -> None:
         """Chance in arrivals and work is taken out: what the replicas do is what they should."""
         stage = load_model(profile).stages["rank"]
         rest = np.zeros(5000)
@@ -137,9 +137,9 @@ class TestWhatIsGiven:
         profile = queue_profile(rate_of(0.5), requests=5000)
         with pytest.raises(InputError, match=r"stage 'rank' would have been busy 20\d%"):
             load_model(profile, QueueSettings(replicas={"rank": 1}))
-        crowded = load_model(profile, QueueSettings(replicas={"rank": 3}))
-        [note] = of_kind(crowded.notes, WaitsTooLong)
-        assert note.excess == {"rank": crowded.stages["rank"].crowded}
+        model = load_model(profile, QueueSettings(replicas={"rank": 3}))
+        [note] = of_kind(model.notes, WaitsTooLong)
+        assert note.excess == {"rank": model.stages["rank"].excess_wait}
 
     def test_a_load_beyond_the_replicas_is_refused(self) -> None:
         model = load_model(queue_profile(rate_of(0.5), requests=3000))
@@ -206,7 +206,7 @@ def queue_profile_latency(station: Station) -> Floats:
     return found.latency_ms
 
 
-def test_nothing_is_made_up_for_a_stage_that_nobody_called() -> None:
+def test_no_load_is_invented_for_a_stage_without_calls() -> None:
     profile = queue_profile(rate_of(0.3), requests=500)
     never = replace(
         profile.stages[0],

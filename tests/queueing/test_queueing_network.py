@@ -66,7 +66,7 @@ class TestKnownNetworks:
 
 
 class TestRules:
-    def test_without_queues_it_is_the_dag(self) -> None:
+    def test_without_queues_latency_is_that_of_the_dag(self) -> None:
         rng = np.random.default_rng(5)
         stations = [
             Station(name="a", work=Constant(0.0), replicas=None),
@@ -80,7 +80,7 @@ class TestRules:
         whole = end_to_end(stations, {name: rest[:, 0] for name, rest in rests.items()})
         np.testing.assert_allclose(found.latency_ms, whole)
 
-    def test_calls_of_one_moment_use_no_share_of_it(self) -> None:
+    def test_calls_of_one_moment_give_no_utilisation(self) -> None:
         found = simulate_queues(
             [Station(name="a", work=Constant(4.0), replicas=2)], np.zeros(2), rng=np.random.default_rng(0)
         )

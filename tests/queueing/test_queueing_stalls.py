@@ -35,8 +35,8 @@ class PausingReplica:
 
     def score(self, now: float) -> float:
         """As a picker judges it: by the age of the oldest call, and how many there are."""
-        self.flight = [(came, answer) for came, answer in self.flight if answer > now]
-        oldest = min((came for came, _ in self.flight), default=now)
+        self.flight = [(arrival, answer) for arrival, answer in self.flight if answer > now]
+        oldest = min((arrival for arrival, _ in self.flight), default=now)
         return max(WORK_MS + REST_MS, now - oldest) * (len(self.flight) + 1)
 
     def serve(self, now: float, work_ms: float) -> float:
@@ -64,8 +64,8 @@ def profile_of(rate_per_s: float, seconds: float, seed: int, *, pauses: bool = T
     other = (one + 1 + rng.integers(REPLICAS - 1, size=count)) % REPLICAS
     asked, latency_ms = np.empty(count, np.int64), np.empty(count)
     calls = zip(arrivals.tolist(), work_ms.tolist(), one.tolist(), other.tolist(), strict=True)
-    for call, (now, work, *seats) in enumerate(calls):
-        asked[call] = min(seats, key=lambda seat: replicas[seat].score(now))
+    for call, (now, work, *choices) in enumerate(calls):
+        asked[call] = min(choices, key=lambda choice: replicas[choice].score(now))
         latency_ms[call] = replicas[asked[call]].serve(now, work) - now
     stage = StageProfile(
         name="a",
@@ -97,13 +97,13 @@ class TestTelling:
         stage = replace(profile.stages[0], calls_ms=calls)
         assert stalls_of(replace(profile, stages=(stage,), latency_ms=calls[:, 0]), 60.0) == {}
 
-    def test_nobody_can_tell_without_replicas_or_others(self) -> None:
+    def test_stalls_need_replicas_and_other_calls(self) -> None:
         profile = profile_of(60.0, 200.0, 4)
         blind = replace(profile.stages[0], asked=None, replica_names=())
         assert stalls_of(replace(profile, stages=(blind,)), 60.0) == {}
         assert stalls_of(profile_of(60.0, 2.0, 5), 60.0) == {}
 
-    def test_siblings_tell_too(self) -> None:
+    def test_sibling_calls_show_stalls_too(self) -> None:
         """Calls of one visit at one replica: caught together, or only the slow one was slow."""
         base = profile_of(60.0, 20.0, 6, pauses=False)
         rows = np.arange(base.requests)
@@ -136,7 +136,7 @@ class TestAtAnotherLoad:
         said = (simulate_load(model, factor=factor, requests=20_000).before_ms > PAUSE_MS / 2).mean()
         assert said == pytest.approx(shares[1], rel=0.25)
         assert abs(said - shares[1]) < abs(shares[0] - shares[1])
-        assert said == pytest.approx(stalls.likelier(factor) * shares[0], rel=0.3)
+        assert said == pytest.approx(stalls.probability_factor(factor) * shares[0], rel=0.3)
 
     @given(
         rate=st.floats(1e-4, 1.0),
@@ -147,17 +147,19 @@ class TestAtAnotherLoad:
         self, rate: float, lengths: list[float], factor: float
     ) -> None:
         stalls = Stalls(np.zeros((1, 1), np.bool_), rate, np.array(lengths))
-        assert stalls.likelier(1.0) == pytest.approx(1.0)
-        assert stalls.longer_ms(1.0) == pytest.approx(0.0, abs=1e-9 * max(lengths))
+        assert stalls.probability_factor(1.0) == pytest.approx(1.0)
+        assert stalls.extra_wait_ms(1.0) == pytest.approx(0.0, abs=1e-9 * max(lengths))
         low, high = sorted((1.0, factor))
-        assert stalls.likelier(low) >= stalls.likelier(high) * (1 - 1e-9)
+        assert stalls.probability_factor(low) >= stalls.probability_factor(high) * (1 - 1e-9)
         # as often as once a pause at most, and no less than that each call finds as many
         assert (
-            min(1.0, 1 / factor) * (1 - 1e-9) <= stalls.likelier(factor) <= max(1.0, 1 / factor) * (1 + 1e-9)
+            min(1.0, 1 / factor) * (1 - 1e-9)
+            <= stalls.probability_factor(factor)
+            <= max(1.0, 1 / factor) * (1 + 1e-9)
         )
 
     @given(rate=st.floats(1e-4, 1.0), length=st.floats(1.0, 1e3))
-    def test_somebody_comes_in_the_first_half_of_a_pause(self, rate: float, length: float) -> None:
+    def test_the_lead_lies_in_the_first_half_of_a_pause(self, rate: float, length: float) -> None:
         lead = lead_ms(np.array([length]), rate)[0]
         assert -1e-6 * length <= lead <= min(length / 2, 1 / rate) * (1 + 1e-6)
 
@@ -168,7 +170,9 @@ class TestAtAnotherLoad:
         caught: Bools = np.asarray(stalls.caught.any(axis=1))
         rng = np.random.default_rng(0)
         shares = [caught[model.rows(factor, 200_000, rng)].mean() for factor in (1.0, 0.5, 2.0)]
-        wanted = caught.mean() * np.array([1.0, stalls.likelier(0.5), stalls.likelier(2.0)])
+        wanted = caught.mean() * np.array(
+            [1.0, stalls.probability_factor(0.5), stalls.probability_factor(2.0)]
+        )
         np.testing.assert_allclose(shares, wanted, rtol=0.08)
 
     def test_however_many_are_caught_chances_stay_chances(self) -> None:

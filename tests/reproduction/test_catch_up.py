@@ -26,14 +26,14 @@ def test_threads_never_slow_down_and_burn_what_they_say(start: Floats, work: Flo
     assert np.allclose(extra, work - elapsed_ms)
 
 
-def test_nothing_is_spent_where_nobody_is_late() -> None:
+def test_nothing_is_spent_where_no_request_is_late() -> None:
     start, work = np.array([0.0, 50.0]), np.array([10.0, 20.0])
     elapsed_ms, extra = speed_up(start, work, math.inf, Threads())
     assert np.array_equal(elapsed_ms, work)
     assert not extra.any()
 
 
-def test_work_is_hurried_from_the_moment_the_request_is_late() -> None:
+def test_work_is_sped_up_from_the_moment_the_request_is_late() -> None:
     elapsed_ms, extra = speed_up(np.array([0.0, 30.0]), np.array([40.0, 40.0]), 20.0, Threads())
     assert elapsed_ms.tolist() == [30.0, 20.0]
     assert extra.tolist() == [10.0, 20.0]

@@ -58,7 +58,7 @@ def test_every_figure_with_data_has_rows_and_finite_values(found: Findings) -> N
 
 
 @pytest.mark.slow
-def test_sum_of_variances_beats_both_straw_men(found: Findings) -> None:
+def test_the_sum_of_variances_beats_both_even_spreads(found: Findings) -> None:
     cut = {row.metric: row.ours for row in found.rows if row.figure == "Section 5.6"}
     for budget in ("1%", "5%"):
         ours = cut[f"mean p99 cut at {budget}, SumVar, %"]

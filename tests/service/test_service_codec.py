@@ -14,8 +14,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kwiken import service as codec
 from kwiken.errors import DefinitionError, InputError
-from kwiken.service import Reissue, Service, Stage, codec
+from kwiken.service import Reissue, Service, Stage
 from kwiken.service.codec import StageDoc
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,12}", fullmatch=True) | st.sampled_from(

@@ -313,7 +313,7 @@ class TestHandlers:
             service.stage(name="c", after=["a", "b"])(answer)
         service.stage(name="c", after=["a", "b"])(two)
 
-    def test_nobody_passes_other_keywords(self) -> None:
+    def test_handlers_with_other_keywords_are_refused(self) -> None:
         async def needy(request: Any, *, colour: str) -> None: ...
         async def modest(request: Any, *, colour: str = "red", **rest: Any) -> None: ...
 
@@ -410,7 +410,7 @@ class TestHandlers:
             service.stage(name="rank", after=["lookup"])(merge)
         service.stage(name="rank", after=["lookup"])(relaxed)
 
-    def test_unreadable_annotations_are_told(self) -> None:
+    def test_unreadable_annotations_are_named(self) -> None:
         async def takes(hits: Any) -> None: ...
 
         takes.__annotations__["hits"] = "Nowhere[int]"

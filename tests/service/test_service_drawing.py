@@ -105,7 +105,7 @@ def test_mermaid_spells_what_has_a_meaning_as_a_code_point() -> None:
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-def test_graphviz_takes_it() -> None:
+def test_graphviz_accepts_the_drawing() -> None:
     boxes = [Box(name='"\\&<x>', shards=3), Box(name="é", after=('"\\&<x>',), optional=True)]
     done = subprocess.run(
         ["dot", "-Tplain"], input=to_dot(boxes), capture_output=True, text=True, check=True, timeout=30

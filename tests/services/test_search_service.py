@@ -92,7 +92,7 @@ def test_every_answer_crosses_the_wire_unchanged() -> None:
     assert done["page"].results
 
 
-async def test_it_runs_under_the_executor() -> None:
+async def test_the_search_runs_under_the_executor() -> None:
     transport = LocalTransport(search)
     await transport.setup()
     executor = Executor(
@@ -174,7 +174,7 @@ def test_an_overlong_query_is_refused() -> None:
         )
 
 
-def test_missing_shards_are_said_and_lose_only_their_own_documents() -> None:
+def test_missing_shards_are_noted_and_lose_only_their_own_documents() -> None:
     whole, part = ranked("open file"), ranked("open file", {0, 5})
     assert part.missing == 2
     assert 0 < part.worth < 1
@@ -254,7 +254,7 @@ def test_the_shard_with_the_best_hit_is_worth_all() -> None:
             assert worths == [0.0] * SHARDS
 
 
-async def test_an_answer_that_did_not_wait_says_so_with_what_it_is_worth() -> None:
+async def test_a_partial_answer_is_noted_with_its_utility() -> None:
     local = LocalTransport(search)
     await local.setup()
 
@@ -291,7 +291,7 @@ async def test_an_answer_that_did_not_wait_says_so_with_what_it_is_worth() -> No
     assert answer.utility == pytest.approx(1 - sum(lost))
 
 
-async def test_traced_requests_tell_what_shards_were_worth() -> None:
+async def test_traced_requests_record_the_worth_of_shards() -> None:
     transport = LocalTransport(search)
     await transport.setup()
     executor = Executor(

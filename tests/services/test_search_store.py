@@ -176,7 +176,7 @@ def test_only_the_newest_indexes_are_kept(tmp_path: Path) -> None:
     for at, folder in enumerate(folders):
         folder.mkdir()
         os.utime(folder, (at, at))
-    store._forget_old(folders[0])
+    store._remove_old(folders[0])
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "search-0",
         "search-4",

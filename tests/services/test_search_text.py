@@ -45,7 +45,7 @@ def test_forms_of_one_word_have_one_stem(forms: tuple[str, ...], stem: str) -> N
 
 
 @pytest.mark.parametrize("word", ["string", "this", "status", "pass", "bus", "is", "os", "ssl", "2to3"])
-def test_what_only_looks_like_a_suffix_stays(word: str) -> None:
+def test_endings_that_are_no_suffix_stay(word: str) -> None:
     assert text_module.stem(word) == word
 
 

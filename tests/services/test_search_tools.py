@@ -47,7 +47,7 @@ def test_most_queries_find_something() -> None:
 
 
 @pytest.mark.parametrize("word", ["asyncio", "gather", "temporary", "abcde"])
-def test_misspelling_is_one_slip_in_a_long_word(word: str) -> None:
+def test_misspelling_changes_one_letter_of_a_long_word(word: str) -> None:
     slips = {queries_module.misspell(["of", word], random.Random(seed))[1] for seed in range(40)}
     assert len(slips) > 3
     assert all(abs(len(slip) - len(word)) <= 1 for slip in slips)

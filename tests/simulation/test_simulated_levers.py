@@ -129,7 +129,7 @@ def test_answers_of_unknown_worth_count_as_the_mean_of_the_others() -> None:
 
 
 class TestCatchUp:
-    def test_a_call_in_flight_gets_its_copy_when_its_request_comes_of_age(
+    def test_a_running_call_gets_its_copy_when_its_request_becomes_late(
         self, stage_of: StageOf, profile_of: ProfileOf
     ) -> None:
         # The second stage starts at 2 (or 12); its calls of 20 are late at age 10: 8 into the call, or at once.
@@ -160,7 +160,9 @@ class TestCatchUp:
         found = every(profile, b=StagePlan(catch_up=CatchUpPolicy(after_ms=10, threads=3)))
         assert found.after_ms.tolist() == [29.5, 29.5]
 
-    def test_a_call_has_one_copy_whoever_sends_it(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
+    def test_a_call_has_one_copy_from_policy_or_catch_up(
+        self, stage_of: StageOf, profile_of: ProfileOf
+    ) -> None:
         profile = profile_of(stage_of("a", np.full(100, 40.0)))
         late = CatchUpPolicy(after_ms=10, reissue=True)
         for after, own in ((5.0, 1.0), (20.0, 0.0), (10.0, 1.0)):
@@ -245,7 +247,7 @@ def test_blocks_keep_the_accounts_of_all_levers(
     assert blocks.reissue == pytest.approx(sum(blocks.stage_spent.values()))
 
 
-def test_dealt_copies_make_policies_comparable_request_by_request(
+def test_predrawn_copies_make_policies_comparable_by_request(
     stage_of: StageOf, profile_of: ProfileOf
 ) -> None:
     stage = three(stage_of, profile_of, n=2000).stage("wide")

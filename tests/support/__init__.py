@@ -1,1 +1,1 @@
-"""What tests share: virtual time, scripted replicas, small builders."""
+"""Helpers of tests: virtual time, scripted replicas, small builders."""

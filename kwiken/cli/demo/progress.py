@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from kwiken.cli.demo.faults import DisturbedStage
+from kwiken.cli.demo.pace import Finding, Pace
 from kwiken.cli.report.model import percent
 from kwiken.cli.shared import Bar, note
 
@@ -20,6 +21,15 @@ class Watch(Protocol):
 
     def passed(self, seconds: float) -> None:
         """Add seconds of load to the progress."""
+
+    def pace(self, pace: Pace, seconds: float) -> None:
+        """Report the rate, its reason, and the seconds of load that follow."""
+
+    def void(self, finding: Finding) -> None:
+        """Report that a stretch of the run tells nothing."""
+
+    def slower(self, reason: str, rate: float, slower: float) -> None:
+        """Report that a rate is given up for a slower one."""
 
     def disturbance(self, flaky: Mapping[str, DisturbedStage]) -> None:
         """Report the shares of the time that were drawn."""
@@ -52,6 +62,19 @@ class TerminalWatch:
         """Advance the bar by seconds of load."""
         self._passed = min(self._passed + seconds, self._length)
         self._bar.update(self._before + self._passed)
+
+    def pace(self, pace: Pace, seconds: float) -> None:
+        """Note the rate and its reason; the bar ends after the seconds that follow."""
+        note(f"{pace.line}; {seconds:.0f} s of load")
+        self._bar.update(self._before + self._passed, total=self._before + self._length + seconds)
+
+    def void(self, finding: Finding) -> None:
+        """Note what is wrong with the stretch that has just ended."""
+        note(f"{time.monotonic() - self._began:5.1f} s  these seconds do not count: {finding.words}")
+
+    def slower(self, reason: str, rate: float, slower: float) -> None:
+        """Note that the run starts again at a slower rate."""
+        note(f"at {rate:g} requests a second {reason}: once more at {slower:.2g}")
 
     def disturbance(self, flaky: Mapping[str, DisturbedStage]) -> None:
         """Note the shares of the time that were drawn."""

@@ -1,8 +1,10 @@
-"""Steps of the demo: start, disturb, load, learn, plan, compare, stop, judge."""
+"""Steps of the demo: start, find the pace, disturb, load, learn, plan, compare, stop, judge."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import os
 import tempfile
 import time
 from collections.abc import Coroutine, Iterator
@@ -13,6 +15,22 @@ from typing import Any, TypeVar
 import aiohttp
 
 from kwiken.cli.demo.faults import Disturber, choose
+from kwiken.cli.demo.pace import (
+    RATES,
+    STEP_S,
+    WANTED_REQUESTS,
+    Attempt,
+    Finding,
+    Monitor,
+    NothingToldError,
+    Pace,
+    RateSearch,
+    Step,
+    Window,
+    assess,
+    seconds_for,
+    slower_rate,
+)
 from kwiken.cli.demo.progress import Watch
 from kwiken.cli.demo.setup import (
     PLANNING_S,
@@ -22,6 +40,7 @@ from kwiken.cli.demo.setup import (
     Load,
     LoadError,
     Timing,
+    check_enough,
     divide,
     read_records,
     write_queries,
@@ -40,6 +59,9 @@ FIRST_ANSWERS = 5  # requests that must be answered before the demo goes on
 GRACE_S = 5.0
 MAX_PUT_TRIES = 3
 REQUEST_BYTES = 15_000  # lower bound of the size of one request's spans
+LEARN_WINDOW_S = 5.0
+CALM_AGAIN_S, MAX_CALM_S = 1.0, 15.0  # after planning, which takes a processor from the service
+FEW_INSIDE = 3  # requests at the gateway that are no backlog
 
 
 class SwitchError(KwikenError):
@@ -47,53 +69,254 @@ class SwitchError(KwikenError):
 
 
 @dataclass
-class _Bench:
-    """Running parts of the demo while the load lasts."""
+class _Site:
+    """What all attempts share: the running service, its folder and queries, and where progress goes."""
 
     settings: DemoSettings
-    timing: Timing
     cluster: Cluster
-    disturber: Disturber
-    load: Load
     watch: Watch
     folder: Folder
+    scratch: Path
+
+    @property
+    def queries(self) -> Path:
+        """File of the queries."""
+        return self.scratch / "queries.txt"
+
+    def load(self, name: str, arrivals: float | Path, longest_s: float) -> Load:
+        """Load generator that writes its records to a file of that name."""
+        return Load(
+            self.cluster.gateway_url,
+            arrivals=arrivals,
+            longest_s=longest_s,
+            queries=self.queries,
+            records=self.scratch / name,
+            seed=self.settings.seed,
+        )
+
+    def monitor(self, name: str, load: Load) -> Monitor:
+        """Monitor of all processes of the demo."""
+
+        def pids() -> Iterator[int]:
+            yield os.getpid()
+            yield from (pid for pid in (self.cluster.gateway_pid, load.pid) if pid is not None)
+            for those in self.cluster.replicas.values():
+                yield from (pid for pid, _ in those)
+
+        return Monitor(self.scratch / name, pids=pids, status=self.status)
+
+    async def status(self) -> dict[str, Any]:
+        """The gateway's own status."""
+        status: dict[str, Any] = (await self.cluster.status())["runtime"]
+        return status
+
+    async def flowing(self, tick: Any) -> None:
+        """Wait until the gateway has answered the first requests."""
+        deadline = time.monotonic() + FIRST_ANSWERS_TIMEOUT_S
+        goal = (await self.status())["requests"] + FIRST_ANSWERS
+        while (await self.status())["requests"] < goal:
+            if time.monotonic() > deadline:
+                raise LoadError(f"no request was answered within {FIRST_ANSWERS_TIMEOUT_S:g} s")
+            await pass_time(0.1, tick)
+
+
+async def run_demo(settings: DemoSettings, watch: Watch) -> DemoResult:
+    """Run the demo and write its folder.
+
+    Raises:
+        NothingToldError: when the machine did not let the run measure anything; says why.
+        KwikenError: when a step fails; names the step. All processes have ended by then.
+    """
+    requests = (
+        settings.seconds * settings.rate
+        if settings.seconds is not None and settings.rate is not None
+        else WANTED_REQUESTS
+    )
+    folder = Folder.make(settings.out, needs=round(REQUEST_BYTES * requests))
+    try:
+        return await _run_in(folder, settings, watch)
+    finally:
+        folder.release()
+
+
+async def _run_in(folder: Folder, settings: DemoSettings, watch: Watch) -> DemoResult:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kwiken-demo-") as scratch:
+        watch.step("reading the library", 0)
+        await write_queries(Path(scratch) / "queries.txt", settings.seed)
+        watch.step("starting the service", 0)
+        async with Cluster(TARGET, traces=folder.traces, grace_s=GRACE_S) as cluster:
+            site = _Site(settings, cluster, watch, folder, Path(scratch))
+            evidence, records = await _paced(site, await _find_pace(site))
+        watch.step("judging", 0)
+        noted = read_records(records)
+    result = await asyncio.to_thread(
+        judge, evidence, noted, folder=folder, wall_s=lambda: time.monotonic() - began
+    )
+    watch.step("packing the traces", 0)
+    await asyncio.to_thread(folder.pack_traces)
+    return result
+
+
+async def _find_pace(site: _Site) -> Pace:
+    """Find the rate that fits the machine, by a calm load that doubles step by step.
+
+    Raises:
+        NothingToldError: when the machine is too slow or too busy for any rate.
+    """
+    steps = (RATES[0], *RATES)  # the first one warms the processes up
+    site.watch.step("measuring what the machine can do", len(steps) * STEP_S)
+    ramp = site.scratch / "ramp.txt"
+    ramp.write_text("".join(f"{rate:g}\n" * STEP_S for rate in steps), encoding="ascii")
+
+    async def tick(seconds: float) -> None:
+        site.watch.passed(seconds)
+        site.folder.check_room()
+        await load.check()
+
+    search = RateSearch()
+    async with site.load("ramp.jsonl", ramp, len(steps) * STEP_S + FIRST_ANSWERS_TIMEOUT_S) as load:
+        monitor = site.monitor("ramp.jsonl", load)
+        deadline = time.monotonic() + FIRST_ANSWERS_TIMEOUT_S
+        while (first_due_s := monitor.first_due_s()) is None:
+            if time.monotonic() > deadline:
+                raise LoadError(f"no request was answered within {FIRST_ANSWERS_TIMEOUT_S:g} s")
+            await pass_time(0.1, tick)
+        for number, rate in enumerate(steps):
+            if number == 1:
+                monitor.begin()
+            await pass_time(first_due_s + (number + 1) * STEP_S - time.time(), tick)
+            use = monitor.use() if number else None
+            if use is not None and search.add(Step(rate, use)):
+                break
+    pace = search.pace(site.settings.rate)
+    if pace is None:
+        raise NothingToldError(f"the machine is too slow or too busy for a demo: {search.words}")
+    await _calm_again(site, _no_tick)
+    return pace
+
+
+async def _no_tick(_: float) -> None:
+    """Do nothing while time passes."""
+
+
+async def _calm_again(site: _Site, tick: Any) -> None:
+    """Wait until the gateway has worked off what waited there, and a moment more."""
+    deadline = time.monotonic() + MAX_CALM_S
+    while (await site.status())["inside"] > FEW_INSIDE and time.monotonic() < deadline:
+        await pass_time(0.1, tick)
+    await pass_time(CALM_AGAIN_S, tick)
+
+
+async def _paced(site: _Site, pace: Pace) -> tuple[Evidence, Path]:
+    """Learn and compare at a pace, at a slower one where the machine does not bear that.
+
+    Returns:
+        The data of the trial, and the file with the load generator's records.
+
+    Raises:
+        NothingToldError: when no pace is left to try.
+    """
+    settings = site.settings
+    slowdowns = 0
+    while True:
+        seconds = settings.seconds if settings.seconds is not None else seconds_for(pace.rate)
+        timing = divide(seconds)
+        check_enough(pace.rate, timing)
+        site.watch.pace(pace, seconds)
+        name = f"records-{slowdowns}.jsonl"
+        outcome = await _attempt(site, pace, timing, name)
+        if isinstance(outcome, Evidence):
+            return outcome, site.scratch / name
+        slower = slower_rate(pace.rate, outcome.shares, fixed=settings.rate is not None, slowdowns=slowdowns)
+        if slower is None:
+            advice = (
+                "lower --rate" if settings.rate is not None else "try again when the machine is less busy"
+            )
+            raise NothingToldError(f"at {pace.rate:g} requests a second {outcome.reason}; {advice}")
+        site.watch.slower(outcome.reason, pace.rate, slower)
+        slowdowns += 1
+        pace = dataclasses.replace(pace, rate=slower, share=pace.share * slower / pace.rate)
+        await _calm_again(site, _no_tick)
+
+
+async def _attempt(site: _Site, pace: Pace, timing: Timing, name: str) -> Evidence | Attempt:
+    """Disturb, load, learn and compare; the load ends before the disturbance.
+
+    Returns:
+        The data of the trial; the attempt if it has failed.
+    """
+    settings, cluster, watch = site.settings, site.cluster, site.watch
+    replicas = (await cluster.status())["replicas"]
+    calls = {stage: definition.fanout for stage, definition in cluster.service.stages.items()}
+    flaky = {} if settings.calm else choose(replicas, settings.seed, rate=pace.rate, calls=calls)
+    watch.disturbance(flaky)
+    longest_s = 2 * timing.total_s + PLANNING_S + FIRST_ANSWERS_TIMEOUT_S
+    load = site.load(name, pace.rate, longest_s)
+    async with Disturber(flaky, settings.seed) as disturber, load:
+        bench = _Bench(site, pace, timing, disturber, load, site.monitor(name, load))
+        await site.flowing(bench.tick)
+        learned = await bench.learn()
+        if isinstance(learned, Attempt):
+            return learned
+        trial, attempt = await bench.compare(learned)
+        if attempt.failed:
+            return attempt
+        watch.step("stopping", 0)
+        await load.stop()
+    restarts = sum(replica["restarts"] for replica in (await cluster.status())["replicas"])
+    return Evidence(settings, pace, timing, learned, trial, disturber.report(), restarts)
+
+
+@dataclass
+class _Bench:
+    """Running parts of one attempt while its load lasts."""
+
+    site: _Site
+    pace: Pace
+    timing: Timing
+    disturber: Disturber
+    load: Load
+    monitor: Monitor
 
     async def tick(self, seconds: float) -> None:
         """Report progress, and check that every part still runs."""
-        self.watch.passed(seconds)
-        self.folder.check_room()
+        self.site.watch.passed(seconds)
+        self.site.folder.check_room()
         await self.load.check()
         self.disturber.check()
 
-    async def flowing(self) -> None:
-        """Wait until the gateway has answered the first requests."""
-        deadline = time.monotonic() + FIRST_ANSWERS_TIMEOUT_S
-        while (await self.cluster.status())["runtime"]["requests"] < FIRST_ANSWERS:
-            if time.monotonic() > deadline:
-                raise LoadError(f"no request was answered within {FIRST_ANSWERS_TIMEOUT_S:g} s")
-            await pass_time(0.1, self.tick)
-
-    async def learn(self) -> Learned:
-        """Warm up, record traces, fit and plan while the load goes on."""
-        self.watch.step("warming up", self.timing.warm_s)
-        await pass_time(self.timing.warm_s, self.tick)
-        self.watch.step("learning from traces", self.timing.learn_s)
+    async def learn(self) -> Learned | Attempt:
+        """Warm up, record traces, fit and plan while the load goes on; the attempt if it has failed."""
+        watch, timing, settings = self.site.watch, self.timing, self.site.settings
+        watch.step("warming up", timing.warm_s)
+        await pass_time(timing.warm_s, self.tick)
+        watch.step("learning from traces", timing.learn_s)
+        windows = max(1, round(timing.learn_s / LEARN_WINDOW_S))
+        attempt = Attempt([("learning", number) for number in range(windows)])
         since = time.time()
-        await pass_time(self.timing.learn_s, self.tick)
+        while attempt.current is not None:
+            self.monitor.begin()
+            await pass_time(timing.learn_s / windows, self.tick)
+            window, finding = await self._end()
+            attempt.note(finding, window.use)
         until = time.time()
-        self.watch.step("fitting and planning", 0)
+        if attempt.failed:
+            return attempt
+        watch.step("fitting and planning", 0)
         await pass_time(FLUSH_S, self.tick)
-        settings = self.settings
-        return await self._working(
+        learned = await self._working(
             asyncio.to_thread(
                 learn,
-                self.folder.traces,
+                self.site.folder.traces,
                 since_s=since,
                 until_s=until,
                 budget=settings.budget,
                 seed=settings.seed,
             )
         )
+        await _calm_again(self.site, self.tick)
+        return learned
 
     async def _working(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work in another thread, with checks that the load still runs."""
@@ -106,92 +329,35 @@ class _Bench:
             raise
         return await task
 
-    async def compare(self, learned: Learned) -> Trial:
+    async def compare(self, learned: Learned) -> tuple[Trial, Attempt]:
         """Run the blocks of all arms, then remove the plan."""
-        self.watch.step("comparing before, after and even", self.timing.measure_s)
+        self.site.watch.step("comparing before, after and even", self.timing.measure_s)
         plans = {"before": None, "after": learned.study.plan, "even": learned.even}
         trial = await run_blocks(
             plans,
             self.timing,
-            seed=self.settings.seed,
+            seed=self.site.settings.seed,
             put=self._put,
-            pids=self._pids,
+            begin=self.monitor.begin,
+            end=self._end,
             tick=self.tick,
         )
         await self._put(None)
         return trial
 
+    async def _end(self) -> tuple[Window, Finding | None]:
+        """Figures of the stretch that ends now, and what is wrong with it."""
+        window = await self.monitor.end(self.pace.rate)
+        finding = assess(window, self.pace)
+        if finding is not None:
+            self.site.watch.void(finding)
+        return window, finding
+
     async def _put(self, plan: Plan | None) -> None:
         """Put a plan in force; retry if the gateway was too busy to answer."""
         for _ in range(MAX_PUT_TRIES):
             try:
-                return await self.cluster.put_plan(plan)
+                return await self.site.cluster.put_plan(plan)
             except (TimeoutError, aiohttp.ClientError):
                 await self.load.check()
         raise SwitchError(f"the gateway took no plan in {MAX_PUT_TRIES} tries; is the machine overloaded?")
-
-    def _pids(self) -> Iterator[int]:
-        if self.cluster.gateway_pid is not None:
-            yield self.cluster.gateway_pid
-        for those in self.cluster.replicas.values():
-            yield from (pid for pid, _ in those)
-
-
-async def run_demo(settings: DemoSettings, watch: Watch) -> DemoResult:
-    """Run the demo and write its folder.
-
-    Raises:
-        KwikenError: when a step fails; names the step. All processes have ended by then.
-    """
-    requests = settings.seconds * settings.rate
-    folder = Folder.make(settings.out, needs=round(REQUEST_BYTES * requests))
-    try:
-        return await _run_in(folder, settings, watch)
-    finally:
-        folder.release()
-
-
-async def _run_in(folder: Folder, settings: DemoSettings, watch: Watch) -> DemoResult:
-    began = time.monotonic()
-    timing = divide(settings.seconds)
-    with tempfile.TemporaryDirectory(prefix="kwiken-demo-") as scratch:
-        queries, records = Path(scratch) / "queries.txt", Path(scratch) / "records.jsonl"
-        watch.step("reading the library", 0)
-        await write_queries(queries, settings.seed)
-        watch.step("starting the service", 0)
-        async with Cluster(TARGET, traces=folder.traces, grace_s=GRACE_S) as cluster:
-            load = Load(
-                cluster.gateway_url,
-                rate=settings.rate,
-                longest_s=settings.seconds + PLANNING_S + FIRST_ANSWERS_TIMEOUT_S,
-                queries=queries,
-                records=records,
-                seed=settings.seed,
-            )
-            evidence = await _under_load(settings, timing, cluster, load, watch, folder)
-        watch.step("judging", 0)
-        noted = read_records(records)
-    result = await asyncio.to_thread(
-        judge, evidence, noted, folder=folder, wall_s=lambda: time.monotonic() - began
-    )
-    watch.step("packing the traces", 0)
-    await asyncio.to_thread(folder.pack_traces)
-    return result
-
-
-async def _under_load(
-    settings: DemoSettings, timing: Timing, cluster: Cluster, load: Load, watch: Watch, folder: Folder
-) -> Evidence:
-    """Disturb, load, learn and compare; the load ends before the disturbance."""
-    replicas = (await cluster.status())["replicas"]
-    flaky = {} if settings.calm else choose(replicas, settings.seed)
-    watch.disturbance(flaky)
-    async with Disturber(flaky, settings.seed) as disturber, load:
-        bench = _Bench(settings, timing, cluster, disturber, load, watch, folder)
-        await bench.flowing()
-        learned = await bench.learn()
-        trial = await bench.compare(learned)
-        watch.step("stopping", 0)
-        await load.stop()
-    restarts = sum(replica["restarts"] for replica in (await cluster.status())["replicas"])
-    return Evidence(settings, timing, learned, trial, disturber.report(), restarts)

@@ -66,7 +66,7 @@ def _once_ready(process: subprocess.Popen[bytes], files: StateFiles, start: int)
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise KwikenError(_last_words(files.log, start))
+            raise KwikenError(_last_log_line(files.log, start))
         with contextlib.suppress(InputError):  # torn by an earlier crash; the new supervisor overwrites it
             state = files.read()
             if state is not None and state.ready and state.supervisor.pid == process.pid:
@@ -85,7 +85,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _last_words(log: Path, start: int) -> str:
+def _last_log_line(log: Path, start: int) -> str:
     """Reason why the supervisor ended: the last line of its log."""
     with log.open("rb") as file:
         file.seek(start)
@@ -93,5 +93,5 @@ def _last_words(log: Path, start: int) -> str:
     if lines:
         return lines[-1].removeprefix("kwiken: ")
     if room_in(log.parent) < MIN_ROOM:
-        return f"{log.parent}: no room is left there, so nothing can be noted of what runs"
-    return f"it ended without a word; its log is {log}"
+        return f"{log.parent}: the disk is full, so the state of the cluster cannot be written"
+    return f"the supervisor ended without a message; its log is {log}"

@@ -14,8 +14,6 @@ from kwiken.errors import InputError
 if TYPE_CHECKING:
     from kwiken.loadtest import LoadResult, Progress
 
-_MAX_LATE_SHARE = 0.01  # of the requests, above which latencies are not to be trusted
-
 
 @click.command(short_help="Send open-loop load to a gateway.")
 @click.argument("url")
@@ -141,9 +139,6 @@ def _verdict(result: LoadResult) -> int:
     if requests["intended"] and not requests["ok"]:
         reasons = ", ".join(f"{error} ({count})" for error, count in result.report.errors.items())
         note(f"kwiken: not one of {requests['intended']} requests succeeded: {reasons}")
-    if requests["late"] > _MAX_LATE_SHARE * requests["intended"]:
-        note(
-            f"kwiken: the generator was late for {requests['late']} of {requests['intended']} requests "
-            "(see start lag): this machine is too busy for this rate"
-        )
+    for bottleneck in result.bottlenecks:
+        note(f"kwiken: {bottleneck}")
     return 0

@@ -46,7 +46,7 @@ def command(
     MODULE:SERVICE is where the service is defined, for example kwiken.services.search:search. The current
     folder is searched first.
 
-    Requests go to POST /v1/request as JSON; /livez, /readyz and, for the service's page, / are there too.
+    Requests go to POST /v1/request as JSON. Other routes are /livez, /readyz, and / for the service's page.
     """
     service = load_service(server.target)
     if local and replicas:

@@ -155,6 +155,8 @@ def _check_plan(path: str, service: Service) -> None:
 async def _run(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
     import asyncio
 
+    from kwiken.machine import processors_given
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     starting = asyncio.current_task()
@@ -175,10 +177,27 @@ async def _run(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) ->
         count = sum(len(those) for those in cluster.replicas.values())
         warn()
         note(f"{cluster.service.name} is up with {count} replicas; control token in {files.token}")
+        if (crowd := crowd_line(count + 1, processors_given())) is not None:
+            note(crowd)
         say(cluster.gateway_url)
         sys.stdout.flush()
         await stop.wait()
         note(f"{cluster.service.name} is stopping")
+
+
+def crowd_line(processes: int, processors: float) -> str | None:
+    """Line on a machine with fewer processors than processes; None if there are enough.
+
+    Args:
+        processes: number of gateways and replicas, each of which can use one processor.
+        processors: processors' worth of time that they may use.
+    """
+    if processes <= processors:
+        return None
+    return (
+        f"{processes} processes share {processors:.3g} processors: under load calls and their copies wait "
+        "for a processor, and latencies are not those of replicas on machines of their own"
+    )
 
 
 def _path(text: str | None) -> Path | None:

@@ -46,28 +46,32 @@ BUT_HEAT = "by replica and time they count with as long as they ran"
 
 @click.command()
 @click.argument("profile", metavar="PROFILE")
-@click.option("--plan", "plan_file", metavar="FILE", help="A plan, to show its choices beside.")
+@click.option("--plan", "plan_file", metavar="FILE", help="Plan whose choices to show beside.")
 @click.option(
-    "--budget", type=SHARE, default=0.05, show_default=True, help="Reissue budget to try at each stage alone."
+    "--budget",
+    type=SHARE,
+    default=0.05,
+    show_default=True,
+    help="Reissue budget to try at each stage alone, as a share of all work.",
 )
 @click.option(
     "--held-out",
     "proof",
     is_flag=True,
-    help="Plan on the first half of PROFILE and judge on the second, beside even spreads.",
+    help="Plan on the earlier half of PROFILE and judge the plan on the later half, beside even spreads.",
 )
 @click.option(
     "--objective",
     type=click.Choice(OBJECTIVES),
-    help="Of the plan that is judged, with --held-out.  [default: tail]",
+    help="Objective of the plan that --held-out judges, as `kwiken plan` takes it.  [default: tail]",
 )
 @click.option(
     "--stop-rules",
     "loss",
     type=Real(0, 1, above=True),
     metavar="LOSS",
-    help="Compare rules by which fan-outs stop waiting, for a loss of so much of their utility (0.002, say): "
-    "tuned on the first half of PROFILE, judged on the second.",
+    help="Compare the rules by which fan-outs stop waiting, each with this loss of utility (0.002, say): "
+    "tuned on the earlier half of PROFILE and judged on the later half.",
 )
 @seed_option
 @json_option
@@ -83,7 +87,7 @@ def command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Say which stages make the slow requests of PROFILE slow, and what reissues would buy there."""
+    """Say which stages make slow requests of PROFILE slow, and what copies of calls would buy at each."""
     _check_options(plan_file, objective, loss, proof=proof)
     learned = load_profile(profile)
     if loss is not None:

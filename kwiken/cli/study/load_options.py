@@ -65,33 +65,36 @@ REPLICAS: Final = click.option(
     callback=_by_stage(_replicas, f"whole, from 1 to {MAX_REPLICAS}"),
     multiple=True,
     metavar="STAGE=N",
-    help="Number of replicas of a stage, if the profile does not say.",
+    help="Number of replicas of a stage, where the profile does not say, or to try another number; repeat "
+    "for more.",
 )
 UTILISATION: Final = click.option(
     "--utilisation",
     callback=_by_stage(_share, "from 0 to below 1"),
     multiple=True,
     metavar="STAGE=SHARE",
-    help="Share of its replicas' time that was used, if no busy times were measured.",
+    help="Share of the time that a stage's replicas were busy, where that was not measured; repeat for more.",
 )
 RATE: Final = click.option(
     "--rate",
     type=POSITIVE,
-    help="Requests a second at recording, if the profile is a sample.",
+    help="Requests a second while the traces were taken, where the profile is a sample of them.",
 )
 DISPATCH: Final = click.option(
     "--dispatch",
     type=click.Choice(DISPATCHES),
     default=DISPATCHES[0],
     show_default=True,
-    help="Choice of replicas for calls; aged: much like the runtime's.",
+    help="How a call finds its replica: much as in the runtime (aged), the less loaded of two (two), the "
+    "least loaded of all (least), or any (random).",
 )
 CANCEL: Final = click.option(
     "--cancel",
     type=click.Choice(CANCELS),
     default=CANCELS[0],
     show_default=True,
-    help="Losing copies to cancel: those still queued, running ones too, or none.",
+    help="Which attempts are cancelled once another one has answered: those still in a queue (queued), "
+    "running ones too (running), or none.",
 )
 
 

@@ -25,6 +25,7 @@ from kwiken.cli.shared import (
     print_table,
     progress,
     read_text,
+    refuse_shared_stdout,
     seed_option,
     write_text,
 )
@@ -57,7 +58,11 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
 @click.argument("profile", metavar="PROFILE")
 @out_option(what="plan")
 @click.option(
-    "--reissue", type=SHARE, default=0.05, show_default=True, help="Extra requests, as a share of cost."
+    "--reissue",
+    type=SHARE,
+    default=0.05,
+    show_default=True,
+    help="Budget for copies of late calls, as a share of all work.",
 )
 @lever_options
 @click.option(
@@ -65,33 +70,38 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
     type=click.Choice(OBJECTIVES),
     default="tail",
     show_default=True,
-    help="What to lower: tail, the stages' variances and means; variance, their variances alone; p99 or "
-    "cvar, the whole's directly; auto: tail or p99, whichever did better on later requests than it saw.",
+    help="What to lower. tail: variances and means of the stages, as far as they count for p99. variance: "
+    "their variances alone. p99, cvar: the p99 of whole requests, or the mean of the slowest 1%. auto: tail "
+    "or p99, whichever served later requests better.",
 )
 @click.option(
     "--cost",
     metavar="typical|busy|calls|mean|FILE",
-    help="What a visit costs; FILE: JSON, stage to number.  [default: busy where measured, else typical]",
+    help="What a call costs: its CPU time (busy), the median (typical) or mean latency of its stage, the "
+    "same everywhere (calls), or what a JSON file says, a number for each stage.  [default: busy where "
+    "measured, else typical]",
 )
 @click.option(
     "--spread",
     type=click.Choice(SPREADS),
     default="sumvar",
     show_default=True,
-    help="How the budget is spread; the others are there to compare with.",
+    help="How the reissue budget is divided: by gain (sumvar); or, to compare with, the same budget (equal) "
+    "or the same share of calls (uniform) for every stage.",
 )
 @click.option(
     "--load",
     type=LOAD,
     metavar="FACTOR",
-    help="Plan for FACTOR times the profile's load.  [default: its own]",
+    help="Load to plan for, as a multiple of the profile's.  [default: the profile's own]",
 )
 @click.option(
     "--guard/--no-guard",
     "guarded",
     default=True,
     show_default=True,
-    help="Count with the load that copies add, and send none where that hurts, if a stage is busy enough.",
+    help="Account for the load that copies add, and send none where they hurt, if replicas are busy enough "
+    "for load to matter.",
 )
 @queue_options
 @seed_option
@@ -116,10 +126,12 @@ def command(
     load: float | None,
     **queues: Any,
 ) -> None:
-    """Apportion budgets across the stages of PROFILE, and say what that should buy.
+    """Make a plan for the service of PROFILE: divide budgets over its stages.
 
-    Without -o the plan is shown and not kept.
+    Shows which calls get copies, what the plan should cost, and what latency to expect. Without -o the plan
+    is shown and not kept.
     """
+    refuse_shared_stdout(out=out == "-", json=as_json)
     if not utility_loss and (partial or utility_weights):
         option = "--partial" if partial else "--utility-weight"
         raise InputError("means nothing without a budget of utility: --utility-loss", where=option)
@@ -150,7 +162,7 @@ def command(
     by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
     if out is not None:
         write_text(out, printable_json(study.plan.to_json()) + "\n")
-    if as_json and out != "-":
+    if as_json:
         told = lever_summary(study) | load_summary(study.load) | learned_summary(study, learned)
         print_json(_summary(study) | {"spent_by_model": by_model} | told)
     else:

@@ -49,17 +49,21 @@ UTILITY_LOSS: Final = click.option(
     type=SHARE,
     default=0.0,
     show_default=True,
-    help="Budget of lost answer quality: fan-outs may continue without their last shards.",
+    help="Budget of utility that answers may lose, as a share: fan-outs may go on without their last shards.",
 )
 CATCH_UP: Final = click.option(
-    "--catch-up", type=SHARE, default=0.0, show_default=True, help="Extra work for late requests."
+    "--catch-up",
+    type=SHARE,
+    default=0.0,
+    show_default=True,
+    help="Budget for help to requests that are late already, as a share of all work.",
 )
 PARTIAL: Final = click.option(
     "--partial",
     callback=_stages,
     multiple=True,
     metavar="STAGE",
-    help="A fan-out whose answer may be partial; repeatable.  [default: every fan-out]",
+    help="A fan-out that may answer in part; repeat for more.  [default: every fan-out]",
 )
 WEIGHT: Final = click.option(
     "--utility-weight",
@@ -67,8 +71,8 @@ WEIGHT: Final = click.option(
     callback=_weights,
     multiple=True,
     metavar="STAGE=WEIGHT",
-    help="Weight of a stage in the utility of the answer, if its parts count independently.  "
-    "[default: an answer needs all of them]",
+    help="Weight of a stage in the utility of the whole answer, where each part of the answer counts on its "
+    "own; repeat for more.  [default: an answer needs all parts]",
 )
 
 
@@ -77,8 +81,8 @@ LEVERS: Final = click.option(
     type=click.Choice(LEVER_MODES),
     default="auto",
     show_default=True,
-    help="How copies and partial answers are planned: one after the other, together, or together only where "
-    "that did better on later requests than it saw.",
+    help="How copies and partial answers are planned: one after the other (separate), together (joint), or "
+    "together only where that served later requests better (auto).",
 )
 
 

@@ -39,17 +39,27 @@ MAX_REQUESTS = 10_000_000
 @click.command()
 @click.argument("profile", metavar="PROFILE")
 @click.option(
-    "--plan", "plan_file", metavar="FILE", help="The plan to try; without it both arms are the same."
+    "--plan", "plan_file", metavar="FILE", help="Plan to try.  [default: none, so latencies stay as they are]"
 )
-@click.option("--requests", type=click.IntRange(1, MAX_REQUESTS), default=20_000, show_default=True)
+@click.option(
+    "--requests",
+    type=click.IntRange(1, MAX_REQUESTS),
+    default=20_000,
+    show_default=True,
+    help="Number of requests to simulate.",
+)
 @click.option(
     "--load",
     type=LOAD,
     metavar="FACTOR",
-    help="Simulate queues, at FACTOR times the profile's load.  [default: replay latencies as they were]",
+    help="Simulate queues, at this multiple of the profile's load.  [default: no queues]",
 )
 @queue_options
-@click.option("--independent", is_flag=True, help="Draw every stage on its own, not whole requests.")
+@click.option(
+    "--independent",
+    is_flag=True,
+    help="Draw the latency of each stage on its own, rather than whole requests.",
+)
 @seed_option
 @json_option
 @needs_extra("plan")
@@ -64,12 +74,12 @@ def command(
     as_json: bool,
     **queues: Any,
 ) -> None:
-    """Try a plan on the requests of PROFILE: replayed as they were, or through queues at another load.
+    """Try a plan on the requests of PROFILE: as they were recorded, or in queues at another load.
 
-    With --load, requests arrive as a Poisson process, replicas serve calls in the order of arrival, copies
-    are work like any other, and losers are cancelled. Load acts on stages whose busy times and replicas are
-    known: from the profile, or by --utilisation and --replicas. Every replica is taken to have processors of
-    its own: where replicas share them, the prediction for another load does not hold.
+    With --load, requests arrive at random times (a Poisson process), replicas serve calls in the order of
+    arrival, and a copy is work like any other call. Load acts on stages whose replicas and busy times are
+    known: from the profile, or by --replicas and --utilisation. The prediction assumes that every replica has
+    processors of its own; where replicas share processors, it does not hold.
     """
     learned = load_profile(profile)
     plan = None if plan_file is None else load_plan(plan_file)

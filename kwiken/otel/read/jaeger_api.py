@@ -19,7 +19,7 @@ from kwiken.errors import InputError
 MAX_TRACES: Final = 50_000
 MAX_ANSWER: Final = 4 << 30
 _TIMEOUT_S: Final = 60.0
-_WHOLE_WITHIN_S: Final = 900.0
+_MAX_DOWNLOAD_S: Final = 900.0
 _CHUNK: Final = 1 << 20
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION: Final = re.compile(r"(\d{1,9})([smhd])")
@@ -35,7 +35,7 @@ class JaegerQuery:
         where: address as given, for errors.
         host: host and port of the query service.
         service: name of the service.
-        operation: operation that a trace must hold; None for all traces.
+        operation: operation that a trace must contain; None for all traces.
         lookback_s: age of the oldest traces, seconds.
         limit: maximal number of traces.
     """
@@ -149,7 +149,7 @@ def _copy(answer: HTTPResponse, spool: IO[bytes], query: JaegerQuery) -> None:
         HTTPException: the body is truncated.
     """
     size = 0
-    end = time.monotonic() + _WHOLE_WITHIN_S
+    end = time.monotonic() + _MAX_DOWNLOAD_S
     while chunk := answer.read1(_CHUNK):
         size += len(chunk)
         if size > MAX_ANSWER:
@@ -158,8 +158,8 @@ def _copy(answer: HTTPResponse, spool: IO[bytes], query: JaegerQuery) -> None:
             )
         if time.monotonic() > end:
             raise InputError(
-                f"Jaeger's answer takes longer than {_WHOLE_WITHIN_S:g} s; lower the limit", where=query.where
+                f"Jaeger's answer takes longer than {_MAX_DOWNLOAD_S:g} s; lower the limit", where=query.where
             )
         spool.write(chunk)
     if answer.length:
-        raise HTTPException("its answer broke off")
+        raise HTTPException("the answer is incomplete")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kwiken.otel.write.records import (
         AttemptKind,
         AttemptRecord,
+        ExceptionRecord,
         Observer,
         Outcome,
         RequestRecord,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AttemptKind",
     "AttemptRecord",
+    "ExceptionRecord",
     "Observer",
     "OtlpLinesExporter",
     "Outcome",
@@ -47,6 +49,7 @@ __getattr__ = lazy_names(
         "kwiken.otel.write.records": (
             "AttemptKind",
             "AttemptRecord",
+            "ExceptionRecord",
             "Observer",
             "Outcome",
             "RequestRecord",

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from kwiken.errors import InputError
 from kwiken.otel.write.labels import Value
 from kwiken.otel.write.sdk_spans import Readable
-from kwiken.otel.write.span_model import SpanNote
+from kwiken.otel.write.span_model import SpanData
 
 MAX_QUEUED_SPANS: Final = 65_536
 # Small batches: encoding one holds the interpreter's lock, which a gateway needs too.
@@ -59,7 +59,7 @@ class Counting(SpanExporter):
 
 
 class Collector:
-    """Asynchronous exporter of span notes to a collector.
+    """Asynchronous exporter of span data to a collector.
 
     Args:
         endpoint: `http://HOST:PORT`, or the full URL of the collector's traces path.
@@ -100,10 +100,10 @@ class Collector:
         """Number of spans dropped because the queue was full; known once closed, 0 before."""
         return self._offered - self.exported - self.failed if self._closed else 0
 
-    def send(self, note: SpanNote) -> None:
+    def send(self, span: SpanData) -> None:
         """Queue one span."""
         self._offered += 1
-        self._processor.on_end(self._readable(note))
+        self._processor.on_end(self._readable(span))
 
     def close(self, timeout_s: float = _TIMEOUT_S) -> None:
         """Send the queued spans for at most about `timeout_s` seconds, then drop the rest."""

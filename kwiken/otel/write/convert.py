@@ -40,5 +40,5 @@ def readable_spans(service: str, records: Iterable[RequestRecord]) -> Iterator[R
 
     readable, labels = Readable(resource(service)), Labels()
     for record in records:
-        for note in request_spans(record, labels):
-            yield readable(note)
+        for span in request_spans(record, labels):
+            yield readable(span)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.otel.write.labels import Value
-from kwiken.otel.write.span_model import SpanNote
+from kwiken.otel.write.span_model import EXCEPTION, SpanData, exception_attributes
 
 SCOPE: Final = "kwiken"
 _ERROR: Final = 2
@@ -32,6 +32,12 @@ class _Link(msgspec.Struct, gc=False):
     spanId: str  # noqa: N815
 
 
+class _Event(msgspec.Struct, gc=False):
+    timeUnixNano: str  # noqa: N815
+    name: str
+    attributes: list[msgspec.Raw]
+
+
 class _Span(msgspec.Struct, omit_defaults=True, gc=False):
     traceId: str  # noqa: N815
     spanId: str  # noqa: N815
@@ -41,6 +47,7 @@ class _Span(msgspec.Struct, omit_defaults=True, gc=False):
     endTimeUnixNano: str  # noqa: N815
     attributes: list[msgspec.Raw]
     parentSpanId: str = ""  # noqa: N815
+    events: list[_Event] | None = None
     links: list[_Link] | None = None
     status: _Status | None = None
 
@@ -126,9 +133,9 @@ class OtlpLines:
         self._written: dict[tuple[str, type, Value], msgspec.Raw] = {}
         self._resource = _Resource([self.attribute(key, value) for key, value in resource.items()])
 
-    def line(self, notes: Sequence[SpanNote]) -> bytes:
+    def line(self, batch: Sequence[SpanData]) -> bytes:
         """One line with all of these spans, newline included."""
-        spans = [self._span(note) for note in notes]
+        spans = [self._span(data) for data in batch]
         scope = _ScopeSpans(self._scope, spans)
         return _encode(_TracesData([_ResourceSpans(self._resource, [scope])])) + b"\n"
 
@@ -144,23 +151,27 @@ class OtlpLines:
             return kept
         return _attribute(key, value)
 
-    def _span(self, note: SpanNote) -> _Span:
-        trace = f"{note.trace_id:032x}"
+    def _span(self, data: SpanData) -> _Span:
+        trace = f"{data.trace_id:032x}"
         span = _Span(
             trace,
-            f"{note.span_id:016x}",
-            note.name,
-            note.kind,
-            str(note.start_ns),
-            str(note.end_ns),
-            [self.attribute(key, value) for key, value in note.attributes],
+            f"{data.span_id:016x}",
+            data.name,
+            data.kind,
+            str(data.start_ns),
+            str(data.end_ns),
+            [self.attribute(key, value) for key, value in data.attributes],
         )
-        if note.parent_id is not None:
-            span.parentSpanId = f"{note.parent_id:016x}"
-        if note.links:
-            span.links = [_Link(trace, f"{link:016x}") for link in note.links]
-        if note.error is not None:
-            span.status = _Status(note.error, _ERROR)
+        if data.parent_id is not None:
+            span.parentSpanId = f"{data.parent_id:016x}"
+        if data.links:
+            span.links = [_Link(trace, f"{link:016x}") for link in data.links]
+        if data.exception is not None:
+            attributes = exception_attributes(data.exception).items()
+            event = [_attribute(key, value) for key, value in attributes]
+            span.events = [_Event(str(data.end_ns), EXCEPTION, event)]
+        if data.error is not None:
+            span.status = _Status(data.error, _ERROR)
         return span
 
 

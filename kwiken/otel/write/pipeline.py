@@ -1,4 +1,4 @@
-"""Background pipeline from notes to span files and collectors; a bounded queue keeps callers from waiting."""
+"""Background pipeline from records to files and collectors; a bounded queue keeps callers from waiting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from kwiken.otel.write.labels import Value
 from kwiken.otel.write.otlp_json import OtlpLines
 from kwiken.otel.write.rotating_files import LineFiles
-from kwiken.otel.write.span_model import SpanNote
+from kwiken.otel.write.span_model import SpanData
 
 if TYPE_CHECKING:
     from kwiken.otel.write.collector import Collector
@@ -33,14 +33,14 @@ _CLOSE_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class SpanCounts:
-    """Counts of a pipeline's notes, spans and lines.
+    """Counts of a pipeline's records, spans and lines.
 
     Attributes:
-        taken: number of notes queued.
-        dropped: number of notes refused because the queue was full or closed.
-        sampled_out: number of notes outside the sampled share.
-        spans: number of spans made of the notes.
-        bad: number of notes that could not be converted to spans.
+        taken: number of records queued.
+        dropped: number of records refused because the queue was full or closed.
+        sampled_out: number of records outside the sampled share.
+        spans: number of spans made of the records.
+        bad: number of records that could not be converted to spans.
         lines: number of lines written to files.
         bytes: number of bytes written to files.
         lost_lines: number of lines that could not be written.
@@ -65,19 +65,19 @@ class SpanCounts:
 
 
 class Pipeline(Generic[Item]):
-    """Queue of notes with a thread that writes them as spans; notes come from any thread.
+    """Queue of records, with a thread that writes their spans; records come from any thread.
 
     Args:
-        spans_of: function that makes the spans of one note; runs in the pipeline's thread.
+        spans_of: function that makes the spans of one record; runs in the pipeline's thread.
         resource: attributes of the resource of all spans.
         files: files for OTLP JSON lines; None for none.
         collector: collector for spans; None for none.
-        per_line: maximal number of notes in one line, 1 or more.
+        per_line: maximal number of records in one line, 1 or more.
     """
 
     def __init__(
         self,
-        spans_of: Callable[[Item], list[SpanNote]],
+        spans_of: Callable[[Item], list[SpanData]],
         resource: Mapping[str, Value],
         *,
         files: LineFiles | None,
@@ -99,7 +99,7 @@ class Pipeline(Generic[Item]):
         atexit.register(self.close)
 
     def put(self, item: Item) -> None:
-        """Queue one note, or drop it if the queue is full or closed; returns at once."""
+        """Queue one record, or drop it if the queue is full or closed; returns at once."""
         if self._closed or len(self._queue) >= MAX_QUEUE:
             self._dropped += 1
             return
@@ -107,7 +107,7 @@ class Pipeline(Generic[Item]):
         self._queue.append(item)
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until all queued notes are in the files; False after `timeout_s` seconds."""
+        """Wait until all queued records are in the files; False after `timeout_s` seconds."""
         end = time.monotonic() + timeout_s
         while (self._queue or not self._idle) and self._thread.is_alive():
             if time.monotonic() > end:
@@ -117,7 +117,7 @@ class Pipeline(Generic[Item]):
         return True
 
     def close(self, timeout_s: float = _CLOSE_S) -> None:
-        """Write the queued notes, close the file, and stop; a second call does nothing."""
+        """Write the queued records, close the file, and stop; a second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -158,14 +158,14 @@ class Pipeline(Generic[Item]):
         self._idle = False
         lines: list[bytes] = []
         while self._queue:
-            notes = self._take()
-            if not notes:
+            spans = self._take()
+            if not spans:
                 continue
             if self._files is not None:
-                lines.append(self._encoder.line(notes))
+                lines.append(self._encoder.line(spans))
             if self._collector is not None:
-                for note in notes:
-                    self._collector.send(note)
+                for span in spans:
+                    self._collector.send(span)
             if len(lines) >= _LINES_A_WRITE:
                 self._write(lines)
                 lines = []
@@ -173,16 +173,16 @@ class Pipeline(Generic[Item]):
         self._write(lines)
         self._idle = True
 
-    def _take(self) -> list[SpanNote]:
-        notes: list[SpanNote] = []
+    def _take(self) -> list[SpanData]:
+        spans: list[SpanData] = []
         for _ in range(min(self._per_line, len(self._queue))):
             try:
-                notes.extend(self._spans_of(self._queue.popleft()))
+                spans.extend(self._spans_of(self._queue.popleft()))
             except Exception:
                 self._bad += 1
-                LOG.exception("a note could not be made into spans")
-        self._spans += len(notes)
-        return notes
+                LOG.exception("a record could not be converted to spans")
+        self._spans += len(spans)
+        return spans
 
     def _write(self, lines: list[bytes]) -> None:
         if lines and self._files is not None:

@@ -28,6 +28,21 @@ class AttemptKind(StrEnum):
     RETRY = "retry"
 
 
+@dataclass(slots=True, frozen=True)
+class ExceptionRecord:
+    """Exception of a handler, for the event `exception` of a span (OpenTelemetry's semantic conventions).
+
+    Attributes:
+        kind: name of its type, with its module unless it is built in.
+        message: its message, on one line.
+        stacktrace: its traceback; None for none.
+    """
+
+    kind: str
+    message: str
+    stacktrace: str | None = None
+
+
 @dataclass(slots=True)
 class AttemptRecord:
     """One call to one replica.
@@ -48,6 +63,7 @@ class AttemptRecord:
         catch_up: True if it was sent, or given priority, because its request was late; for a copy, True if
             the catch-up budget pays for it.
         worth: weight of its answer beside those of the other shards, from 0 to 1; None if unknown.
+        exception: exception of its handler, where the handler ran in this process; None for none.
     """
 
     span_id: int
@@ -64,6 +80,7 @@ class AttemptRecord:
     threads: int = 1
     catch_up: bool = False
     worth: float | None = None
+    exception: ExceptionRecord | None = None
 
 
 @dataclass(slots=True)

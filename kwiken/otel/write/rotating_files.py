@@ -62,7 +62,7 @@ class LineFiles:
     _path: Path | None = None
     _size: int = 0
     _sequence: int = 0
-    _not_before: float = 0.0
+    _retry_at: float = 0.0
 
     def __post_init__(self) -> None:
         """Make the folder and replace characters of the name that file names must not hold."""
@@ -75,15 +75,15 @@ class LineFiles:
         size = 0
         for line in lines:
             if len(line) > self.max_bytes:
-                self._lose(1, f"a line of {len(line)} bytes is longer than a file may be")
+                self._count_lost(1, f"a line of {len(line)} bytes is longer than a file may be")
                 continue
             if batch and self._size + size + len(line) > self.max_bytes:
-                self._put(batch, size)
+                self._append(batch, size)
                 batch, size = [], 0
             batch.append(line)
             size += len(line)
         if batch:
-            self._put(batch, size)
+            self._append(batch, size)
 
     def close(self) -> None:
         """Give the open file its final name; an empty one is removed."""
@@ -100,18 +100,18 @@ class LineFiles:
         except OSError as error:
             self._note(error)
 
-    def _put(self, lines: list[bytes], size: int) -> None:
+    def _append(self, lines: list[bytes], size: int) -> None:
         if self._fd is not None and self._size + size > self.max_bytes:
             self.close()
         if not self._open():
-            self._lose(len(lines))
+            self._count_lost(len(lines))
             return
         try:
             self._write_all(b"".join(lines))
         except OSError as error:
             self._note(error)
-            self._lose(len(lines))
-            self._cut_back()
+            self._count_lost(len(lines))
+            self._truncate()
             return
         self._size += size
         self.counts.bytes += size
@@ -121,7 +121,7 @@ class LineFiles:
         """Open a file if none is open; False if that fails or is not yet tried again."""
         if self._fd is not None:
             return True
-        if self.clock() < self._not_before:
+        if self.clock() < self._retry_at:
             return False
         try:
             while self._fd is None:
@@ -147,7 +147,7 @@ class LineFiles:
         while view:
             view = view[os.write(self._fd, view) :]
 
-    def _cut_back(self) -> None:
+    def _truncate(self) -> None:
         """Take a torn line back off the file; begin a new file where even that fails."""
         assert self._fd is not None
         try:
@@ -159,32 +159,32 @@ class LineFiles:
 
     def _drop_oldest(self) -> None:
         closed: list[tuple[float, Path]] = []
-        live = 0
+        open_files = 0
         now = time.time()
-        ours = re.compile(rf"{re.escape(self.name)}\.\d+\.\d+{re.escape(SUFFIX)}({re.escape(PART)})?\Z")
+        own_files = re.compile(rf"{re.escape(self.name)}\.\d+\.\d+{re.escape(SUFFIX)}({re.escape(PART)})?\Z")
         try:
             for path in self.folder.iterdir():
-                if ours.match(path.name) is None:
+                if own_files.match(path.name) is None:
                     continue
                 modified = path.stat().st_mtime
                 if path.suffix == PART and now - modified < _ABANDONED_S:
-                    live += 1
+                    open_files += 1
                 else:
                     closed.append((modified, path))
         except OSError as error:  # a sibling process removed one just now
             self._note(error)
             return
         closed.sort()
-        for _, path in closed[: max(0, len(closed) + live - self.max_files)]:
+        for _, path in closed[: max(0, len(closed) + open_files - self.max_files)]:
             with contextlib.suppress(OSError):
                 path.unlink()
 
-    def _lose(self, lines: int, why: str | None = None) -> None:
+    def _count_lost(self, lines: int, reason: str | None = None) -> None:
         self.counts.lost_lines += lines
-        if why is not None:
-            self.counts.last_error = why
+        if reason is not None:
+            self.counts.last_error = reason
 
     def _note(self, error: OSError) -> None:
         self.counts.errors += 1
         self.counts.last_error = str(error)
-        self._not_before = self.clock() + _RETRY_S
+        self._retry_at = self.clock() + _RETRY_S

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from kwiken.otel.write.otlp_json import OtlpLines
 from kwiken.otel.write.rotating_files import FileCounts, LineFiles
-from kwiken.otel.write.sdk_spans import note_of
+from kwiken.otel.write.sdk_spans import span_data
 
 
 class OtlpLinesExporter(SpanExporter):
@@ -69,4 +69,4 @@ def _line(spans: list[ReadableSpan]) -> bytes:
     encoder = OtlpLines(
         first.resource.attributes, (scope.name, scope.version or "") if scope is not None else ("", "")
     )
-    return encoder.line([note_of(span) for span in spans])
+    return encoder.line([span_data(span) for span in spans])

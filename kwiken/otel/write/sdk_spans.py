@@ -1,23 +1,24 @@
-"""Conversion of span notes to SDK spans (for collectors) and back (for the exporter to files)."""
+"""Conversion of span data to SDK spans (for collectors) and back (for the exporter to files)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from kwiken.otel.write.labels import Value
 from kwiken.otel.write.otlp_json import SCOPE, scope_version
-from kwiken.otel.write.span_model import SpanNote
+from kwiken.otel.write.records import ExceptionRecord
+from kwiken.otel.write.span_model import EXCEPTION, SpanData, exception_attributes
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 class Readable:
-    """Converter of span notes to `ReadableSpan`s with the same identifiers and times.
+    """Converter of span data to `ReadableSpan`s with the same identifiers and times.
 
     Args:
         resource: attributes of the resource, with `service.name`.
@@ -27,28 +28,35 @@ class Readable:
         self._resource = Resource(dict(resource))
         self._scope = InstrumentationScope(SCOPE, scope_version())
 
-    def __call__(self, note: SpanNote) -> ReadableSpan:
-        """Convert one note."""
+    def __call__(self, span: SpanData) -> ReadableSpan:
+        """Convert one span."""
         return ReadableSpan(
-            name=note.name,
-            context=_context(note.trace_id, note.span_id),
-            parent=None if note.parent_id is None else _context(note.trace_id, note.parent_id),
+            name=span.name,
+            context=_context(span.trace_id, span.span_id),
+            parent=None if span.parent_id is None else _context(span.trace_id, span.parent_id),
             resource=self._resource,
-            attributes=dict(note.attributes),
-            links=[Link(_context(note.trace_id, link)) for link in note.links],
-            kind=SpanKind(note.kind - 1),  # OTLP's numbers have 0 for unspecified
-            status=Status() if note.error is None else Status(StatusCode.ERROR, note.error),
-            start_time=note.start_ns,
-            end_time=note.end_ns,
+            attributes=dict(span.attributes),
+            events=_events(span),
+            links=[Link(_context(span.trace_id, link)) for link in span.links],
+            kind=SpanKind(span.kind - 1),  # OTLP's numbers have 0 for unspecified
+            status=Status() if span.error is None else Status(StatusCode.ERROR, span.error),
+            start_time=span.start_ns,
+            end_time=span.end_ns,
             instrumentation_scope=self._scope,
         )
+
+
+def _events(span: SpanData) -> list[Event]:
+    if span.exception is None:
+        return []
+    return [Event(EXCEPTION, exception_attributes(span.exception), span.end_ns)]
 
 
 def _context(trace_id: int, span_id: int) -> SpanContext:
     return SpanContext(trace_id, span_id, is_remote=False, trace_flags=_SAMPLED)
 
 
-def note_of(span: ReadableSpan) -> SpanNote:
+def span_data(span: ReadableSpan) -> SpanData:
     """Note of an SDK span, from any tracer.
 
     Raises:
@@ -58,7 +66,7 @@ def note_of(span: ReadableSpan) -> SpanNote:
     if context is None or span.start_time is None or span.end_time is None:
         raise ValueError(f"span {span.name!r} has not ended or has no context")
     failed = span.status.status_code is StatusCode.ERROR
-    return SpanNote(
+    return SpanData(
         context.trace_id,
         context.span_id,
         None if span.parent is None else span.parent.span_id,
@@ -69,4 +77,18 @@ def note_of(span: ReadableSpan) -> SpanNote:
         list((span.attributes or {}).items()),  # type: ignore[arg-type] # the encoder takes every kind of value
         [link.context.span_id for link in span.links if link.context.trace_id == context.trace_id],
         (span.status.description or "") if failed else None,
+        _exception_of(span),
     )
+
+
+def _exception_of(span: ReadableSpan) -> ExceptionRecord | None:
+    """Exception of the last event of that name; None for none."""
+    for event in reversed(span.events):
+        if event.name == EXCEPTION:
+            said = {key: str(value) for key, value in (event.attributes or {}).items()}
+            return ExceptionRecord(
+                said.get("exception.type", ""),
+                said.get("exception.message", ""),
+                said.get("exception.stacktrace"),
+            )
+    return None

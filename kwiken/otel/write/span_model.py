@@ -1,6 +1,6 @@
 """Span model: names, attributes, links and times of the spans of one request record.
 
-A `SpanNote` is a span independent of any format. OTLP lines and SDK spans are both made from it, so they
+A `SpanData` is a span independent of any format. OTLP lines and SDK spans are both made from it, so they
 state the same.
 """
 
@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kwiken.otel.write.labels import MAX_MESSAGE, Labels, Value, shorten
-from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+from kwiken.otel.write.records import (
+    AttemptKind,
+    AttemptRecord,
+    ExceptionRecord,
+    Outcome,
+    RequestRecord,
+    StageRecord,
+)
 
 # OTLP's numbers (opentelemetry.proto.trace.v1.Span.SpanKind).
 INTERNAL: Final = 1
@@ -19,12 +26,13 @@ CLIENT: Final = 3
 
 CANCELLED: Final = "cancelled"
 REQUEST: Final = "request"
+EXCEPTION: Final = "exception"  # name of the event
 _LOSER_MARGIN_NS: Final = 1000
 _MAX_LOW_ID: Final = (1 << 64) - 1
 
 
 @dataclass(slots=True)
-class SpanNote:
+class SpanData:
     """One span.
 
     Attributes:
@@ -38,6 +46,7 @@ class SpanNote:
         attributes: keys and values, in the order to write.
         links: ids of spans of the same trace that this one comes after.
         error: error message; None for no error.
+        exception: exception of a handler; None for none.
     """
 
     trace_id: int
@@ -50,10 +59,11 @@ class SpanNote:
     attributes: list[tuple[str, Value]]
     links: list[int] = field(default_factory=list)
     error: str | None = None
+    exception: ExceptionRecord | None = None
 
 
 @dataclass(slots=True, frozen=True)
-class CallNote:
+class CallRecord:
     """One call that a replica ran, for its server span.
 
     Attributes:
@@ -65,6 +75,7 @@ class CallNote:
         busy_ms: CPU time that the replica spent on it, milliseconds; None if not measured.
         attempt: number of the attempt, from 0; None if the caller did not state it.
         error: error message, "cancelled" if the caller closed the connection; None for no error.
+        exception: exception of the handler; None for none.
     """
 
     trace_id: int
@@ -75,6 +86,7 @@ class CallNote:
     busy_ms: float | None = None
     attempt: int | None = None
     error: str | None = None
+    exception: ExceptionRecord | None = None
 
 
 def sampled(trace_id: int, share: float) -> bool:
@@ -82,14 +94,14 @@ def sampled(trace_id: int, share: float) -> bool:
     return share >= 1.0 or (trace_id & _MAX_LOW_ID) < share * (_MAX_LOW_ID + 1)
 
 
-def request_spans(record: RequestRecord, labels: Labels) -> list[SpanNote]:
+def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
     """Spans of one request, of its stages and of their attempts."""
     hedged = False
     stages = {stage.name: stage.span_id for stage in record.stages}
-    below: list[SpanNote] = []
+    below: list[SpanData] = []
     for stage in record.stages:
-        note = _stage_span(record, stage, stages, labels)
-        below.append(note)
+        span = _stage_span(record, stage, stages, labels)
+        below.append(span)
         ends = _winners(stage)
         below.extend(_attempt_span(record, stage, attempt, ends, labels) for attempt in stage.attempts)
         hedged = hedged or _hedged(stage)
@@ -100,7 +112,7 @@ def request_spans(record: RequestRecord, labels: Labels) -> list[SpanNote]:
         attributes.append(("kw.control", True))
     if hedged:
         attributes.append(("kw.hedged", True))
-    root = SpanNote(
+    root = SpanData(
         record.trace_id,
         record.span_id,
         record.parent_span_id,
@@ -125,7 +137,7 @@ def _winners(stage: StageRecord) -> dict[int, int]:
 
 def _stage_span(
     record: RequestRecord, stage: StageRecord, stages: dict[str, int], labels: Labels
-) -> SpanNote:
+) -> SpanData:
     name = labels("kw.stage", stage.name)
     attributes: list[tuple[str, Value]] = [
         ("kw.service", labels("kw.service", record.service)),
@@ -142,7 +154,7 @@ def _stage_span(
         attributes.append(("kw.threads", stage.threads))
     if any(attempt.catch_up for attempt in stage.attempts):
         attributes.append(("kw.catch_up", True))
-    return SpanNote(
+    return SpanData(
         record.trace_id,
         stage.span_id,
         record.span_id,
@@ -158,7 +170,7 @@ def _stage_span(
 
 def _attempt_span(
     record: RequestRecord, stage: StageRecord, attempt: AttemptRecord, ends: dict[int, int], labels: Labels
-) -> SpanNote:
+) -> SpanData:
     name = labels("kw.stage", stage.name)
     attributes: list[tuple[str, Value]] = [
         ("kw.service", labels("kw.service", record.service)),
@@ -180,7 +192,7 @@ def _attempt_span(
     if attempt.busy_ms is not None:
         attributes.append(("kw.busy_ms", float(attempt.busy_ms)))
     failed = attempt.outcome is Outcome.FAILED
-    return SpanNote(
+    return SpanData(
         record.trace_id,
         attempt.span_id,
         stage.span_id,
@@ -190,6 +202,7 @@ def _attempt_span(
         _attempt_end(attempt, ends),
         attributes,
         error=_message(attempt.error or "failed") if failed else None,
+        exception=attempt.exception,
     )
 
 
@@ -203,6 +216,14 @@ def _attempt_end(attempt: AttemptRecord, ends: dict[int, int]) -> int:
     if attempt.outcome is Outcome.CANCELLED and attempt.shard in ends:
         end = min(end, ends[attempt.shard] - _LOSER_MARGIN_NS)
     return max(attempt.start_ns, end)
+
+
+def exception_attributes(exception: ExceptionRecord) -> dict[str, str]:
+    """Attributes of the event `exception`, by OpenTelemetry's names."""
+    found = {"exception.type": exception.kind, "exception.message": exception.message}
+    if exception.stacktrace is not None:
+        found["exception.stacktrace"] = exception.stacktrace
+    return found
 
 
 def _message(error: str | None) -> str | None:
@@ -219,7 +240,7 @@ class Server:
     node: str
 
 
-def call_span(call: CallNote, server: Server, span_id: int, labels: Labels) -> SpanNote:
+def call_span(call: CallRecord, server: Server, span_id: int, labels: Labels) -> SpanData:
     """Server span of one call."""
     stage = labels("kw.stage", server.stage)
     attributes: list[tuple[str, Value]] = [
@@ -236,7 +257,7 @@ def call_span(call: CallNote, server: Server, span_id: int, labels: Labels) -> S
     cancelled = call.error == CANCELLED
     if cancelled:
         attributes.append(("kw.outcome", CANCELLED))
-    return SpanNote(
+    return SpanData(
         call.trace_id,
         span_id,
         call.parent_id,
@@ -246,4 +267,5 @@ def call_span(call: CallNote, server: Server, span_id: int, labels: Labels) -> S
         max(call.start_ns, call.end_ns),
         attributes,
         error=None if cancelled else _message(call.error),
+        exception=call.exception,
     )

@@ -285,7 +285,7 @@ def _decomposed(station: Station, calls: Floats, rate: float, rho: float, *, see
         utilisation=used + background,
         rest_ms=rests,
         misfit=float(np.abs(excess(got, wanted)).max()),
-        crowded=max(0.0, float(excess(np.sort(busy), wanted).max())),
+        excess_wait=max(0.0, float(excess(np.sort(busy), wanted).max())),
     )
 
 
@@ -322,15 +322,17 @@ def _notes(profile: Profile, stages: Mapping[str, StageModel]) -> list[LoadNote]
     )
     if blind:
         notes.append(LoadHasNoEffect(blind))
-    crowded = {
-        name: float(model.crowded) for name, model in stages.items() if model.crowded > MIN_MISFIT_NOTED
+    excess_wait = {
+        name: float(model.excess_wait)
+        for name, model in stages.items()
+        if model.excess_wait > MIN_MISFIT_NOTED
     }
-    if crowded:
-        notes.append(WaitsTooLong(crowded))
+    if excess_wait:
+        notes.append(WaitsTooLong(excess_wait))
     off = {
         name: float(model.misfit)
         for name, model in stages.items()
-        if model.misfit > MIN_MISFIT_NOTED and name not in crowded
+        if model.misfit > MIN_MISFIT_NOTED and name not in excess_wait
     }
     if off:
         notes.append(LatenciesNotExplained(off))

@@ -46,12 +46,12 @@ def _stage_under_load(
     """One stage at another load; copies add to its calls up to 99% utilisation."""
     most = model.factor_at(0.99)
     factor = min(load * (1.0 + added), max(load, most))
-    calls = model.inflated(factor, seed=seed)
+    calls = model.calls_at(factor, seed=seed)
     pairs = stage.pairs_ms
     return replace(
         stage,
         calls_ms=calls,
         censored=np.zeros(calls.shape, np.bool_),
-        pairs_ms=None if pairs is None else model.slower(pairs, factor, seed=seed),
+        pairs_ms=None if pairs is None else model.latencies_at(pairs, factor, seed=seed),
         reissuable=stage.reissuable and not refused,
     )

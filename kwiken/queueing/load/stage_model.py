@@ -41,7 +41,7 @@ class StageModel:
         rest_ms: (n, width) the part of each latency that is neither work nor waiting.
         visits_per_s: visits (requests that call the stage) a second; a visit makes all calls of a row.
         misfit: the largest error of p50, p90 and p99 at the profile's own load, as a share of each.
-        crowded: largest excess of work and wait alone over one of these, as a share of it; 0 for none.
+        excess_wait: largest excess of work and wait alone over one of these, as a share of it; 0 for none.
     """
 
     station: Station
@@ -50,7 +50,7 @@ class StageModel:
     rest_ms: Floats
     visits_per_s: float
     misfit: float = 0.0
-    crowded: float = 0.0
+    excess_wait: float = 0.0
     _distributions: dict[tuple[float, int], Floats] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -68,7 +68,7 @@ class StageModel:
             max(MIN_PILOT_CALLS, PILOT_CALLS_PER_CALL * int((~np.isnan(self.calls_ms)).sum())),
         )
 
-    def inflated(self, factor: float, *, seed: int) -> Floats:
+    def calls_at(self, factor: float, *, seed: int) -> Floats:
         """(n, width) latencies of the same calls at `factor` times the rate of calls.
 
         Ranks are kept, so that a common cause that made requests slow at several stages still does.
@@ -80,9 +80,9 @@ class StageModel:
         Raises:
             InputError: where the replicas cannot serve that rate.
         """
-        return self.slower(self.calls_ms, factor, seed=seed)
+        return self.latencies_at(self.calls_ms, factor, seed=seed)
 
-    def slower(self, latency_ms: Floats, factor: float, *, seed: int) -> Floats:
+    def latencies_at(self, latency_ms: Floats, factor: float, *, seed: int) -> Floats:
         """(m, k): other latencies of this stage as they would be at `factor` times the calls, milliseconds.
 
         Args:
@@ -96,7 +96,7 @@ class StageModel:
         self.check(factor)
         if self.station.replicas is None or factor == 1.0:
             return latency_ms
-        then, now = self._latencies_at(1.0, seed), self._latencies_at(factor, seed)
+        then, now = self._pilot_latencies(1.0, seed), self._pilot_latencies(factor, seed)
         distribution, at = EmpiricalDistribution.of(self.calls_ms), levels(len(now))
         measured = distribution.quantile(at)
         # The running order of quantiles is kept: no call overtakes another by a change of load.
@@ -105,7 +105,7 @@ class StageModel:
             np.maximum(0.0, latency_ms + np.interp(ranks(distribution, latency_ms), at, longer))
         )
 
-    def _latencies_at(self, factor: float, seed: int) -> Floats:
+    def _pilot_latencies(self, factor: float, seed: int) -> Floats:
         """(pilot_calls,) ascending latencies at a load; cached for the profile's own and a few others."""
         known = self._distributions.get((factor, seed))
         if known is not None:
@@ -159,7 +159,7 @@ class StageModel:
         """
         rest = self.rest_ms[rows]
         if stalls is not None and factor != 1.0:
-            longer = np.maximum(0.0, rest + stalls.longer_ms(factor))
+            longer = np.maximum(0.0, rest + stalls.extra_wait_ms(factor))
             rest = np.where(stalls.caught[rows], longer, rest)
         work = self.station.work.draw(rng, rest.size).reshape(rest.shape)
         return Primaries(np.where(np.isnan(rest), np.nan, work), rest)
@@ -201,7 +201,7 @@ class LoadModel:
         """
         weight = np.ones(self.profile.requests)
         for stalls in self.stalls.values():
-            weight[stalls.caught.any(axis=1)] *= stalls.likelier(factor)
+            weight[stalls.caught.any(axis=1)] *= stalls.probability_factor(factor)
         met = weight != 1.0
         if factor == 1.0 or not met.any() or met.all():
             return rng.integers(self.profile.requests, size=count)

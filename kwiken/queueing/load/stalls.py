@@ -1,10 +1,10 @@
-"""Pauses of replicas, inferred from calls that waited together, and how often calls meet one at another load.
+"""Pauses of replicas, inferred from calls that waited together, and their frequency at another load.
 
 A call may be slow by itself, or because its replica paused. Other calls tell the two apart: a call that came
 to the same replica at the same time or later and was answered earlier shows that the replica worked; where
 all later calls waited as well, the replica paused. The share of calls that are slow by themselves is the same
-at every load. Pauses are proportional to time; and because a good picker sends no more calls to a silent
-replica, a pause mostly catches the calls of one visit, at every load. So at half the load up to twice the
+at every load. Pauses are proportional to time; and because replica choice avoids a replica that does not
+answer, a pause mostly catches the calls of one visit, at every load. So at half the load up to twice the
 share of calls is caught.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,26 +45,26 @@ class Stalls:
     rate_per_ms: float
     length_ms: Floats
 
-    def likelier(self, factor: float) -> float:
+    def probability_factor(self, factor: float) -> float:
         """Factor on the probability that a call meets a pause at `factor` times the profile's load.
 
         Args:
             factor: load as a multiple of the profile's; above 0.
         """
-        weight = 1.0 / self._met(1.0)  # corrects for pauses that caught no call
-        return float((weight @ self._met(factor)) / len(weight) / factor)
+        weight = 1.0 / self._probability_met(1.0)  # corrects for pauses that caught no call
+        return float((weight @ self._probability_met(factor)) / len(weight) / factor)
 
-    def longer_ms(self, factor: float) -> float:
-        """Additional wait of caught calls at a load, milliseconds: at a high load the first one comes sooner.
+    def extra_wait_ms(self, factor: float) -> float:
+        """Additional wait of caught calls at a load, milliseconds: at high load the first arrives earlier.
 
         Args:
             factor: load as a multiple of the profile's; above 0.
         """
-        weight = self._met(factor) / self._met(1.0)
+        weight = self._probability_met(factor) / self._probability_met(1.0)
         then = (weight @ (self.length_ms - self._lead_ms(factor))) / weight.sum()
         return float(then - (self.length_ms - self._lead_ms(1.0)).mean())
 
-    def _met(self, factor: float) -> Floats:
+    def _probability_met(self, factor: float) -> Floats:
         """(k,): probability that a call comes during each pause."""
         return np.asarray(-np.expm1(-self.rate_per_ms * factor * self.length_ms))
 
@@ -80,8 +80,8 @@ def lead_ms(length_ms: Floats, rate_per_ms: float) -> Floats:
         length_ms: (k,) lengths of the pauses.
         rate_per_ms: rate of calls, a Poisson process, per millisecond.
     """
-    so_many = np.minimum(MAX_CALLS_IN_PAUSE, rate_per_ms * length_ms)
-    return np.asarray(1.0 / rate_per_ms - length_ms / np.expm1(so_many))
+    calls_in_pause = np.minimum(MAX_CALLS_IN_PAUSE, rate_per_ms * length_ms)
+    return np.asarray(1.0 / rate_per_ms - length_ms / np.expm1(calls_in_pause))
 
 
 def stalls_of(profile: Profile, rate_per_s: float) -> dict[str, Stalls]:
@@ -94,27 +94,27 @@ def stalls_of(profile: Profile, rate_per_s: float) -> dict[str, Stalls]:
     if not profile.requests:
         return {}
     starts, span_ms = _starts(profile), profile.requests / rate_per_s * 1e3
-    seen = {
+    evidence = {
         stage.name: found
         for stage in profile.stages
-        if (found := _seen(stage, starts[stage.name])) is not None
+        if (found := _pause_evidence(stage, starts[stage.name])) is not None
     }
-    later, passed = (sum(getattr(found, name) for found in seen.values()) for name in ("later", "passed"))
+    later, passed = (sum(getattr(found, name) for found in evidence.values()) for name in ("later", "passed"))
     if later < MIN_LATER_CALLS or passed > MAX_PASSED_SHARE * later:
         return {}
-    return {name: found.stalls(span_ms) for name, found in seen.items() if len(found.waited_ms)}
+    return {name: found.stalls(span_ms) for name, found in evidence.items() if len(found.waited_ms)}
 
 
 def _starts(profile: Profile) -> Mapping[str, Floats]:
     """By stage: (n,) start times of its visits, milliseconds."""
-    came = (profile.started_s - profile.started_s.min()) * 1e3
+    arrival = (profile.started_s - profile.started_s.min()) * 1e3
     ends = finish_times(profile.stages, {stage.name: stage.latency_ms for stage in profile.stages})
     after = {stage.name: start_times(stage, ends) for stage in profile.stages}
-    return {name: came if waited is None else came + waited for name, waited in after.items()}
+    return {name: arrival if waits_ms is None else arrival + waits_ms for name, waits_ms in after.items()}
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _PauseEvidence:
     """Evidence of pauses at one stage; k pauses.
 
     Attributes:
@@ -141,7 +141,7 @@ class _Seen:
         return Stalls(self.caught, rate, length)
 
 
-def _seen(stage: StageProfile, start: Floats) -> _Seen | None:
+def _pause_evidence(stage: StageProfile, start: Floats) -> _PauseEvidence | None:
     if stage.asked is None or not stage.replicas:
         return None
     known = (stage.asked >= 0) & ~np.isnan(stage.calls_ms) & ~stage.censored
@@ -150,31 +150,45 @@ def _seen(stage: StageProfile, start: Floats) -> _Seen | None:
         return None
     order = np.argsort(start[row], kind="stable")
     row, shard = row[order], shard[order]
-    came, took, asked = start[row], stage.calls_ms[row, shard], stage.asked[row, shard]
-    usual = float(np.quantile(took, USUAL_QUANTILE))
-    waited: list[float] = []
+    arrival, took, asked = start[row], stage.calls_ms[row, shard], stage.asked[row, shard]
+    typical_ms = float(np.quantile(took, USUAL_QUANTILE))
+    waits_ms: list[float] = []
     later = passed = visits = 0
     for replica in range(stage.replicas):
-        mine = np.flatnonzero(asked == replica)
-        found = _stalled(came[mine], took[mine], usual)
-        waited += [float(wait) - usual for wait in took[mine][found[0]]]
-        later, passed = later + found[1], passed + found[2]
-        visits += len(np.unique(row[mine]))
-    caught = np.where(known, stage.calls_ms, 0.0) > LONG_FACTOR * usual
-    return _Seen(caught, np.array(waited), later, passed, visits, stage.replicas)
+        own = np.flatnonzero(asked == replica)
+        found = _pauses_of_replica(arrival[own], took[own], typical_ms)
+        waits_ms += [float(wait) - typical_ms for wait in took[own][found.first_calls]]
+        later, passed = later + found.later, passed + found.passed
+        visits += len(np.unique(row[own]))
+    caught = np.where(known, stage.calls_ms, 0.0) > LONG_FACTOR * typical_ms
+    return _PauseEvidence(caught, np.array(waits_ms), later, passed, visits, stage.replicas)
 
 
-def _stalled(came: Floats, took: Floats, usual: float) -> tuple[list[int], int, int]:
-    """First call of each pause at one replica, number of calls during pauses, and how many overtook it."""
-    firsts: list[int] = []
+class _ReplicaPauses(NamedTuple):
+    """Pauses of one replica.
+
+    Attributes:
+        first_calls: index of the first call of each pause.
+        later: number of calls during pauses, without the first ones.
+        passed: number of those that were answered before the first call.
+    """
+
+    first_calls: list[int]
+    later: int
+    passed: int
+
+
+def _pauses_of_replica(arrival: Floats, took: Floats, typical_ms: float) -> _ReplicaPauses:
+    """Find the pauses of one replica from its calls, in the order of arrival."""
+    first_calls: list[int] = []
     later = passed = 0
     until = -np.inf
-    for call in np.flatnonzero(took > LONG_FACTOR * usual).tolist():
-        if came[call] < until:
+    for call in np.flatnonzero(took > LONG_FACTOR * typical_ms).tolist():
+        if arrival[call] < until:
             continue
-        until = float(came[call] + took[call])
-        firsts.append(call)
-        begin, end = np.searchsorted(came, [came[call], until - usual], side="left")
+        until = float(arrival[call] + took[call])
+        first_calls.append(call)
+        begin, end = np.searchsorted(arrival, [arrival[call], until - typical_ms], side="left")
         later += int(end - begin) - 1  # without the long call itself
-        passed += int((came[begin:end] + took[begin:end] < until - usual).sum())
-    return firsts, later, passed
+        passed += int((arrival[begin:end] + took[begin:end] < until - typical_ms).sum())
+    return _ReplicaPauses(first_calls, later, passed)

@@ -27,8 +27,7 @@ async def until_unresponsive(
     """Check a process at intervals; return once it has not answered for too long.
 
     The criterion is the number of failed checks, not elapsed time: after a pause of this process, or of the
-        whole
-    machine, every other process seems to have been unresponsive for as long.
+    whole machine, every other process seems to have been unresponsive for as long.
 
     Args:
         ask: checks the process, with the given timeout in seconds.

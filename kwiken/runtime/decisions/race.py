@@ -13,11 +13,11 @@ Simulated races need no failures, retries or time limits and have code of their 
 tests/simulation/test_races.py holds their copies and latencies equal to this one's.
 
 Reissue policy: SingleR (Kaler, He and Elnikety, SPAA 2017): at age `after` one copy with some probability;
-with several copies, each at the same distance after the one before. In addition, a call of a request that
-becomes late gets one of its copies at that moment, `late_at`, whatever its own age (the global reissue of
-Kwiken section 5.5: the earlier of the two moments counts). A call that was denied for lack of budget or of a
-replica asks again at twice its age: the longer it has waited, the more a copy is worth to it, and the ledger
-still bounds the sum.
+with several copies, each at the same distance after the one before, and one draw for all. In addition, a call
+of a request that becomes late gets one of its copies at that moment, `late_at`, whatever its own age (the
+global reissue of Kwiken section 5.5: the earlier of the two moments counts). A call that was denied for lack
+of budget or of a replica asks again at twice its age: the longer it has waited, the more a copy gains, and
+the ledger still bounds the sum.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kwiken.otel.write import AttemptRecord, Outcome
-from kwiken.runtime.decisions import COPY, FINAL, LATE, LOST, REFUSED, Race, ReplicaState
+from kwiken.runtime.decisions import COPY, FINAL, FINISH, LATE, LOST, REFUSED, Race, ReplicaState
 from kwiken.runtime.engine.context import Attempt, CallSite
 from kwiken.runtime.engine.recorder import describe
 from kwiken.runtime.errors import HandlerError, LostError, RefusedError, UnfitError, failed_call
@@ -46,12 +46,12 @@ class Attempts(msgspec.Struct, eq=False):
         """Replicas of all attempts, in the order in which they were sent."""
         return [self.first.target, *(attempt.target for attempt in self.more or ())]
 
-    def answered(self, attempt: Attempt, reply: Reply, now: float, *, won: bool) -> None:
-        """Record an answer."""
+    def answered(self, attempt: Attempt, reply: Reply, now: float, step: int) -> None:
+        """Record an answer, after which the race has taken a step."""
         attempt.open = False
         self.site.stage.state.picker.answered(attempt.target, attempt.ticket, now, reply)
         if attempt.note is not None:
-            outcome = Outcome.WON if won else Outcome.LOST
+            outcome = Outcome.WON if step == FINISH else Outcome.LOST
             self._end_record(attempt.note, outcome, now, busy_ms=reply.busy_ms)
 
     def failed(self, attempt: Attempt, error: Exception, now: float) -> int:
@@ -85,6 +85,8 @@ class Attempts(msgspec.Struct, eq=False):
         self.errors.append(error)
         if attempt.note is not None:
             self._end_record(attempt.note, Outcome.FAILED, now, error=describe(error))
+            if isinstance(error, HandlerError) and error.__cause__ is not None:  # it ran in this process
+                attempt.note.exception = self.site.shared.exceptions.record(error.__cause__)
         return how
 
     def drop(self, attempt: Attempt) -> None:

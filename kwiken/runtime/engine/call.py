@@ -7,8 +7,11 @@ further attempt has a task, owned by its `HedgedCall`, which waits for each of t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from math import inf
 from typing import Any
+
+import msgspec
 
 from kwiken.otel.write import StageRecord
 from kwiken.runtime.decisions import (
@@ -25,7 +28,7 @@ from kwiken.runtime.decisions import (
 from kwiken.runtime.engine.attempts import Attempts
 from kwiken.runtime.engine.call_budget import CallBudget
 from kwiken.runtime.engine.caller_task import CallerTask
-from kwiken.runtime.engine.context import Attempt, CallSite, Request, Shared, attempt_at
+from kwiken.runtime.engine.context import Attempt, CallSite, Request, Shared
 from kwiken.runtime.engine.pending_io import settle
 from kwiken.runtime.errors import DeadlineError, LostError, UnavailableError
 from kwiken.runtime.tasks import cancel_and_wait
@@ -39,15 +42,15 @@ TRIAL_QUANTILE = 0.99
 _AGAIN = (RESEND, RETRY)
 
 
-async def call_stage(
+def call_stage(
     shared: Shared,
     request: Request,
     stage: CompiledStage,
     args: tuple[Any, ...],
     shard: int,
     note: StageRecord | None,
-) -> Any:
-    """Call one shard of a stage and return its answer.
+) -> Coroutine[Any, Any, Any]:
+    """Call one shard of a stage; await the result for its answer.
 
     Args:
         shared: objects that all calls of the executor share.
@@ -78,25 +81,7 @@ async def call_stage(
         raise UnavailableError(f"stage {stage.name!r}: has no replica")
     if stage.definition.optional and picker.all_unresponsive(now, timeouts.blame):
         limit = min(limit, now + _trial_s(stage, target))
-    run = HedgedCall(CallSite(shared, request, stage, args, shard, note), target, now, limit)
-    race = run.race
-    try:
-        try:
-            await run.run_in_caller()
-            if not race.finished:
-                await run.caller.waiting(request.loop)
-        except BaseException:
-            race.stop()
-            raise
-        finally:
-            run.timer.cancel()
-            if run.tasks:
-                await run.close()
-        if race.winner < 0:
-            raise run.failure()
-        return run.value
-    finally:
-        run.release()
+    return begin_call(CallSite(shared, request, stage, args, shard, note), target, now, limit).run()
 
 
 def _trial_s(stage: CompiledStage, target: ReplicaState) -> float:
@@ -121,57 +106,92 @@ def _trial_hang_s(stage: CompiledStage, target: ReplicaState) -> float:
     return min(stage.timeouts.hang, max(MIN_TRIAL_S, TRIAL_FACTOR * stage.state.picker.typical))
 
 
-class HedgedCall:
-    """One call: carries out the steps of its race.
+def begin_call(site: CallSite, target: ReplicaState, now: float, limit: float) -> HedgedCall:
+    """Create a call, with its race and its first attempt.
 
     Args:
         site: what is called.
         target: replica for the first attempt.
         now: present moment, seconds.
         limit: moment at which time is up, seconds.
+    """
+    stage, request = site.stage, site.request
+    budget = CallBudget(site)
+    late_at, threads = inf, 1
+    if stage.catch_up.after < inf and not request.control:
+        late_at, threads = budget.catch_up(now)
+    race = Race(
+        now,
+        inf if request.control else stage.reissue.after,
+        stage.copies,
+        now + (_trial_hang_s(stage, target) if target.trial else stage.timeouts.hang),
+        limit,
+        stage.definition.idempotent,
+        late_at,
+    )
+    attempts = Attempts(site, Attempt(0, target, now, threads, target.take(now), not target.ejected))
+    if site.note is not None:
+        attempts.record(attempts.first, None, budget.levels)
+    task = asyncio.current_task()
+    assert task is not None
+    return HedgedCall(site, race, attempts, budget, CallerTask(task, task.cancelling()))
+
+
+class HedgedCall(msgspec.Struct, eq=False):
+    """One call: carries out the steps of its race.
 
     Attributes:
+        site: what is called.
         race: decides on attempts.
+        attempts: the attempts, with their outcomes.
+        budget: what the call earns and spends.
         caller: the task that made the call.
         tasks: tasks of further attempts; None for none.
-        timer: calls `race.tick` when it is due.
+        timer: calls `race.tick` when it is due; None before the call is run.
         value: answer of the winner.
     """
 
-    __slots__ = ("_attempts", "_budget", "_site", "caller", "race", "tasks", "timer", "value")
+    site: CallSite
+    race: Race
+    attempts: Attempts
+    budget: CallBudget
+    caller: CallerTask
+    tasks: list[asyncio.Task[None]] | None = None
+    timer: asyncio.TimerHandle | None = None
+    value: Any = None
 
-    def __init__(self, site: CallSite, target: ReplicaState, now: float, limit: float) -> None:
-        self._site = site
-        stage, request = site.stage, site.request
-        self._budget = budget = CallBudget(site)
-        late_at, threads = inf, 1
-        if stage.catch_up.after < inf and not request.control:
-            late_at, threads = budget.catch_up(now)
-        self.race = race = Race(
-            now,
-            inf if request.control else stage.reissue.after,
-            stage.copies,
-            now + (_trial_hang_s(stage, target) if target.trial else stage.timeouts.hang),
-            limit,
-            stage.definition.idempotent,
-            late_at,
-        )
-        first = attempt_at(0, target, now, threads)
-        self._attempts = attempts = Attempts(site, first)
-        if site.note is not None:
-            attempts.record(first, None, budget.levels)
-        task = asyncio.current_task()
-        assert task is not None
-        self.caller = CallerTask(task, task.cancelling())
-        self.tasks: list[asyncio.Task[None]] | None = None
-        self.value: Any = None
-        self.timer = request.loop.call_later(race.due - now, self._on_timer)
+    async def run(self) -> Any:
+        """Run the call to its end and return the winner's answer.
+
+        Raises:
+            KwikenError: the race has no winner; the error says why.
+        """
+        site, race = self.site, self.race
+        loop = site.request.loop
+        self.timer = loop.call_later(race.due - self.attempts.first.started, self._on_timer)
+        try:
+            try:
+                await self._run_in_caller()
+                if not race.finished:
+                    await self.caller.waiting(loop)
+            except BaseException:
+                race.stop()
+                raise
+            finally:
+                self.timer.cancel()
+                if self.tasks:
+                    await self._close()
+            if race.winner < 0:
+                raise self._failure()
+            return self.value
+        finally:
+            self._release()
 
     # Attempts.
 
-    async def run_in_caller(self) -> None:
+    async def _run_in_caller(self) -> None:
         """Run the first attempt in the caller's task, then others while the race asks for more."""
-        attempt: Attempt | None = self._attempts.first
+        attempt: Attempt | None = self.attempts.first
         caller = self.caller
         while attempt is not None:
             caller.busy = True
@@ -205,9 +225,9 @@ class HedgedCall:
         3. A future that the transport awaited was cancelled: the attempt is lost.
         4. Any other error ends this attempt only.
         """
-        site = self._site
+        site = self.site
         request, stage = site.request, site.stage
-        note, levels = attempt.note, self._budget.levels
+        note, levels = attempt.note, self.budget.levels
         call = Call(
             stage.name,
             site.args,
@@ -223,7 +243,7 @@ class HedgedCall:
             reply = await site.shared.transport.call(attempt.target.replica, call)
         except asyncio.CancelledError:
             if _cancelling() > base:
-                self._attempts.drop(attempt)
+                self.attempts.drop(attempt)
                 raise
             return self._failed(attempt, LostError(f"stage {stage.name!r}: cancelled from within"))
         except Exception as error:  # noqa: BLE001 - any error ends this attempt only
@@ -231,76 +251,76 @@ class HedgedCall:
         return self._answered(attempt, reply)
 
     def _answered(self, attempt: Attempt, reply: Reply) -> int:
-        site = self._site
+        site = self.site
         now = site.shared.now()
         step = self.race.won(attempt.number)
-        won = step == FINISH
-        self._attempts.answered(attempt, reply, now, won=won)
-        if won:
+        self.attempts.answered(attempt, reply, now, step)
+        if step == FINISH:
             self.value = reply.value
-            took = now - self._attempts.first.started
+            took = now - self.attempts.first.started
             site.stage.state.latencies.add(took)
-            self._budget.earn(took, now)
+            self.budget.earn(took, now)
         if site.stage.catch_up.threads > 1:
-            self._budget.meter(attempt, reply.busy_ms, now)
+            self.budget.meter(attempt, reply.busy_ms, now)
         return step
 
     def _failed(self, attempt: Attempt, error: Exception) -> int:
-        how = self._attempts.failed(attempt, error, self._site.shared.now())
+        how = self.attempts.failed(attempt, error, self.site.shared.now())
         if how == REFUSED:
-            self._budget.refused(attempt)
+            self.budget.refused(attempt)
         return self.race.failed(how)
 
     def _follow(self, step: int) -> Attempt | None:
         """Create the attempt that follows a failure, if a replica and the budget allow it."""
-        now = self._site.shared.now()
-        state = self._site.stage.state
-        target = state.picker.pick_other(now, self._attempts.tried(), ejected=True)
+        now = self.site.shared.now()
+        state = self.site.stage.state
+        target = state.picker.pick_other(now, self.attempts.tried(), ejected=True)
         if target is None or (
-            step == RETRY and (self._attempts.withholds(target, now) or not self._budget.grants(step, now, 0))
+            step == RETRY and (self.attempts.withholds(target, now) or not self.budget.grants(step, now, 0))
         ):
             self.race.denied(step, now)
             return None
         threads = 1
         if step == RESEND:
             state.counts.resends += 1
-            threads = self._budget.threads_to_resend(now)
+            threads = self.budget.threads_to_resend(now)
         return self._open(step, target, now, threads)
 
     def _open(self, step: int, target: ReplicaState, now: float, threads: int) -> Attempt:
-        attempt = attempt_at(self.race.launched(step), target, now, threads)
-        self._attempts.add(attempt)
-        self._attempts.record(attempt, step, self._budget.levels)
+        number = self.race.launched(step)
+        attempt = Attempt(number, target, now, threads, target.take(now), not target.ejected)
+        self.attempts.add(attempt)
+        self.attempts.record(attempt, step, self.budget.levels)
         return attempt
 
     # Events.
 
     def _on_timer(self) -> None:
         # An answer that arrived while the loop was busy and is not read yet makes a copy unnecessary.
-        settle(self._site.request.loop, self._on_due)
+        settle(self.site.request.loop, self._on_due)
 
     def _on_due(self) -> None:
         race = self.race
         if race.finished:
             return
-        now = self._site.shared.now()
+        now = self.site.shared.now()
         while (step := race.tick(now)) != WAIT:
             if step == FINISH:
                 self.caller.wake()
                 return
             self._extra(step, now)
-        loop = self._site.request.loop
+        loop = self.site.request.loop
         self.timer = loop.call_later(max(race.due - now, MIN_TIMER_S), self._on_timer)
 
     def _extra(self, step: int, now: float) -> None:
         """Send the copy or retry that the race asks for, if load, budget and replicas allow it."""
-        attempts, budget = self._attempts, self._budget
+        attempts, budget = self.attempts, self.budget
         if step == COPY and not budget.draws_copy():
             self.race.denied(step, now)
             return
         if step == RETRY:
             attempts.suspect_all(now)
-        target = self._site.stage.state.picker.pick_other(now, attempts.tried(), ejected=step == RETRY)
+        target = self.site.stage.state.picker.pick_other(now, attempts.tried(), ejected=step == RETRY)
         if (
             target is None
             or attempts.withholds(target, now)
@@ -311,29 +331,29 @@ class HedgedCall:
         attempt = self._open(step, target, now, 1)
         if self.tasks is None:
             self.tasks = []
-        self.tasks.append(self._site.request.loop.create_task(self._run_in_task(attempt)))
+        self.tasks.append(self.site.request.loop.create_task(self._run_in_task(attempt)))
 
     # The end.
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         """Cancel the attempts that still run and wait for their end."""
         try:
             await cancel_and_wait(self.tasks or ())
         finally:
-            self._attempts.drop_unstarted()
+            self.attempts.drop_unstarted()
 
-    def failure(self) -> Exception:
+    def _failure(self) -> Exception:
         """Error of a race without a winner."""
-        self._site.stage.state.counts.failed += 1
-        return self._attempts.failure(self.race)
+        self.site.stage.state.counts.failed += 1
+        return self.attempts.failure(self.race)
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """Release errors and tasks: their tracebacks hold frames that hold this call.
 
         Otherwise a failed call, with its bodies, would stay in memory until the garbage collector runs.
         """
-        self._attempts.errors = self.tasks = None
-        self.caller.release()
+        self.attempts.errors = self.tasks = None
+        del self.caller.task
 
 
 def _cancelling() -> int:

@@ -6,7 +6,8 @@ from math import inf
 
 import msgspec
 
-from kwiken.runtime.decisions import CALL, COPY, LATE, RETRY
+from kwiken.plan import CALL
+from kwiken.runtime.decisions import COPY, LATE, RETRY
 from kwiken.runtime.engine.catch_up import LateCall
 from kwiken.runtime.engine.context import Attempt, CallSite
 
@@ -18,7 +19,7 @@ class CallBudget(msgspec.Struct, eq=False):
         site: what is called.
         levels: priority levels that the attempts gain, 0 or more.
         late: catch-up measures of a call that started late; None for a call that did not.
-        drawn: random decision of whether the next copy is sent; None before it is drawn.
+        drawn: random decision of whether the call may have copies; None before it is drawn.
     """
 
     site: CallSite
@@ -41,7 +42,7 @@ class CallBudget(msgspec.Struct, eq=False):
         return late_at if rule.copies else inf, threads
 
     def draws_copy(self) -> bool:
-        """Whether a copy is sent; drawn once per copy, however often it is denied."""
+        """Whether the call may have copies; drawn once, for all its copies."""
         if self.drawn is None:
             self.drawn = self.site.shared.rng.random() < self.site.stage.reissue.probability
         return self.drawn
@@ -63,19 +64,19 @@ class CallBudget(msgspec.Struct, eq=False):
         state = stage.state
         if step == RETRY:
             return state.retries.charge()
-        if not shared.admission.has_capacity(now):
-            return False
+        headroom = shared.admission.headroom(now)
         if step == LATE:
-            if not shared.ledger.charge_late(request.budget, stage.cost, now):
+            if not shared.ledger.charge_late(request.budget, stage.cost, now, headroom=headroom):
                 return False
             state.counts.late_copies += 1
             self.levels = stage.catch_up.levels
             return True
-        if not shared.ledger.charge(request.budget, state.account, stage.cost, now, denied=denials):
+        if not shared.ledger.charge(
+            request.budget, state.account, stage.cost, now, denied=denials, headroom=headroom
+        ):
             return False
         assert step == COPY
         state.counts.copies += 1
-        self.drawn = None
         return True
 
     def threads_to_resend(self, now: float) -> int:

@@ -52,7 +52,3 @@ class CallerTask(msgspec.Struct, eq=False):
         """Future for the caller to await until `wake` is called."""
         self.waiter = waiter = loop.create_future()
         return waiter
-
-    def release(self) -> None:
-        """Release the task: it holds its error, whose traceback holds frames that hold this object."""
-        del self.task

@@ -19,13 +19,14 @@ from kwiken.runtime.decisions import (
     RequestBudget,
 )
 from kwiken.runtime.engine.recorder import Recorder
+from kwiken.runtime.tracebacks import ExceptionRecorder
 from kwiken.runtime.transport import Transport
 
 
 class Shared:
     """Objects that all calls of an executor share."""
 
-    __slots__ = ("admission", "ledger", "now", "rng", "transport")
+    __slots__ = ("admission", "exceptions", "ledger", "now", "rng", "transport")
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Shared:
         self.rng = rng
         self.ledger = ledger
         self.admission = admission
+        self.exceptions = ExceptionRecorder(now)
 
 
 class Request:
@@ -142,8 +144,3 @@ class Attempt(msgspec.Struct, eq=False):
     was_healthy: bool
     open: bool = True
     note: AttemptRecord | None = None
-
-
-def attempt_at(number: int, target: ReplicaState, now: float, threads: int) -> Attempt:
-    """Create an attempt that is sent to a replica now, and count it there."""
-    return Attempt(number, target, now, threads, target.take(now), not target.ejected)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import logging
 import os
 import random
 import socket
@@ -19,9 +21,16 @@ from kwiken.runtime.gateway import Control, Gateway, NameResolver, PlanFile, Pla
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
-from kwiken.runtime.transport import HttpTransport, LocalTransport, Transport, local_replicas
+from kwiken.runtime.transport import (
+    HttpTransport,
+    LocalTransport,
+    Transport,
+    local_replicas,
+    log_handler_error,
+)
 from kwiken.service import Service
 
+LOG = logging.getLogger("kwiken.gateway")
 MAX_TOKEN: Final = 4096  # bytes
 
 
@@ -115,7 +124,7 @@ def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | 
 @contextlib.asynccontextmanager
 async def _transport(spec: GatewaySpec, service: Service) -> AsyncIterator[Transport]:
     if spec.local:
-        local = LocalTransport(service)
+        local = LocalTransport(service, report=functools.partial(log_handler_error, LOG))
         await local.setup()
         yield local
         return

@@ -13,20 +13,21 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from kwiken.errors import InputError
+from kwiken.otel.write import ExceptionRecord
 from kwiken.runtime.errors import DeadlineError
 from kwiken.runtime.http_server import TEXT, CallServer, Request, Response
 from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
 from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
-from kwiken.runtime.transport import MAX_PRIORITY, is_own, kind_and_message, setup_failed, wire
+from kwiken.runtime.replica.stage_runner import RanCall, StageRunner
+from kwiken.runtime.transport import MAX_PRIORITY, setup_failed, wire
 from kwiken.service import Service, Stage
 
 LOG = logging.getLogger("kwiken.replica")
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
 FULL: Final = Response(503, b"too many calls at once", f"{wire.REFUSED}: 1\r\n{RETRY_AFTER}{TEXT}")
 ALLOW_CALL: Final = "Allow: POST\r\n"
-ALLOW_LOOK: Final = "Allow: GET, HEAD\r\n"
+ALLOW_GET: Final = "Allow: GET, HEAD\r\n"
 SMOOTHING: Final = 0.1  # weight of one call in the moving average of latencies
-MAX_MESSAGE: Final = 500  # characters
 
 
 class ServedCall(msgspec.Struct, frozen=True):
@@ -39,6 +40,7 @@ class ServedCall(msgspec.Struct, frozen=True):
         end_ns: moment at which its answer was ready, nanoseconds since 1970.
         busy_ms: CPU time of the call, milliseconds.
         error: description of the error; None for an answer, "cancelled" if the client disconnected.
+        exception: exception of the handler; None for none.
     """
 
     parent: wire.Parent | None
@@ -47,6 +49,7 @@ class ServedCall(msgspec.Struct, frozen=True):
     end_ns: int
     busy_ms: float
     error: str | None = None
+    exception: ExceptionRecord | None = None
 
 
 class CallHeaders(NamedTuple):
@@ -127,19 +130,15 @@ class ReplicaServer:
         observer: CallObserver | None = None,
     ) -> None:
         self._stage = service[stage]
-        self._codec = wire.Codec(service, stage)
-        assert self._stage.handler is not None  # the codec has read its annotations
-        self._handler = self._stage.handler
+        self._runner = StageRunner(service, stage, recorded=observer is not None)
         self._max_inflight = max_inflight
         self._observer = observer
-        self._encoder = msgspec.msgpack.Encoder()
         self._server = CallServer(
             self._answer, host=host, port=port, max_body=max_body, max_bodies=max_bodies, full=FULL
         )
         self._queue = CallQueue()
         self._inflight = 0
         self._latency_ms = 0.0
-        self._served = 0
         self._overhead = CallOverhead()
         self._ready = False
         self._stopping = False
@@ -190,7 +189,7 @@ class ReplicaServer:
         if path not in {"/livez", "/readyz"}:
             return Response(404)
         if method not in {"GET", "HEAD"}:
-            return Response(405, headers=ALLOW_LOOK)
+            return Response(405, headers=ALLOW_GET)
         if path == "/readyz" and (self._stopping or not self._ready):
             return Response(503, b"stopping" if self._stopping else b"starting", TEXT)
         return Response(200, b"ok", TEXT)
@@ -205,7 +204,7 @@ class ReplicaServer:
         try:
             call_headers = _read(headers, self._stage)
         except InputError as error:
-            return self._reply(400, self._failure(error))
+            return self._reply(400, self._runner.failure(error))
         full = self._inflight >= self._max_inflight
         if full and not self._queue.displace(request.came, call_headers.priority):
             return self._refuse(f"{self._inflight} calls are running or queued already", why=wire.FULL)
@@ -228,53 +227,35 @@ class ReplicaServer:
             call_headers.remaining_ms is not None
             and (time.monotonic() - came) * 1e3 >= call_headers.remaining_ms
         ):
-            return self._reply(504, self._failure(DeadlineError("dropped past its deadline")))
+            return self._reply(504, self._runner.failure(DeadlineError("dropped past its deadline")))
         meter = CpuMeter()
-        error: str | None = "cancelled"
+        parent = wire.parse_traceparent(request.headers.get(wire.TRACEPARENT))
+        shard, threads = call_headers.shard, call_headers.threads
+        run = self._runner.run(request.body, shard=shard, threads=threads, parent=parent)
+        ran: RanCall | None = None
         try:
-            status, answer, error = await metered(self._run(request.body, call_headers), meter)
+            ran = await metered(run, meter)
         finally:
-            self._finish(request.headers.get(wire.TRACEPARENT), call_headers.shard, start_ns, meter, error)
+            self._finish(parent, shard, start_ns, meter, ran)
         self._note_latency((time.monotonic() - came) * 1e3)
-        return self._reply(status, answer, busy_ms=meter.ms + self._overhead.share_ms(meter))
-
-    async def _run(self, body: bytes, call_headers: CallHeaders) -> tuple[int, bytes, str | None]:
-        """Run the handler; returns the status and body of the response, and the error for the span."""
-        try:
-            inputs = self._codec.inputs(body)
-            words = {}
-            if self._codec.takes_shard:
-                words["shard"] = call_headers.shard
-            if self._codec.takes_threads:
-                words["threads"] = call_headers.threads
-            value = await self._handler(*inputs, **words)
-            return 200, self._encoder.encode(value), None
-        except BaseException as error:  # reported to the caller
-            if not is_own(error):
-                raise
-            LOG.debug("stage %s raised", self._stage.name, exc_info=True)
-            kind, message = kind_and_message(error)
-            return 500, self._failure(error), f"{kind}: {message[:MAX_MESSAGE]}"
-
-    def _failure(self, error: BaseException) -> bytes:
-        kind, message = kind_and_message(error)
-        return self._encoder.encode({"kind": kind, "error": message[:MAX_MESSAGE]})
+        return self._reply(ran.status, ran.body, busy_ms=meter.ms + self._overhead.share_ms(meter))
 
     def _finish(
-        self, traceparent: str | None, shard: int, start_ns: int, meter: CpuMeter, error: str | None
+        self, parent: wire.Parent | None, shard: int, start_ns: int, meter: CpuMeter, ran: RanCall | None
     ) -> None:
-        self._served += 1
+        """Report a call to the observer; None for a call that was cancelled."""
         if self._observer is None:
             return
         with contextlib.suppress(Exception):  # a faulty observer must not fail calls
             self._observer.call_finished(
                 ServedCall(
-                    parent=wire.parse_traceparent(traceparent),
+                    parent=parent,
                     shard=shard,
                     start_ns=start_ns,
                     end_ns=time.time_ns(),
                     busy_ms=meter.ms,
-                    error=error,
+                    error=ran.error if ran is not None else "cancelled",
+                    exception=ran.exception if ran is not None else None,
                 )
             )
 

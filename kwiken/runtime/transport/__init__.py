@@ -8,7 +8,12 @@ from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.runtime.transport.base import MAX_PRIORITY, Call, Replica, Reply, Transport
-    from kwiken.runtime.transport.handler_errors import is_own, kind_and_message, setup_failed
+    from kwiken.runtime.transport.handler_errors import (
+        is_own,
+        kind_and_message,
+        log_handler_error,
+        setup_failed,
+    )
     from kwiken.runtime.transport.http import HttpTransport
     from kwiken.runtime.transport.http_head import BadHeadError, read_length, split_head
     from kwiken.runtime.transport.local import LocalTransport, local_replicas
@@ -27,6 +32,7 @@ __all__ = [
     "is_own",
     "kind_and_message",
     "local_replicas",
+    "log_handler_error",
     "read_length",
     "setup_failed",
     "split_head",
@@ -45,6 +51,7 @@ __getattr__ = lazy_names(
         "kwiken.runtime.transport.handler_errors": (
             "is_own",
             "kind_and_message",
+            "log_handler_error",
             "setup_failed",
         ),
         "kwiken.runtime.transport.http": ("HttpTransport",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import traceback
 
 from kwiken.errors import DefinitionError
@@ -25,6 +26,19 @@ def kind_and_message(error: BaseException) -> tuple[str, str]:
     if isinstance(error, asyncio.CancelledError):
         return kind, str(error) or "its handler cancelled itself"
     return kind, str(error)
+
+
+def log_handler_error(log: logging.Logger, stage: str, trace_id: int, error: BaseException) -> None:
+    """Log the exception of a handler with its traceback, which no answer contains.
+
+    Args:
+        log: log of the process that ran the handler.
+        stage: name of the stage.
+        trace_id: trace of the request; 0 for none.
+        error: the exception.
+    """
+    trace = f"{trace_id:032x}" if trace_id else "none"
+    log.error("stage %r: its handler raised (trace %s)", stage, trace, exc_info=error)
 
 
 def setup_failed(stage: str, error: BaseException) -> DefinitionError:

@@ -5,13 +5,35 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, cast
+
+import msgspec
 
 from kwiken.errors import DefinitionError
 from kwiken.runtime.errors import DeadlineError, HandlerError
 from kwiken.runtime.transport.base import Call, Replica, Reply
 from kwiken.runtime.transport.handler_errors import is_own, kind_and_message, setup_failed
+from kwiken.runtime.transport.wire import Codec
 from kwiken.service import Service
+
+
+class LocalStage(NamedTuple):
+    """Stage as it is run here.
+
+    Attributes:
+        handler: its handler.
+        sharded: whether the handler takes the keyword `shard`.
+        threaded: whether the handler takes the keyword `threads`.
+        codec: checks the types of its answers; None if they have no form on the wire, so that no other
+            transport could carry them.
+        plain: class whose instances pass without a check; None for none.
+    """
+
+    handler: Callable[..., Any]
+    sharded: bool
+    threaded: bool
+    codec: Codec | None
+    plain: type | None
 
 
 class LocalTransport:
@@ -20,19 +42,34 @@ class LocalTransport:
     Args:
         service: service to run; every stage needs a handler.
         now: clock of the calls' deadlines, seconds.
+        report: called with the stage, the trace id (0 for none) and the exception of a handler that raised;
+            None for nothing, since the caller of a request gets the exception as the cause of its error.
 
     Raises:
         DefinitionError: a stage has no handler.
     """
 
-    def __init__(self, service: Service, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        report: Callable[[str, int, BaseException], None] | None = None,
+    ) -> None:
         self._service = service
         self._now = now
-        self._handlers: dict[str, tuple[Callable[..., Any], bool, bool]] = {}
+        self._report = report
+        self._stages: dict[str, LocalStage] = {}
         for name, stage in service.stages.items():
             if stage.handler is None:
                 raise DefinitionError("has no handler, so it cannot run here", stage=name)
-            self._handlers[name] = (stage.handler, stage.fanout > 1, stage.threads > 1)
+            self._stages[name] = LocalStage(
+                stage.handler,
+                sharded=stage.fanout > 1,
+                threaded=stage.threads > 1,
+                codec=_codec_of(service, name),
+                plain=_plain_class(service.signature(name).output),
+            )
 
     async def setup(self) -> None:
         """Run the `setup` of every stage, once.
@@ -51,25 +88,29 @@ class LocalTransport:
                 raise setup_failed(name, error) from error
 
     async def call(self, replica: Replica, call: Call) -> Reply:  # noqa: ARG002 - all replicas are this process
-        """Run the handler.
+        """Run the handler, and convert its answer to the annotated type as a call over the wire would.
 
         Raises:
             DeadlineError: the deadline of the call has passed.
-            HandlerError: the handler raised.
+            HandlerError: the handler raised, or its answer does not have its type.
         """
         started = self._now()
         if started >= call.deadline:
             raise DeadlineError(f"stage {call.stage!r}: its deadline had passed before it ran")
-        handler, sharded, threaded = self._handlers[call.stage]
+        handler, sharded, threaded, codec, plain = self._stages[call.stage]
         try:
             if threaded:
                 told = {"shard": call.shard} if sharded else {}
                 value = await handler(*call.args, **told, threads=call.threads)
             else:
                 value = await (handler(*call.args, shard=call.shard) if sharded else handler(*call.args))
+            if type(value) is not plain and codec is not None:
+                value = codec.fit(value)
         except BaseException as error:
             if not is_own(error):
                 raise
+            if self._report is not None:
+                self._report(call.stage, call.trace_id, error)
             raise HandlerError(call.stage, *kind_and_message(error)) from error
         # Elapsed time does not measure the work of several threads.
         return Reply(value, (self._now() - started) * 1000 if call.threads == 1 else None)
@@ -77,6 +118,21 @@ class LocalTransport:
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:  # noqa: ARG002 - this process
         """Report the replica as alive: it is this process."""
         heard(True)
+
+
+def _plain_class(answer: Any) -> type | None:
+    """The annotated class of an answer, where an instance of it cannot have another type within."""
+    if answer in (bool, int, float, str, bytes):
+        return cast("type", answer)
+    # A struct is taken as it is: msgspec looks at its fields only when it decodes.
+    return answer if isinstance(answer, type) and issubclass(answer, msgspec.Struct) else None
+
+
+def _codec_of(service: Service, stage: str) -> Codec | None:
+    try:
+        return Codec(service, stage)
+    except DefinitionError:
+        return None
 
 
 def local_replicas(service: Service) -> dict[str, list[Replica]]:

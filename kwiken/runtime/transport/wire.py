@@ -148,6 +148,7 @@ class Codec:
         self.stage = stage
         self.takes_shard = signature.takes_shard
         self.takes_threads = signature.takes_threads
+        self._answer = signature.output
         try:
             self._inputs = msgspec.msgpack.Decoder(tuple[signature.inputs])  # type: ignore[name-defined]  # built at run time
             self._output = msgspec.msgpack.Decoder(signature.output)
@@ -176,6 +177,21 @@ class Codec:
             return self._output.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InputError(f"its answer does not fit: {error}", where=f"stage {self.stage!r}") from error
+
+    def fit(self, value: Any) -> Any:
+        """Convert a handler's own answer to its annotated type, as if it had gone over the wire.
+
+        Raises:
+            TypeError: the answer has another type; names the field.
+        """
+        try:
+            return msgspec.convert(value, self._answer)
+        except (msgspec.ValidationError, RecursionError):
+            pass  # some values have another form on the wire, for example dates
+        try:
+            return self._output.decode(msgspec.msgpack.encode(value))
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+            raise TypeError(f"its answer does not fit: {error}") from None
 
 
 # The first half of a surrogate pair without the second.

@@ -1,3 +1,5 @@
+"""Blocks of the demo: order of plans, requests by block, and spend by plan."""
+
 from __future__ import annotations
 
 from collections import Counter

@@ -1,3 +1,5 @@
+"""Pause schedule of the demo: lengths and shares of pauses, and processes left running afterwards."""
+
 from __future__ import annotations
 
 import itertools
@@ -17,11 +19,14 @@ from hypothesis import strategies as st
 
 from kwiken.cli.demo.faults.pause_schedule import (
     MAX_BURST_S,
-    MAX_SHARE,
+    MAX_MET,
+    MAX_SHARE_OF_TIME,
     MEDIAN_BURST_S,
-    MIN_SHARE,
+    MIN_MET,
     bursts,
     mean_burst_s,
+    reach_of,
+    share_of_requests,
     share_of_time,
     victims,
 )
@@ -29,26 +34,56 @@ from kwiken.cli.demo.faults.pauser import Order, Pause, Target, disturb, read_or
 from kwiken.errors import InputError
 
 
-def test_mean_burst_is_that_of_the_law() -> None:
+def test_the_mean_burst_is_that_of_the_pause_schedule() -> None:
     rng = random.Random(1)
     draws = [min(MAX_BURST_S, rng.lognormvariate(math.log(MEDIAN_BURST_S), 0.5)) for _ in range(200_000)]
     assert mean_burst_s() == pytest.approx(sum(draws) / len(draws), rel=0.01)
 
 
 def test_shares_are_log_uniform_and_within_their_bounds() -> None:
-    shares = [share_of_time(f"stage{i}", 7) for i in range(2000)]
-    assert all(MIN_SHARE <= share <= MAX_SHARE for share in shares)
-    middle = math.sqrt(MIN_SHARE * MAX_SHARE)
+    shares = [share_of_requests(f"stage{i}", 7) for i in range(2000)]
+    assert all(MIN_MET <= share <= MAX_MET for share in shares)
+    middle = math.sqrt(MIN_MET * MAX_MET)
     assert 0.45 < sum(share < middle for share in shares) / len(shares) < 0.55
 
 
 def test_seed_and_stage_alone_decide() -> None:
-    assert share_of_time("rank", 3) == share_of_time("rank", 3)
-    assert share_of_time("rank", 3) != share_of_time("rank", 4)
-    assert share_of_time("rank", 3) != share_of_time("parse", 3)
+    assert share_of_requests("rank", 3) == share_of_requests("rank", 3)
+    assert share_of_requests("rank", 3) != share_of_requests("rank", 4)
+    assert share_of_requests("rank", 3) != share_of_requests("parse", 3)
     hit = list(itertools.islice(victims("rank", 3, 1), 3000))
     assert hit == list(itertools.islice(victims("rank", 3, 1), 3000))
     assert all(900 < hit.count(replica) < 1100 for replica in range(3))
+
+
+def met_pauses(rate: float, *, met: float, reach: float, seed: int) -> float:
+    """Share of the requests that meet a pause: the first at the paused replica does, those after it do not."""
+    rng = random.Random(seed)
+    share = share_of_time(met, rate=rate, reach=reach)
+    hit, last = 0, 0.0
+    for burst in itertools.islice(bursts("rank", seed, share), 4000):
+        last = burst.start_s + burst.length_s
+        hit += rng.expovariate(rate * reach) < burst.length_s
+    return hit / (rate * last)
+
+
+@pytest.mark.parametrize("reach", [reach_of(2, 1), reach_of(3, 8), 1.0])
+@pytest.mark.parametrize("rate", [5.0, 20.0, 50.0, 90.0])
+def test_the_same_share_of_requests_meets_a_pause_at_any_rate(rate: float, reach: float) -> None:
+    assert met_pauses(rate, met=0.01, reach=reach, seed=1) == pytest.approx(0.01, rel=0.05)
+
+
+@given(met=st.floats(MIN_MET, MAX_MET), rate=st.floats(0.5, 2000), reach=st.floats(0.05, 1))
+def test_pauses_leave_most_of_the_time_and_grow_with_the_rate(met: float, rate: float, reach: float) -> None:
+    share = share_of_time(met, rate=rate, reach=reach)
+    assert 0 < share <= MAX_SHARE_OF_TIME
+    assert share <= share_of_time(met, rate=2 * rate, reach=reach)
+
+
+def test_reach_by_hand() -> None:
+    assert reach_of(1, 1) == 1
+    assert reach_of(2, 1) == 0.5
+    assert reach_of(3, 2) == pytest.approx(5 / 9)
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.1])
@@ -126,7 +161,7 @@ def test_every_stop_is_followed_by_its_continue() -> None:
 
 
 @given(seconds=st.floats(0.1, 60), seed=st.integers(0, 1000))
-def test_whenever_it_ends_nothing_stays_stopped(seconds: float, seed: int) -> None:
+def test_no_process_stays_paused_whenever_the_disturbance_ends(seconds: float, seed: int) -> None:
     processes, _ = run_fake(seconds, seed=seed)
     assert not any(process.stopped for process in processes.values())
 

@@ -1,3 +1,5 @@
+"""Measurement of the demo: requests and spend by plan, changes of plan, and the disturbance."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,6 +22,7 @@ from kwiken.cli.demo import TerminalWatch
 from kwiken.cli.demo.faults import DisturbedStage, Disturber, choose
 from kwiken.cli.demo.faults.disturb import DisturbanceError
 from kwiken.cli.demo.faults.pauser import Target
+from kwiken.cli.demo.pace import Finding, Monitor, NothingToldError, Pace, Window
 from kwiken.cli.demo.setup import (
     Block,
     DemoSettings,
@@ -30,9 +33,7 @@ from kwiken.cli.demo.setup import (
     Schedule,
     Timing,
     divide,
-    processor_seconds,
     read_records,
-    used_between,
 )
 from kwiken.cli.demo.setup.settings import MAX_SECONDS, MIN_SECONDS
 from kwiken.cli.demo.trial import run_blocks
@@ -44,6 +45,14 @@ from kwiken.plan import Budgets, Plan
 from kwiken.planning import make_plan
 from tests.support.commands import refused, run
 from tests.support.profiles import small_profile
+
+WINDOW = Window(rate=50.0, answered=1, failed=0, backlog=0, lag_ms=0.0, line_ms=0.0, use=None)
+VOID = Finding("others took all")
+
+
+async def sound_end() -> tuple[Window, Finding | None]:
+    return WINDOW, None
+
 
 BLOCKS = [Block("before", 0, 100.0, 105.0), Block("after", 0, 105.0, 110.0), Block("after", 1, 110.0, 115.0)]
 
@@ -128,7 +137,7 @@ def test_too_short_or_long_is_refused(seconds: float) -> None:
         divide(seconds)
 
 
-async def test_every_block_starts_from_an_empty_purse_and_with_its_plan() -> None:
+async def test_every_block_starts_with_an_empty_account_and_its_plan() -> None:
     plan = make_plan(small_profile(), budgets=Budgets(reissue=0.05), created="2025-01-01T00:00:00Z")
     put: list[Plan | None] = []
 
@@ -140,11 +149,96 @@ async def test_every_block_starts_from_an_empty_purse_and_with_its_plan() -> Non
 
     plans = {"before": None, "after": plan, "even": plan}
     timing = Timing(0, 0, 2, 0.02)
-    trial = await run_blocks(plans, timing, seed=1, put=take, pids=lambda: [os.getpid()], tick=tick)
+    trial, attempt = await run_blocks(
+        plans, timing, seed=1, put=take, begin=lambda: None, end=sound_end, tick=tick
+    )
+    assert not attempt.failed
+    assert trial.repeated == []
     assert [block.arm for block in trial.blocks] == [arm for order in trial.order for arm in order]
     assert put[0::2] == [None] * 6
     assert put[1::2] == [plans[block.arm] for block in trial.blocks]
     assert all(a.end_s <= b.start_s for a, b in zip(trial.blocks, trial.blocks[1:], strict=False))
+
+
+async def test_a_block_that_tells_nothing_is_repeated_and_does_not_count() -> None:
+    ends = iter([VOID, None, None, VOID, None, None, None, None, None])
+    put: list[Plan | None] = []
+
+    async def take(value: Plan | None) -> None:
+        put.append(value)
+
+    async def end() -> tuple[Window, Finding | None]:
+        return WINDOW, next(ends)
+
+    async def tick(_: float) -> None: ...
+
+    trial, attempt = await run_blocks(
+        dict.fromkeys(("before", "after", "even")),
+        Timing(0, 0, 2, 0.01),
+        seed=1,
+        put=take,
+        begin=lambda: None,
+        end=end,
+        tick=tick,
+    )
+    assert not attempt.failed
+    assert [block.arm for block in trial.blocks] == [arm for order in trial.order for arm in order]
+    assert len(trial.repeated) == 2
+    assert len(put) == 2 * 8
+
+
+async def test_a_trial_ends_once_too_many_blocks_told_nothing() -> None:
+    async def nothing(_: object) -> None: ...
+
+    async def end() -> tuple[Window, Finding | None]:
+        return WINDOW, VOID
+
+    trial, attempt = await run_blocks(
+        dict.fromkeys(("before", "after", "even")),
+        Timing(0, 0, 3, 0.01),
+        seed=1,
+        put=nothing,
+        begin=lambda: None,
+        end=end,
+        tick=nothing,
+    )
+    assert attempt.failed
+    assert attempt.reason == "others took all in 4 stretches"
+    assert trial.blocks == []
+
+
+async def test_the_monitor_counts_what_ended_in_the_stretch(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    inside: dict[str, float | None] = {"inside": 3, "line_ms": None}
+
+    async def status() -> dict[str, float | None]:
+        return inside
+
+    monitor = Monitor(path, pids=lambda: [os.getpid()], status=status)
+    assert monitor.first_due_s() is None
+    line = '{"intended_s":7.5,"start_lag_ms":%s,"latency_ms":%s,"status":%d,"error":null,"trace_id":"a"}\n'
+    path.write_text(line % (0.5, 5, 200))
+    assert monitor.first_due_s() == 7.5
+    monitor.begin()
+    with path.open("a") as file:
+        file.write(line % (1.5, 5, 200) + line % (2.5, 9, 503) + line % ("null", "null", 0) + '{"intended')
+    window = await monitor.end(20.0)
+    assert (window.rate, window.answered, window.failed) == (20.0, 1, 2)
+    assert (window.backlog, window.line_ms) == (3, 0.0)
+    assert 1.5 < window.lag_ms <= 2.5
+    path.write_text(
+        path.read_text()
+        + '_s":8.0,"start_lag_ms":1,"latency_ms":1,"status":200,"error":null,"trace_id":""}\n'
+    )
+    assert (await monitor.end(20.0)).answered == 1
+
+
+async def test_a_gateway_that_does_not_answer_has_an_unknown_backlog(tmp_path: Path) -> None:
+    async def status() -> dict[str, float]:
+        raise TimeoutError
+
+    monitor = Monitor(tmp_path / "records.jsonl", pids=list, status=status)
+    assert (await monitor.end(1.0)).backlog is None
 
 
 async def test_a_tick_that_fails_ends_the_trial() -> None:
@@ -159,7 +253,8 @@ async def test_a_tick_that_fails_ends_the_trial() -> None:
             Timing(0, 0, 2, 0.3),
             seed=1,
             put=put,
-            pids=list,
+            begin=lambda: None,
+            end=sound_end,
             tick=tick,
         )
 
@@ -170,14 +265,17 @@ def test_every_replica_of_every_stage_may_be_hit() -> None:
         for name in ("rank", "parse")
         for number in (1, 0)
     ]
-    chosen = choose(processes, 3)
+    calls = {"rank": 1, "parse": 8}
+    chosen = choose(processes, 3, rate=50.0, calls=calls)
     assert list(chosen) == ["rank", "parse"]
     for name, flaky in chosen.items():
         assert flaky.target.pids == [100 * len(name), 100 * len(name) + 1]
         assert flaky.replicas == {100 * len(name): f"{name}-0", 100 * len(name) + 1: f"{name}-1"}
     assert {one.target.share for one in chosen.values()} != {
-        one.target.share for one in choose(processes, 4).values()
+        one.target.share for one in choose(processes, 4, rate=50.0, calls=calls).values()
     }
+    slower = choose(processes, 3, rate=5.0, calls=calls)
+    assert all(slower[name].target.share < flaky.target.share for name, flaky in chosen.items())
 
 
 @pytest.fixture
@@ -206,7 +304,7 @@ async def until_paused(disturber: Disturber, pid: int) -> None:
 
 
 @needs_proc
-async def test_the_disturbance_reports_what_it_did_and_leaves_nobody_paused(
+async def test_the_disturbance_reports_its_pauses_and_leaves_no_replica_paused(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
     flaky = {"rank": DisturbedStage(Target("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
@@ -246,7 +344,9 @@ async def test_calm_disturbs_nothing() -> None:
 async def test_a_load_that_ends_too_soon_says_why(tmp_path: Path) -> None:
     queries = tmp_path / "queries.txt"
     queries.write_text("x\n")
-    load = Load("http://127.0.0.1:1", rate=1, longest_s=5, queries=queries, records=tmp_path / "r", seed=0)
+    load = Load(
+        "http://127.0.0.1:1", arrivals=1, longest_s=5, queries=queries, records=tmp_path / "r", seed=0
+    )
     async with load:
         assert load._output is not None
         await load._output
@@ -328,17 +428,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         Folder.make(tmp_path / "file")
 
 
-@needs_proc
-def test_processor_time_grows_with_work() -> None:
-    before = processor_seconds([os.getpid(), 2**30])
-    assert set(before) == {os.getpid()}
-    sum(i * i for i in range(2_000_000))
-    used = used_between(before, processor_seconds([os.getpid()]))
-    assert used is not None
-    assert used >= 0
-    assert used_between({1: 2.0}, {2: 3.0}) is None
-
-
 def test_the_pausing_process_loads_little() -> None:
     code = (
         "import sys, kwiken.cli.demo.faults.pauser; print('numpy' in sys.modules, 'aiohttp' in sys.modules)"
@@ -365,19 +454,49 @@ def test_the_bar_moves_with_the_steps_and_never_past_them() -> None:
     assert spy.at == [0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 2, 3, 4, 5]
 
 
+def test_the_pace_and_what_becomes_of_it_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    watch = TerminalWatch(Bar(None, "", None))
+    watch.pace(Pace(50.0, given=2.0, request_cpu_s=0.013, share=0.34, taken=0.1), 100.0)
+    watch.void(VOID)
+    watch.slower("others took all", 50.0, 25.0)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == (
+        "this machine gives 2 processors and a request takes 13 ms of them: 50 requests a second use 34% of what "
+        "it gives; 100 s of load"
+    )
+    assert lines[1].endswith("these seconds do not count: others took all")
+    assert lines[2] == "at 50 requests a second others took all: once more at 25"
+
+
+def test_a_run_that_tells_nothing_has_an_exit_code_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def tell_nothing(*_: object) -> None:
+        raise NothingToldError("at 50 requests a second 3 requests failed; lower --rate")
+
+    monkeypatch.setattr("kwiken.cli.demo.run_demo", tell_nothing)
+    ran = run("demo", "--out", str(tmp_path / "demo"))
+    assert ran.exit_code == 3
+    assert (
+        ran.stderr
+        == "kwiken: this run tells nothing: at 50 requests a second 3 requests failed; lower --rate\n"
+    )
+    assert ran.stdout == ""
+
+
 def full(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
     """Has every file system say that so much room is left."""
     usage = shutil.disk_usage("/")._replace(free=free)
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
 
 
-def test_a_demo_is_not_begun_where_its_traces_find_no_room(
+def test_the_demo_refuses_to_start_without_disk_space_for_its_traces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "deep" / "demo"
     full(monkeypatch, 2_000_000)
     refused(
-        run("demo", "--out", str(out)), f"{out}: has room for 2 MB, and a demo of this length writes 50 MB"
+        run("demo", "--out", str(out)), f"{out}: has room for 2 MB, and a demo of this length writes 75 MB"
     )
     assert not out.exists()
 

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from kwiken.cli.live.demo import NOTHING_TOLD
 from kwiken.cli.report import Wishes, find, gather
 from kwiken.cli.report.model import read_result
 from kwiken.plan import Plan
 from kwiken.profile import profile_from_json
+
+TRIES = 3
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("search_cache")]
 linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to find processes")
@@ -68,8 +71,11 @@ def start(out: Path, *options: str) -> subprocess.Popen[str]:
 
 def test_a_short_demo_holds_together(tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    process = start(out, "--seconds", "10", "--rate", "20", "--json", "--seed", "4")
-    said, errors = process.communicate(timeout=220)
+    for _ in range(TRIES):
+        process = start(out, "--seconds", "20", "--rate", "10", "--json", "--seed", "4")
+        said, errors = process.communicate(timeout=220)
+        if process.returncode != NOTHING_TOLD:  # else what runs beside the tests took the processors
+            break
     assert process.returncode == 0, errors
     result = read_result(said, where="stdout")
     assert result == read_result((out / "demo.json").read_text(), where="demo.json")
@@ -97,7 +103,9 @@ def test_a_short_demo_holds_together(tmp_path: Path) -> None:
     stages = {"parse", "spell", "lookup", "symbols", "rank", "snippets", "page"}
     assert {stage.name for stage in result.stages} == stages
     assert set(result.disturbance.stages) == stages
-    assert all(0.01 <= paused.planned <= 0.1 for paused in result.disturbance.stages.values())
+    assert all(0 < paused.planned <= 0.25 for paused in result.disturbance.stages.values())
+    assert 0 < result.achieved.p50_ms <= result.after.p50_ms
+    assert "10 requests a second use" in result.settings.pace
 
     profile = profile_from_json((out / "profile.json").read_text())
     plan = Plan.from_json((out / "plan.json").read_text())
@@ -118,8 +126,20 @@ def test_a_short_demo_holds_together(tmp_path: Path) -> None:
 
 
 @linux
+def test_an_overload_ends_with_its_reason_and_without_a_result(tmp_path: Path) -> None:
+    """One gateway of this kind cannot serve a thousand requests a second on any machine."""
+    out = tmp_path / "demo"
+    process = start(out, "--seconds", "8", "--rate", "1000")
+    _, errors = process.communicate(timeout=220)
+    assert process.returncode == NOTHING_TOLD, errors
+    assert errors.splitlines()[-1].startswith("kwiken: this run tells nothing: at 1000 requests a second ")
+    assert errors.splitlines()[-1].endswith("; lower --rate")
+    assert not {path.name for path in out.iterdir()} & {"demo.json", "report.html", "plan.json"}
+
+
+@linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_however_it_ends_nothing_stays(tmp_path: Path, number: signal.Signals) -> None:
+def test_no_process_stays_however_the_demo_ends(tmp_path: Path, number: signal.Signals) -> None:
     process = start(tmp_path / "demo", "--seconds", "30", "--rate", "10")
     assert process.stderr is not None
     for line in process.stderr:

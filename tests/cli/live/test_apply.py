@@ -149,7 +149,7 @@ def test_a_plan_that_does_not_fit_is_refused_and_the_old_one_stays(
     assert running.executor.plan is before
 
 
-def test_a_wrong_token_is_said(running: Running, plan_file: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_wrong_token_is_reported(running: Running, plan_file: Callable[..., Path], tmp_path: Path) -> None:
     wrong = tmp_path / "wrong"
     wrong.write_text("another", encoding="ascii")
     done = run("apply", str(plan_file()), "--url", running.gateway.url, "--token-file", str(wrong))

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken.cli.live.detach import _last_words
+from kwiken.cli.live.detach import _last_log_line
 from kwiken.runtime.cluster import ClusterState, StateFiles
 from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.state import VERSION, ProcessState
@@ -85,7 +85,9 @@ def ear() -> Iterator[tuple[str, list[str]]]:
 class TestStatesFromElsewhere:
     """A state folder may come with a repository that somebody cloned; `kwiken status` must be safe in it."""
 
-    def test_no_secret_goes_to_whom_it_names(self, tmp_path: Path, ear: tuple[str, list[str]]) -> None:
+    def test_no_secret_is_sent_to_an_address_from_the_state_file(
+        self, tmp_path: Path, ear: tuple[str, list[str]]
+    ) -> None:
         url, heard = ear
         secret = tmp_path / "secret"
         secret.write_text("hunter2\n")
@@ -181,7 +183,7 @@ class TestDetached:
         until(lambda: not noted.supervisor.alive)
         assert files.read() is None
 
-    def test_a_state_torn_by_a_crash_hinders_nobody(self, tmp_path: Path) -> None:
+    def test_a_truncated_state_file_does_no_harm(self, tmp_path: Path) -> None:
         (tmp_path / "echo.json").write_text('{"version": 1, "serv')
         up = subprocess.run(
             [*UP, "--state", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
@@ -193,13 +195,16 @@ class TestDetached:
             assert run("down", "--state", str(tmp_path)).exit_code == 0
 
 
-def test_a_supervisor_that_could_write_no_last_words_is_explained(
+def test_a_supervisor_that_ended_without_a_message_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "hello.log"
     log.write_text("before\n")
-    assert _last_words(log, 0) == "before"
-    assert _last_words(log, 7) == f"it ended without a word; its log is {log}"
+    assert _last_log_line(log, 0) == "before"
+    assert _last_log_line(log, 7) == f"the supervisor ended without a message; its log is {log}"
     usage = shutil.disk_usage(tmp_path)._replace(free=0)
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    assert _last_words(log, 7) == f"{tmp_path}: no room is left there, so nothing can be noted of what runs"
+    assert (
+        _last_log_line(log, 7)
+        == f"{tmp_path}: the disk is full, so the state of the cluster cannot be written"
+    )

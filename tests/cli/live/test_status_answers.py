@@ -34,7 +34,7 @@ def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("trouble", [None, "LostError: stage 'rank': not a replica's answer\x1b[2J"])
-def test_a_replicas_trouble_is_told(trouble: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replicas_errors_are_shown(trouble: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     replica = {
         "replica": "rank-0",
         "pid": 1,

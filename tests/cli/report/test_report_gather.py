@@ -1,3 +1,5 @@
+"""Input of the report: files recognised by content, and the requests chosen for drawing."""
+
 from __future__ import annotations
 
 import json
@@ -23,11 +25,12 @@ from kwiken.cli.report.charts.requests import (
 from kwiken.cli.report.inputs import kind_of
 from kwiken.cli.report.model import LoadRow
 from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
-from kwiken.plan import Budgets
+from kwiken.plan import Budgets, Plan
 from kwiken.planning import make_plan
-from kwiken.profile import part_of, profile_to_json
+from kwiken.profile import part_of, profile_from_json, profile_to_json
 from tests.support.commands import refused, run
 from tests.support.profiles import small_profile
+from tests.support.queue_profiles import queue_profile, rate_of
 from tests.support.traces import many
 
 MS = 1_000_000
@@ -246,6 +249,22 @@ def test_requests_without_an_answer_count_as_the_time_out(make: Make, tmp_path: 
     material = gather(find([str(path)]), Wishes())
     assert np.allclose(material.arms["mine"], [5, 10_000, 10_000])
     assert any("2 requests had no answer" in note for note in material.notes)
+
+
+def test_a_report_makes_the_plan_that_the_library_and_the_command_make(tmp_path: Path) -> None:
+    """All three account for the load of a busy service."""
+    profile = queue_profile(rate_of(0.4), requests=1000, seed=3)
+    path, out = tmp_path / "profile.json", tmp_path / "plan.json"
+    path.write_text(profile_to_json(profile))
+    material = gather(find([str(path)]), Wishes(reissue=0.05))
+    assert material.plan is not None
+    assert any(note.startswith("Planned for ") for note in material.notes)
+    again = profile_from_json(path.read_text())
+    library = make_plan(again, budgets=Budgets(reissue=0.05), created=material.plan.created)
+    assert library == material.plan
+    assert run("plan", str(path), "--reissue", "0.05", "-o", str(out)).exit_code == 0
+    command = Plan.from_json(out.read_text())
+    assert msgspec.structs.replace(command, created=library.created) == library
 
 
 def test_stdout_takes_the_page(make: Make) -> None:

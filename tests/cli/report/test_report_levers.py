@@ -64,7 +64,7 @@ def test_each_budget_stands_beside_what_is_expected_of_it() -> None:
     )
 
 
-def test_the_first_words_name_every_lever_that_costs() -> None:
+def test_the_summary_names_every_lever_with_a_cost() -> None:
     assert summary(Material(plan=PLAN))[0] == (
         "With 2.4% extra work, 1.5% more for late requests, and 0.40% of the answers' utility lost, p99 should "
         "go from 180 ms to 90.0 ms (\N{MINUS SIGN}50%)."

@@ -1,5 +1,8 @@
+"""Page of the report: self-contained, escaped, and true to the measured figures."""
+
 from __future__ import annotations
 
+import math
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -27,7 +30,7 @@ from kwiken.cli.report.model import (
     read_result,
     render,
 )
-from kwiken.cli.report.sections import Material
+from kwiken.cli.report.sections import Material, of_result
 from kwiken.cli.report.sections.sections import _ladder_table
 from kwiken.errors import InputError
 from kwiken.plan import Budgets, Costs, Expected, Intervals, Ladder, Plan, SpanMatch, StagePlan
@@ -89,8 +92,10 @@ def result_of(names: tuple[str, ...] = NAMES) -> DemoResult:
         after=after,
         even=even,
         expected=plan.expected.after,
+        achieved=Ladder(p50_ms=19, p90_ms=28, p95_ms=35, p99_ms=78, p999_ms=158),
         budgets={"reissue": 0.05},
-        spent=Spent(reissue=0.0412, reissue_worst_10s=0.0487, copies=123, retries=4, calls=4567),
+        peak=0.2,
+        spent=Spent(reissue=0.0412, reissue_worst_10s=0.0987, copies=123, retries=4, calls=4567),
         spent_even=Spent(reissue=0.045, reissue_worst_10s=0.05, copies=99, retries=0, calls=4321),
         requests=2345,
         failed=0,
@@ -244,9 +249,10 @@ def test_the_summary_says_what_was_bought_for_how_much_and_what_was_expected() -
     for words in (
         "p99 fell from 200 ms to 80.0 ms (\N{MINUS SIGN}60%) for 4.1% extra work",
         "51.2% to 68.3%",
-        "The plan expected 71.5 ms (61.2 to 84.5 ms) for 4.7%; it might spend 5.0%.",
+        "At the gateway the plan expected a p99 of 71.5 ms (61.2 to 84.5 ms), and 78.0 ms was achieved (+9%).",
+        "It expected to spend 4.7%; it might spend 5.0%.",
         "spread evenly over the stages gave 130 ms (\N{MINUS SIGN}35%) for 4.5% extra work: apportioning it beat spreading it.",
-        "Over its worst 10 s the spend was 4.9%: it stayed within the budget. No request failed.",
+        "The spend stayed within the budget of 5.0% over the horizon; over its worst 10 s it was 9.9% and stayed within the peak of 20.0%. No request failed.",
     ):
         assert words in page.text
 
@@ -256,14 +262,19 @@ def test_the_summary_does_not_gloss_over_a_loss() -> None:
     worse = msgspec.structs.replace(
         result,
         after=msgspec.structs.replace(result.after, p99_ms=220.0),
-        spent=msgspec.structs.replace(result.spent, reissue_worst_10s=0.06),
+        spent=msgspec.structs.replace(result.spent, reissue=0.052, reissue_worst_10s=0.21),
         failed=2,
-        cut_p99={**result.cut_p99, "after_even": Cut(cut=-0.1, low=-0.3, high=0.1)},
+        cut_p99={
+            **result.cut_p99,
+            "after": Cut(cut=-0.1, low=-0.2, high=-0.01),
+            "after_even": Cut(cut=-0.1, low=-0.3, high=0.1),
+        },
     )
     _, page = page_of(replace(material_of(), result=worse))
     assert "p99 rose from 200 ms to 220 ms (+10%)" in page.text
     assert "cannot tell from chance" in page.text
-    assert "it went past the budget. 2 requests failed." in page.text
+    assert "The spend went past the budget of 5.0%" in page.text
+    assert "it was 21.0% and went past the peak of 20.0%. 2 requests failed." in page.text
     lost = msgspec.structs.replace(
         result, cut_p99={**result.cut_p99, "after_even": Cut(cut=-0.1, low=-0.3, high=-0.05)}
     )
@@ -296,11 +307,38 @@ def test_what_was_expected_changes_what_was_learned_from_not_what_came_later() -
     assert rows["after"][4] == "80.0 ms (\N{MINUS SIGN}60%)"
     assert rows["as learned"][4] == "180 ms"
     assert rows["expected"][4] == "71.5 ms (\N{MINUS SIGN}60%)"  # 64% against the measured one
+    assert rows["achieved"][4] == "78.0 ms (+9%)"  # against what was expected
     table = _ladder_table(material_of())
     [p99] = [dict(zip(table.head, row, strict=True)) for row in table.body if row[0] == "p99"]
     assert p99["without the plan, in the profile"] == "180 ms"
     [row] = [row for row in table.body if row[0] == "p99"]
     assert row[table.head.index("expected by the plan") + 1] == "\N{MINUS SIGN}60%"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (0.01, 0.9, "p99 fell from"),
+        (-0.9, -0.01, "p99 rose from"),
+        (-0.1, 0.5, "p99 did not change clearly: from"),
+        (0.0, 0.5, "p99 did not change clearly: from"),
+        (math.nan, math.nan, "p99 did not change clearly: from"),
+    ],
+)
+def test_a_direction_is_told_only_where_the_interval_does_not_contain_zero(
+    low: float, high: float, words: str
+) -> None:
+    result = result_of()
+    cut = {**result.cut_p99, "after": Cut(cut=0.6, low=low, high=high)}
+    assert of_result(msgspec.structs.replace(result, cut_p99=cut))[0].startswith(words)
+
+
+def test_a_result_without_figures_of_the_gateway_compares_those_of_the_client() -> None:
+    earlier = msgspec.structs.replace(result_of(), achieved=Ladder())
+    assert of_result(earlier)[1].startswith(
+        "The plan expected a p99 of 71.5 ms (61.2 to 84.5 ms), and 80.0 ms"
+    )
+    assert "achieved" not in {row[0] for row in latency_rows(earlier)}
 
 
 def test_hostile_names_stay_text() -> None:

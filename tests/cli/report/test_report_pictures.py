@@ -1,3 +1,5 @@
+"""Charts of the report: scales, lines, layouts and marks."""
+
 from __future__ import annotations
 
 import itertools
@@ -35,7 +37,7 @@ def test_the_axis_gives_each_nine_the_same_room() -> None:
     assert nines(99.9) == pytest.approx(3)
 
 
-def test_the_tail_line_reaches_as_far_as_the_requests_can_tell() -> None:
+def test_the_tail_line_ends_where_requests_are_too_few() -> None:
     values = np.arange(1.0, 1000.0)
     points = tail_points(values)
     assert points[0] == pytest.approx((math.log10(2), 500.0))

@@ -172,13 +172,13 @@ class TestPrint:
 
 
 class TestProgress:
-    def test_it_is_silent_where_nobody_looks(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_progress_is_silent_without_a_terminal(self, capsys: pytest.CaptureFixture[str]) -> None:
         with progress("reading", total=10) as bar:
             bar.advance()
             bar.update(5, total=20, label="still")
         assert capsys.readouterr() == ("", "")
 
-    def test_it_shows_on_a_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_progress_shows_on_a_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Terminal(io.StringIO):
             def isatty(self) -> bool:
                 return True

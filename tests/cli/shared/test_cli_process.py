@@ -85,7 +85,7 @@ class TestStandardFiles:
             assert done.returncode == 2
             assert done.stderr == "kwiken: standard output: No space left on device\n"
 
-    def test_nobody_hears_what_is_said_on_stderr(self, profile: Path, tmp_path: Path) -> None:
+    def test_an_unwritable_stderr_does_no_harm(self, profile: Path, tmp_path: Path) -> None:
         out = tmp_path / "plan.json"
         assert shell("kwiken plan /nowhere.json 2>/dev/full").returncode == 2
         assert shell(f"kwiken plan {profile} -o {out} 2>/dev/full").returncode == 0

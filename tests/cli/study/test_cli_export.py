@@ -164,7 +164,7 @@ class TestRefusals:
         "\u00a0\u2028\x1b[31m",
     ],
 )
-def test_the_map_that_a_refusal_shows_can_be_used_as_it_is(program: str, name: str, tmp_path: Path) -> None:
+def test_the_map_in_a_refusal_can_be_used_unchanged(program: str, name: str, tmp_path: Path) -> None:
     path = written(tmp_path, plan_with({name: stage("rank", LATE, service="no host")}))
     result = run("export", path, "--to", program)
     refused(result, "name its call in --map: {")

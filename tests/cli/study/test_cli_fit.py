@@ -44,14 +44,14 @@ class TestFit:
         assert stages["shop:pay"]["match"] == {"service": "shop", "operation": "pay", "occurrence": 1}
         assert data["requests"] == data["counts"]["requests"] == 40
 
-    def test_few_requests_and_an_attribute_that_nothing_has_are_said_in_words(self, traces: str) -> None:
+    def test_few_requests_and_an_unknown_attribute_are_noted(self, traces: str) -> None:
         told = run("fit", traces, "--kind-by", "tenannt").stderr
         assert "only 40 requests: their slowest tell little" in told
         assert "warning few requests" not in told
         assert "no span has the attribute that --kind-by names" in told
         refused(run("fit", traces, "--kind-by", ""), "--kind-by is empty; give an attribute's name, or root")
 
-    def test_calls_that_were_cut_short_are_said_in_words(self, tmp_path: Path) -> None:
+    def test_cancelled_calls_are_noted(self, tmp_path: Path) -> None:
         rng = random.Random(3)
         dag = layered_dag(rng, 2)
         records = [record(rng, dag, start=T0 + i * 10**9, copies=0.5) for i in range(40)]
@@ -123,7 +123,7 @@ class TestFit:
         assert [profile_from_json(file.read_text()).requests for file in files] == [40, 5]
         assert "left out" not in run("fit", str(path), "--all").stderr
 
-    def test_kinds_and_drift_are_told(self, tmp_path: Path) -> None:
+    def test_kinds_and_drift_are_reported(self, tmp_path: Path) -> None:
         found = []
         for n in range(400):
             at, slow = n * 100_000, 5_000 if n >= 200 and n % 5 == 0 else 0
@@ -289,8 +289,9 @@ class TestBadTraces:
             (["--root", "sell"], "no span is of operation 'sell'; roots are: shop:buy"),
             (["--service", "bank"], "no span is of service 'bank'"),
             (["-o", "/nowhere/profile.json"], "/nowhere/profile.json: its folder does not exist"),
-            (["-o", "-", "--json"], "choose one"),
-            (["--mermaid", "--json"], "choose one"),
+            (["-o", "-", "--json"], "-o - and --json both write to stdout; choose one"),
+            (["--mermaid", "--json"], "--mermaid and --json both write to stdout; choose one"),
+            (["--mermaid", "-o", "-"], "-o - and --mermaid both write to stdout; choose one"),
             (["--since", "1"], "No such option"),
             (["--depth", "0"], "0 is not in the range"),
             (["--half-life", "soon"], "'soon' is not a time; write 90s, 30m, 1h or 2d"),

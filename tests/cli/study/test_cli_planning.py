@@ -48,7 +48,7 @@ def test_the_choices_are_those_that_exist() -> None:
 
 
 class TestPlan:
-    def test_it_writes_what_it_shows(self, profile: str, tmp_path: Path) -> None:
+    def test_the_written_plan_is_the_printed_one(self, profile: str, tmp_path: Path) -> None:
         out = tmp_path / "plan.json"
         result = run("plan", profile, "-o", str(out))
         assert result.exit_code == 0
@@ -136,7 +136,7 @@ class TestPlan:
         assert "utility lost" in told.stdout
 
     @pytest.mark.parametrize("weights", [[], ["lookup=1", "audit=3"]])
-    def test_what_is_lost_is_told_by_one_figure(
+    def test_the_lost_utility_is_one_figure_everywhere(
         self, profile: str, tmp_path: Path, weights: list[str]
     ) -> None:
         out = tmp_path / "plan.json"

@@ -42,7 +42,7 @@ def data_of(*args: str) -> Any:
 
 
 class TestSimulate:
-    def test_it_prints_what_the_library_says(self, files: Path) -> None:
+    def test_the_command_prints_the_librarys_figures(self, files: Path) -> None:
         profile, plan = str(files / "profile.json"), str(files / "plan.json")
         data = data_of(
             "simulate", profile, "--plan", plan, "--load", "1.3", "--requests", "3000", "--seed", "4"
@@ -69,7 +69,7 @@ class TestSimulate:
         }
         assert "reissue_hurts_above_load" in data
 
-    def test_it_tells_the_eye(self, files: Path) -> None:
+    def test_the_table_shows_the_effect_of_load(self, files: Path) -> None:
         result = run(
             "simulate",
             str(files / "profile.json"),
@@ -85,7 +85,7 @@ class TestSimulate:
         for words in ("busy before", "hurts above", "of cost spent, 5.00% allowed", "reissue hurts"):
             assert words in result.stdout
 
-    def test_without_load_it_replays(self, files: Path) -> None:
+    def test_without_load_the_command_replays(self, files: Path) -> None:
         data = data_of("simulate", str(files / "profile.json"), "--requests", "2000")
         assert "load" not in data
         assert data["before"] == data["after"]
@@ -110,7 +110,9 @@ class TestSimulate:
         )
         assert data["stages"]["spell"]["utilisation"] == pytest.approx(0.4, rel=0.1)
         assert data["stages"]["lookup"]["replicas"] is None
-        assert any("load has no effect on stages" in note for note in data["notes"])
+        (blind_to,) = [note for note in data["notes"] if note["kind"] == "load_has_no_effect"]
+        assert "lookup" in blind_to["stages"]
+        assert blind_to["text"].startswith("load has no effect on stages")
 
     def test_more_replicas_are_less_busy(self, files: Path) -> None:
         data = data_of(
@@ -160,7 +162,9 @@ class TestPlan:
         assert data["load"]["factor"] == 1
         assert data["load"]["settled"]
         assert data["load"]["guards"]["rank"]["utilisation"] == pytest.approx(0.5, rel=0.05)
-        assert any("planned for" in note for note in data["notes"])
+        (planned,) = [note for note in data["notes"] if note["kind"] == "planned_at_load"]
+        assert planned["utilisation"] == pytest.approx(0.5, rel=0.05)
+        assert planned["text"].startswith("planned for")
 
     def test_a_load_is_planned_for(self, files: Path, tmp_path: Path) -> None:
         out = tmp_path / "plan.json"
@@ -173,11 +177,11 @@ class TestPlan:
         assert plan.expected is not None
         assert plan.expected.before.p99_ms > 1.15 * now["expected"]["before"]["p99_ms"]
 
-    def test_where_load_does_not_matter_nothing_is_said_of_it(self, files: Path) -> None:
+    def test_load_is_not_mentioned_where_load_does_not_matter(self, files: Path) -> None:
         for file in ("calm.json", "blind.json"):
             assert "load" not in data_of("plan", str(files / file))
 
-    def test_rules_of_queues_that_a_quiet_plan_does_not_ask_are_named(self, files: Path) -> None:
+    def test_queue_options_that_a_plan_at_low_load_ignores_are_named(self, files: Path) -> None:
         calm = str(files / "calm.json")
         assert "--cancel has no effect here" in run("plan", calm, "--cancel", "none").stderr
         assert "has no effect here" not in run("plan", calm).stderr
@@ -200,7 +204,7 @@ class TestPlan:
     ) -> None:
         refused(run("plan", str(files / "calm.json"), *options), pattern)
 
-    def test_a_load_nobody_can_judge(self, files: Path) -> None:
+    def test_a_load_that_cannot_be_modelled_is_refused(self, files: Path) -> None:
         refused(run("plan", str(files / "blind.json"), "--load", "2"), "no stage has a measured busy time")
 
 

@@ -239,7 +239,7 @@ def test_a_call_that_ends_before_it_begins_is_set_aside() -> None:
     assert np.isnan(profile.stage("shop:get").calls_ms[0, 0])
 
 
-def test_a_call_that_nobody_waited_for_is_no_stage() -> None:
+def test_a_call_without_a_waiting_caller_is_no_stage() -> None:
     profile = learn(many(lambda n: [("get", 1, 10), ("put", 20, 30), ("log", 150, 200)]))
     assert [short(s.name) for s in profile.stages[1:]] == ["get", "put"]
     assert profile.counts["spans_detached"] == 100

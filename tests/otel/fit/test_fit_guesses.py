@@ -33,7 +33,7 @@ def one(number: int, calls: dict[str, tuple[float, float]], *, lost: bool = Fals
     return request
 
 
-def test_work_tells_size_from_replicas() -> None:
+def test_work_separates_request_size_from_replicas() -> None:
     rng = np.random.default_rng(1)
     size, wait = rng.lognormal(1, 1, (2, 800))
     calls = [{"size": (s + 0.1, s), "wait": (w + 2.0, 2.0)} for s, w in zip(size, wait, strict=True)]
@@ -48,7 +48,7 @@ def test_work_tells_size_from_replicas() -> None:
     assert found["wait"] < 0.1
 
 
-def test_calls_that_were_cancelled_or_did_not_measure_tell_nothing() -> None:
+def test_cancelled_or_unmeasured_calls_are_left_out() -> None:
     assert learn([one(i, {"a": (5.0, 4.0)}, lost=True) for i in range(150)]).stage("a").guesses_ms is None
     quick = learn([one(i, {"a": (5.0, 0.001)}) for i in range(150)]).stage("a")
     assert quick.guesses_ms is None

@@ -49,7 +49,7 @@ def told(path: Path, kind_by: str = "tenant") -> dict[str, int]:
 
 
 @pytest.mark.parametrize("form", ["otlp", "jaeger"])
-def test_an_attribute_tells_kinds_apart(form: str, tmp_path: Path) -> None:
+def test_an_attribute_separates_kinds_of_requests(form: str, tmp_path: Path) -> None:
     """On the request's own span, or on the first one below it that has it; the request's own wins."""
     otlp = form == "otlp"
 

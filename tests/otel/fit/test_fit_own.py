@@ -23,7 +23,7 @@ from kwiken.otel.write import (
     StageRecord,
     make_observer,
 )
-from kwiken.otel.write.span_model import CallNote
+from kwiken.otel.write.span_model import CallRecord
 from kwiken.planning import make_plan
 from kwiken.profile import OWN_TIME, Profile
 from kwiken.simulation import simulate
@@ -144,7 +144,7 @@ FATES: dict[str, tuple[list[AttemptRecord], float | None, bool, float]] = {
 
 
 @pytest.mark.parametrize("fate", FATES)
-def test_a_call_is_told_by_its_attempts(fate: str) -> None:
+def test_a_call_is_reconstructed_from_its_attempts(fate: str) -> None:
     attempts, latency, bound, own = FATES[fate]
     profile = learn([look(*attempts)])
     stage = profile.stage("look")
@@ -228,7 +228,9 @@ def test_the_replicas_own_spans_change_nothing(tmp_path: Path) -> None:
     replica = ServerSpans("shop", "s0", "r1", "n1", traces=tmp_path)
     for request in requests:
         for one in request.stages[0].attempts:
-            replica.record(CallNote(request.trace_id, one.span_id, 0, one.start_ns, one.end_ns, busy_ms=99.0))
+            replica.record(
+                CallRecord(request.trace_id, one.span_id, 0, one.start_ns, one.end_ns, busy_ms=99.0)
+            )
     replica.close()
     after = fit_profile([tmp_path])
     assert after.digest == before.digest
@@ -310,7 +312,7 @@ def test_what_answers_were_worth_is_learned_request_by_request(rows: list[list[f
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
-def test_worth_is_that_of_the_winner_whichever_attempt_it_was() -> None:
+def test_worth_is_that_of_the_winning_attempt() -> None:
     request = judged(0.0, 0.75, 0.25)
     request.stages[0].attempts[1].outcome = CANCELLED
     request.stages[0].attempts[1].worth = None

@@ -145,7 +145,9 @@ def test_a_first_line_past_what_is_held_in_memory(
     same(fit_profile([tmp_path / "a.json"]), expected)
 
 
-def test_an_error_far_into_a_large_document_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_far_into_a_large_document_is_located(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_reader, "IN_MEMORY", 1000)
     monkeypatch.setattr(inputs, "IN_MEMORY", 1000)
     document = json.loads(jaeger_json(made()))
@@ -154,7 +156,7 @@ def test_an_error_far_into_a_large_document_is_told(tmp_path: Path, monkeypatch:
         fit_profile([write(tmp_path / "a.json", json.dumps(document))])
 
 
-def test_progress_tells_of_all_bytes(tmp_path: Path) -> None:
+def test_progress_counts_all_bytes(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{i}.jsonl", "".join([otlp_lines(made(20, seed=i))])) for i in range(3)]
     paths.append(write(tmp_path / "long.jsonl", "".join(f"{otlp_line([s])}\n" for s in made(100, seed=9))))
     seen: list[tuple[int, int]] = []
@@ -228,7 +230,7 @@ def as_jaeger(line: Any) -> dict[str, Any]:
     return {"traceID": spans[0]["traceID"], "spans": spans, "processes": {"p1": {"serviceName": "shop"}}}
 
 
-def test_identifiers_of_any_kind_tell_spans_apart(tmp_path: Path) -> None:
+def test_identifiers_of_any_kind_separate_spans(tmp_path: Path) -> None:
     """Base64 (old exporters), upper case, stripped zeros, or plain words."""
     for number, (trace, a, b) in enumerate(
         [

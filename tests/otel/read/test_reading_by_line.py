@@ -151,7 +151,7 @@ def test_an_odd_last_trace_of_an_open_file_leaves_nothing(tmp_path: Path) -> Non
     assert (forest.counts["spans_read"], forest.counts["lines_unfinished"]) == (1, 1)
 
 
-def test_a_worth_told_twice_is_the_last_of_its_own_span_only(tmp_path: Path) -> None:
+def test_a_repeated_worth_is_the_last_of_its_own_span(tmp_path: Path) -> None:
     twice = span(1, call(("worth", 0.5), ("worth", 0.75), ("busy_ms", 1.0)))
     once = span(2, call(("worth", 0.5), ("busy_ms", 1.0)))
     assert told(written(tmp_path, line(twice, once))) == [(1.0, 0.75), (1.0, 0.5)]

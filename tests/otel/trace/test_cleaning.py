@@ -244,7 +244,7 @@ def test_the_path_of_our_own_request_goes_by_the_winner(tmp_path: Path) -> None:
     assert losers > 30
 
 
-def test_single_requests_tell_what_their_spans_say(tmp_path: Path) -> None:
+def test_single_requests_have_the_times_of_their_spans(tmp_path: Path) -> None:
     rng = random.Random(2)
     observer = make_observer("shop", traces=tmp_path)
     request = record(rng, random_dag(rng, 2))

@@ -67,7 +67,7 @@ def test_only_what_is_wanted_comes_back(tmp_path: Path) -> None:
     assert {request.trace_id for request in back} == wanted
 
 
-def test_failures_are_told(tmp_path: Path) -> None:
+def test_failed_requests_are_counted(tmp_path: Path) -> None:
     requests = drawn(2, 2)
     requests[0] = replace(requests[0], error="no replica of s1 answered")
     first, second = read_requests([written(tmp_path / "traces", requests)])

@@ -26,7 +26,7 @@ from kwiken.otel.write import OtlpLinesExporter, RequestRecord, ServerSpans, mak
 from kwiken.otel.write import pipeline as pipeline_module
 from kwiken.otel.write.collector import Collector, traces_url
 from kwiken.otel.write.pipeline import Pipeline
-from kwiken.otel.write.span_model import CallNote, SpanNote
+from kwiken.otel.write.span_model import CallRecord, SpanData
 from tests.support.span_trees import MS, T0, Dag, record
 
 CHAIN = Dag([[], [0], [1]])
@@ -92,7 +92,7 @@ def test_replica_and_gateway_keep_the_same_traces(tmp_path: Path) -> None:
     replica = ServerSpans("shop", "s0", "r1", "n1", traces=tmp_path / "r", sample=0.3)
     for request in requests(200):
         gateway.request_finished(request)
-        replica.record(CallNote(request.trace_id, request.span_id, 0, T0, T0 + MS))
+        replica.record(CallRecord(request.trace_id, request.span_id, 0, T0, T0 + MS))
     gateway.close()
     replica.close()
     assert {s["traceId"] for s in all_spans(tmp_path / "g")} == {
@@ -111,6 +111,7 @@ def test_nothing_is_taken_after_closing(tmp_path: Path) -> None:
 def served(**more: Any) -> Any:
     parent = SimpleNamespace(trace_id=1 << 99, span_id=42, sampled=True)
     call = {"parent": parent, "shard": 2, "start_ns": T0, "end_ns": T0 + MS, "busy_ms": 0.25, "error": None}
+    call["exception"] = None
     return SimpleNamespace(**{**call, **more})
 
 
@@ -140,9 +141,9 @@ def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline_module, "MAX_QUEUE", 10)
     release = threading.Event()
 
-    def slow(item: int) -> list[SpanNote]:
+    def slow(item: int) -> list[SpanData]:
         release.wait(10)
-        return [SpanNote(1, item + 1, None, "x", 1, T0, T0, [])]
+        return [SpanData(1, item + 1, None, "x", 1, T0, T0, [])]
 
     pipeline = Pipeline(slow, {}, files=None, collector=None)
     for number in range(100):
@@ -275,7 +276,7 @@ def test_closing_does_not_wait_for_a_collector_that_hangs() -> None:
     exporter = Blocked()
     out = Collector("http://127.0.0.1:1", {"service.name": "x"}, exporter=exporter)
     for number in range(1, 1000):
-        out.send(SpanNote(1, number, None, "x", 1, T0, T0, []))
+        out.send(SpanData(1, number, None, "x", 1, T0, T0, []))
     out.close(timeout_s=0.1)
     assert exporter.over.is_set(), "it was told to give up"
     assert out.exported + out.failed + out.dropped == 999

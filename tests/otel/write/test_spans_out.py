@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import random
 import subprocess
@@ -19,6 +20,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from kwiken.otel.write import (
     AttemptKind,
     AttemptRecord,
+    ExceptionRecord,
     Outcome,
     RequestRecord,
     StageRecord,
@@ -28,8 +30,8 @@ from kwiken.otel.write import (
 from kwiken.otel.write.labels import MAX_LENGTH, MAX_MESSAGE, MAX_VALUES, OTHER, Labels
 from kwiken.otel.write.observer import resource
 from kwiken.otel.write.otlp_json import OtlpLines
-from kwiken.otel.write.sdk_spans import Readable, note_of
-from kwiken.otel.write.span_model import CallNote, Server, SpanNote, call_span, request_spans, sampled
+from kwiken.otel.write.sdk_spans import Readable, span_data
+from kwiken.otel.write.span_model import CallRecord, Server, SpanData, call_span, request_spans, sampled
 from tests.support.span_trees import MS, T0, random_dag, record
 
 IDS = ("traceId", "spanId", "parentSpanId")
@@ -79,11 +81,11 @@ def written(request: RequestRecord) -> list[Any]:
 def test_lines_and_the_sdks_own_encoding_say_the_same(seed: int, stages: int) -> None:
     rng = random.Random(seed)
     dag = random_dag(rng, stages)
-    notes = request_spans(record(rng, dag, widths={0: 3}, copies=0.5), Labels())
-    ours = official(OtlpLines(resource("shop")).line(notes))
+    spans = request_spans(record(rng, dag, widths={0: 3}, copies=0.5), Labels())
+    own_files = official(OtlpLines(resource("shop")).line(spans))
     readable = Readable(resource("shop"))
-    theirs = encode_spans([readable(note) for note in notes])
-    mine, reference = ours.resource_spans[0], theirs.resource_spans[0]
+    theirs = encode_spans([readable(span) for span in spans])
+    mine, reference = own_files.resource_spans[0], theirs.resource_spans[0]
     assert mine.scope_spans[0].scope == reference.scope_spans[0].scope
     assert sorted(map(str, mine.resource.attributes)) == sorted(map(str, reference.resource.attributes))
     for span in mine.scope_spans[0].spans:
@@ -99,8 +101,8 @@ def test_lines_and_the_sdks_own_encoding_say_the_same(seed: int, stages: int) ->
 def test_notes_survive_the_way_through_the_sdk(seed: int) -> None:
     rng = random.Random(seed)
     readable = Readable(resource("shop"))
-    for note in request_spans(record(rng, random_dag(rng, 4), copies=0.5), Labels()):
-        assert note_of(readable(note)) == note
+    for span in request_spans(record(rng, random_dag(rng, 4), copies=0.5), Labels()):
+        assert span_data(readable(span)) == span
 
 
 def test_request_stage_and_attempt_hang_together_and_edges_are_links() -> None:
@@ -138,6 +140,31 @@ def test_a_cancelled_loser_is_marked_but_no_error_and_a_failed_one_is_an_error()
     assert cancelled.end_time_unix_nano == T0 + 3 * MS - 1000, "a loser ends before its winner"
 
 
+BOOM = ExceptionRecord("shop.Boom", "no index", 'Traceback ...\n  File "a.py", line 3\nshop.Boom: no index')
+
+
+@pytest.mark.parametrize("exception", [BOOM, dataclasses.replace(BOOM, stacktrace=None)])
+def test_a_handlers_exception_is_an_event_of_the_span_in_both_formats(
+    exception: ExceptionRecord,
+) -> None:
+    request = one_stage(attempt(Outcome.FAILED, error="boom", exception=exception))
+    call = CallRecord(1, 2, 0, T0, T0 + MS, error="boom", exception=exception)
+    server = call_span(call, Server("shop", "look", "r1", "n1"), 7, Labels())
+    readable = Readable(resource("shop"))
+    for data in (request_spans(request, Labels())[-1], server):
+        (span,) = spans_of(OtlpLines(resource("shop")).line([data]))
+        (event,) = span.events
+        assert (event.name, event.time_unix_nano) == ("exception", T0 + MS)
+        assert values(event) == {
+            "exception.type": "shop.Boom",
+            "exception.message": "no index",
+            **({"exception.stacktrace": BOOM.stacktrace} if exception.stacktrace else {}),
+        }
+        reference = encode_spans([readable(data)]).resource_spans[0].scope_spans[0].spans[0]
+        assert list(reference.events) == [event]
+        assert span_data(readable(data)) == data
+
+
 def test_a_loser_never_ends_before_it_starts() -> None:
     spans = written(
         one_stage(
@@ -168,7 +195,7 @@ def test_marks_are_there_only_where_they_say_something() -> None:
     assert not {"kw.threads", "kw.catch_up", "kw.worth"} & {k for s in plain for k in values(s)}
 
 
-def test_a_late_requests_help_is_told_on_the_call_and_its_stage() -> None:
+def test_catch_up_is_recorded_on_the_call_and_its_stage() -> None:
     request = one_stage(attempt(Outcome.WON, threads=3, catch_up=True, worth=0.25, busy_ms=1.5), threads=4)
     _, stage, call = written(request)
     assert (values(stage)["kw.threads"], values(stage)["kw.catch_up"]) == (4, True)
@@ -178,17 +205,17 @@ def test_a_late_requests_help_is_told_on_the_call_and_its_stage() -> None:
 
 def test_a_server_span_hangs_below_the_callers_attempt() -> None:
     server = Server("shop", "look", "r1", "n1")
-    call = CallNote(1 << 90, 77, 3, T0, T0 + MS, busy_ms=0.5, attempt=2, error="bad")
+    call = CallRecord(1 << 90, 77, 3, T0, T0 + MS, busy_ms=0.5, attempt=2, error="bad")
     line = OtlpLines(resource("shop-look")).line([call_span(call, server, 9, Labels())])
     (span,) = spans_of(line)
     assert span.parent_span_id == (77).to_bytes(8)
     assert span.kind == 2
     assert span.status.message == "bad"
     assert values(span)["kw.shard"] == 3
-    gone = CallNote(1 << 90, 77, 3, T0, T0 + MS, error="cancelled")
-    note = call_span(gone, server, 9, Labels())
-    assert note.error is None
-    assert ("kw.outcome", "cancelled") in note.attributes
+    gone = CallRecord(1 << 90, 77, 3, T0, T0 + MS, error="cancelled")
+    span = call_span(gone, server, 9, Labels())
+    assert span.error is None
+    assert ("kw.outcome", "cancelled") in span.attributes
 
 
 def test_values_of_labels_are_short_and_few() -> None:
@@ -216,8 +243,8 @@ def test_every_scalar_attribute_is_read_back_as_it_was(value: Any) -> None:
         str(value).encode()
     except UnicodeEncodeError:
         return  # what no JSON can hold; labels are cleaned of it
-    note = SpanNote(1, 2, None, "x", 1, T0, T0, [("a", value)])
-    (span,) = spans_of(OtlpLines({"service.name": "s"}).line([note]))
+    span = SpanData(1, 2, None, "x", 1, T0, T0, [("a", value)])
+    (span,) = spans_of(OtlpLines({"service.name": "s"}).line([span]))
     found = values(span)["a"]
     assert type(found) is type(value)
     assert found == value or (value != value and found != found)  # noqa: PLR0124 - NaN
@@ -235,8 +262,8 @@ def test_records_can_be_turned_into_lines_and_spans_without_an_observer() -> Non
 
 
 def test_truth_and_one_are_different_attributes() -> None:
-    note = SpanNote(1, 2, None, "x", 1, T0, T0, [("a", True), ("a", 1), ("a", 1.0), ("b", 0), ("b", False)])
-    (span,) = spans_of(OtlpLines({}).line([note]))
+    span = SpanData(1, 2, None, "x", 1, T0, T0, [("a", True), ("a", 1), ("a", 1.0), ("b", 0), ("b", False)])
+    (span,) = spans_of(OtlpLines({}).line([span]))
     assert [a.value.WhichOneof("value") for a in span.attributes] == [
         "bool_value",
         "int_value",
@@ -247,8 +274,8 @@ def test_truth_and_one_are_different_attributes() -> None:
 
 
 def test_lists_and_maps_of_other_tracers_are_written_too() -> None:
-    note = SpanNote(1, 2, None, "x", 1, T0, T0, [("a", ("p", "q")), ("b", {"k": 1})])  # type: ignore[list-item]
-    (span,) = spans_of(OtlpLines({}).line([note]))
+    span = SpanData(1, 2, None, "x", 1, T0, T0, [("a", ("p", "q")), ("b", {"k": 1})])  # type: ignore[list-item]
+    (span,) = spans_of(OtlpLines({}).line([span]))
     assert [v.string_value for v in span.attributes[0].value.array_value.values] == ["p", "q"]
     assert span.attributes[1].value.kvlist_value.values[0].value.int_value == 1
 

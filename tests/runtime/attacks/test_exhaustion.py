@@ -67,7 +67,7 @@ def taken(running: Servers, which: str) -> int:
 
 
 @pytest.mark.parametrize("which", WHICH)
-def test_beyond_the_connections_that_it_holds_everybody_is_told_so(few: Servers, which: str) -> None:
+def test_every_connection_beyond_the_limit_gets_503(few: Servers, which: str) -> None:
     place = few.places[which]
     until(lambda: not connections(few, which))
     with held(place, ROOM):
@@ -115,7 +115,7 @@ def test_half_sent_bodies_are_bounded_together(small: Servers, which: str) -> No
 
 
 @pytest.mark.parametrize("which", WHICH)
-def test_a_refused_body_is_told_when_to_come_again(small: Servers, which: str) -> None:
+def test_a_refused_body_gets_retry_after(small: Servers, which: str) -> None:
     place = small.places[which]
     with place.connect() as sock:
         with contextlib.suppress(OSError):
@@ -128,7 +128,7 @@ def test_a_refused_body_is_told_when_to_come_again(small: Servers, which: str) -
 
 
 @pytest.mark.parametrize("which", WHICH)
-def test_who_only_announces_a_body_takes_no_room(small: Servers, which: str) -> None:
+def test_an_announced_body_reserves_no_memory(small: Servers, which: str) -> None:
     place = small.places[which]
     with held(place, 30, place.good(body=b"", length=4 * MIB)):
         assert place.status(place.good(body=b"x" * MIB)) in {
@@ -153,7 +153,7 @@ def test_what_is_sent_ahead_counts_too(small: Servers) -> None:
 
 @pytest.mark.parametrize("which", WHICH)
 @pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
-def test_work_for_a_caller_who_is_gone_is_cancelled_and_for_one_who_reads_is_not(
+def test_work_is_cancelled_for_a_disconnected_client_and_not_for_a_reading_one(
     tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop], which: str
 ) -> None:
     def ask(place: Place, folder: Path, sleep_ms: int) -> bytes:

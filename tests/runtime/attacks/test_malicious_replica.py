@@ -210,14 +210,14 @@ def unclear(error: str | None, stranger: Stranger) -> str | None:
     return None if named else "stage or replica is not named"
 
 
-async def test_alone_it_fails_each_request_in_time_with_its_name() -> None:
+async def test_a_single_malicious_replica_fails_each_request_in_time_by_name() -> None:
     async def trial(name: str, stranger: Stranger) -> str | None:
         async with beset(stranger, idempotent=True, alone=True) as it:
             started = time.monotonic()
             words = words_of(name, 4)
             errors = [await it.ask(word) for word in words]
             took_s = (time.monotonic() - started) / len(words)
-            (seat,) = it.executor.status()["stages"]["say"]["replicas"]
+            (replica,) = it.executor.status()["stages"]["say"]["replicas"]
         if stranger.sound:
             return f"{errors}" if any(errors) else None
         for error in errors:
@@ -225,6 +225,6 @@ async def test_alone_it_fails_each_request_in_time_with_its_name() -> None:
                 return f"{complaint}: {error}"
         if took_s > 10 * DEADLINE_MS / 1000:
             return f"{took_s:.1f} s a request"
-        return None if seat["trouble"] else "its status does not show what is wrong"
+        return None if replica["trouble"] else "its status does not show what is wrong"
 
     assert await trouble(trial) == {}

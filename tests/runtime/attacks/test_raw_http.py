@@ -167,30 +167,28 @@ def test_what_follows_a_refused_request_on_its_connection_is_no_request(running:
     smuggled = place.good(b"Content-Length: 0", b"Connection: close")
     with place.connect() as sock:
         sock.sendall(smuggled + place.good())
-        came = b""
+        received = b""
         try:
             while data := sock.recv(65_536):
-                came += data
+                received += data
         except ConnectionError:
             pass
-    assert came.count(b"HTTP/1.1 ") + came.count(b"HTTP/1.0 ") <= 1
-    assert b" 200 " not in came
+    assert received.count(b"HTTP/1.1 ") + received.count(b"HTTP/1.0 ") <= 1
+    assert b" 200 " not in received
 
 
 @pytest.mark.parametrize("which", WHICH)
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
-def test_a_caller_who_only_stops_sending_gets_the_answers(
-    running: Servers, which: str, version: bytes
-) -> None:
+def test_a_half_closed_client_gets_its_answers(running: Servers, which: str, version: bytes) -> None:
     place = running.places[which]
     keep = b"Connection: keep-alive"
     with place.connect() as sock:
         sock.sendall(2 * place.good(keep).replace(b"HTTP/1.1", b"HTTP/" + version))
         sock.shutdown(1)
-        came = b""
+        received = b""
         while data := sock.recv(65_536):
-            came += data
-    assert came.count(b" 200 OK") == (1 if which == "replica" and version == b"1.0" else 2)
+            received += data
+    assert received.count(b" 200 OK") == (1 if which == "replica" and version == b"1.0" else 2)
 
 
 @pytest.mark.parametrize(
@@ -232,11 +230,11 @@ def test_no_page_can_call_a_replica(running: Servers, old: bytes, new: bytes) ->
     assert place.status(place.good().replace(old, new)) == 400
 
 
-def test_a_type_that_nobody_sent_is_not_quoted(running: Servers) -> None:
+def test_a_missing_content_type_is_not_quoted(running: Servers) -> None:
     place = running.places["gateway"]
     with place.connect() as sock:
         sock.sendall(place.good(b"Connection: close").replace(b"Content-Type: application/json\r\n", b""))
-        came = b""
+        received = b""
         while data := sock.recv(65_536):
-            came += data
-    assert came.endswith(b"""Content-Type must be application/json, not ''"}""")
+            received += data
+    assert received.endswith(b"""Content-Type must be application/json, not ''"}""")

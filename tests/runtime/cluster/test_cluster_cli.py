@@ -8,24 +8,18 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kwiken.runtime.cluster import StateFiles
 from kwiken.runtime.cluster.process_id import Identity
 from tests.support import commands
+from tests.support.server_processes import KWIKEN, ROOT, address_of, ask, running
 
-ROOT = Path(__file__).resolve().parents[3]
 TARGET = "tests.support.services_http:service"
-KWIKEN = [sys.executable, "-m", "kwiken.cli"]
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
@@ -37,40 +31,6 @@ def refused(args: list[str], pattern: str) -> None:
     done = run(*args)
     assert done.returncode == 2, done.stderr
     commands.one_refusal(done.stderr, pattern)
-
-
-@contextlib.contextmanager
-def running(*args: str) -> Iterator[subprocess.Popen[str]]:
-    """A running command; killed at the end if it still runs."""
-    process = subprocess.Popen(
-        [*KWIKEN, *args], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def address_of(process: subprocess.Popen[str]) -> str:
-    """Address that a server prints on stderr."""
-    assert process.stderr is not None
-    line = process.stderr.readline()
-    assert " at http://" in line, line
-    return line.rpartition(" at ")[2].strip()
-
-
-def ask(url: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
-    data = json.dumps(body).encode() if body is not None else None
-    request = urllib.request.Request(
-        url + path, data=data, headers={"Content-Type": "application/json", **headers}
-    )
-    try:
-        with DIRECT.open(request, timeout=10) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
 
 
 def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
@@ -98,7 +58,7 @@ def test_a_service_runs_in_one_process_and_stops_in_good_order() -> None:
         assert gateway.wait(10) == 0
 
 
-def test_what_it_made_at_the_start_is_left_out_of_collections() -> None:
+def test_objects_made_at_the_start_are_left_out_of_garbage_collections() -> None:
     with running("serve", "tests.support.services_steady:service", "--local", "--port", "0") as gateway:
         frozen, others = json.loads(ask(address_of(gateway), "/v1/request", "hi")[1])["answer"]
         assert others < frozen / 5
@@ -306,7 +266,7 @@ def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
     assert not any(child.identity.alive for child in noted.children)
 
 
-def test_a_killed_supervisor_leaves_nobody_behind(tmp_path: Path) -> None:
+def test_a_killed_supervisor_leaves_no_process_behind(tmp_path: Path) -> None:
     """Not even a paused replica, which receives no event."""
     files = StateFiles(tmp_path, "echo")
     with running("up", TARGET, "--state", str(tmp_path), "--port", "0") as up:

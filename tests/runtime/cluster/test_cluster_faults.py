@@ -103,9 +103,9 @@ def pids(cluster: Cluster, stage: str) -> list[int]:
     return [pid for pid, _ in cluster.replicas[stage]]
 
 
-async def seats(cluster: Cluster, stage: str) -> dict[str, dict[str, Any]]:
+async def replicas_of(cluster: Cluster, stage: str) -> dict[str, dict[str, Any]]:
     figures = (await cluster.status())["runtime"]["stages"][stage]["replicas"]
-    return {seat["address"]: seat for seat in figures}
+    return {replica["address"]: replica for replica in figures}
 
 
 async def test_requests_are_served(client: Client) -> None:
@@ -149,8 +149,8 @@ async def test_a_paused_replica_loses_no_request_and_is_avoided(cluster: Cluster
         await asyncio.sleep(0.1)
         os.kill(paused, signal.SIGSTOP)
         await asyncio.sleep(1.5)
-        stuck = (await seats(cluster, "middle"))[address]
-        others = [s for a, s in (await seats(cluster, "middle")).items() if a != address]
+        stuck = (await replicas_of(cluster, "middle"))[address]
+        others = [s for a, s in (await replicas_of(cluster, "middle")).items() if a != address]
         assert stuck["inflight"] <= 8, (stuck, others)  # of hundreds of requests meanwhile
 
     try:

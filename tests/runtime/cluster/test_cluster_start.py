@@ -73,7 +73,7 @@ def test_an_unknown_target_or_stage_is_named() -> None:
         Cluster(TARGET, replicas={"nope": 2})
 
 
-async def test_state_is_noted_while_it_runs_and_only_then(tmp_path: Path) -> None:
+async def test_the_state_file_exists_only_while_the_cluster_runs(tmp_path: Path) -> None:
     files = StateFiles(tmp_path, "echo")
     async with Cluster(TARGET, replicas=ONE_EACH, state=tmp_path) as cluster:
         with pytest.raises(InputError, match="up already"):
@@ -92,7 +92,7 @@ async def test_state_is_noted_while_it_runs_and_only_then(tmp_path: Path) -> Non
     await until(lambda: not any(child.identity.alive for child in state.children))
 
 
-def test_a_stranger_with_a_noted_pid_is_never_signalled(tmp_path: Path) -> None:
+def test_another_process_with_a_recorded_pid_is_never_signalled(tmp_path: Path) -> None:
     sleeper = os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ)
     try:
         real = Identity.of(sleeper)

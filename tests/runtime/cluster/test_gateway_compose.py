@@ -49,7 +49,7 @@ def test_the_gateway_knows_every_stage(compose: dict[str, Any]) -> None:
     assert named == {f"{name}={name}:9000" for name in search.stages}
 
 
-def test_only_this_machine_reaches_it(compose: dict[str, Any]) -> None:
+def test_only_this_machine_reaches_the_gateway(compose: dict[str, Any]) -> None:
     for name, each in compose["services"].items():
         for port in each.get("ports", ()):
             assert port.startswith("127.0.0.1:"), name

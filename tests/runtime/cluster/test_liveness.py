@@ -53,7 +53,7 @@ def test_one_that_answers_is_asked_for_ever_and_not_often() -> None:
 
 
 @pytest.mark.parametrize("silent_s", [0.5, 3.0, 10.0, 60.0])
-def test_one_that_falls_silent_is_given_up_after_so_long(silent_s: float) -> None:
+def test_a_process_that_stops_answering_is_given_up_after_the_limit(silent_s: float) -> None:
     at = ended(Patient((20.0, 1e9)), silent_s=silent_s)
     assert at is not None
     assert silent_s <= at - 20.0 + 1e-9
@@ -101,7 +101,7 @@ async def test_signs_of_real_sockets() -> None:
             assert await check_liveness(session, server.address, 0.2) is Liveness.SILENT
 
 
-async def test_an_answer_without_end_is_a_sign_of_life() -> None:
+async def test_an_endless_answer_counts_as_alive() -> None:
     async def flood(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         with contextlib.suppress(ConnectionError):

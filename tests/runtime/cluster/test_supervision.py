@@ -69,9 +69,9 @@ async def known(cluster: Cluster) -> None:
 
     async def same() -> bool:
         with contextlib.suppress(aiohttp.ClientError, KwikenError, TimeoutError):
-            seats = (await cluster.status())["runtime"]["stages"]["only"]["replicas"]
+            replicas = (await cluster.status())["runtime"]["stages"]["only"]["replicas"]
             running = {url for _, url in cluster.replicas["only"]}
-            return bool(running) and {seat["address"] for seat in seats} == running
+            return bool(running) and {replica["address"] for replica in replicas} == running
         return False
 
     await eventually(same)
@@ -97,7 +97,7 @@ async def test_a_gateway_that_hangs_is_killed_and_replaced() -> None:
         assert cluster.gateway_url == url
 
 
-async def test_who_calls_while_the_gateway_is_replaced_waits_and_is_not_refused() -> None:
+async def test_requests_during_a_gateway_replacement_wait_and_are_not_refused() -> None:
     async with of(1) as cluster:
         for _ in range(2):
             pid = cluster.gateway_pid
@@ -203,7 +203,7 @@ async def test_of_a_plans_file_and_one_put_by_hand_the_later_outlives_the_gatewa
         assert await in_force(cluster) == plan_of(30.25).digest
 
 
-async def test_nobody_is_killed_where_that_is_turned_off() -> None:
+async def test_no_process_is_killed_where_liveness_checks_are_off() -> None:
     async with of(1, unresponsive_s=0.0) as cluster:
         (pid,) = pids(cluster)
         os.kill(pid, signal.SIGSTOP)
@@ -271,7 +271,7 @@ async def test_a_cluster_without_a_state_folder_goes_on_and_touches_no_other_one
     assert files.state.read_text() == "another's"
 
 
-async def test_a_defect_of_the_supervisor_ends_the_cluster_aloud(
+async def test_an_error_of_the_supervisor_ends_the_cluster_with_a_message(
     files: StateFiles, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     before: set[int] = set()

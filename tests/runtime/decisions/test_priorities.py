@@ -81,13 +81,13 @@ def test_the_more_urgent_of_two_levels_goes_first() -> None:
 
 
 @pytest.mark.parametrize("priority", [-5, 0, 5])
-def test_replicas_are_kept_busy_where_all_are_alike(priority: int) -> None:
+def test_replicas_stay_busy_where_all_requests_have_one_priority(priority: int) -> None:
     shares, goodput = serve(3.0, (priority,))
     assert goodput > 0.9
     assert shares[priority] > 0.3
 
 
-def test_nobody_is_turned_away_at_a_usual_load() -> None:
+def test_no_request_is_shed_at_a_usual_load() -> None:
     shares, _ = serve(0.4, (-5, 0, 5))
     assert shares == {-5: 1.0, 0: 1.0, 5: 1.0}
 
@@ -119,7 +119,7 @@ def test_a_request_that_was_refused_for_want_of_room_does_not_count_as_a_quick_o
     assert admission.load(0.0) == load > 0.85
 
 
-def test_the_higher_the_priority_the_more_load_it_bears() -> None:
+def test_higher_priorities_are_admitted_up_to_higher_loads() -> None:
     thresholds = [Limits().shed_threshold(priority) for priority in PRIORITIES]
     assert thresholds == sorted(set(thresholds))
     assert thresholds[-1] == 1.0
@@ -132,7 +132,7 @@ def test_the_higher_the_priority_the_more_load_it_bears() -> None:
     ),
     limit=st.integers(1, 40),
 )
-def test_whatever_comes_the_room_stays_in_bounds_and_the_urgent_go_first(
+def test_the_queue_stays_within_its_bounds_and_urgent_calls_go_first(
     events: list[tuple[str, int]], limit: int
 ) -> None:
     admission = Admission(Limits(requests=limit, always=min(limit, 4)))
@@ -174,7 +174,7 @@ async def wait(text: str) -> str:
     return text
 
 
-async def test_a_replica_says_that_it_is_full_and_the_executor_learns_of_it() -> None:
+async def test_a_full_replica_refuses_and_the_executor_counts_it() -> None:
     service = Service.of("waiting", [Stage(name="a", handler=wait, idempotent=True)])
     server = ReplicaServer(service, "a", max_inflight=3)
     await server.start()

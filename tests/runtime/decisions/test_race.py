@@ -1,3 +1,5 @@
+"""Race of one live call: copies, retries, resends, denials and time-outs, and its invariants."""
+
 from __future__ import annotations
 
 from math import inf
@@ -23,7 +25,7 @@ def race(
     return Race(0.0, after, copies, hang_at=hang_at, limit=limit, repeatable=idempotent, late_at=late_at)
 
 
-def test_primary_that_answers_ends_it() -> None:
+def test_a_primary_that_answers_ends_the_race() -> None:
     it = race()
     assert it.due == 1.0
     assert it.won(0) == FINISH
@@ -125,14 +127,14 @@ def test_refusals_are_bounded() -> None:
     assert it.finished
 
 
-def test_lost_is_retried_once_where_it_may_run_twice() -> None:
+def test_a_lost_call_is_retried_once_where_it_is_idempotent() -> None:
     it = race(after=inf)
     assert it.failed(LOST) == RETRY
     it.launched(RETRY)
     assert it.failed(LOST) == FINISH
 
 
-def test_lost_is_never_retried_where_it_may_not_run_twice() -> None:
+def test_a_lost_call_is_never_retried_where_it_is_not_idempotent() -> None:
     assert race(idempotent=False, after=inf).failed(LOST) == FINISH
 
 
@@ -183,7 +185,7 @@ def test_denied_resend_ends_a_race_with_nothing_left() -> None:
     assert it.denied(RESEND, 0.1) == FINISH
 
 
-def test_stop_silences_it() -> None:
+def test_a_stopped_race_asks_for_nothing() -> None:
     it = race()
     it.stop()
     assert it.tick(1.0) == WAIT
@@ -194,7 +196,7 @@ def test_stop_silences_it() -> None:
 # Copies for late requests.
 
 
-def test_late_copy_goes_when_the_request_comes_of_age() -> None:
+def test_a_late_copy_goes_when_the_request_becomes_late() -> None:
     it = race(late_at=0.4)
     assert it.due == 0.4
     assert it.tick(0.399) == WAIT

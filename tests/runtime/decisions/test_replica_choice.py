@@ -1,3 +1,5 @@
+"""Replica choice: queues, latency estimates, paused and ejected replicas."""
+
 from __future__ import annotations
 
 import random
@@ -44,13 +46,13 @@ def test_no_replica_no_seat() -> None:
     assert picker.pick_other(0.0, [], ejected=True) is None
 
 
-def test_single_replica_is_always_it() -> None:
+def test_a_single_replica_is_always_chosen() -> None:
     picker = picker_of(1)
     assert {picker.pick(0.0).replica.id for _ in range(5)} == {"s-0"}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("count", [2, 3, 7])
-def test_unknown_replicas_share_alike(count: int) -> None:
+def test_replicas_without_estimates_share_the_calls_evenly(count: int) -> None:
     picker = picker_of(count)
     picks = Counter(picker.pick(0.0).replica.id for _ in range(3000))  # type: ignore[union-attr]
     assert len(picks) == count
@@ -67,7 +69,7 @@ def test_every_replica_gets_its_turn_by_two_choices() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_equals_share_alike_at_low_load_for_good(count: int) -> None:
+def test_equal_replicas_share_the_calls_evenly_at_low_load(count: int) -> None:
     """One call after another, 40 a second: no replica's estimate, fresh or drifting, may win them all."""
     picker = picker_of(count)
     rng = random.Random(3)
@@ -119,7 +121,7 @@ def test_age_counts_only_while_the_call_is_out() -> None:
     assert well.latency == pytest.approx(0.02)
 
 
-def test_replicas_own_word_on_its_queue_counts_while_it_is_fresh() -> None:
+def test_a_replicas_reported_queue_counts_while_it_is_fresh() -> None:
     picker = picker_of(2)
     first, second = know(picker, 0.01, 0.01)
     serve(picker, first, 0.01, now=1.0, inflight=9)  # eight of them from elsewhere
@@ -128,7 +130,7 @@ def test_replicas_own_word_on_its_queue_counts_while_it_is_fresh() -> None:
     assert picker.score(first, 5.0) < 2 * picker.score(second, 5.0)
 
 
-def test_stale_estimate_drifts_back_so_that_nobody_is_shunned_for_ever() -> None:
+def test_a_stale_estimate_returns_to_the_stages_so_that_no_replica_is_avoided_for_ever() -> None:
     picker = picker_of(3)
     slow, *others = know(picker, 0.5, 0.01, 0.01)
     for now in (1.0, 10.0, 60.0):
@@ -252,7 +254,7 @@ def test_errors_eject_half_of_the_replicas_at_most_and_never_the_last() -> None:
         assert sum(target.ejected for target in targets) == most, count
 
 
-def test_nobody_is_an_outlier_while_nobody_else_answers() -> None:
+def test_no_replica_is_an_outlier_while_no_other_answers() -> None:
     picker = picker_of(2)
     bad, idle = picker.targets
     for _ in range(100):
@@ -348,7 +350,7 @@ def test_an_answer_in_between_forgives() -> None:
     assert not silent.ejected
 
 
-def test_cancelled_call_says_that_it_would_have_taken_longer() -> None:
+def test_a_cancelled_call_counts_as_at_least_its_age() -> None:
     picker = picker_of(2)
     target, _ = know(picker, 0.01, 0.01)
     picker.dropped(target, target.take(1.0), 1.001, blame=False)
@@ -357,7 +359,7 @@ def test_cancelled_call_says_that_it_would_have_taken_longer() -> None:
     assert target.latency > 0.01
 
 
-def test_a_replica_whose_call_a_copy_ended_is_avoided_until_it_is_heard() -> None:
+def test_a_replica_that_lost_to_a_copy_is_avoided_until_it_answers() -> None:
     """Else a paused replica, with nothing to answer, would look idle, and get every other call."""
     picker = picker_of(2)
     paused, good = know(picker, 0.001, 0.001)
@@ -367,7 +369,7 @@ def test_a_replica_whose_call_a_copy_ended_is_avoided_until_it_is_heard() -> Non
     assert {picker.pick(1.2) for _ in range(50)} == {paused, good}
 
 
-def test_an_answer_is_a_sign_of_life() -> None:
+def test_an_answer_counts_as_a_liveness_probe() -> None:
     picker = picker_of(2)
     target, other = know(picker, 0.001, 0.001)
     ticket = target.take(1.0)
@@ -379,7 +381,7 @@ def test_an_answer_is_a_sign_of_life() -> None:
     assert not target.ejected, "the question was lost, but the replica has answered since"
 
 
-def test_a_replica_that_gives_no_sign_of_life_is_ejected() -> None:
+def test_a_replica_that_answers_no_liveness_probe_is_ejected() -> None:
     picker = picker_of(2)
     target, good = know(picker, 0.001, 0.001)
     assert picker.dropped(target, target.take(1.0), 1.005, blame=False)
@@ -389,7 +391,7 @@ def test_a_replica_that_gives_no_sign_of_life_is_ejected() -> None:
     assert picker.pick(6.0 + FIRST_BACKOFF_S) is target, "its trial"
 
 
-def test_a_call_given_up_sooner_than_usual_says_nothing() -> None:
+def test_a_call_cancelled_before_its_usual_latency_changes_no_estimate() -> None:
     picker = picker_of(2)
     target, _ = know(picker, 0.01, 0.01)
     assert not picker.dropped(target, target.take(1.0), 1.005, blame=False)
@@ -523,7 +525,9 @@ class Books:
 
 
 @given(script=steps, count=st.integers(1, 5), seed=st.integers(0, 99))
-def test_books_balance_whatever_happens(script: list[tuple[str, float, int]], count: int, seed: int) -> None:
+def test_in_flight_counts_balance_after_any_sequence(
+    script: list[tuple[str, float, int]], count: int, seed: int
+) -> None:
     """Every replica is live or ejected, every call without an answer is counted, and trials never stop."""
     books = Books(count, seed)
     for what, wait, number in script:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from kwiken.plan import CatchUpPolicy
-from kwiken.runtime.decisions import REQUEST, Limits, RetryAccount, StageState
+from kwiken.plan import REQUEST, RESERVE_SHARE, CatchUpPolicy
+from kwiken.plan.ledger_terms import BURST_REQUESTS
+from kwiken.runtime.decisions import Limits, RetryAccount, StageState
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.engine.catch_up import usual_extra
 from kwiken.runtime.transport import MAX_PRIORITY, Reply
@@ -68,7 +69,7 @@ async def timed(executor: Executor, **how: Any) -> tuple[Any, float]:
 # Copies.
 
 
-def test_call_in_flight_gets_its_copy_when_the_request_comes_of_age() -> None:
+def test_a_running_call_gets_its_copy_when_the_request_becomes_late() -> None:
     async def main() -> None:
         script = script_of({"a": 0.08, "b": 1.0})
         executor = under(chain(), script, {"b": COPY})
@@ -221,7 +222,7 @@ def test_where_everything_is_late_the_spend_ends() -> None:
         for _ in range(40):
             await asyncio.gather(*(executor.run("q") for _ in range(10)))
         status = executor.status()
-        burst = 0.1 * (1 - Limits().reserve) * Limits().burst_requests
+        burst = 0.1 * (1 - RESERVE_SHARE) * BURST_REQUESTS
         assert status["catch_up"]["spent"] <= burst + 0.5
         assert status["catch_up"]["denied"] > 0
 
@@ -274,7 +275,7 @@ def test_priority_stays_in_its_bounds() -> None:
 THREADS = CatchUpPolicy(after_ms=100, threads=3)
 
 
-def test_no_single_word_of_a_replica_makes_threads_look_cheap() -> None:
+def test_one_report_of_a_replica_does_not_make_threads_cheap() -> None:
     state = StageState((), RetryAccount(0.1, 32), random.Random(1))
     state.work.learn_busy(10.0)
     state.work.learn_busy(1e9)
@@ -316,7 +317,7 @@ def test_calls_that_start_late_get_threads_and_pay_what_they_burn() -> None:
     simulate(main)
 
 
-def test_what_threads_cost_is_assumed_until_it_was_measured() -> None:
+def test_the_cost_of_threads_is_assumed_until_measured() -> None:
     async def main() -> None:
         script = busy(0.3, {1: 10.0, 3: 90.0})
         executor = under(chain(threads=3), script, {"b": THREADS})
@@ -345,7 +346,7 @@ def test_threads_that_burn_more_than_was_held_are_owed() -> None:
         for _ in range(200):
             await executor.run("q")
         account = executor.status()["catch_up"]
-        burst = 0.1 * (1 - Limits().reserve) * Limits().burst_requests
+        burst = 0.1 * (1 - RESERVE_SHARE) * BURST_REQUESTS
         assert account["spent"] <= burst + 2 * 0.5, (
             "late work earns nothing, so one burst and one debt at most"
         )
@@ -397,7 +398,7 @@ def test_copies_run_with_one_thread() -> None:
 # Notes.
 
 
-def test_notes_say_who_caught_up() -> None:
+def test_records_mark_the_calls_of_late_requests() -> None:
     async def main() -> None:
         def behave(_: Any, call: Any) -> Any:
             slow = {"a": 0.3, "b": 0.2}[call.stage] if not call.attempt else 0.01

@@ -92,7 +92,7 @@ def test_a_stage_that_is_not_optional_is_tried_all_the_same() -> None:
     simulate(main)
 
 
-def test_who_is_slow_but_answers_is_not_given_up() -> None:
+def test_a_slow_replica_that_answers_is_not_given_up() -> None:
     picker = Picker(replicas_of("s", 2), random.Random(1))
     one, other = picker.targets
     tickets = {target.replica.id: target.take(0.0) for target in (one, other)}

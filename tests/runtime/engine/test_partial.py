@@ -11,8 +11,8 @@ import pytest
 
 from kwiken.errors import KwikenError
 from kwiken.plan import PartialPolicy
+from kwiken.plan.ledger_terms import BURST_REQUESTS
 from kwiken.runtime import HandlerError
-from kwiken.runtime.decisions import Limits
 from kwiken.runtime.engine.utility import MAX_JUDGED_SHARDS, MEAN_EVALUATIONS, worths_of
 from kwiken.service import Partial, Service, Stage
 from tests.support.replicas import Script, after, executor_of, plan_of, raising, service_of
@@ -78,7 +78,7 @@ def test_waits_only_so_long_after_enough_progress() -> None:
     assert took == pytest.approx(0.05)
 
 
-def test_with_nothing_to_show_it_waits_for_the_first_shard() -> None:
+def test_a_fan_out_without_any_answer_waits_for_the_first_shard() -> None:
     answer, took = partial_run(CUT, [0.4, 0.3, 0.9])
     assert answer.value.values == (None, 1, None)
     assert took == pytest.approx(0.3)
@@ -126,7 +126,7 @@ def hung(waits: Sequence[float]) -> Script:
     )
 
 
-def test_without_utility_to_lose_it_waits_for_all() -> None:
+def test_a_fan_out_without_utility_budget_waits_for_all_shards() -> None:
     async def main() -> None:
         service = fan_and_merge()
         executor = executor_of(service, hung([0.01, 0.5, 0.02, 0.03]))
@@ -160,7 +160,7 @@ def test_lost_utility_keeps_to_its_budget_over_any_ten_seconds_and_in_the_long_r
             tasks.append(asyncio.ensure_future(one()))
             await asyncio.sleep(0.02)
         await asyncio.gather(*tasks)
-        burst = max(1.0, budget * Limits().burst_requests)
+        burst = max(1.0, budget * BURST_REQUESTS)
         for opens in range(0, 60, 2):
             inside = [loss for at, loss in ends if 0 <= at - 1000 - opens <= 10]
             assert sum(inside) <= budget * len(inside) + burst + 0.2
@@ -311,14 +311,14 @@ def test_without_a_measure_no_worth_is_known() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[1.0], [-1.0, 2.0], [float("nan"), 1.0], [float("inf"), 1.0]])
-def test_a_worth_that_fails_is_unknown_and_harms_nobody(
+def test_a_failing_worth_function_leaves_the_worth_unknown(
     wrong: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert worths([3, 9], worth=lambda answer: wrong) == [None, None]
     assert "worth" in caplog.text
 
 
-def test_an_answer_that_lacks_a_shard_tells_no_worth() -> None:
+def test_an_answer_without_a_shard_has_no_worth() -> None:
     async def main() -> None:
         service = fan_and_merge(2, utility=best_present)
         executor = executor_of(service, hung([0.01, 0.4]))
@@ -332,7 +332,7 @@ def test_an_answer_that_lacks_a_shard_tells_no_worth() -> None:
 
 
 @pytest.mark.parametrize(("width", "measure"), [(64, "utility"), (2000, "worth")])
-def test_judging_wide_answers_costs_a_bounded_number_of_looks(width: int, measure: str) -> None:
+def test_utility_of_wide_answers_is_computed_a_bounded_number_of_times(width: int, measure: str) -> None:
     looked = 0
 
     def judge(answer: Partial[Any]) -> Any:

@@ -43,7 +43,7 @@ def test_a_request_that_lost_two_replicas_is_kept_from_the_last() -> None:
     assert len({entry.replica for entry in script.sent}) == len(script.sent) == 2
 
 
-def test_while_there_are_more_it_is_tried_once_more() -> None:
+def test_a_poisonous_request_is_tried_again_while_other_replicas_are_left() -> None:
     script = Script(lost)
     with pytest.raises(AllFailedError, match="3 were lost or hung while serving it"):
         run(one_stage(replicas=4), script, copy_ms=100)

@@ -81,7 +81,7 @@ def test_request_stages_and_attempts() -> None:
     assert 0 < record.trace_id < 2**128
 
 
-def test_replica_is_told_the_attempts_own_span() -> None:
+def test_a_replica_gets_the_span_of_its_attempt() -> None:
     script = Script(lambda *_: after(0.0))
     record = noted(script, one_stage())
     (entry,) = script.sent
@@ -215,7 +215,7 @@ def test_observer_that_raises_fails_no_request(caplog: pytest.LogCaptureFixture)
     assert "disk full" in caplog.text
 
 
-def test_wall_clock_that_is_set_back_makes_no_note_end_before_it_starts() -> None:
+def test_no_record_ends_before_its_start_when_the_wall_clock_is_set_back() -> None:
     from kwiken.runtime.engine import Executor
     from tests.support.replicas import replicas_of
 

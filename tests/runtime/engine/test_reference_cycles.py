@@ -165,7 +165,7 @@ async def test_requests_are_freed_however_they_end(
 
 @pytest.mark.parametrize("service", [CHAIN, FAN], ids=["chain", "fan-out"])
 @pytest.mark.parametrize("how", ["cancelled", "timed out", "in a task", "no replica"])
-async def test_requests_are_freed_whoever_ends_them(service: Service, how: str) -> None:
+async def test_requests_without_an_answer_are_freed(service: Service, how: str) -> None:
     outcome = fails(handler) if how == "in a task" else answers(1.0)
     nobody: dict[str, list[Replica]] = {name: [] for name in service.stages}
     replicas = nobody if how == "no replica" else None

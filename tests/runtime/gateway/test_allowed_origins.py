@@ -22,7 +22,7 @@ def status(
 
 
 @pytest.mark.parametrize("bound", ["127.0.0.1", "::1", "localhost", "127.0.0.9"])
-def test_bound_to_loopback_it_has_loopbacks_names(bound: str) -> None:
+def test_a_server_on_loopback_accepts_loopback_host_names(bound: str) -> None:
     site = AllowedOrigins(bound)
     for host in (
         "localhost",
@@ -37,7 +37,7 @@ def test_bound_to_loopback_it_has_loopbacks_names(bound: str) -> None:
         assert status(site, host, method="GET") == 421
 
 
-def test_bound_elsewhere_it_takes_any_name_until_some_are_named() -> None:
+def test_a_server_elsewhere_accepts_any_host_name_unless_some_are_allowed() -> None:
     assert status(AllowedOrigins("0.0.0.0"), "search.example") is None
     site = AllowedOrigins("0.0.0.0", ["Search.Example"])
     for host, told in (
@@ -89,7 +89,5 @@ def test_pages_of_its_own_and_of_friends_may_ask(origin: str, told: int | None) 
         ("odd", 403),
     ],
 )
-def test_where_no_origin_is_told_the_browsers_other_word_counts(
-    fetch_site: str | None, told: int | None
-) -> None:
+def test_without_origin_the_fetch_site_header_counts(fetch_site: str | None, told: int | None) -> None:
     assert status(AllowedOrigins("127.0.0.1"), "localhost", fetch_site=fetch_site) == told

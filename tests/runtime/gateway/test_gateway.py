@@ -280,7 +280,7 @@ async def test_a_body_too_large_is_not_read() -> None:
         assert (await front.ask({"text": "a"}))[0] == 200
 
 
-async def test_a_caller_who_waits_for_leave_gets_it() -> None:
+async def test_expect_100_continue_is_answered() -> None:
     async with local() as front:
         host, _, port = front.gateway.url.removeprefix("http://").rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -429,7 +429,7 @@ async def test_overload_says_when_to_come_again() -> None:
     assert figures["answered"]["503"] == len(shed)
 
 
-async def test_a_caller_who_hangs_up_cancels_the_stages(tmp_path: Path) -> None:
+async def test_a_client_that_disconnects_cancels_the_stages(tmp_path: Path) -> None:
     async with local() as front:
         task = asyncio.create_task(front.ask(Ask("a", sleep_ms=30_000, log=str(tmp_path))))
         await until(lambda: len(found(tmp_path, "started")) == 2)
@@ -554,7 +554,7 @@ def test_addresses() -> None:
 
 
 @pytest.mark.parametrize("expect", ["", "Expect: 100-continue\r\n"])
-async def test_a_told_length_that_is_too_much_is_refused_before_the_body_comes(expect: str) -> None:
+async def test_a_content_length_above_the_limit_is_refused_before_the_body(expect: str) -> None:
     async with local() as front:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(front.gateway.url.rpartition(":")[2]))
         writer.write(
@@ -567,7 +567,7 @@ async def test_a_told_length_that_is_too_much_is_refused_before_the_body_comes(e
 
 
 @pytest.mark.parametrize("text", [r"\ud800", r"a\uDBFFb", r"\ud83d\u0041"])
-async def test_half_a_character_is_told_as_such(text: str) -> None:
+async def test_a_truncated_utf8_character_is_named(text: str) -> None:
     async with local() as front:
         status, _, answer = await front.say("POST", "/v1/request", body=f'{{"text": "{text}"}}'.encode())
         assert status == 400

@@ -18,7 +18,7 @@ async def say(word: str) -> str:
 
 
 @pytest.mark.parametrize("host", ["a" * 70, "a..b", "no-such-host.invalid"])
-async def test_what_is_no_hosts_name_is_told_and_leaves_no_replica(
+async def test_an_invalid_host_name_is_reported_and_gives_no_replica(
     host: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     service = Service.of("named", [Stage(name="s", handler=say)])

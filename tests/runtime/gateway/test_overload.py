@@ -50,17 +50,17 @@ def test_a_tenth_of_the_deadline_in_line_is_full_load(
     line_s: float, calm: bool, low: bool, normal: bool, high: bool
 ) -> None:
     """However few requests are inside: those that wait are not counted yet."""
-    assert standing(line_s).has_capacity(0.0) is calm
+    assert (standing(line_s).headroom(0.0) > 0) is calm
     assert [standing(line_s).enter(0.0, priority) is None for priority in (-1, 0, 1)] == [low, normal, high]
 
 
-def test_who_has_less_time_is_turned_away_sooner() -> None:
+def test_requests_with_less_time_left_are_shed_earlier() -> None:
     assert standing(0.3).enter(0.0, 0, 10.0) is None
     assert standing(0.3).enter(0.0, 0, 2.0) is not None
     assert standing(0.04).enter(0.0, 0, 0.01) is None  # so short a wait counts for nothing
 
 
-def test_those_who_came_since_the_measurement_make_the_line_longer() -> None:
+def test_requests_admitted_since_the_measurement_lengthen_the_expected_wait() -> None:
     assert standing(0.5, inside=50).line_s == 0.5
     assert standing(0.5, inside=50, since=40).line_s == pytest.approx(0.5 * 100 / 60)
     assert standing(0.5, inside=50, since=-40).line_s == 0.5  # until it is measured again
@@ -69,7 +69,7 @@ def test_those_who_came_since_the_measurement_make_the_line_longer() -> None:
     assert standing(0.004, inside=1, since=60).enter(0.0, 0) is None  # a burst for an idle loop
 
 
-def test_what_is_turned_away_before_it_comes_in_counts_as_such() -> None:
+def test_requests_shed_before_their_body_are_counted_as_shed() -> None:
     admission = standing(2.0)
     assert admission.refusal(0.0, 0) == LIMITS.least_retry_after_s
     assert (admission.shed, admission.inside) == (1, 0)
@@ -176,7 +176,7 @@ def test_a_saturated_gateway_turns_requests_away_and_recovers(
         runner.run(main())
 
 
-async def test_who_is_turned_away_need_not_send_its_body() -> None:
+async def test_a_shed_request_need_not_send_its_body() -> None:
     gateway, executor = gateway_of(work, Limits())
     await gateway.start()
     try:
@@ -200,7 +200,7 @@ async def test_who_is_turned_away_need_not_send_its_body() -> None:
         await gateway.stop(grace_s=0.0)
 
 
-async def test_the_library_is_told_too() -> None:
+async def test_a_caller_of_the_library_gets_the_overload_error() -> None:
     _, executor = gateway_of(work, Limits())
     executor.note_line(60.0)
     with pytest.raises(OverloadError, match="try again later"):

@@ -91,7 +91,7 @@ def test_what_is_noted_already_needs_no_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b'{"stamp":null}', b'{"stamp":["a"],"plan":1}', b"\xff" * 99])
-def test_a_broken_note_is_none_and_said(
+def test_a_broken_stored_plan_is_ignored_and_logged(
     text: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = PlanStore(tmp_path / "a.plan")
@@ -132,5 +132,5 @@ async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path:
     assert executor.plan is None
 
 
-def test_the_refusal_is_told_as_a_lack_of_storage() -> None:
+def test_a_plan_that_cannot_be_saved_is_refused_with_507() -> None:
     assert failure_of(PlanNotSavedError("no room")).status == 507

@@ -32,34 +32,36 @@ def callers(port: int, count: int) -> Iterator[list[socket.socket]]:
 class Guest(asyncio.Protocol):
     """Protocol that counts its connections."""
 
-    came = 0
+    connected = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        Guest.came += 1
+        Guest.connected += 1
         self.transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
-        Guest.came -= 1
+        Guest.connected -= 1
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_all_who_wait_come_in_within_a_few_turns(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_waiting_connections_are_accepted_within_a_few_loop_turns(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
     async def main() -> None:
-        Guest.came = 0
+        Guest.connected = 0
         acceptor = Acceptor(listen("127.0.0.1", 0), Guest)
         port = acceptor.port
         try:
             with callers(port, MANY):
                 turns = 0
-                while Guest.came < MANY and turns < MANY:
+                while Guest.connected < MANY and turns < MANY:
                     await asyncio.sleep(0)
                     turns += 1
                 assert turns <= 20
         finally:
             acceptor.close()
         for _ in range(100):
-            if not Guest.came:
+            if not Guest.connected:
                 break
             await asyncio.sleep(0.02)
         with pytest.raises(ConnectionRefusedError), callers(port, 1):
@@ -82,20 +84,20 @@ class Scarce(socket.socket):
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_without_files_it_waits_and_says_so_once(
+def test_without_file_descriptors_the_acceptor_waits_and_logs_once(
     loop: Callable[[], asyncio.AbstractEventLoop], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        Guest.came = 0
+        Guest.connected = 0
         (plain,) = listen("127.0.0.1", 0)
         acceptor = Acceptor([Scarce(fileno=plain.detach())], Guest)
         try:
             with callers(acceptor.port, 5):
                 for _ in range(200):
-                    if Guest.came == 5:
+                    if Guest.connected == 5:
                         break
                     await asyncio.sleep(0.02)
-                assert Guest.came == 5
+                assert Guest.connected == 5
         finally:
             acceptor.close()
         await asyncio.sleep(0.05)

@@ -52,22 +52,22 @@ async def lasted(port: int, *pieces: bytes, every_s: float = 0.0) -> tuple[float
     """Time from before the connection until its end, and the received bytes."""
     began = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    came = b""
+    received = b""
     try:
         for piece in pieces:
             writer.write(piece)
             await asyncio.sleep(every_s)
         async with asyncio.timeout(10):
             while data := await reader.read(1 << 16):
-                came += data
+                received += data
     except ConnectionError:
         pass
     finally:
         writer.close()
-    return time.monotonic() - began, came
+    return time.monotonic() - began, received
 
 
-async def test_those_who_keep_it_waiting_are_hung_up_on() -> None:
+async def test_slow_clients_are_disconnected() -> None:
     """Lower bounds only: how late a connection is closed depends on the machine."""
     async with listening() as (front, port):
         silent, half_head, trickle, half_body = await asyncio.gather(
@@ -81,10 +81,10 @@ async def test_those_who_keep_it_waiting_are_hung_up_on() -> None:
     assert trickle[0] >= HASTE.head_s
     assert half_body[0] >= HASTE.body_s
     assert front.cancelled == 1
-    assert not any(came for _, came in (silent, half_head, trickle, half_body))
+    assert not any(received for _, received in (silent, half_head, trickle, half_body))
 
 
-async def test_a_slow_answer_and_an_idle_pause_cost_nobody_the_connection() -> None:
+async def test_a_slow_answer_or_an_idle_pause_keeps_the_connection() -> None:
     async with listening() as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for path in (b"/slow", b"/", b"/"):
@@ -97,19 +97,19 @@ async def test_a_slow_answer_and_an_idle_pause_cost_nobody_the_connection() -> N
         writer.close()
 
 
-async def test_beyond_what_it_holds_it_says_so_at_once() -> None:
+async def test_connections_beyond_the_limit_get_503_at_once() -> None:
     async with listening(most=3) as (_, port):
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         await asyncio.sleep(0.05)
-        took, came = await lasted(port, HEAD + b"\r\n")
-        assert came.startswith(b"HTTP/1.1 503 ")
-        assert b"Retry-After: 1\r\n" in came
-        assert came.endswith(b'{"error":"too many connections; try again later"}')
+        took, received = await lasted(port, HEAD + b"\r\n")
+        assert received.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 1\r\n" in received
+        assert received.endswith(b'{"error":"too many connections; try again later"}')
         assert took < HASTE.idle_s
         held.pop()[1].close()
         for _ in range(200):
-            _, came = await lasted(port, HEAD + b"Connection: close\r\nContent-Length: 0\r\n\r\n")
-            if came.startswith(b"HTTP/1.1 200 "):
+            _, received = await lasted(port, HEAD + b"Connection: close\r\nContent-Length: 0\r\n\r\n")
+            if received.startswith(b"HTTP/1.1 200 "):
                 break
         else:
             pytest.fail("there is room again")
@@ -131,8 +131,8 @@ async def test_garbage_is_answered_and_costs_a_line_without_a_trace(caplog: pyte
     with caplog.at_level(logging.DEBUG, logger="kwiken.http"):
         async with listening() as (_, port):
             for text in garbage:
-                _, came = await lasted(port, text)
-                assert not came or came.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+                _, received = await lasted(port, text)
+                assert not received or received.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
     lines = [record for record in caplog.records if record.name == "kwiken.http"]
     assert len({line.msg for line in lines if line.levelno >= logging.WARNING}) == 1
     for line in lines:

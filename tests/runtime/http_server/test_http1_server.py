@@ -83,7 +83,7 @@ async def test_a_general_client_is_served() -> None:
 
 
 @given(st.binary(max_size=50), st.lists(st.integers(1, 120), max_size=8))
-def test_a_request_is_the_same_in_whatever_pieces_it_comes(body: bytes, cuts: list[int]) -> None:
+def test_a_request_parses_equally_however_its_bytes_are_split(body: bytes, cuts: list[int]) -> None:
     whole = post(body)
     places = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
 
@@ -156,7 +156,7 @@ def test_noise_never_reaches_the_handler_nor_stops_the_server(noise: bytes) -> N
     asyncio.run(go())
 
 
-async def test_a_caller_who_waits_for_leave_gets_it() -> None:
+async def test_expect_100_continue_is_answered() -> None:
     async with serving() as (_, _, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head, body = post(b"hello", more="Expect: 100-continue\r\n").split(b"\r\n\r\n")
@@ -173,7 +173,7 @@ async def test_a_caller_who_waits_for_leave_gets_it() -> None:
 @pytest.mark.parametrize(
     "text", [post(b"a", more="Connection: close\r\n"), post(b"a").replace(b"1.1", b"1.0")]
 )
-async def test_a_caller_who_wants_it_closed_has_it_closed(text: bytes) -> None:
+async def test_connection_close_is_honoured(text: bytes) -> None:
     async with serving() as (_, _, port):
         assert (await talk(port, text, until_closed=True)).endswith(b"POST a")
 
@@ -210,7 +210,7 @@ async def test_stopping_ends_what_runs_and_what_is_idle() -> None:
             await asyncio.open_connection("127.0.0.1", port)
 
 
-async def test_requests_begun_and_never_ended_and_idle_callers_are_closed_in_time(
+async def test_unfinished_requests_and_idle_connections_are_closed_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kwiken.runtime.http_server.http1_server.SWEEP_S", 0.02)

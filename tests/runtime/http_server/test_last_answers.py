@@ -34,7 +34,9 @@ async def said_to(port: int, sent: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
-def test_who_is_still_sending_reads_the_last_answer(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_a_client_that_is_still_sending_reads_the_last_answer(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
     async def main() -> None:
         last_answers = LastAnswers()
         acceptor = Acceptor(
@@ -50,7 +52,9 @@ def test_who_is_still_sending_reads_the_last_answer(loop: Callable[[], asyncio.A
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=["asyncio", "uvloop"])
-def test_those_who_do_not_go_are_few_and_go_in_time(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_clients_that_stay_after_the_last_answer_are_few_and_closed_in_time(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
     async def main() -> None:
         last_answers = LastAnswers(most=3, linger_s=0.5)
         acceptor = Acceptor(

@@ -28,7 +28,7 @@ async def serve(*keepers_of: Coroutine[Any, Any, None]) -> None:
         critical_tasks.check()
 
 
-async def test_a_failure_ends_the_owner_and_is_raised_as_it_is() -> None:
+async def test_a_failed_critical_task_ends_its_owner_and_is_raised_unchanged() -> None:
     with pytest.raises(ZeroDivisionError, match="a defect"):
         await serve(fail(), asyncio.sleep(60))
     task = asyncio.current_task()

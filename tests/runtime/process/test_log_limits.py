@@ -18,12 +18,12 @@ from kwiken.runtime.process.log_limits import (
     LOOP_LOG,
     MAX_KINDS,
     MAX_MESSAGE,
-    MAX_TRACE,
     TOTAL_BURST,
     LimitFilter,
     LineLimits,
     log_loop_error,
 )
+from kwiken.runtime.tracebacks import MAX_TRACE
 
 
 class Kept(logging.Handler):
@@ -99,8 +99,8 @@ def test_a_line_is_one_line_of_bounded_length_and_so_is_its_trace(log: Log) -> N
         logger.exception("%s", "a\nb\x00" * 10_000)
     (text,) = kept.lines
     first, _, trace = text.partition("\n")
-    assert first.startswith("a\\nb\\x00a\\nb")
-    assert len(first) <= 4 * MAX_MESSAGE + 3
+    assert first.startswith("a\\x0ab\\x00a\\x0ab")
+    assert len(first) <= MAX_MESSAGE + len("...")
     assert len(trace) <= MAX_TRACE + 2 * MAX_MESSAGE
     assert "\x1b" not in text
 
@@ -158,7 +158,7 @@ def test_what_the_loop_catches_is_one_kind(
     assert found == [("kwiken.loop", "%s", True)] * 3
 
 
-def test_a_log_file_is_cut_and_what_it_held_last_is_kept_aside(tmp_path: Path) -> None:
+def test_a_log_file_is_truncated_and_its_last_lines_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     with path.open("ab", buffering=0) as log:
         kept = LogFile(path, most=1000)

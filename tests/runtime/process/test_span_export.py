@@ -17,7 +17,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "kwiken.spans"]
 
 
-def test_a_full_disk_is_told_each_time_that_ten_times_as_much_is_lost(
+def test_a_full_disk_is_logged_at_every_tenfold_loss(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     counts = SimpleNamespace(dropped=0, lost_lines=0, last_error=None)
@@ -33,12 +33,12 @@ def test_a_full_disk_is_told_each_time_that_ten_times_as_much_is_lost(
     )
 
 
-def test_notes_that_come_too_fast_are_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
+def test_records_dropped_for_speed_are_logged_as_such(caplog: pytest.LogCaptureFixture) -> None:
     LossReporter("tidy-0", lambda: SimpleNamespace(dropped=3, lost_lines=0, last_error=None)).look()
     assert told(caplog)[0].endswith("lost: more of them than can be written")
 
 
-async def test_it_looks_while_it_runs_and_at_the_end(
+async def test_losses_are_checked_during_the_run_and_at_its_end(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(span_export, "CHECK_S", 0.01)

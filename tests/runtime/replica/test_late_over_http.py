@@ -120,7 +120,7 @@ async def test_late_requests_get_through_full_queues() -> None:
     assert status["stages"]["burn"]["late"]["calls"] == 2
 
 
-async def test_threads_are_told_and_their_work_is_metered() -> None:
+async def test_threads_are_passed_and_their_work_is_metered() -> None:
     asyncio.get_running_loop().set_default_executor(MeteredThreads(max_workers=4))
     async with serving(service, "digest") as (_, (replica,)), HttpTransport(service) as transport:
         one, three = [

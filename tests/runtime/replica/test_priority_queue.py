@@ -112,7 +112,7 @@ def test_handlers_that_wait_run_at_once() -> None:
     simulate(main)
 
 
-def test_whoever_hangs_up_loses_the_turn_and_holds_up_nobody() -> None:
+def test_a_cancelled_call_leaves_the_queue_and_delays_no_other() -> None:
     async def main() -> None:
         queue = CallQueue()
         began: list[int] = []
@@ -166,5 +166,5 @@ def test_the_least_urgent_gives_way() -> None:
     simulate(main)
 
 
-def test_with_nobody_waiting_nobody_gives_way() -> None:
+def test_with_an_empty_queue_no_call_is_displaced() -> None:
     assert not CallQueue().displace(0.0, 9)

@@ -86,14 +86,14 @@ async def remote() -> AsyncIterator[Executor]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("place", [local, remote], ids=["local", "remote"])
-async def test_whatever_a_handler_raises_is_its_own_error_and_final(way: str, place: type) -> None:
+async def test_any_exception_of_a_handler_is_a_final_handler_error(way: str, place: type) -> None:
     async with place() as executor:
         with pytest.raises(HandlerError) as caught:
             await executor.run(way)
         assert str(caught.value) == WAYS[way]
         figures = executor.status()
         assert figures["stages"]["a"]["retries"] == 0
-        assert not any(seat["ejected"] for seat in figures["stages"]["a"]["replicas"])
+        assert not any(replica["ejected"] for replica in figures["stages"]["a"]["replicas"])
         assert (await executor.run("fine")).value == "fine"
 
 

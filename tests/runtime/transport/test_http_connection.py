@@ -64,7 +64,7 @@ def answer(body: bytes, *, more: str = "") -> bytes:
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(1, 140), max_size=12))
-def test_an_answer_is_the_same_in_whatever_pieces_it_comes(body: bytes, cuts: list[int]) -> None:
+def test_an_answer_parses_equally_however_its_bytes_are_split(body: bytes, cuts: list[int]) -> None:
     whole = answer(body)
     places = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
     pieces = [whole[start:end] for start, end in itertools.pairwise(places)]
@@ -107,7 +107,7 @@ async def test_what_is_no_answer_is_broken(text: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_at_all_make_it_fail_in_another_way(noise: bytes) -> None:
+def test_any_bytes_fail_in_the_documented_way_only(noise: bytes) -> None:
     async def go() -> None:
         connection = Connection(asyncio.get_running_loop(), 50)
         connection.connection_made(Wire())
@@ -166,7 +166,7 @@ async def test_nothing_is_sent_on_a_connection_that_is_closed_already() -> None:
     assert wire.sent == b""
 
 
-async def test_words_that_nobody_asked_for_end_the_connection() -> None:
+async def test_unsolicited_bytes_close_the_connection() -> None:
     connection = Connection(asyncio.get_running_loop(), 1000)
     wire = Wire()
     connection.connection_made(wire)
@@ -257,7 +257,7 @@ async def test_cancelling_cuts_the_connection_and_only_that() -> None:
             await tasks[1]
 
 
-async def test_nobody_there_and_nobody_answering_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_refused_and_connection_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Pool(max_body=10)
     with pytest.raises(NoConnectionError):
         await pool.exchange(("127.0.0.1", 1), b"ask")

@@ -95,7 +95,7 @@ async def test_raw_answers_can_be_passed_on_unread() -> None:
     assert answer.value == {"said": "HI0"}, "the last is for the gateway to read"
 
 
-async def test_the_server_tells_its_observer_what_ran_and_for_whom() -> None:
+async def test_the_server_reports_each_call_and_its_parent_to_the_observer() -> None:
     watch = Watch()
     async with (
         serving(service, "middle", observer=watch) as (_, replica),
@@ -134,7 +134,7 @@ async def test_an_answer_that_cannot_be_sent_is_the_handlers_error() -> None:
             await transport.call(replica, call_of("odd", "q"))
 
 
-async def test_nobody_listening_is_a_refusal() -> None:
+async def test_a_closed_port_counts_as_refused() -> None:
     async with serving(service, "first") as (_, replica):
         pass
     async with HttpTransport(service) as transport:
@@ -220,42 +220,42 @@ def test_also_on_the_faster_loop(scenario: Callable[[Path], Awaitable[None]], tm
         runner.run(go())
 
 
-async def test_a_sign_of_life_is_told_once_and_only_by_who_lives() -> None:
-    told: list[bool] = []
+async def test_a_liveness_probe_succeeds_once_and_only_for_a_live_replica() -> None:
+    results: list[bool] = []
     async with serving(service, "middle") as (server, replica), HttpTransport(service) as transport:
-        transport.ask(replica, told.append)
-        await until(lambda: told)
-        assert told == [True]
+        transport.ask(replica, results.append)
+        await until(lambda: results)
+        assert results == [True]
         await server.stop(grace_s=0.0)
-        transport.ask(replica, told.append)
-        await until(lambda: len(told) > 1)
-    assert told == [True, False]
+        transport.ask(replica, results.append)
+        await until(lambda: len(results) > 1)
+    assert results == [True, False]
 
 
-async def test_no_sign_of_life_comes_from_where_nobody_can_be() -> None:
-    told: list[bool] = []
+async def test_a_liveness_probe_of_an_impossible_address_fails() -> None:
+    results: list[bool] = []
     async with HttpTransport(service) as transport:
-        transport.ask(replica_at("no address"), told.append)
-        await until(lambda: told)
-    assert told == [False]
+        transport.ask(replica_at("no address"), results.append)
+        await until(lambda: results)
+    assert results == [False]
 
 
-async def test_closing_drops_the_questions_of_the_silent() -> None:
-    told: list[bool] = []
-    came = asyncio.Event()
+async def test_closing_drops_unanswered_probes() -> None:
+    results: list[bool] = []
+    asked = asyncio.Event()
 
     async def silent(*_: Any) -> None:
-        came.set()
+        asked.set()
         await asyncio.sleep(60)
 
     async with misbehaving(silent) as replica:
         async with HttpTransport(service) as transport:
-            transport.ask(replica, told.append)
-            await came.wait()
-            assert not told
+            transport.ask(replica, results.append)
+            await asked.wait()
+            assert not results
         assert not any("_ask" in repr(task) for task in asyncio.all_tasks())
-    transport.ask(replica, told.append)
-    assert not told, "a closed transport asks nobody"
+    transport.ask(replica, results.append)
+    assert not results, "a closed transport asks nobody"
 
 
 KNOWN = b"kw-busy-ms: 1\r\nkw-inflight: 1\r\nkw-latency-ms: 1\r\n"

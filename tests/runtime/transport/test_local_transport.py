@@ -1,8 +1,13 @@
+"""Transport within one process: handlers, errors, deadlines, busy time and threads."""
+
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import random
+from typing import Any
 
+import msgspec
 import pytest
 
 from kwiken.errors import DefinitionError
@@ -63,6 +68,76 @@ async def test_handlers_error_names_stage_type_and_message() -> None:
     assert (caught.value.stage, caught.value.kind) == ("broken", "KeyError")
 
 
+class Page(msgspec.Struct):
+    """An answer with fields."""
+
+    title: str
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "reason"),
+    [
+        (str, 7, "Expected `str`, got `int`"),
+        (int, "7", "Expected `int`, got `str`"),
+        (int, True, "Expected `int`, got `bool`"),
+        (str, None, "Expected `str`, got `None`"),
+        (dict[str, str], {"a": 1}, "Expected `str`, got `int` - at `$[...]`"),
+        (list[Page], [{"title": 3}], "Expected `str`, got `int` - at `$[0].title`"),
+        (Page, {}, "missing required field `title`"),
+        (str, object(), "Encoding objects of type object is unsupported"),
+    ],
+)
+async def test_an_answer_of_another_type_is_the_stages_error(kind: Any, answer: Any, reason: str) -> None:
+    async def wrong(_: str) -> Any:
+        return answer
+
+    wrong.__annotations__["return"] = kind
+    service = Service.of("typed", [Stage(name="wrong", handler=wrong)])
+    with pytest.raises(HandlerError) as caught:
+        await LocalTransport(service).call(HERE, call("wrong", "x"))
+    assert str(caught.value).startswith("stage 'wrong': TypeError: its answer does not fit: ")
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "taken"),
+    [
+        (Any, HERE, HERE),
+        (float, 7, 7.0),
+        (tuple[int, ...], [1, 2], (1, 2)),
+        (Page, {"title": "a"}, Page("a")),
+        (str, dt.date(2024, 2, 29), "2024-02-29"),
+        (Page | None, None, None),
+    ],
+)
+async def test_an_answer_is_taken_as_it_would_come_over_the_wire(kind: Any, answer: Any, taken: Any) -> None:
+    async def right(_: str) -> Any:
+        return answer
+
+    right.__annotations__["return"] = kind
+    service = Service.of("typed", [Stage(name="right", handler=right)])
+    reply = await LocalTransport(service).call(HERE, call("right", "x"))
+    assert reply.value == taken
+    assert type(reply.value) is type(taken)
+
+
+async def test_who_asks_for_it_is_told_what_handlers_raise() -> None:
+    told: list[tuple[str, int, str]] = []
+    service = Service("bad")
+
+    @service.stage()
+    async def broken(_: str) -> str:
+        raise KeyError("missing")
+
+    def report(stage: str, trace_id: int, error: BaseException) -> None:
+        told.append((stage, trace_id, repr(error)))
+
+    one = Call("broken", ("x",), 0, 0, float("inf"), 0, 5, 6)
+    with pytest.raises(HandlerError):
+        await LocalTransport(service, report=report).call(HERE, one)
+    assert told == [("broken", 5, "KeyError('missing')")]
+
+
 async def test_late_call_is_dropped_before_it_runs() -> None:
     service = Service("late")
     ran = []
@@ -105,7 +180,7 @@ def test_stage_without_a_handler_is_refused() -> None:
 
 
 @pytest.mark.parametrize("fanout", [1, 2])
-async def test_threads_are_told_and_their_work_is_not_taken_for_the_time_that_passed(fanout: int) -> None:
+async def test_threads_are_passed_and_their_work_is_not_taken_for_elapsed_time(fanout: int) -> None:
     service = Service("threads")
 
     async def sharded(word: str, *, shard: int, threads: int) -> str:

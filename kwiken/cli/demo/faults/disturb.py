@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from kwiken.cli.demo.faults.pause_schedule import DESCRIPTION, share_of_time
+from kwiken.cli.demo.faults.pause_schedule import DESCRIPTION, reach_of, share_of_requests, share_of_time
 from kwiken.cli.demo.faults.pauser import Order, Pause, Target
 from kwiken.cli.report.model import Disturbance, Paused
 from kwiken.errors import KwikenError
@@ -35,12 +35,16 @@ class DisturbedStage:
     replicas: Mapping[int, str]
 
 
-def choose(processes: Iterable[Mapping[str, Any]], seed: int) -> dict[str, DisturbedStage]:
+def choose(
+    processes: Iterable[Mapping[str, Any]], seed: int, *, rate: float, calls: Mapping[str, int]
+) -> dict[str, DisturbedStage]:
     """Draw for each stage the share of the time for which its replicas are paused.
 
     Args:
         processes: replicas, as `Cluster.status` lists them.
         seed: seed of the random numbers.
+        rate: requests a second that will come.
+        calls: number of calls of a request by stage.
     """
     by_stage: dict[str, list[tuple[str, int]]] = {}
     for process in processes:
@@ -48,7 +52,13 @@ def choose(processes: Iterable[Mapping[str, Any]], seed: int) -> dict[str, Distu
         by_stage.setdefault(process["stage"], []).append(entry)
     return {
         stage: DisturbedStage(
-            Target(stage, [pid for _, pid in sorted(those)], share_of_time(stage, seed)),
+            Target(
+                stage,
+                [pid for _, pid in sorted(those)],
+                share_of_time(
+                    share_of_requests(stage, seed), rate=rate, reach=reach_of(len(those), calls[stage])
+                ),
+            ),
             {pid: name for name, pid in those},
         )
         for stage, those in by_stage.items()

@@ -3,9 +3,14 @@
 The replicas of a stage stop now and then, one at a time, each equally likely (Dean and Barroso, "The Tail at
 Scale", 2013: garbage collection, background jobs, power limits, neighbours). A replica that is always slow is
 avoided by replica choice, with a plan or without; reissues are for pauses that cannot be foreseen. Durations
-of such pauses are log-normal: median 100 ms, sigma 0.5, cut at 500 ms. Real fleets are uneven, so each
-stage's share of the time is drawn log-uniformly between 1% and 10%, independent of the stage's cost. The
-parameters were chosen before any result was known.
+of such pauses are log-normal: median 100 ms, sigma 0.5, cut at 500 ms. Real fleets are uneven, so each stage
+has its own share of requests that meet a pause there, drawn log-uniformly between 0.2% and 2%, independent of
+the stage's cost. At 50 requests a second pauses then take some 1% to 10% of the time. The parameters were
+chosen before any result was known.
+
+A request that is sent to a paused replica waits, and the requests after it go to the other replicas. So a
+pause costs about one request if any request meets it at all, and a lower rate needs fewer pauses, but not in
+proportion: many of them would be met by nobody.
 """
 
 from __future__ import annotations
@@ -14,18 +19,23 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist, fmean
 
 MEDIAN_BURST_S = 0.100
 SIGMA = 0.5
 MAX_BURST_S = 0.500
-MIN_SHARE, MAX_SHARE = 0.01, 0.10
+MIN_MET, MAX_MET = 0.002, 0.02  # share of the requests that meet a pause of one stage
+POINTS = 200  # of the distribution of lengths, over which chances are averaged
+MAX_SHARE_OF_TIME = 0.25  # so that a replica is mostly there, however many requests come
 
 DESCRIPTION = (
     f"A replica of each stage, any of them, is paused in bursts (its process is stopped and continued). "
     f"Bursts are log-normal: median {1000 * MEDIAN_BURST_S:.0f} ms, sigma {SIGMA:g}, cut at "
-    f"{1000 * MAX_BURST_S:.0f} ms; the gaps between them are exponential. Fleets are uneven, so each stage's "
-    f"share of the time is drawn log-uniformly between {MIN_SHARE:.0%} and {MAX_SHARE:.0%} of it, by the "
-    f"seed alone: neither cost nor result has a say."
+    f"{1000 * MAX_BURST_S:.0f} ms; the gaps between them are exponential. Fleets are uneven, so the share "
+    f"of requests that meet a pause of a stage is drawn log-uniformly between {MIN_MET:.1%} and "
+    f"{MAX_MET:.0%}, by the seed alone: neither cost nor result has a say. The share of the time follows "
+    f"from it and the rate."
 )
 
 
@@ -49,10 +59,43 @@ def _normal(z: float) -> float:
     return (1 + math.erf(z / math.sqrt(2))) / 2
 
 
-def share_of_time(stage: str, seed: int) -> float:
-    """Share of the time for which a replica of the stage is paused; independent of every other stage."""
+def share_of_requests(stage: str, seed: int) -> float:
+    """Share of the requests that meet a pause of the stage; independent of every other stage."""
     draw = random.Random(f"share/{seed}/{stage}").random()  # noqa: S311 - a simulation's draw
-    return MIN_SHARE * math.exp(draw * math.log(MAX_SHARE / MIN_SHARE))
+    return MIN_MET * math.exp(draw * math.log(MAX_MET / MIN_MET))
+
+
+def share_of_time(met: float, *, rate: float, reach: float) -> float:
+    """Share of the time for which a replica of a stage is paused so that a share of the requests meets it.
+
+    A pause is met if a request reaches the paused replica while it lasts, and is then met about once.
+    With Poisson arrivals the chance of that is the mean of 1 - exp(-rate * reach * length) over the lengths.
+
+    Args:
+        met: share of the requests that meet a pause, from 0 to 1.
+        rate: requests a second.
+        reach: chance that a request has a call at one given replica of the stage, above 0 and at most 1.
+    """
+    chance = fmean(-math.expm1(-rate * reach * length) for length in _typical_lengths())
+    return min(MAX_SHARE_OF_TIME, met * rate / chance * mean_burst_s())
+
+
+@cache
+def _typical_lengths() -> tuple[float, ...]:
+    """Lengths of bursts in seconds at evenly spaced probabilities, (`POINTS`,)."""
+    normal = NormalDist()
+    ranks = (normal.inv_cdf((number + 0.5) / POINTS) for number in range(POINTS))
+    return tuple(min(MAX_BURST_S, MEDIAN_BURST_S * math.exp(SIGMA * rank)) for rank in ranks)
+
+
+def reach_of(replicas: int, calls: int) -> float:
+    """Chance that a request has a call at one given replica of a stage.
+
+    Args:
+        replicas: number of the stage's replicas, 1 or more.
+        calls: number of calls of a request at the stage, 1 or more: a fan-out has one for each shard.
+    """
+    return 1 - (1 - 1 / replicas) ** calls
 
 
 def victims(stage: str, replicas: int, seed: int) -> Iterator[int]:

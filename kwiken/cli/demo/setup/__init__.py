@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from kwiken.cli.demo.setup.blocks import ARMS, Block, Schedule, orders
     from kwiken.cli.demo.setup.folder import Folder
     from kwiken.cli.demo.setup.load import Load, LoadError, Record, read_records, write_queries
-    from kwiken.cli.demo.setup.processor_use import processor_seconds, used_between
     from kwiken.cli.demo.setup.settings import (
         EDGE_S,
         MIN_LEARN_REQUESTS,
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
         TARGET,
         DemoSettings,
         Timing,
+        check_enough,
         divide,
     )
 
@@ -37,11 +37,10 @@ __all__ = [
     "Record",
     "Schedule",
     "Timing",
+    "check_enough",
     "divide",
     "orders",
-    "processor_seconds",
     "read_records",
-    "used_between",
     "write_queries",
 ]
 
@@ -62,10 +61,7 @@ __getattr__ = lazy_names(
             "read_records",
             "write_queries",
         ),
-        "kwiken.cli.demo.setup.processor_use": (
-            "processor_seconds",
-            "used_between",
-        ),
+        "kwiken.cli.demo.setup.processor_use": (),
         "kwiken.cli.demo.setup.settings": (
             "DemoSettings",
             "EDGE_S",
@@ -74,6 +70,7 @@ __getattr__ = lazy_names(
             "SETTLE_S",
             "TARGET",
             "Timing",
+            "check_enough",
             "divide",
         ),
     },

@@ -34,13 +34,19 @@ class Record(msgspec.Struct, frozen=True):
     error: str | None
     trace_id: str
 
+    @property
+    def answered(self) -> bool:
+        """Tell whether the request got an answer of 200 to 299."""
+        return self.latency_ms is not None and 200 <= self.status < 300  # noqa: PLR2004 - HTTP's range
+
 
 class Load:
     """Context with open-loop load while it is open, for `longest_s` at most.
 
     Args:
         url: address of the gateway.
-        rate: mean rate of arrivals, in requests a second.
+        arrivals: mean rate of Poisson arrivals, in requests a second, or a file with a rate for each second,
+            whose arrivals come at even gaps.
         longest_s: time after which the load ends by itself, in seconds.
         queries: file with one query per line.
         records: output file with one request per line.
@@ -48,10 +54,13 @@ class Load:
     """
 
     def __init__(
-        self, url: str, *, rate: float, longest_s: float, queries: Path, records: Path, seed: int
+        self, url: str, *, arrivals: float | Path, longest_s: float, queries: Path, records: Path, seed: int
     ) -> None:
+        schedule = (
+            {"--arrivals": f"constant:{arrivals}"} if isinstance(arrivals, Path) else {"--rate": arrivals}
+        )
         options = {
-            "--rate": rate,
+            **schedule,
             "--duration": longest_s,
             "--queries": queries,
             "--records": records,
@@ -62,6 +71,11 @@ class Load:
         self._command += [str(part) for pair in options.items() for part in pair]
         self._process: asyncio.subprocess.Process | None = None
         self._output: asyncio.Task[tuple[bytes, bytes]] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Pid of the generator; None before it was started."""
+        return self._process.pid if self._process is not None else None
 
     async def __aenter__(self) -> Self:
         """Start the generator."""

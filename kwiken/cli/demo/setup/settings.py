@@ -14,7 +14,7 @@ MAX_RATE = 2000.0
 MIN_LEARN_REQUESTS = 50  # requests to learn from
 SETTLE_S, EDGE_S = 0.5, 0.05  # seconds left out after and before a switch of plans
 WARM_S = 3.0
-MAX_LEARN_S = 60.0
+MAX_LEARN_S = 160.0
 LEARN_SHARE = 0.33  # a tail is learned from rare requests, which takes time
 BLOCK_S = 5.0  # long beside a burst and the settling, short beside drift
 MIN_ROUNDS = 2
@@ -26,16 +26,17 @@ class DemoSettings:
     """Settings that the user chooses.
 
     Attributes:
-        seconds: time under load for warm-up, learning and measuring, in seconds; planning comes on top.
-        rate: mean rate of arrivals, in requests a second.
+        seconds: time under load for warm-up, learning and measuring, in seconds; planning comes on top. None
+            for the time that the rate needs.
+        rate: mean rate of arrivals, in requests a second; None for the rate that fits the machine.
         budget: extra work allowed, as a share from 0 to 1.
         seed: seed of all random numbers.
         calm: whether to run without disturbance.
         out: output folder.
     """
 
-    seconds: float
-    rate: float
+    seconds: float | None
+    rate: float | None
     budget: float
     seed: int
     calm: bool
@@ -47,18 +48,15 @@ class DemoSettings:
         Raises:
             InputError: names the option.
         """
-        if not 0 < self.rate <= MAX_RATE:
+        if self.rate is not None and not 0 < self.rate <= MAX_RATE:
             raise InputError(
                 f"must be above 0 and at most {MAX_RATE:g} requests a second, not {self.rate:g}",
                 where="--rate",
             )
-        learned = self.rate * divide(self.seconds).learn_s
-        if learned < MIN_LEARN_REQUESTS:
-            raise InputError(
-                f"would learn from about {learned:.0f} requests, and {MIN_LEARN_REQUESTS} are needed; "
-                "raise --rate or --seconds",
-                where="demo",
-            )
+        if self.seconds is not None:
+            timing = divide(self.seconds)
+            if self.rate is not None:
+                check_enough(self.rate, timing)
 
 
 @dataclass(frozen=True)
@@ -86,6 +84,25 @@ class Timing:
     def total_s(self) -> float:
         """Total time under load except planning, in seconds."""
         return self.warm_s + self.learn_s + self.measure_s
+
+
+def check_enough(rate: float, timing: Timing) -> None:
+    """Check that there will be enough requests to learn from.
+
+    Args:
+        rate: requests a second.
+        timing: division of the time.
+
+    Raises:
+        InputError: says how many there would be.
+    """
+    learned = rate * timing.learn_s
+    if learned < MIN_LEARN_REQUESTS:
+        raise InputError(
+            f"would learn from about {learned:.0f} requests, and {MIN_LEARN_REQUESTS} are needed; "
+            "raise --rate or --seconds",
+            where="demo",
+        )
 
 
 def divide(seconds: float) -> Timing:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from kwiken.cli.demo.setup import ARMS, Block, Timing, orders, processor_seconds, used_between
+from kwiken.cli.demo.pace import Attempt, Finding, Window
+from kwiken.cli.demo.setup import ARMS, Block, Timing, orders
 from kwiken.plan import Plan
 
 TICK_S = 0.25
@@ -22,22 +23,28 @@ class Trial:
 
     Attributes:
         order: order of the arms in each round.
-        blocks: blocks with their actual start and end.
+        blocks: blocks that count, with their actual start and end.
+        repeated: reason of each block that was repeated and does not count.
         busy_s: processor time of the service by arm, in seconds; lacks arms that were not measured.
         block_s: total length of blocks by arm, settling time included, in seconds.
+        windows: figures of the blocks that count.
     """
 
     order: list[tuple[str, ...]]
     blocks: list[Block] = field(default_factory=list)
     busy_s: dict[str, float] = field(default_factory=dict)
     block_s: dict[str, float] = field(default_factory=dict)
+    windows: list[Window] = field(default_factory=list)
+    repeated: list[Finding] = field(default_factory=list)
 
-    def note(self, block: Block, busy_s: float | None) -> None:
-        """Add a block that has ended."""
+    def note(self, block: Block, window: Window) -> None:
+        """Add a block that counts."""
         self.blocks.append(block)
-        self.block_s[block.arm] = self.block_s.get(block.arm, 0.0) + block.end_s - block.start_s
-        if busy_s is not None:
-            self.busy_s[block.arm] = self.busy_s.get(block.arm, 0.0) + busy_s
+        self.windows.append(window)
+        length_s = block.end_s - block.start_s
+        self.block_s[block.arm] = self.block_s.get(block.arm, 0.0) + length_s
+        if window.use is not None:
+            self.busy_s[block.arm] = self.busy_s.get(block.arm, 0.0) + window.use.own * length_s
 
 
 async def run_blocks(
@@ -46,29 +53,39 @@ async def run_blocks(
     *,
     seed: int,
     put: Callable[[Plan | None], Awaitable[None]],
-    pids: Callable[[], Iterable[int]],
+    begin: Callable[[], None],
+    end: Callable[[], Awaitable[tuple[Window, Finding | None]]],
     tick: Tick,
-) -> Trial:
-    """Run every block of every round.
+) -> tuple[Trial, Attempt]:
+    """Run every block of every round; a block that tells nothing is repeated at once.
 
     Args:
         plans: plan by arm; None for no plan.
         timing: number of rounds and length of blocks.
         seed: seed of the order of arms.
         put: puts a plan in force; returns once it is in force.
-        pids: returns the pids of the processes whose processor time counts.
+        begin: called when a block begins.
+        end: called when a block has ended; returns its figures, and what is wrong with it.
         tick: called every quarter of a second.
+
+    Returns:
+        The log of the blocks, and the attempt, which has failed if there are too few of them.
     """
     trial = Trial(orders(timing.rounds, seed, ARMS))
-    for number, order in enumerate(trial.order):
-        for arm in order:
-            await put(None)  # resets the budget: no arm may spend what another saved
-            await put(plans[arm])
-            began, used = time.time(), processor_seconds(pids())
-            await pass_time(timing.block_s, tick)
-            busy = used_between(used, processor_seconds(pids()))
-            trial.note(Block(arm, number, began, time.time()), busy)
-    return trial
+    attempt = Attempt([(arm, number) for number, order in enumerate(trial.order) for arm in order])
+    while (stretch := attempt.current) is not None:
+        arm, number = stretch
+        await put(None)  # resets the budget: no arm may spend what another saved
+        await put(plans[arm])
+        began = time.time()
+        begin()
+        await pass_time(timing.block_s, tick)
+        ended = time.time()
+        window, finding = await end()
+        if attempt.note(finding, window.use):
+            trial.note(Block(arm, number, began, ended), window)
+    trial.repeated = attempt.void
+    return trial, attempt
 
 
 async def pass_time(seconds: float, tick: Tick) -> None:

@@ -44,6 +44,11 @@ class ArmData:
         """Number of requests that were never sent."""
         return len(self.rows) - len(self.sent)
 
+    @property
+    def gateway_ms(self) -> Floats:
+        """Latencies of the traced requests at the gateway in milliseconds, (n,)."""
+        return np.array([(record.end_ns - record.start_ns) / 1e6 for record in self.records])
+
     def series(self) -> tuple[Floats, Floats]:
         """Due times in seconds and latencies in milliseconds, both (n,); no answer counts as the time-out."""
         due = np.array([row.intended_s for row in self.rows], dtype=np.float64)

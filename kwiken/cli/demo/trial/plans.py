@@ -1,4 +1,4 @@
-"""Plans of the trial from the traces of the learning time, apportioned and even. Blocks; run in a thread."""
+"""Plans of the trial, apportioned and even, from traces of the learning time. Slow: run in a thread."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from kwiken.cli.demo.pace import NothingToldError, Pace, check_outcome
 from kwiken.cli.demo.setup import ARMS, EDGE_S, SETTLE_S, DemoSettings, Folder, Record, Schedule, Timing
 from kwiken.cli.demo.trial.arms import Trial
 from kwiken.cli.demo.trial.measure import ArmData, assign, attach, calls_of, spent_of, under_another_plan
@@ -44,6 +45,7 @@ class Evidence:
 
     Attributes:
         settings: settings of the demo.
+        pace: rate of the load, and what the machine was measured to do.
         timing: division of its time.
         learned: profile and plans.
         trial: log of the blocks.
@@ -52,6 +54,7 @@ class Evidence:
     """
 
     settings: DemoSettings
+    pace: Pace
     timing: Timing
     learned: Learned
     trial: Trial
@@ -76,6 +79,7 @@ def judge(
 
     Raises:
         NothingMeasuredError: when an arm has no request.
+        NothingToldError: when the latencies are those of an overload; nothing is written then.
     """
     noted = list(noted)
     arms, settling = assign(noted, Schedule(evidence.trial.blocks, SETTLE_S, EDGE_S))
@@ -91,8 +95,25 @@ def judge(
         attach(group, requests)
     ledger = _ledger(evidence.learned, spenders, whole)
     result = _result(evidence, arms, ledger, settling=settling, wall_s=wall_s, lag=_lag(noted))
+    _refuse_overload(result)
     _write(folder, evidence.learned, arms, result)
     return result
+
+
+def _refuse_overload(result: DemoResult) -> None:
+    """Refuse a result whose latencies are those of an overload.
+
+    Raises:
+        NothingToldError: says which sign of an overload there is.
+    """
+    reason = check_outcome(
+        {"before": result.before.p99_ms, "after": result.after.p99_ms, "even": result.even.p99_ms},
+        due=result.requests + result.dropped,
+        failed=result.failed,
+        dropped=result.dropped,
+    )
+    if reason is not None:
+        raise NothingToldError(f"at {result.settings.rate:g} requests a second {reason}")
 
 
 @dataclass(frozen=True)
@@ -134,7 +155,9 @@ def _result(
         after=ladders["after"],
         even=ladders["even"],
         expected=promise.after,
+        achieved=ladder_of(arms["after"].gateway_ms),
         budgets={name: getattr(plan.budgets, name) for name in plan.budgets.__struct_fields__},
+        peak=plan.ledger.peak(plan.budgets.reissue),
         spent=ledger.spent("after"),
         spent_even=ledger.spent("even"),
         requests=sum(len(data.sent) for data in arms.values()),
@@ -202,10 +225,10 @@ def _stages(learned: Learned, calls: Mapping[str, list[Call]]) -> list[StageShar
 
 
 def _settings(evidence: Evidence, wall_s: float) -> Settings:
-    settings, timing = evidence.settings, evidence.timing
+    settings, timing, pace = evidence.settings, evidence.timing, evidence.pace
     return Settings(
-        seconds=settings.seconds,
-        rate=settings.rate,
+        seconds=timing.total_s,
+        rate=pace.rate,
         seed=settings.seed,
         learn_s=timing.learn_s,
         rounds=timing.rounds,
@@ -214,6 +237,8 @@ def _settings(evidence: Evidence, wall_s: float) -> Settings:
         order=[", ".join(order) for order in evidence.trial.order],
         processors=os.cpu_count() or 1,
         wall_s=wall_s,
+        pace=pace.line,
+        repeated=len(evidence.trial.repeated),
     )
 
 
@@ -230,6 +255,9 @@ def _remarks(evidence: Evidence, arms: Mapping[str, ArmData]) -> list[str]:
         found.append(f"{strays} requests ran under another plan than that of their block.")
     if untraced:
         found.append(f"{untraced} requests left no trace; spend is counted from the others.")
+    if evidence.trial.repeated:
+        reasons = "; ".join(dict.fromkeys(finding.words for finding in evidence.trial.repeated))
+        found.append(f"{len(evidence.trial.repeated)} blocks told nothing and were repeated: {reasons}.")
     if evidence.restarts:
         found.append(f"{evidence.restarts} replicas died and were replaced.")
     return found

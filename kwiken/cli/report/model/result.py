@@ -51,7 +51,8 @@ class ArmCount(_Struct, frozen=True):
         requests: number of measured requests.
         failed: number of measured requests without an answer.
         seconds: total length of its blocks without settling time.
-        replica_cpu: processor time of gateway and replicas, as a share of all cores; None where not measured.
+        replica_cpu: processor time of gateway, replicas, load generator and supervisor, as a share of all
+            processors; None where not measured.
     """
 
     requests: int
@@ -111,7 +112,22 @@ class Disturbance(_Struct, frozen=True):
 
 
 class Settings(_Struct, frozen=True):
-    """Settings of the demo."""
+    """Settings of the demo: those of the user, and what followed from them and the machine.
+
+    Attributes:
+        seconds: time under load, in seconds; planning came on top.
+        rate: requests a second.
+        seed: seed of all random numbers.
+        learn_s: seconds of load that were learned from.
+        rounds: number of rounds, each with one block of each arm.
+        block_s: length of a block, in seconds.
+        settle_s: seconds left out after each switch of plans.
+        order: arms of each round, in order.
+        processors: number of the machine's processors.
+        wall_s: length of the whole demo, in seconds.
+        pace: sentence on the rate and its reason; empty in results of earlier versions.
+        repeated: number of blocks that told nothing and were repeated.
+    """
 
     seconds: float
     rate: float
@@ -123,6 +139,8 @@ class Settings(_Struct, frozen=True):
     order: list[str]
     processors: int
     wall_s: float
+    pace: str = ""
+    repeated: int = 0
 
 
 class Expectation(_Struct, frozen=True):
@@ -145,14 +163,17 @@ class DemoResult(_Struct, frozen=True):
         before: percentiles measured without a plan; latencies count from the time when a request was due.
         after: percentiles measured with the plan.
         even: percentiles measured with the same budget spread evenly.
-        expected: percentiles that the plan expects for `after`.
-        budgets: limits by name of the budget, as fractions.
+        expected: percentiles that the plan expects for `after`, at the gateway.
+        achieved: percentiles of `after` at the gateway, from its traces; all 0 in earlier results.
+        budgets: limits by name of the budget, as fractions, over the horizon of the plan's ledger.
+        peak: limit of the spend on reissues over any 10 s, as a fraction; None in earlier results.
         spent: spend of `after`.
         spent_even: spend of `even`.
         requests: number of measured requests of all arms.
         failed: number of measured requests without an answer.
         dropped: number of requests that the load generator could not send.
-        settling: number of requests left out because they were due just after a switch of plans.
+        settling: number of requests left out because they were due just after a switch of plans, or in a
+            block that was repeated.
         cut_p99: cuts of p99 for `after` and `even`, and `after_even` for after against even.
         arms: counts by arm.
         stages: budget and spend of each stage.
@@ -183,6 +204,8 @@ class DemoResult(_Struct, frozen=True):
     disturbance: Disturbance
     settings: Settings
     remarks: list[str] = []
+    achieved: Ladder = Ladder()
+    peak: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse other versions."""

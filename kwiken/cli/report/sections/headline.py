@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from kwiken.cli.report.model import Card, DemoResult, between, change, count, ms, percent
+from kwiken.cli.report.model import Card, Cut, DemoResult, between, change, count, ms, percent
 from kwiken.cli.report.sections.views import Material, budget_shares, variance_shares
 from kwiken.plan import Budgets, Plan
 from kwiken.profile import Profile
@@ -32,19 +32,29 @@ def of_result(result: DemoResult) -> tuple[str, ...]:
     """Sentences on a demo's result: the cut of p99, the spend, and both beside the expectation."""
     cut = result.cut_p99["after"]
     before, after, promised = result.before.p99_ms, result.after.p99_ms, result.expectation
-    moved = "fell" if after < before else "rose"
     sure = f"; 90% interval of the cut {between(cut.low, cut.high, '%')}" if math.isfinite(cut.low) else ""
     gist = (
-        f"p99 {moved} from {ms(before)} to {ms(after)} ({change(before, after)}) for "
+        f"p99 {_moved(cut)} from {ms(before)} to {ms(after)} ({change(before, after)}) for "
         f"{percent(result.spent.reissue)} extra work{sure}."
     )
     low, high = promised.bounds.get("p99_ms", (math.nan, math.nan))
     interval = f" ({between(low, high)})" if math.isfinite(low) else ""
+    hoped, came, place = promised.after.p99_ms, result.achieved.p99_ms, "At the gateway the"
+    if not came:  # an earlier result, which was not measured there
+        came, place = after, "The"
     expected = (
-        f"The plan expected {ms(promised.after.p99_ms)}{interval} for {percent(promised.spent)}; "
+        f"{place} plan expected a p99 of {ms(hoped)}{interval}, and {ms(came)} was achieved "
+        f"({change(hoped, came)}). It expected to spend {percent(promised.spent)}; "
         f"it might spend {percent(result.budgets.get('reissue', 0.0))}."
     )
     return (gist, expected, _against_even(result), _within(result))
+
+
+def _moved(cut: Cut) -> str:
+    """Verb for a change of p99: a direction only if the interval of the cut does not contain zero."""
+    if cut.low > 0:
+        return "fell"
+    return "rose" if cut.high < 0 else "did not change clearly:"
 
 
 def _against_even(result: DemoResult) -> str:
@@ -62,10 +72,17 @@ def _against_even(result: DemoResult) -> str:
 
 
 def _within(result: DemoResult) -> str:
-    limit, worst = result.budgets.get("reissue", 0.0), result.spent.reissue_worst_10s
-    kept = "stayed within" if worst <= limit else "went past"
+    budget, spent = result.budgets.get("reissue", 0.0), result.spent
+    words = f"The spend {_kept(spent.reissue, budget)} the budget of {percent(budget)} over the horizon"
+    words += f"; over its worst 10 s it was {percent(spent.reissue_worst_10s)}"
+    if result.peak is not None:
+        words += f" and {_kept(spent.reissue_worst_10s, result.peak)} the peak of {percent(result.peak)}"
     lost = "No request failed" if result.failed == 0 else f"{count(result.failed, 'request')} failed"
-    return f"Over its worst 10 s the spend was {percent(worst)}: it {kept} the budget. {lost}."
+    return f"{words}. {lost}."
+
+
+def _kept(spent: float, limit: float) -> str:
+    return "stayed within" if spent <= limit else "went past"
 
 
 def _of_plan(plan: Plan) -> tuple[str, ...]:
@@ -117,6 +134,8 @@ def cards(material: Material) -> tuple[Card, ...]:
         return ()
     promised = result.expectation
     worst = f"worst 10 s {percent(result.spent.reissue_worst_10s)}"
+    if result.peak is not None:
+        worst += f" of {percent(result.peak)}"
     limit = f"of {percent(result.budgets.get('reissue', 0.0))} allowed; {worst}"
     even = result.even.p99_ms
     return (

@@ -286,7 +286,7 @@ def method(material: Material) -> Section | None:
     )
     machine = (
         f"Gateway, replicas, load and disturbance shared {count(s.processors, 'processor')}. "
-        f"Seed {s.seed}; {s.wall_s:.0f} s in all."
+        f"Seed {s.seed}; {s.wall_s:.0f} s in all." + (f" {s.pace[:1].upper()}{s.pace[1:]}." if s.pace else "")
     )
     rows = tuple(
         (

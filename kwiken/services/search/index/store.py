@@ -1,7 +1,7 @@
-"""Store of the index on disk: one index per Python and version of this code, checked when it is read.
+"""Store of the index on disk: one index for each version of Python and of this code, checked when read.
 
 A part is a file: eight bytes that name the format, the CRC-32 of the rest, then MessagePack. It is written to
-a temporary file and renamed, so a reader sees a whole part or none; a part that fails its check is built
+a temporary file and renamed, so a reader sees a complete part or none. A part that fails its check is built
 again. Readers map the file, so all processes share one copy of the arrays in memory.
 """
 
@@ -53,7 +53,7 @@ def cache_folder() -> Path:
 
 @cache
 def key() -> str:
-    """Name of the index that this interpreter, this library and this code make."""
+    """Digest that names the index of this interpreter, its standard library and this code."""
     digest = blake2b(f"{sys.version} {sys.byteorder}".encode(), digest_size=8)
     here = Path(__file__).parent
     for name in _BUILDER_MODULES:
@@ -87,7 +87,7 @@ def write(place: Path, part: Part) -> None:
 
 
 def read(place: Path, kind: type[P]) -> P:
-    """One part, its arrays mapped from the file.
+    """Read one part; its arrays are mapped from the file.
 
     Raises:
         InputError: naming the file, where it is missing, cut, changed or of another format.
@@ -120,10 +120,10 @@ def load(kind: type[P]) -> P:
 
 
 def build(*, force: bool = False) -> Path:
-    """Build the index unless it is whole already; one process at a time builds, the others wait for it.
+    """Build the index unless it is complete; one process builds at a time and the others wait.
 
     Args:
-        force: build even where a whole index is there.
+        force: whether to build even where a complete index exists.
 
     Raises:
         BuildError: when the builder fails; its last lines are in the message.
@@ -132,7 +132,7 @@ def build(*, force: bool = False) -> Path:
     with _lock(place.with_suffix(".lock")):
         if force or not whole(place):
             _run_builder(place)
-            _forget_old(place)
+            _remove_old(place)
     return place
 
 
@@ -145,7 +145,7 @@ def whole(place: Path) -> bool:
 
 
 def _run_builder(place: Path) -> None:
-    """In a process of its own: it imports 67 C modules and needs ten times a replica's memory."""
+    """Build in a new process, since building imports 67 C modules and needs ten times a replica's memory."""
     root = str(Path(__file__).resolve().parents[4])
     known = os.environ.get("PYTHONPATH")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *([known] if known else [])])}
@@ -163,7 +163,7 @@ def _run_builder(place: Path) -> None:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Hold the lock file; after BUILD_SECONDS go on without it: writes are atomic, a holder may hang."""
+    """Hold the lock file; without it after `BUILD_SECONDS`, as its holder may hang and writes are atomic."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         _acquire(file.fileno(), time.monotonic() + BUILD_SECONDS)
@@ -174,7 +174,7 @@ def _acquire(handle: int, until: float) -> None:
     try:
         import fcntl
     except ImportError:
-        return  # Windows: each process may build; the renames keep that right
+        return  # Windows: several processes may build, which is safe because parts are renamed into place
     while time.monotonic() < until:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -184,8 +184,8 @@ def _acquire(handle: int, until: float) -> None:
             return
 
 
-def _forget_old(keep: Path) -> None:
-    """Remove all but the newest indexes; those in use elsewhere stay readable until their readers end."""
+def _remove_old(keep: Path) -> None:
+    """Remove all but the newest indexes; readers of a removed one keep their mapped files."""
     others = [path for path in keep.parent.glob("search-*") if path.is_dir() and path != keep]
     others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     for path in others[MAX_INDEXES - 1 :]:

@@ -1,0 +1,8 @@
+"""Processors of this machine: what this program may use, what it uses, and what is taken away from it."""
+
+from __future__ import annotations
+
+from kwiken.machine.processor_use import ProcessorUse, Reading, use_between
+from kwiken.machine.reading import processors_given, read_processors
+
+__all__ = ["ProcessorUse", "Reading", "processors_given", "read_processors", "use_between"]

@@ -1,0 +1,167 @@
+"""Counters of the processors, read from Linux's /proc and control groups of versions 1 and 2."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from kwiken.machine.processor_use import Reading
+
+ROOT = Path("/")
+# Places in a processor's line of /proc/stat, after its name; guest time is part of user and nice time.
+USER, NICE, SYSTEM, IRQ, SOFTIRQ, STEAL = 0, 1, 2, 5, 6, 7
+NANOSECONDS = 1e9  # a second in the unit of /proc/PID/schedstat
+UTIME, STIME = 11, 12  # places in /proc/PID/stat after the command's name
+
+
+def read_processors(pids: Iterable[int] = (), *, root: Path = ROOT) -> Reading | None:
+    """Read the counters of the processors that this process may run on; None where there is no /proc.
+
+    Args:
+        pids: processes of this program; those that have ended are left out.
+        root: root of the file system.
+    """
+    allowed = _allowed()
+    found = _busy_and_stolen(root, allowed)
+    if found is None:
+        return None
+    pids = list(pids)
+    periods, throttled = _throttling(root)
+    scheduled = {pid: times for pid in pids if (times := _scheduled(root, pid)) is not None}
+    return Reading(
+        at_s=time.monotonic(),
+        processors=len(allowed),
+        quota=_quota(root),
+        busy_s=found[0],
+        stolen_s=found[1],
+        periods=periods,
+        throttled=throttled,
+        own_s=_own_seconds(root, pids),
+        ran_s={pid: ran for pid, (ran, _) in scheduled.items()},
+        waited_s={pid: waited for pid, (_, waited) in scheduled.items()},
+    )
+
+
+def processors_given(*, root: Path = ROOT) -> float:
+    """Processors' worth of time that this process may use: its affinity and its control groups' quota.
+
+    Args:
+        root: root of the file system.
+    """
+    return min(float(len(_allowed())), _quota(root))
+
+
+def _allowed() -> frozenset[int]:
+    """Numbers of the processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def _tick() -> int:
+    return os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+def _busy_and_stolen(root: Path, allowed: frozenset[int]) -> tuple[float, float] | None:
+    """Busy and stolen time of some processors, in seconds; None where it cannot be read."""
+    busy = stolen = 0
+    try:
+        lines = (root / "proc/stat").read_text(encoding="ascii").splitlines()
+        for line in lines:
+            name, *fields = line.split()
+            if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in allowed:
+                times = [int(field) for field in fields]
+                busy += sum(times[place] for place in (USER, NICE, SYSTEM, IRQ, SOFTIRQ))
+                stolen += times[STEAL]
+    except (OSError, ValueError, IndexError):
+        return None
+    return busy / _tick(), stolen / _tick()
+
+
+def _own_seconds(root: Path, pids: Iterable[int]) -> dict[int, float]:
+    """Processor time in seconds used so far by each running process."""
+    found = {}
+    for pid in pids:
+        try:
+            text = (root / f"proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+            fields = text.rpartition(")")[2].split()
+            found[pid] = (int(fields[UTIME]) + int(fields[STIME])) / _tick()
+        except (OSError, ValueError, IndexError):
+            continue
+    return found
+
+
+def _scheduled(root: Path, pid: int) -> tuple[float, float] | None:
+    """Running and waiting time of a process's main thread, in seconds; None where it is not counted."""
+    words = _words(root / f"proc/{pid}/schedstat")
+    if len(words) < 2 or not (words[0].isdecimal() and words[1].isdecimal()):  # noqa: PLR2004 - of three
+        return None
+    return int(words[0]) / NANOSECONDS, int(words[1]) / NANOSECONDS
+
+
+def _groups(root: Path) -> Iterator[tuple[Path, int]]:
+    """Folders of this process's control groups that may limit processors, and the version of each.
+
+    Inside a container the path in /proc/self/cgroup may be the host's, and the container's own group is
+    mounted as the root: the root is tried too.
+    """
+    mount = root / "sys/fs/cgroup"
+    yield mount, 2
+    yield mount / "cpu", 1
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    for line in lines:
+        _, kinds, group = [*line.split(":", 2), "", ""][:3]
+        if kinds == "":
+            here, version = mount, 2
+        elif "cpu" in kinds.split(","):
+            here, version = mount / "cpu", 1
+        else:
+            continue
+        for part in Path(group).parts[1:]:
+            here /= part
+            yield here, version
+
+
+def _quota(root: Path) -> float:
+    """Smallest quota of the control groups, in processors; infinite without one."""
+    return min((_quota_of(folder, version) for folder, version in _groups(root)), default=math.inf)
+
+
+def _quota_of(folder: Path, version: int) -> float:
+    if version == 2:  # noqa: PLR2004 - of control groups
+        quota, period = [*_words(folder / "cpu.max"), "", ""][:2]
+    else:
+        quota = "".join(_words(folder / "cpu.cfs_quota_us")[:1])
+        period = "".join(_words(folder / "cpu.cfs_period_us")[:1])
+    if not (quota.isdecimal() and period.isdecimal() and int(quota) and int(period)):
+        return math.inf  # "max", "-1", or no such file
+    return int(quota) / int(period)
+
+
+def _throttling(root: Path) -> tuple[int, int]:
+    """Periods of all quotas on this process, and the periods among them that were throttled."""
+    periods = throttled = 0
+    for folder, version in _groups(root):
+        if math.isfinite(_quota_of(folder, version)):
+            words = _words(folder / "cpu.stat")
+            found = dict(zip(words[::2], words[1::2], strict=False))
+            periods += _number(found.get("nr_periods"))
+            throttled += _number(found.get("nr_throttled"))
+    return periods, throttled
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii").split()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else 0

@@ -1,0 +1,51 @@
+"""Server processes that tests start from the command line and ask over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+KWIKEN = [sys.executable, "-m", "kwiken.cli"]
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@contextlib.contextmanager
+def running(*args: str) -> Iterator[subprocess.Popen[str]]:
+    """A running command; killed at the end if it still runs."""
+    process = subprocess.Popen(
+        [*KWIKEN, *args], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    """Address that a server prints on stderr."""
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert " at http://" in line, line
+    return line.rpartition(" at ")[2].strip()
+
+
+def ask(url: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
+    data = json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(
+        url + path, data=data, headers={"Content-Type": "application/json", **headers}
+    )
+    try:
+        with DIRECT.open(request, timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
