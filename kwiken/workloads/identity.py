@@ -11,7 +11,7 @@ from kwiken.workloads.profile import WorkloadProfile
 
 
 class KnownProfiles:
-    """Profiles by identity; the profiling of a program that was seen before is saved (Paragon section 7, A-12).
+    """Profiles by identity, so that a program that was seen before need not be measured (Paragon, A-12).
 
     Args:
         profiles: profiles of earlier classifications; those without an identity are not found again.

@@ -9,7 +9,7 @@ import numpy as np
 from kwiken.arrays import Floats, Ints
 from kwiken.workloads.completion import MIN_VARIANCE, Completion
 
-# Prior of one known row, in logarithms of contention and coherency: wide, so that long rows speak for themselves.
+# Prior of one known row, in logarithms of contention and coherency: wide, so that its entries decide.
 WIDE_MEAN = np.log([0.03, 1e-5])
 WIDE_DEVIATION = np.array([2.0, 3.0])
 LOG_BOUNDS = (np.log(1e-9), np.log(10.0))  # of contention and coherency

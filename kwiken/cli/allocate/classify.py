@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_MEASUREMENTS: Final = 64 * MIB
 MAX_PROFILES: Final = 64 * MIB
+UNITS: Final = {"rate": "requests/s", "completions": "completions/s", "ips": "instructions/s"}
 MAX_PROPOSALS: Final = 3  # of each kind, that are shown
 KINDS: Final = {
     "size": "by size",
@@ -90,7 +91,7 @@ def _show(found: list[tuple[WorkloadProfile, Classification | None]], *, to_stdo
     rows = [
         (
             profile.name,
-            f"{profile.measure}/s",
+            UNITS[profile.measure.value],
             f"{profile.base:.4g}",
             f"{profile.base_deviation:.1%}",
             f"{_typical(profile):.1%}",
@@ -122,7 +123,8 @@ def _text(proposal: Proposal) -> str:
 def _explain(profile: WorkloadProfile, classified: Classification | None) -> None:
     from kwiken.workloads import SOURCES, label_text
 
-    say("", f"{profile.name}: {profile.base:.4g} {profile.measure}/s with one replica at the reference")
+    unit = UNITS[profile.measure.value]
+    say("", f"{profile.name}: {profile.base:.4g} {unit} with one replica at the reference")
     for title, labels, estimate in (
         ("by size", profile.sizes, profile.up),
         ("by replicas", profile.replicas.tolist(), profile.out),
@@ -154,9 +156,8 @@ def _explain(profile: WorkloadProfile, classified: Classification | None) -> Non
     for kind, chosen in classified.methods.items():
         if chosen is not None:
             baseline = chosen.errors["column means"]
-            say(
-                f"{KINDS[kind]}: {chosen.name}; held-out error {chosen.error:.3f} (column means {baseline:.3f})"
-            )
+            error = f"held-out error {chosen.error:.3f} (column means {baseline:.3f})"
+            say(f"{KINDS[kind]}: {chosen.name}; {error}")
     for proposal in _best(classified):
         say(f"measure {_text(proposal)}: removes {proposal.share:.0%} of the remaining variance")
 
