@@ -47,6 +47,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.workloads",
         "kwiken.reproduction.rows",
         "kwiken.reproduction.kwiken",
+        "kwiken.reproduction.paragon",
+        "kwiken.reproduction.quasar",
         "kwiken.reproduction",
         "kwiken",
     ),

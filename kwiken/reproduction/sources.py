@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from kwiken.errors import InputError
 from kwiken.reproduction.kwiken import all_parts as parts_of_kwiken
+from kwiken.reproduction.paragon import all_parts as parts_of_paragon
+from kwiken.reproduction.quasar import all_parts as parts_of_quasar
 from kwiken.reproduction.rows import Reproduction
 
 NAMES = {
     "kwiken": "Kwiken (Jalaparti et al., SIGCOMM 2013): reissues, partial answers, catch-up",
+    "paragon": "Paragon (Delimitrou and Kozyrakis, ASPLOS 2013): classification by platform and contention",
+    "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification by four matrices",
 }
-_PARTS = {"kwiken": parts_of_kwiken}
+_PARTS = {"kwiken": parts_of_kwiken, "paragon": parts_of_paragon, "quasar": parts_of_quasar}
 
 
 def reproduction(name: str, *, seeds: int = 8) -> Reproduction:
