@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
+from kwiken.cli.planning.plan_findings import passed_budget
 from kwiken.cli.shared import (
     OBJECTIVES,
     Real,
@@ -19,6 +20,8 @@ from kwiken.cli.shared import (
     load_profile,
     needs_extra,
     note,
+    note_contradicted,
+    note_few,
     note_written,
     print_json,
     print_table,
@@ -27,7 +30,6 @@ from kwiken.cli.shared import (
     seed_option,
     write_text,
 )
-from kwiken.cli.study.learned import note_contradicted, note_few, passed_budget
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:

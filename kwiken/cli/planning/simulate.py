@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kwiken.cli.planning.load_options import LOAD, queue_options
+from kwiken.cli.planning.plan import ladder_rows
+from kwiken.cli.planning.plan_findings import passed_budget
+from kwiken.cli.planning.plan_levers import LOST
+from kwiken.cli.planning.simulate_load import simulate_loaded
+from kwiken.cli.planning.spend_units import by_every_count
 from kwiken.cli.shared import (
     check_belongs,
     given,
@@ -15,18 +21,14 @@ from kwiken.cli.shared import (
     load_profile,
     needs_extra,
     note,
+    note_contradicted,
+    note_few,
     print_json,
     print_table,
     progress,
     say,
     seed_option,
 )
-from kwiken.cli.study.learned import note_contradicted, note_few, passed_budget
-from kwiken.cli.study.load_options import LOAD, queue_options
-from kwiken.cli.study.plan import ladder_rows
-from kwiken.cli.study.plan_levers import LOST
-from kwiken.cli.study.simulate_load import simulate_loaded
-from kwiken.cli.study.spend_units import by_every_count
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:

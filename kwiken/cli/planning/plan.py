@@ -11,6 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec import structs
 
+from kwiken.cli.planning.load_options import (
+    LOAD,
+    load_summary,
+    note_idle_options,
+    queue_options,
+    queue_settings,
+    refuse_unguarded,
+)
+from kwiken.cli.planning.plan_findings import gain_between, learned_summary, show_classes, show_notes
+from kwiken.cli.planning.plan_levers import lever_options, lever_summary, show_levers
+from kwiken.cli.planning.reissue_limits import show_thresholds
+from kwiken.cli.planning.spend_units import by_every_count
 from kwiken.cli.shared import (
     MIB,
     OBJECTIVES,
@@ -20,8 +32,6 @@ from kwiken.cli.shared import (
     load_profile,
     needs_extra,
     note,
-    note_summaries,
-    note_words,
     note_written,
     once_option,
     out_option,
@@ -33,18 +43,6 @@ from kwiken.cli.shared import (
     seed_option,
     write_text,
 )
-from kwiken.cli.study.learned import gain_between, learned_summary, show_classes
-from kwiken.cli.study.load_options import (
-    LOAD,
-    load_summary,
-    note_idle_options,
-    queue_options,
-    queue_settings,
-    refuse_unguarded,
-)
-from kwiken.cli.study.plan_levers import lever_options, lever_summary, show_levers
-from kwiken.cli.study.reissue_limits import show_thresholds
-from kwiken.cli.study.spend_units import by_every_count
 from kwiken.errors import InputError
 from kwiken.printable import printable_json
 
@@ -191,8 +189,7 @@ def command(
         show_thresholds(study.load)
         note(f"copies by every count: {by_every_count(by_model)}")
         show_classes(learned, study.plan)
-        for each in study.notes:
-            note(f"note: {note_words(each)}")
+        show_notes(study.notes)
         note_written(out)
 
 
@@ -219,6 +216,8 @@ def _cost(given: str | None) -> str | Mapping[str, float] | None:
 
 def _summary(study: PlanStudy) -> dict[str, Any]:
     """Summary of the plan and its reasons, as JSON; shares are fractions, times are in milliseconds."""
+    from kwiken.cli.shared import note_summaries
+
     plan, allocation = study.plan, study.allocation
     stages = {}
     for name, stage in plan.stages.items():
