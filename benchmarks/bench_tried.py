@@ -23,8 +23,8 @@ MIN_RECENT = 50  # requests that a plan on recent requests has at least
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
-    some = (each for each in recordings(quick=quick, services=1) if not TOO_SMALL & each.data_sets.keys())
-    cases = judged(some, ways, budgets=BUDGETS)
+    chosen = (each for each in recordings(quick=quick, services=1) if not TOO_SMALL & each.data_sets.keys())
+    cases = judged(chosen, ways, budgets=BUDGETS)
     rows = []
     for name in dict.fromkeys(case.data_set for case in cases):
         for budget in BUDGETS:
