@@ -70,11 +70,16 @@ def _moved(result: DemoResult) -> str:
     A bootstrap draws from what was seen, so of few requests its interval is too narrow.
     """
     cut = result.cut_p99["after"]
-    if min(result.arms[arm].requests for arm in ("before", "after")) < MIN_REQUESTS_FOR_DIRECTION:
+    if _few(result, "before", "after"):
         return "cannot be told from so few requests:"
     if cut.low > 0:
         return "fell"
     return "rose" if cut.high < 0 else "did not change clearly:"
+
+
+def _few(result: DemoResult, *arms: str) -> bool:
+    """Tell whether one of the arms has too few requests for a direction of p99."""
+    return min(result.arms[arm].requests for arm in arms) < MIN_REQUESTS_FOR_DIRECTION
 
 
 def _against_even(result: DemoResult) -> str:
@@ -84,9 +89,10 @@ def _against_even(result: DemoResult) -> str:
     against = result.cut_p99.get("after_even")
     if against is None or not math.isfinite(against.low):
         return f"{words}."
-    if against.low > 0:
+    enough = not _few(result, "after", "even")
+    if enough and against.low > 0:
         return f"{words}: apportioning it beat spreading it."
-    if against.high < 0:
+    if enough and against.high < 0:
         return f"{words}: here spreading it beat apportioning it."
     return f"{words}: a difference that a run this short cannot tell from chance."
 
