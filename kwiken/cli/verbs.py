@@ -32,10 +32,15 @@ VERBS = {
     "status": "Show the local cluster.",
     "apply": "Put a plan in force at a running gateway.",
     "load": "Send open-loop load to a gateway.",
+    "classify": "Predict workloads' performance on every node from a few measurements.",
     "reproduce": "Recompute the tables and figures of a published source beside its values.",
 }
-# Verbs of running services; the others compute from files.
-LIVE = frozenset({"apply", "demo", "serve", "stage", "up", "down", "status", "load"})
+# Folder of each verb; the verbs of `study` are the others.
+FOLDERS = {
+    **dict.fromkeys(("apply", "demo", "serve", "stage", "up", "down", "status", "load"), "live"),
+    **dict.fromkeys(("plan", "simulate", "judge"), "planning"),
+    "classify": "allocate",
+}
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -46,7 +51,7 @@ NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 def module_of(verb: str) -> str:
     """Full name of the module that holds a verb's command."""
-    return f"kwiken.cli.{'live' if verb in LIVE else 'study'}.{verb}"
+    return f"kwiken.cli.{FOLDERS.get(verb, 'study')}.{verb}"
 
 
 class Verbs(click.Group):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kwiken.cli.shared.bands import BANDS
     from kwiken.cli.shared.errors import VerbContext
     from kwiken.cli.shared.input_files import check_apart, check_exist
-    from kwiken.cli.shared.notes import drift_words, note_sentences, note_summaries, note_words
+    from kwiken.cli.shared.notes import note_sentences, note_summaries, note_words
     from kwiken.cli.shared.options import (
         NOT_NEGATIVE,
         OBJECTIVES,
@@ -52,6 +52,13 @@ if TYPE_CHECKING:
         silence,
         unheed_signals,
     )
+    from kwiken.cli.shared.profile_findings import (
+        drift_summary,
+        note_contradicted,
+        note_cut_short,
+        note_few,
+        show_drift,
+    )
 
 __all__ = [
     "BANDS",
@@ -68,7 +75,7 @@ __all__ = [
     "check_belongs",
     "check_exist",
     "copyable_option",
-    "drift_words",
+    "drift_summary",
     "given",
     "heed_signals",
     "json_option",
@@ -77,6 +84,9 @@ __all__ = [
     "load_service",
     "needs_extra",
     "note",
+    "note_contradicted",
+    "note_cut_short",
+    "note_few",
     "note_sentences",
     "note_summaries",
     "note_words",
@@ -94,6 +104,7 @@ __all__ = [
     "say",
     "seconds_of",
     "seed_option",
+    "show_drift",
     "silence",
     "unheed_signals",
     "write_text",
@@ -106,7 +117,6 @@ __getattr__ = lazy_names(
         "kwiken.cli.shared.errors": ("VerbContext",),
         "kwiken.cli.shared.input_files": ("check_apart", "check_exist"),
         "kwiken.cli.shared.notes": (
-            "drift_words",
             "note_sentences",
             "note_summaries",
             "note_words",
@@ -144,6 +154,13 @@ __getattr__ = lazy_names(
             "room_in",
             "say",
             "write_text",
+        ),
+        "kwiken.cli.shared.profile_findings": (
+            "drift_summary",
+            "note_contradicted",
+            "note_cut_short",
+            "note_few",
+            "show_drift",
         ),
         "kwiken.cli.shared.process": (
             "Terminated",

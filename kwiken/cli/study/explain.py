@@ -19,13 +19,14 @@ from kwiken.cli.shared import (
     load_profile,
     needs_extra,
     note,
+    note_cut_short,
+    note_few,
     print_json,
     print_table,
     progress,
     say,
     seed_option,
 )
-from kwiken.cli.study.learned import note_cut_short, note_few
 from kwiken.errors import InputError
 from kwiken.printable import printable
 

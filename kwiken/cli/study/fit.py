@@ -16,11 +16,14 @@ from kwiken.cli.shared import (
     check_apart,
     check_exist,
     copyable_option,
+    drift_summary,
     given,
     json_option,
     load_profile,
     needs_extra,
     note,
+    note_cut_short,
+    note_few,
     note_written,
     once_option,
     out_option,
@@ -30,9 +33,9 @@ from kwiken.cli.shared import (
     refuse_shared_stdout,
     say,
     seconds_of,
+    show_drift,
     write_text,
 )
-from kwiken.cli.study.learned import drift_summary, note_cut_short, note_few, show_drift
 from kwiken.errors import InputError
 from kwiken.printable import printable_json
 

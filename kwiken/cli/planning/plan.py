@@ -1,0 +1,295 @@
+"""`kwiken plan`: apportions budgets across the stages of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from msgspec import structs
+
+from kwiken.cli.planning.load_options import (
+    LOAD,
+    load_summary,
+    note_idle_options,
+    queue_options,
+    queue_settings,
+    refuse_unguarded,
+)
+from kwiken.cli.planning.plan_findings import gain_between, learned_summary, show_classes, show_notes
+from kwiken.cli.planning.plan_levers import lever_options, lever_summary, show_levers
+from kwiken.cli.planning.reissue_limits import show_thresholds
+from kwiken.cli.planning.spend_units import by_every_count
+from kwiken.cli.shared import (
+    MIB,
+    OBJECTIVES,
+    SHARE,
+    copyable_option,
+    json_option,
+    load_profile,
+    needs_extra,
+    note,
+    note_written,
+    once_option,
+    out_option,
+    print_json,
+    print_table,
+    progress,
+    read_text,
+    refuse_shared_stdout,
+    seed_option,
+    write_text,
+)
+from kwiken.errors import InputError
+from kwiken.printable import printable_json
+
+if TYPE_CHECKING:
+    from kwiken.plan import Ladder
+    from kwiken.planning import PlanStudy
+
+MAX_COST_FILE: Final = 4 * MIB
+MAX_COST: Final = 1e12
+COST_MODELS: Final = ("typical", "busy", "calls", "mean")
+SPREADS: Final = ("sumvar", "equal", "uniform")
+
+
+@click.command()
+@click.argument("profile", metavar="PROFILE")
+@out_option(what="plan")
+@click.option(
+    "--reissue",
+    type=SHARE,
+    default=0.05,
+    show_default=True,
+    help="Budget for copies of late calls, as a share of all work.",
+)
+@lever_options
+@click.option(
+    "--objective",
+    type=click.Choice(OBJECTIVES),
+    default="tail",
+    show_default=True,
+    help="What to lower. tail: variances and means of the stages, as far as they count for p99. variance: "
+    "their variances alone. p99, cvar: the p99 of whole requests, or the mean of the slowest 1%. auto: tail "
+    "or p99, whichever served later requests better.",
+)
+@click.option(
+    "--cost",
+    metavar="typical|busy|calls|mean|FILE",
+    help="What a call costs: its CPU time (busy), the median (typical) or mean latency of its stage, the "
+    "same everywhere (calls), or what a JSON file says, a number for each stage.  [default: busy where "
+    "measured, else typical]",
+)
+@click.option(
+    "--spread",
+    type=click.Choice(SPREADS),
+    default="sumvar",
+    show_default=True,
+    help="How the reissue budget is divided: by gain (sumvar); or, to compare with, the same budget (equal) "
+    "or the same share of calls (uniform) for every stage.",
+)
+@click.option(
+    "--insurance",
+    type=SHARE,
+    default=0.1,
+    show_default=True,
+    help="Share of the budget that gives every stage a few copies, as what has not stalled yet may stall.",
+)
+@click.option(
+    "--load",
+    type=LOAD,
+    metavar="FACTOR",
+    help="Load to plan for, as a multiple of the profile's.  [default: the profile's own]",
+)
+@click.option(
+    "--guard/--no-guard",
+    "guarded",
+    default=True,
+    show_default=True,
+    help="Account for the load that copies add, and send none where they hurt, if replicas are busy enough "
+    "for load to matter.",
+)
+@once_option
+@copyable_option
+@queue_options
+@seed_option
+@json_option
+@needs_extra("plan")
+def command(
+    *,
+    profile: str,
+    out: str | None,
+    reissue: float,
+    utility_loss: float,
+    catch_up: float,
+    cost: str | None,
+    as_json: bool,
+    objective: str,
+    spread: str,
+    insurance: float,
+    seed: int,
+    partial: tuple[str, ...] | None,
+    utility_weights: Mapping[str, float] | None,
+    levers: str,
+    guarded: bool,
+    load: float | None,
+    once: tuple[str, ...],
+    copyable: tuple[str, ...],
+    **queues: Any,
+) -> None:
+    """Make a plan for the service of PROFILE: divide budgets over its stages.
+
+    Shows which calls get copies, what the plan should cost, and what latency to expect. Without -o the plan
+    is shown and not kept.
+    """
+    refuse_shared_stdout(out=out == "-", json=as_json)
+    if not utility_loss and (partial or utility_weights):
+        option = "--partial" if partial else "--utility-weight"
+        raise InputError("means nothing without a budget of utility: --utility-loss", where=option)
+    if not guarded:
+        refuse_unguarded(load, queues)
+    learned = load_profile(profile)
+    from kwiken.plan import Budgets
+    from kwiken.planning import PlanSettings, study_plan
+    from kwiken.profile import kept_copyable, kept_single, spent_by_model
+
+    made_from = learned.digest
+    (learned,) = kept_copyable(kept_single((learned,), once), copyable)
+    settings = PlanSettings(
+        budgets=Budgets(reissue=reissue, utility_loss=utility_loss, catch_up=catch_up),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        objective=objective,
+        cost=_cost(cost),
+        spread=spread,
+        insurance=insurance,
+        seed=seed,
+        partial=partial,
+        utility_weights=utility_weights,
+        levers=levers,
+        guarded=guarded,
+        load=load,
+        queues=queue_settings(**queues),
+    )
+    with progress("planning"):
+        study = study_plan(learned, settings)
+    # The plan names the profile in the file, which is the one that later verbs are given.
+    study = replace(study, plan=structs.replace(study.plan, profile=made_from))
+    note_idle_options(study.load)
+    by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
+    if out is not None:
+        write_text(out, printable_json(study.plan.to_json()) + "\n")
+    if as_json:
+        told = lever_summary(study) | load_summary(study.load) | learned_summary(study, learned)
+        print_json(_summary(study) | {"spent_by_model": by_model} | told)
+    else:
+        _show(study)
+        show_thresholds(study.load)
+        note(f"copies by every count: {by_every_count(by_model)}")
+        show_classes(learned, study.plan)
+        show_notes(study.notes)
+        note_written(out)
+
+
+def _cost(given: str | None) -> str | Mapping[str, float] | None:
+    """Name of a cost model, or the costs in a file; None if none is given."""
+    if given is None or given in COST_MODELS:
+        return given
+    if not given or not Path(given).exists():
+        models = ", ".join(COST_MODELS)
+        raise InputError(f"must be one of {models}, or a file; there is no file {given!r}", where="--cost")
+    from kwiken.parsing import parse_json
+
+    raw = parse_json(read_text(given, MAX_COST_FILE), where=given)
+    if not isinstance(raw, dict):
+        raise InputError("must hold a JSON object: stage names and their costs", where=given)
+    for stage, value in raw.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= MAX_COST:
+            raise InputError(
+                f"stage {stage!r}: a cost is a number above 0, at most {MAX_COST:g}, not {value!r}",
+                where=given,
+            )
+    return raw
+
+
+def _summary(study: PlanStudy) -> dict[str, Any]:
+    """Summary of the plan and its reasons, as JSON; shares are fractions, times are in milliseconds."""
+    from kwiken.cli.shared import note_summaries
+
+    plan, allocation = study.plan, study.allocation
+    stages = {}
+    for name, stage in plan.stages.items():
+        stages[name] = {
+            "cost": plan.cost.stages.get(name, 0.0),
+            "fraction": stage.reissue.fraction if stage.reissue is not None else 0.0,
+            "after_ms": stage.reissue.after_ms if stage.reissue is not None else None,
+            "partial": stage.partial,
+            "loss": study.simulation.stage_loss.get(name, 0.0),
+            "catch_up": stage.catch_up,
+            "late_spent": study.simulation.stage_late.get(name, 0.0),
+            "spent": study.simulation.stage_spent.get(name, 0.0),
+            "gain_ms2": allocation.gains.get(name, 0.0) if stage.reissue is not None else 0.0,
+            "gain_between_ms2": gain_between(study, name),
+            "marginal_ms2": allocation.marginal.get(name, 0.0),
+        }
+    return {
+        "service": plan.service,
+        "profile": plan.profile,
+        "budgets": plan.budgets,
+        "apportioned": allocation.spent / plan.budgets.reissue if plan.budgets.reissue else 0.0,
+        "objective": study.verdict.objective,
+        "held_out_p99_cut": dict(study.verdict.cuts),
+        "cost_model": plan.cost.model,
+        "stages": stages,
+        "expected": plan.expected,
+        "notes": note_summaries(study.notes),
+    }
+
+
+def _show(study: PlanStudy) -> None:
+    """Print the plan as tables on stderr, as stdout may carry the plan itself; cuts are of the variance."""
+    plan = study.plan
+    columns = ("stage", "cost", "reissued", "after ms", "spent", "cut ms²", "90% between", "next 1%")
+    print_table(f"Plan for {plan.service} (costs: {plan.cost.model})", columns, _rows(study))
+    if plan.expected is not None:
+        before, after = plan.expected.before, plan.expected.after
+        note("")
+        print_table("Expected latency", ("ms", "before", "after", "change"), ladder_rows(before, after))
+        spent = plan.expected.spent.reissue
+        note("", f"extra requests: {spent:.2%} of cost expected, {plan.budgets.reissue:.2%} allowed")
+    show_levers(study)
+
+
+def _rows(study: PlanStudy) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for name, facts in _summary(study)["stages"].items():
+        given = facts["after_ms"] is not None
+        rows.append(
+            (
+                name,
+                f"{facts['cost']:.1%}",
+                f"{facts['fraction']:.2%}" if given else "-",
+                f"{facts['after_ms']:.2f}" if given else "-",
+                f"{facts['spent']:.2%}" if given else "-",
+                f"{facts['gain_ms2']:.2f}" if given else "-",
+                _between(facts["gain_between_ms2"]) if given else "-",
+                f"{facts['marginal_ms2'] / 100:.2f}",
+            )
+        )
+    return rows
+
+
+def _between(ends: tuple[float, float] | None) -> str:
+    return f"{ends[0]:.2f} and {ends[1]:.2f}" if ends is not None else "-"
+
+
+def ladder_rows(before: Ladder, after: Ladder) -> list[tuple[str, ...]]:
+    """Rows of a table with one percentile each: latency before and after, and the change."""
+    rows: list[tuple[str, ...]] = []
+    for field in before.__struct_fields__:
+        old, new = getattr(before, field), getattr(after, field)
+        label = field.removesuffix("_ms").replace("p999", "p99.9")
+        rows.append((label, f"{old:.2f}", f"{new:.2f}", f"{(new - old) / old:+.1%}" if old > 0 else "-"))
+    return rows

@@ -1,0 +1,137 @@
+"""`kwiken simulate --load`: simulates queues at another load and prints the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kwiken.cli.planning.load_options import queue_settings
+from kwiken.cli.planning.plan import ladder_rows
+from kwiken.cli.planning.plan_findings import show_notes
+from kwiken.cli.planning.reissue_limits import hurt_from
+from kwiken.cli.shared import print_json, print_table, progress, say
+
+if TYPE_CHECKING:
+    from kwiken.plan import Plan
+    from kwiken.profile import Profile
+    from kwiken.queueing.load import LoadSimulation
+
+
+def simulate_loaded(
+    profile: Profile,
+    plan: Plan | None,
+    *,
+    load: float,
+    requests: int,
+    seed: int,
+    as_json: bool,
+    **queues: Any,
+) -> None:
+    """Simulate the profile's requests in queues, and print the result.
+
+    Args:
+        profile: profile with the requests.
+        plan: plan to try; None for none.
+        load: load as a factor on the profile's.
+        requests: number of requests to simulate.
+        seed: seed of all random numbers.
+        as_json: whether to print JSON rather than tables.
+        queues: values of `queue_options`.
+    """
+    from kwiken.queueing.load import guards, load_model, plan_hurts_above, policies_of, simulate_load
+
+    with progress("simulating queues"):
+        model = load_model(profile, queue_settings(**queues), seed=seed)
+        result = simulate_load(model, plan, factor=load, requests=requests, seed=seed)
+        above = {
+            name: found.above
+            for name, found in guards(model, policies_of(model, plan), factor=load, seed=seed).items()
+        }
+        whole = plan_hurts_above(model, plan, seed=seed) if plan is not None else None
+    if as_json:
+        print_json(_loaded_document(result, above, whole, requests, seed))
+    else:
+        _show_loaded(result, profile, plan, above, whole)
+
+
+def _loaded_document(
+    result: LoadSimulation, above: Mapping[str, float | None], whole: float | None, requests: int, seed: int
+) -> dict[str, object]:
+    from kwiken.cli.shared import note_summaries
+
+    return {
+        "before": result.before,
+        "after": result.after,
+        "spent": {"reissue": result.reissue, "utility_loss": 0.0, "catch_up": 0.0},
+        "load": result.factor,
+        "rate_per_s": result.rate_per_s,
+        "stages": {
+            name: {
+                "spent": stage.spent,
+                "fraction": stage.fraction,
+                "utilisation": stage.before,
+                "utilisation_after": stage.after,
+                "replicas": result.model.stages[name].station.replicas,
+                "reissue_hurts_above": above.get(name),
+            }
+            for name, stage in result.stages.items()
+        },
+        "reissue_hurts_above_load": whole,
+        "notes": note_summaries(result.notes),
+        "requests": requests,
+        "seed": seed,
+    }
+
+
+def _show_loaded(
+    result: LoadSimulation,
+    profile: Profile,
+    plan: Plan | None,
+    above: Mapping[str, float | None],
+    whole: float | None,
+) -> None:
+    title = (
+        f"{len(result.before_ms)} requests of {profile.service} at {result.rate_per_s:.4g} a second, "
+        f"{result.factor:g} times the profile's load"
+    )
+    print_table(
+        title, ("ms", "before", "after", "change"), ladder_rows(result.before, result.after), to_stdout=True
+    )
+    columns = ("stage", "replicas", "busy before", "after", "calls reissued", "share of cost", "hurts above")
+    say("")
+    print_table("Stages", columns, _loaded_rows(result, plan, above), to_stdout=True)
+    if plan is None:
+        say("", "no plan given, so nothing was spent")
+    else:
+        say("", f"extra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
+        say(_verdict(result, plan, whole))
+    show_notes(result.notes)
+
+
+def _loaded_rows(
+    result: LoadSimulation, plan: Plan | None, above: Mapping[str, float | None]
+) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for name, stage in result.stages.items():
+        replicas = result.model.stages[name].station.replicas
+        busy = ("-", "-", "-") if replicas is None else (str(replicas), _pct(stage.before), _pct(stage.after))
+        reissued = plan is not None and name in plan.stages and plan.stages[name].reissue is not None
+        hurts = hurt_from(above[name]) if name in above else "-"
+        if reissued and name not in above:
+            hurts = "not known" if replicas is None else "stays quiet"
+        rows.append((name, *busy, f"{stage.fraction:.2%}", f"{stage.spent:.2%}", hurts))
+    return rows
+
+
+def _verdict(result: LoadSimulation, plan: Plan, above: float | None) -> str:
+    """Line with the load from which the whole plan makes the tail worse."""
+    reissued = [name for name, entry in plan.stages.items() if entry.reissue is not None]
+    if all(result.model.stages[name].station.replicas is None for name in reissued):
+        return "load acts on no stage that the plan reissues, so it is not known where reissues hurt"
+    if above is None:
+        return "reissue hurts at no load that the stages can serve"
+    return f"reissue hurts above {above:.3g} times the profile's load: the tail is worse with it there"
+
+
+def _pct(share: float) -> str:
+    return f"{share:.1%}"
