@@ -42,6 +42,7 @@ PACKAGES: Final = (
     "kwiken.queueing.load",
     "kwiken.diagnosis",
     "kwiken.export",
+    "kwiken.workloads",
     "kwiken.reproduction",
     "kwiken.otel",
     "kwiken.runtime",

@@ -44,6 +44,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.planning",
         "kwiken.diagnosis",
         "kwiken.export",
+        "kwiken.workloads",
         "kwiken.reproduction",
         "kwiken",
     ),
