@@ -45,6 +45,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.diagnosis",
         "kwiken.export",
         "kwiken.workloads",
+        "kwiken.placement",
+        "kwiken.placement.schedulers",
         "kwiken.reproduction",
         "kwiken",
     ),
@@ -86,6 +88,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.demo.trial",
         "kwiken.cli.demo",
         "kwiken.cli.live",
+        "kwiken.cli.allocate",
     ),
 }
 MAY_USE: dict[str, set[str]] = {
