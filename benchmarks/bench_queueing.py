@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.harness import Row, timed
+from kwiken.plan import LedgerTerms
 from kwiken.queueing.simulator import (
     Dispatch,
     Earnings,
@@ -26,7 +27,7 @@ STAGES = 10
 TARGET = 10e6 / 60
 WORK = LogNormal(10.0, 1.0)
 UTILISATION = 0.6
-EARNINGS = Earnings(fraction=0.1, burst=16.0, prompt_only=True, keeps_back=True)
+EARNINGS = Earnings(bounds=LedgerTerms().stage_bounds(Reissue(after_ms=60.0, fraction=0.065)))
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike

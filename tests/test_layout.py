@@ -47,6 +47,10 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.workloads",
         "kwiken.placement",
         "kwiken.placement.schedulers",
+        "kwiken.reproduction.rows",
+        "kwiken.reproduction.kwiken",
+        "kwiken.reproduction.paragon",
+        "kwiken.reproduction.quasar",
         "kwiken.reproduction",
         "kwiken",
     ),
@@ -117,7 +121,7 @@ MAX_LINES = 600
 CROWDED = {
     "kwiken": "the packages' own folders, and five small modules that all of them use",
     "kwiken/loadtest": "one program with one job; its files are a pipeline from settings to report",
-    "kwiken/reproduction": "one file for each group of tables and figures of one source",
+    "kwiken/reproduction/kwiken": "one file for each group of tables and figures of one source",
     "kwiken/queueing/simulator": "one file for each queueing discipline and event source",
 }
 # The brain, and the runtime's decisions: clocks, files, sockets, threads and chance are handed to them.

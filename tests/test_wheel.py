@@ -258,9 +258,7 @@ def test_the_readmes_samples_for_builders_and_operators(
 
 def test_the_service_in_the_readme_is_one(core: Environment, tmp_path: Path) -> None:
     [block] = blocks("README.md", "You build a service", language="python")
-    (tmp_path / "sample.py").write_text(
-        f"class Visitor: ...\n\n\n{block}\n\nhello.check()\n", encoding="utf-8"
-    )
+    (tmp_path / "sample.py").write_text(f"{block}\n\nhello.check()\n", encoding="utf-8")
     core.ok("python", "sample.py", cwd=tmp_path)
 
 

@@ -31,10 +31,13 @@ VERBS = {
     "status": "Show the local cluster.",
     "apply": "Put a plan in force at a running gateway.",
     "load": "Send open-loop load to a gateway.",
+    "classify": "Predict workloads' performance on every node from a few measurements.",
     "reproduce": "Recompute the tables and figures of a published source beside its values.",
 }
-# Verbs of running services; the others compute from files.
+# Verbs of running services.
 LIVE = frozenset({"apply", "demo", "serve", "stage", "up", "down", "status", "load"})
+# Verbs of the allocator: which workload needs how much, on which nodes.
+ALLOCATE = frozenset({"classify"})
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -45,7 +48,8 @@ NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 def module_of(verb: str) -> str:
     """Full name of the module that holds a verb's command."""
-    return f"kwiken.cli.{'live' if verb in LIVE else 'study'}.{verb}"
+    room = "live" if verb in LIVE else "allocate" if verb in ALLOCATE else "study"
+    return f"kwiken.cli.{room}.{verb}"
 
 
 class Verbs(click.Group):

@@ -8,12 +8,11 @@ from typing import Any, Final
 from kwiken.export.calls import Call, Target
 from kwiken.export.hedges import Exported, Hedge, hedges, plain, seconds_of_ms, whole_ms
 from kwiken.export.yaml import dump
-from kwiken.plan import Plan
+from kwiken.plan import STAGE_SLACK, Plan
 
 LISTEN_PORT: Final = 10_000
 DEFAULT_PORT: Final = 80
 ROUTE_TIMEOUT_MS: Final = 15_000  # Envoy's default; a longer one is written where a copy would go too late
-BURST_FACTOR: Final = 1.5  # factor for bursts, as in the ledger's stage accounts
 MILLION: Final = 1_000_000
 # Envoy tells a failed attempt from an answer by these conditions; only an answer beats an attempt in
 # progress.
@@ -33,7 +32,7 @@ def retry_on(call: Call) -> str:
 
 def retry_percent(found: Iterable[Hedge]) -> float:
     """Percent of concurrent calls that may be copies: the stages' largest share, with slack."""
-    return min(100.0, max(0.01, round(100 * BURST_FACTOR * max(hedge.share for hedge in found), 2)))
+    return min(100.0, max(0.01, round(100 * STAGE_SLACK * max(hedge.share for hedge in found), 2)))
 
 
 def route_match(call: Call) -> dict[str, Any]:

@@ -2,6 +2,27 @@
 
 from __future__ import annotations
 
+from kwiken.plan.accounts import (
+    BY_FLOOR,
+    CALL,
+    OWN_COST,
+    PEAK_BUCKETS,
+    PEAK_WINDOW_S,
+    REQUEST,
+    VERDICTS,
+    WITHIN,
+    Account,
+    Bounds,
+    Floor,
+    grant,
+)
+from kwiken.plan.ledger_terms import (
+    RESERVE_SHARE,
+    STAGE_SLACK,
+    UNSTATED_SHARE,
+    LedgerTerms,
+    only_prompt_earn,
+)
 from kwiken.plan.plan import (
     MAX_THREADS,
     VERSION,
@@ -19,18 +40,35 @@ from kwiken.plan.plan import (
 from kwiken.plan.rounding import later, tidied
 
 __all__ = [
+    "BY_FLOOR",
+    "CALL",
     "MAX_THREADS",
+    "OWN_COST",
+    "PEAK_BUCKETS",
+    "PEAK_WINDOW_S",
+    "REQUEST",
+    "RESERVE_SHARE",
+    "STAGE_SLACK",
+    "UNSTATED_SHARE",
+    "VERDICTS",
     "VERSION",
+    "WITHIN",
+    "Account",
+    "Bounds",
     "Budgets",
     "CatchUpPolicy",
     "Costs",
     "Expected",
+    "Floor",
     "Intervals",
     "Ladder",
+    "LedgerTerms",
     "PartialPolicy",
     "Plan",
     "SpanMatch",
     "StagePlan",
+    "grant",
     "later",
+    "only_prompt_earn",
     "tidied",
 ]

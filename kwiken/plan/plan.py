@@ -10,6 +10,7 @@ import msgspec
 
 from kwiken.errors import DefinitionError, InputError
 from kwiken.parsing import convert, parse_json
+from kwiken.plan.ledger_terms import LedgerTerms
 from kwiken.service import Reissue, Service
 
 VERSION = 1
@@ -239,6 +240,7 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
         created: time of creation (RFC 3339), given by the caller.
         profile: digest of the profile that the plan was made from.
         budgets: budgets of the whole service.
+        ledger: terms on which the budgets are granted; the defaults for a document that states none.
         cost: cost model and each stage's share of the cost.
         stages: policies by stage.
         expected: expected effect; None where it was not computed.
@@ -252,6 +254,7 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
     cost: Costs
     stages: dict[str, StagePlan]
     expected: Expected | None = None
+    ledger: LedgerTerms = LedgerTerms()
 
     def __post_init__(self) -> None:
         """Check the version, and that every reissued stage has a cost to charge."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from kwiken.apportion import OBJECTIVES, SPREADS
 from kwiken.errors import InputError
-from kwiken.plan import Budgets
+from kwiken.plan import Budgets, LedgerTerms
 from kwiken.profile import CostModel
 from kwiken.queueing.load import QueueSettings
 
@@ -31,8 +31,8 @@ class PlanSettings:
         cost: cost model, as `costs` takes it.
         spread: `sumvar`; or, for comparison, `equal` (the same budget for every stage) or `uniform` (the same
             fraction of calls at every stage).
-        window_s: length of the window over which a ledger will keep the budget (the runtime's: 10 s), in
-            seconds, so that the expectation includes its refusals; None for no ledger. See `expect`.
+        ledger: terms of the ledger, which the plan states, and whose refusals the expectation includes; None
+            for the default terms, and an expectation without refusals. See `expect`.
         seed: seed of the draws behind the expectation.
         copy_correlation: correlation of the normal scores of a copy and its call, at every stage; 0 for
             independent copies; by default the one that each stage's pairs show, and 0 without pairs.
@@ -50,7 +50,7 @@ class PlanSettings:
 
     Raises:
         InputError: for an unknown objective, spread or way of planning levers, settings that do not go
-            together, a load that is not a finite number above 0, or a window that is not.
+            together, or a load that is not a finite number above 0.
     """
 
     budgets: Budgets
@@ -58,7 +58,7 @@ class PlanSettings:
     objective: str = "tail"
     cost: CostModel | None = None
     spread: str = "sumvar"
-    window_s: float | None = None
+    ledger: LedgerTerms | None = None
     seed: int = 0
     copy_correlation: float | None = None
     partial: Collection[str] | None = None
@@ -77,10 +77,6 @@ class PlanSettings:
                 raise InputError(f"{self.objective!r} goes with the spread 'sumvar' only", where="objective")
             if self.levers == "joint":
                 raise InputError("'joint' goes with the spread 'sumvar' only", where="levers")
-        if self.window_s is not None and not 0 < self.window_s < math.inf:
-            raise InputError(
-                f"must be a finite number of seconds above 0, not {self.window_s}", where="window_s"
-            )
         if self.load is not None and not 0 < self.load < math.inf:
             raise InputError(f"must be a finite number above 0, not {self.load}", where="load")
         if not self.guarded and (self.load is not None or self.queues != QueueSettings()):

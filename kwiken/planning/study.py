@@ -10,7 +10,7 @@ import msgspec
 from kwiken.apportion import Allocation, Verdict, sumvar
 from kwiken.curves import Curve, CurveBounds
 from kwiken.partial import PartialSettings, PartialStudy
-from kwiken.plan import Plan, StagePlan, later, tidied
+from kwiken.plan import LedgerTerms, Plan, StagePlan, later, tidied
 from kwiken.planning.catch_up import LateStudy, study_catch_up
 from kwiken.planning.levers import LeverPlanner, LeverVerdict
 from kwiken.planning.notes import Note
@@ -115,12 +115,13 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
     found = planner.plan(profile, settings.levers)
     stopping, reissues = found.partial, found.reissues
     draft = planner.draft(profile, found, settings.created)
+    draft = msgspec.structs.replace(draft, ledger=settings.ledger or LedgerTerms())
     late = _catch_up(profile, draft, reissues, settings)
     draft = tidied(msgspec.structs.replace(draft, stages=_helping(draft.stages, late)))
     simulation, expected = expect(
         profile,
         draft,
-        window_s=settings.window_s,
+        ledger=settings.ledger,
         seed=settings.seed,
         copy_correlation=settings.copy_correlation,
     )

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from kwiken.arrays import Bools, Floats
 from kwiken.latency import PERCENTILES
-from kwiken.plan import Budgets, Expected, Intervals, Ladder, Plan
+from kwiken.plan import Budgets, Expected, Intervals, Ladder, LedgerTerms, Plan
 from kwiken.profile import Profile
-from kwiken.simulation.ledger_replay import granted
+from kwiken.simulation.ledger_replay import replay_ledger
 from kwiken.simulation.trace_driven import REQUESTS, Simulation, replay
 
 Again = Callable[[Plan], Simulation]
@@ -27,7 +27,7 @@ def expect(
     profile: Profile,
     plan: Plan,
     *,
-    window_s: float | None = None,
+    ledger: LedgerTerms | None = None,
     seed: int = 0,
     copy_correlation: float | None = None,
 ) -> tuple[Simulation, Expected]:
@@ -36,8 +36,8 @@ def expect(
     Args:
         profile: profile that the plan was made from.
         plan: plan to replay.
-        window_s: length of the window over which a ledger enforces the budget, seconds; None for no ledger.
-            Only for profiles that hold every request: with a sample, windows look emptier than they are.
+        ledger: terms of the ledger that enforces the budgets; None for no ledger. Only for profiles that hold
+            every request: with a sample, the copies of a second look fewer than they are.
         seed: seed of the draws.
         copy_correlation: as `simulate` takes it.
 
@@ -51,9 +51,9 @@ def expect(
     times = max(1, REQUESTS // max(1, profile.requests))
     rows = np.repeat(order, times)
     simulation = replay(profile, plan, rows, seed=seed, copy_correlation=copy_correlation)
-    if window_s is not None:
+    if ledger is not None:
         again = partial(replay, profile, rows=rows, seed=seed, copy_correlation=copy_correlation)
-        simulation = _kept_to_window(simulation, profile.started_s[order], plan, window_s, again)
+        simulation = _paid_for(simulation, profile.started_s[order], plan, ledger, again)
     weights = _block_weights(len(rows), np.random.default_rng([seed, len(rows)]))
     low, high = 50 * (1 - INTERVAL_LEVEL), 50 * (1 + INTERVAL_LEVEL)
     spends = {
@@ -80,10 +80,10 @@ def expect(
     )
 
 
-def _kept_to_window(
-    simulation: Simulation, started_s: Floats, plan: Plan, window_s: float, again: Again
+def _paid_for(
+    simulation: Simulation, started_s: Floats, plan: Plan, ledger: LedgerTerms, again: Again
 ) -> Simulation:
-    """Result for the same requests when ledgers refuse what exceeds a window's budget.
+    """Result for the same requests when ledgers refuse what the budgets do not pay for.
 
     Each round of the replay, which runs through all requests once, has ledgers of its own. A request whose
     copies, or whose catch-up, the ledger refuses has the result of a plan without them; its stop rules stay.
@@ -94,11 +94,11 @@ def _kept_to_window(
         simulation: result without any ledger.
         started_s: (n,) start times of the profile's requests, seconds, ascending.
         plan: plan with the budgets.
-        window_s: length of the window, seconds.
+        ledger: terms of the ledgers.
         again: function that replays the same requests under another plan.
     """
-    copies = _paid(simulation.spent, started_s, plan.budgets.reissue, window_s)
-    help_ = _paid(simulation.late_spent, started_s, plan.budgets.catch_up, window_s)
+    copies = _paid(simulation.spent, started_s, plan.budgets.reissue, ledger)
+    help_ = _paid(simulation.late_spent, started_s, plan.budgets.catch_up, ledger)
     if copies.all() and help_.all():
         return simulation
     found = {name: getattr(simulation, name).copy() for name in ("after_ms", "spent", "lost", "late_spent")}
@@ -125,11 +125,12 @@ def _kept_to_window(
     )
 
 
-def _paid(spent: Floats, started_s: Floats, budget: float, window_s: float) -> Bools:
+def _paid(spent: Floats, started_s: Floats, budget: float, terms: LedgerTerms) -> Bools:
     """Which requests' spends a ledger pays, each round of them with its own."""
     rounds = spent.reshape(len(started_s), -1)
     kept = [
-        granted(np.ascontiguousarray(one), started_s, budget=budget, window_s=window_s) for one in rounds.T
+        replay_ledger(np.ascontiguousarray(one), started_s, budget=budget, terms=terms).granted
+        for one in rounds.T
     ]
     return np.stack(kept, axis=1).ravel()
 

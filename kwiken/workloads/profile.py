@@ -41,6 +41,22 @@ class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=True):
                 raise ValueError(f"{name} must be a finite number above 0, not {value}")
 
 
+class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Measured departure from the product of the factors at one place.
+
+    Attributes:
+        size: size of a replica.
+        replicas: number of replicas.
+        node_class: class of the nodes.
+        mean: what to add to the log performance there.
+    """
+
+    size: Size
+    replicas: int
+    node_class: str = msgspec.field(name="class")
+    mean: Annotated[float, msgspec.Meta(ge=-MAX_ABS_LOG, le=MAX_ABS_LOG)]
+
+
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """Predictions with their uncertainty.
@@ -76,6 +92,7 @@ class WorkloadProfile:
         caused: pressure that one replica exerts, from 0 to 1, over `SOURCES`.
         assumed: sources that nobody measured: tolerated is taken as 1 and caused as 0, with deviation 0.
         identity: fingerprint of the program and its data; empty for none.
+        corrections: places where measured performance departs from the product.
     """
 
     name: str
@@ -92,6 +109,7 @@ class WorkloadProfile:
     caused: Estimate
     assumed: tuple[str, ...] = field(default=())
     identity: str = ""
+    corrections: tuple[Correction, ...] = ()
 
 
 _Log = Annotated[float, msgspec.Meta(ge=-MAX_ABS_LOG, le=MAX_ABS_LOG)]
@@ -143,6 +161,7 @@ class _Profile(_Struct, frozen=True):
     caused: list[_OfSource]
     assumed: list[str] = []
     identity: str = ""
+    corrections: list[Correction] = []
 
 
 class _Document(_Struct, frozen=True):
@@ -217,6 +236,7 @@ def _written(profile: WorkloadProfile) -> _Profile:
         caused=by_source(profile.caused),
         assumed=list(profile.assumed),
         identity=profile.identity,
+        corrections=list(profile.corrections),
     )
 
 
@@ -231,6 +251,10 @@ def _read(profile: _Profile) -> WorkloadProfile:
         raise ValueError("out: replicas must rise from 1")
     if len(set(classes)) < len(classes):
         raise ValueError("het: a class is given twice")
+    for correction in profile.corrections:
+        known = correction.size in sizes and correction.replicas in replicas
+        if not (known and correction.node_class in classes):
+            raise ValueError("corrections: the size, replicas and class must be among those of the profile")
     return WorkloadProfile(
         name=profile.name,
         measure=profile.measure,
@@ -246,6 +270,7 @@ def _read(profile: _Profile) -> WorkloadProfile:
         caused=_over_sources("caused", profile.caused, profile.assumed, otherwise=0.0),
         assumed=tuple(profile.assumed),
         identity=profile.identity,
+        corrections=tuple(profile.corrections),
     )
 
 

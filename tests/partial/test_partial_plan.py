@@ -28,13 +28,13 @@ from kwiken.partial.notes import (
     UtilityKeptBack,
 )
 from kwiken.partial.planner import policy_of
-from kwiken.plan import Budgets, PartialPolicy, Plan, SpanMatch
+from kwiken.plan import Budgets, LedgerTerms, PartialPolicy, Plan, SpanMatch
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.joint import tuned_with_copies
 from kwiken.planning.reissues import ReissueSettings
 from kwiken.planning.surface import raced_calls
 from kwiken.profile import Profile, StageProfile
-from kwiken.reproduction.population import fan_out_queries
+from kwiken.reproduction.kwiken.population import fan_out_queries
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
 from kwiken.simulation.stage_replay import stop_times
@@ -246,7 +246,11 @@ def test_stop_rules_stay_where_a_ledger_refuses_copies(stage_of: StageOf, profil
     profile = profile_of(stage_of("wide", calls))
     study = study_plan(
         profile,
-        PlanSettings(budgets=Budgets(reissue=0.02, utility_loss=0.003), created=CREATED, window_s=1.0),
+        PlanSettings(
+            budgets=Budgets(reissue=0.02, utility_loss=0.003),
+            created=CREATED,
+            ledger=LedgerTerms(peak_factor=1.0, floor_per_s=0.0),
+        ),
     )
     assert study.simulation.refused > 0.1
     waited = simulate(profile, study.plan, requests=20_000, seed=1)

@@ -20,6 +20,7 @@ from kwiken.plan import (
     Expected,
     Intervals,
     Ladder,
+    LedgerTerms,
     PartialPolicy,
     Plan,
     SpanMatch,
@@ -38,7 +39,8 @@ EXAMPLE = """
      "partial": {"cutoff_ms": 180.0, "wait_ms": 24.0, "progress": 0.98, "loss": 0.001},
      "catch_up": {"after_ms": 95.0, "threads": 3, "priority": true}}},
  "expected": {"before": {"p50_ms": 0, "p90_ms": 0, "p95_ms": 0, "p99_ms": 0, "p999_ms": 0}, "after": {},
-              "spent": {"reissue": 0, "utility_loss": 0, "catch_up": 0}, "interval": 0.9}}
+              "spent": {"reissue": 0, "utility_loss": 0, "catch_up": 0}, "interval": 0.9},
+ "ledger": {"horizon_s": 600, "peak_factor": 3, "floor_per_s": 0.5}}
 """
 
 
@@ -69,6 +71,10 @@ class TestExample:
         assert plan.expected is not None
         assert plan.expected.after == Ladder()
         assert plan.expected.interval == 0.9
+        assert plan.ledger == LedgerTerms(horizon_s=600.0, peak_factor=3.0, floor_per_s=0.5)
+
+    def test_a_plan_that_states_no_terms_has_the_defaults(self) -> None:
+        assert Plan.from_json(changed("ledger", ...)).ledger == LedgerTerms()
 
     def test_a_plan_survives_a_round_trip(self) -> None:
         plan = Plan.from_json(EXAMPLE)
@@ -131,6 +137,10 @@ BAD: list[tuple[str, Any, str]] = [
     ("budgets.utility_loss", -1e-9, "utility_loss must be a share"),
     ("budgets.catch_up", 1.000001, "catch_up must be a share"),
     ("budgets", [], "budgets: Expected `object`"),
+    ("ledger.horizon_s", 1, "horizon_s must be from 10 to 604800"),
+    ("ledger.peak_factor", 0.5, "peak_factor must be from 1 to 100"),
+    ("ledger.floor_per_s", -1, "floor_per_s must be from 0 to 1000"),
+    ("ledger.floor", 3, "unknown field"),
     ("cost.stages.lookup", -0.1, "cost of stage 'lookup' must be a finite number >= 0"),
     ("cost.stages.lookup", 1.1, "sum to at most 1, not 1.1"),
     ("cost.stages.rank", 0.5, "sum to at most 1, not 1.12"),

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from kwiken.latency import end_to_end
-from kwiken.plan import Budgets, CatchUpPolicy, Plan, SpanMatch
+from kwiken.plan import Budgets, CatchUpPolicy, LedgerTerms, Plan, SpanMatch
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.catch_up import Actuators, LateRequestReplay, study_catch_up
 from kwiken.planning.notes import CatchUpUnspent, LateRequestsHelped, PriorityOnly
 from kwiken.profile import Profile, StageProfile, costs
-from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
+from kwiken.reproduction.kwiken.population import POPULATIONS, StageDistribution, population
 from kwiken.simulation import simulate
 from tests.support.notes import of_kind
 
@@ -186,6 +186,9 @@ def test_no_budget_no_study() -> None:
     assert study_catch_up(profile, draft, 0.0, reissue=["s0"], paying=[]).policies == {}
 
 
+STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
+
+
 def test_ledgers_of_copies_and_of_help_refuse_on_their_own(stage_of: StageOf, profile_of: ProfileOf) -> None:
     rng = np.random.default_rng(10)
     slow = np.arange(6000) % 2000 < 200
@@ -194,7 +197,7 @@ def test_ledgers_of_copies_and_of_help_refuse_on_their_own(stage_of: StageOf, pr
     study = study_plan(
         profile,
         PlanSettings(
-            budgets=Budgets(reissue=0.01, catch_up=0.02), created=CREATED, window_s=10.0, cost="calls"
+            budgets=Budgets(reissue=0.01, catch_up=0.02), created=CREATED, ledger=STRICT, cost="calls"
         ),
     )
     free = simulate(profile, study.plan, requests=20_000)

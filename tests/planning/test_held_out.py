@@ -12,7 +12,7 @@ from kwiken.cli.study.explain import command
 from kwiken.errors import InputError
 from kwiken.planning import held_out
 from kwiken.profile import Profile, profile_to_json
-from kwiken.reproduction.population import POPULATIONS, population, population_profile
+from kwiken.reproduction.kwiken.population import POPULATIONS, population, population_profile
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kwiken.curves import stage_curves
 from kwiken.errors import InputError
-from kwiken.plan import Budgets, Costs, Expected, PartialPolicy, Plan, tidied
+from kwiken.plan import Budgets, Costs, Expected, LedgerTerms, PartialPolicy, Plan, tidied
 from kwiken.planning import PlanSettings, make_plan, study_plan
 from kwiken.planning.notes import (
     BudgetKeptBack,
@@ -29,7 +29,6 @@ from kwiken.planning.notes import (
 from kwiken.profile import Profile, StageProfile, profile_from_json, profile_to_json
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
-from kwiken.simulation.ledger_replay import granted
 from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
@@ -183,39 +182,29 @@ def paused_of(stage_of: StageOf, profile_of: ProfileOf, *, bursts: bool) -> Prof
     return profile_of(stage_of("a", rng.exponential(1, 6000) + 50 * slow))
 
 
-def test_expectation_counts_with_what_a_window_refuses(stage_of: StageOf, profile_of: ProfileOf) -> None:
+STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
+
+
+def test_expectation_counts_with_what_a_ledger_refuses(stage_of: StageOf, profile_of: ProfileOf) -> None:
     found = {}
     for bursts in (False, True):
         profile = paused_of(stage_of, profile_of, bursts=bursts)
-        for window in (None, 10.0):
+        for terms in (None, STRICT):
             study = study_plan(
-                profile, PlanSettings(budgets=Budgets(reissue=0.08), created=CREATED, window_s=window)
+                profile, PlanSettings(budgets=Budgets(reissue=0.08), created=CREATED, ledger=terms)
             )
-            found[bursts, window] = study
+            found[bursts, terms] = study
+            assert study.plan.ledger == (terms or LedgerTerms())
             spent = expected_of(study.plan).spent.reissue
             assert spent == pytest.approx(sum(study.simulation.stage_spent.values()))
     ladders = {key: expected_of(study.plan).after for key, study in found.items()}
     assert found[True, None].simulation.refused == 0
-    assert found[True, 10.0].simulation.refused > 0.3
-    [refused] = of_kind(found[True, 10.0].notes, SpendRefused)
-    assert refused.share == found[True, 10.0].simulation.refused
-    assert ladders[True, 10.0].p99_ms > 2 * ladders[True, None].p99_ms
-    assert found[False, 10.0].simulation.refused < 0.15
-    assert expected_of(found[True, 10.0].plan).before == expected_of(found[True, None].plan).before
-
-
-@given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 5)), min_size=1, max_size=200), st.floats(0.01, 0.5))
-def test_a_ledger_never_passes_the_budget_of_any_window(
-    requests: list[tuple[float, float]], budget: float
-) -> None:
-    spends = np.array([spend for spend, _ in requests])
-    times = np.cumsum([gap for _, gap in requests])
-    paid = np.where(granted(spends, times, budget=budget, window_s=10.0), spends, 0.0)
-    for i, now in enumerate(times):
-        window = (times > now - 10.0) & (np.arange(len(times)) <= i)
-        if paid[i] > 0:
-            assert paid[window].sum() <= budget * window.sum() + 1e-9
-    assert granted(np.zeros(len(times)), times, budget=budget, window_s=10.0).all()
+    assert found[True, STRICT].simulation.refused > 0.3
+    [refused] = of_kind(found[True, STRICT].notes, SpendRefused)
+    assert refused.share == found[True, STRICT].simulation.refused
+    assert ladders[True, STRICT].p99_ms > 2 * ladders[True, None].p99_ms
+    assert found[False, STRICT].simulation.refused < 0.15
+    assert expected_of(found[True, STRICT].plan).before == expected_of(found[True, None].plan).before
 
 
 def test_bursts_tighten_the_plan(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -304,7 +293,6 @@ def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None
         ({"objective": "median"}, "objective: must be one of tail, variance"),
         ({"objective": "p99", "spread": "equal"}, "objective: 'p99' goes with the spread"),
         ({"spread": "random"}, "spread: must be one of sumvar"),
-        ({"window_s": 0.0}, "window_s: must be a finite number"),
         ({"cost": "free"}, "cost: must be one of typical"),
         ({"cost": {"wide": 1.0}}, "cost: lacks stage"),
     ],

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from kwiken.errors import InputError
-from kwiken.plan import Budgets, CatchUpPolicy, Plan, StagePlan
+from kwiken.plan import Budgets, CatchUpPolicy, LedgerTerms, Plan, StagePlan, only_prompt_earn
 from kwiken.planning import make_plan
 from kwiken.profile import Profile
 from kwiken.queueing.load import LoadModel, load_model, simulate_load
 from kwiken.queueing.load.notes import LeversNotSimulated
-from kwiken.queueing.load.simulate import ACCOUNT_BURST_COPIES, ACCOUNT_SLACK, reissuing
+from kwiken.queueing.load.simulate import reissuing
 from kwiken.service import Reissue
 from tests.support.notes import of_kind
 from tests.support.queue_profiles import CHAIN, queue_profile, rate_of
@@ -77,41 +77,27 @@ class TestSpend:
 
 
 class TestAccounts:
-    def test_a_rare_policy_has_slack_and_prompt_calls_earn(self) -> None:
-        station = reissuing(CHAIN[1], Reissue(after_ms=30.0, fraction=0.05))
-        assert station.earnings is not None
-        assert station.earnings.fraction == pytest.approx(0.05 * ACCOUNT_SLACK / 0.95)
-        assert station.earnings.burst == ACCOUNT_BURST_COPIES
-        assert station.earnings.prompt_only
-        assert station.earnings.keeps_back
-
-    def test_where_most_calls_are_reissued_all_earn(self) -> None:
-        station = reissuing(CHAIN[1], Reissue(after_ms=0.0, fraction=0.8))
-        assert station.earnings is not None
-        assert not station.earnings.prompt_only
-        assert station.earnings.fraction == 1.0
-
-    def test_they_are_the_runtimes(self) -> None:
-        """The rule stands in two packages; here they are held together."""
-        from kwiken.queueing.load import simulate
-        from kwiken.runtime.decisions import Limits
-        from kwiken.runtime.decisions.program import MAX_LATE_SHARE, stage_fraction
-
-        limits = Limits()
-        assert (limits.slack, limits.burst_calls) == (ACCOUNT_SLACK, ACCOUNT_BURST_COPIES)
-        assert (limits.fixed_share, MAX_LATE_SHARE) == (
-            simulate.UNSTATED_FRACTION,
-            simulate.ALL_EARN_LATE_SHARE,
-        )
-        for policy in (
-            Reissue(after_ms=9.0, fraction=0.03),
+    @pytest.mark.parametrize(
+        "policy",
+        [
+            Reissue(after_ms=30.0, fraction=0.05),
             Reissue(after_ms=9.0, fraction=0.03, probability=0.1),
-            Reissue(after_ms=9.0, fraction=0.6),
+            Reissue(after_ms=0.0, fraction=0.8),
             Reissue(after_ms=9.0),
-        ):
-            earnings = reissuing(CHAIN[1], policy).earnings
-            assert earnings is not None
-            assert earnings.fraction == pytest.approx(stage_fraction(policy, limits))
+        ],
+    )
+    def test_they_are_the_runtimes(self, policy: Reissue) -> None:
+        earnings = reissuing(CHAIN[1], policy).earnings
+        assert earnings is not None
+        assert earnings.bounds == LedgerTerms().stage_bounds(policy)
+        assert earnings.prompt_only is only_prompt_earn(policy)
+
+    def test_a_plan_states_their_terms(self) -> None:
+        policy, terms = Reissue(after_ms=30.0, fraction=0.05), LedgerTerms(horizon_s=600.0)
+        earnings = reissuing(CHAIN[1], policy, terms=terms, scale=0.5).earnings
+        assert earnings is not None
+        assert earnings.bounds.horizon_s == 600.0
+        assert earnings.bounds.fraction == terms.stage_bounds(policy).fraction / 2
 
 
 class TestBadInput:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kwiken.errors import InputError
+from kwiken.plan import CALL, Account, Bounds
 from kwiken.queueing.simulator import (
     Background,
     Calls,
@@ -108,7 +109,7 @@ class ReferenceSimulator:
         self.busy_ms = [0.0] * station.replicas
         self.estimates = ReferenceEstimates(station.replicas)
         self.denials: dict[int, int] = {}
-        self.level = station.earnings.burst if station.earnings else inf
+        self.account = Account(station.earnings.bounds) if station.earnings else None
 
     def present(self, replica: int) -> list[Attempt]:
         return [a for a in self.attempts if a.replica == replica and a.work_end == inf and not a.removed]
@@ -185,15 +186,17 @@ class ReferenceSimulator:
         return self.station.earnings is not None and self.station.earnings.prompt_only
 
     def earn(self) -> None:
-        assert self.station.earnings
-        self.level = min(self.station.earnings.burst, self.level + self.station.earnings.fraction)
+        assert self.account is not None
+        self.account.earn(CALL, self.now / 1000)
 
-    def needed(self, call: int) -> float:
-        earnings = self.station.earnings
-        if earnings is None or not earnings.keeps_back:
-            return 1.0
-        reserve = earnings.burst * 0.5 ** (self.denials.get(call, 0) + 1)
-        return max(1.0, min(1.0 + reserve, earnings.burst))
+    def pays(self, call: int) -> bool:
+        if self.account is None:
+            return True
+        if self.account.refusal(CALL, self.now / 1000, denied=self.denials.get(call, 0)):
+            self.denials[call] = self.denials.get(call, 0) + 1
+            return False
+        self.account.spend(CALL, self.now / 1000)
+        return True
 
     def outstanding(self, replica: int) -> list[Attempt]:
         """Attempts of a replica that callers wait for."""
@@ -234,10 +237,8 @@ class ReferenceSimulator:
         left = [r for r in self.replicas if r not in taken]
         if not left:
             return None
-        if self.level < self.needed(call):
-            self.denials[call] = self.denials.get(call, 0) + 1
+        if not self.pays(call):
             return 2 * self.now - float(self.calls.arrival[call])
-        self.level -= 1
         first = int(next(self.uniforms) * len(left))
         left = left[first:] + left[:first]
         replica = left[0] if self.station.dispatch == "random" else min(left, key=self.score)
@@ -292,8 +293,8 @@ def test_the_simulator_equals_the_reference(cancel: Cancel, dispatch: Dispatch) 
         [
             (1, None, 1.0),
             (3, None, 0.7),
-            (1, Earnings(fraction=0.125, burst=2), 1.0),
-            (2, Earnings(fraction=0.25, burst=3, prompt_only=True, keeps_back=True), 0.7),
+            (1, Earnings(bounds=Bounds(fraction=0.125, burst=2 * CALL), prompt_only=False), 1.0),
+            (2, Earnings(bounds=Bounds(fraction=0.25, burst=3 * CALL, peak=0.5)), 0.7),
         ]
     ):
         station = Station(
@@ -366,7 +367,7 @@ class TestRules:
             work=WORK,
             replicas=4,
             reissue=Reissue(after_ms=1.0),
-            earnings=Earnings(fraction=0.05, burst=5),
+            earnings=Earnings(bounds=Bounds(fraction=0.05, burst=5 * CALL), prompt_only=False),
         )
         calls = calls_of(station, 0.5, 10_000, np.random.default_rng(1))
         served = serve(station, calls, np.random.default_rng(2))
@@ -448,12 +449,6 @@ class TestBadInput:
     def test_no_work(self) -> None:
         with pytest.raises(InputError, match=r"background.work"):
             Background(utilisation=0.1, work=Constant(0.0))
-
-    def test_accounts(self) -> None:
-        with pytest.raises(InputError, match=r"earnings.fraction"):
-            Earnings(fraction=1.5)
-        with pytest.raises(InputError, match=r"earnings.burst"):
-            Earnings(fraction=0.1, burst=-1)
 
     def test_a_load_that_calls_cannot_make(self) -> None:
         busy = Station(name="a", work=WORK, background=Background(utilisation=0.5, work=WORK))

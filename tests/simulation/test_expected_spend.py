@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kwiken.plan import Budgets, PartialPolicy, StagePlan
+from kwiken.plan import Budgets, LedgerTerms, PartialPolicy, StagePlan
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile, StageProfile
 from kwiken.service import Reissue
@@ -59,8 +59,8 @@ def test_a_ledger_takes_its_share_of_what_is_expected(stage_of: StageOf, profile
     slow = rng.random(6000) < np.where(np.arange(6000) % 2000 < 200, 0.5, 0.0)
     profile = profile_of(stage_of("a", rng.exponential(1, 6000) + 50 * slow))
     free, kept = (
-        study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.04), created=CREATED, window_s=window))
-        for window in (None, 10.0)
+        study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.04), created=CREATED, ledger=terms))
+        for terms in (None, LedgerTerms(peak_factor=1.0, floor_per_s=0.0))
     )
     assert free.plan.expected is not None
     assert kept.plan.expected is not None

@@ -8,9 +8,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kwiken.plan import Budgets, CatchUpPolicy, Costs, PartialPolicy, Plan, StagePlan
+from kwiken.plan import (
+    CALL,
+    REQUEST,
+    Budgets,
+    CatchUpPolicy,
+    Costs,
+    LedgerTerms,
+    PartialPolicy,
+    Plan,
+    StagePlan,
+)
 from kwiken.runtime import Clock
-from kwiken.runtime.decisions import CALL, REQUEST
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.transport import Call, Replica, Reply
 from kwiken.service import Reissue, Service, Stage
@@ -111,6 +120,7 @@ def plan_of(
     late: Mapping[str, CatchUpPolicy] | None = None,
     catch_up: float = 0.1,
     costs: Mapping[str, float] | None = None,
+    ledger: LedgerTerms = LedgerTerms(),  # noqa: B008 - frozen
 ) -> Plan:
     """Plan; the budgets of utility and catch-up apply only if there are such policies."""
     names = list(service.stages)
@@ -130,6 +140,7 @@ def plan_of(
             name: StagePlan(reissue=reissues.get(name), partial=partial.get(name), catch_up=late.get(name))
             for name in {*reissues, *partial, *late}
         },
+        ledger=ledger,
     )
 
 
@@ -156,7 +167,7 @@ def executor_of(
 
 
 def endow(executor: Executor) -> None:
-    """Fill every account's bucket and window with work of the last 10 s."""
+    """Fill every account with work of the last 10 s."""
     now = asyncio.get_running_loop().time()
     ledger = executor._shared.ledger
     for account in (ledger.service, ledger.catch_up, ledger.utility):

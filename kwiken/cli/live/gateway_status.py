@@ -32,9 +32,14 @@ class _Budget(msgspec.Struct):
 
     fraction: float
     spent: float
-    spent_share: float
+    horizon_s: float
+    horizon_share: float
+    peak: float
     share_10s: float
     worst_10s: float | None
+    floor_spent: float
+    denied: int
+    denied_by: dict[str, int]
 
 
 class _Figures(msgspec.Struct):

@@ -191,16 +191,40 @@ def _shown(number: float | None) -> str:
 
 
 def _spend(figures: dict[str, Any]) -> str:
-    ledger = figures["ledger"]
-    worst = ledger["worst_10s"]
     plan = f"plan {figures['plan']}" if figures["plan"] is not None else "no plan"
     return (
-        f"{plan}; reissue budget {ledger['fraction']:.2%}, spent {ledger['spent_share']:.2%}"
-        + (f", worst 10 s {worst:.2%}" if worst is not None else "")
+        f"{plan}; {_reissues(figures['ledger'])}"
         + "".join(f"; {lever}" for lever in _levers(figures))
         + f"; {figures['requests']} requests, {figures['failed']} failed, {figures['reissues']} reissues, "
         f"{figures['retries']} retries, {figures['shed']} turned away"
     )
+
+
+def _reissues(ledger: dict[str, Any]) -> str:
+    """Spend of reissues beside their bounds: over the horizon, over the worst 10 s, and by the floor."""
+    told = f"reissue budget {ledger['fraction']:.2%}, spent {_over_horizon(ledger)}"
+    if ledger["worst_10s"] is not None:
+        told += f", worst 10 s {ledger['worst_10s']:.2%} of {ledger['peak']:.2%}"
+    if ledger["floor_spent"] and ledger["spent"]:
+        told += f", {ledger['floor_spent'] / ledger['spent']:.0%} of it by the floor"
+    if ledger["denied"]:
+        reasons = (
+            f"{name.replace('_', ' ')} {times}" for name, times in ledger["denied_by"].items() if times
+        )
+        told += f", {ledger['denied']} times denied ({', '.join(reasons)})"
+    return told
+
+
+def _over_horizon(account: dict[str, Any], places: int = 2) -> str:
+    return f"{account['horizon_share']:.{places}%} over {_horizon(account['horizon_s'])}"
+
+
+def _horizon(seconds: float) -> str:
+    """Length of the horizon in the largest unit that fits."""
+    for unit, length in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= length:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} s"
 
 
 def _levers(figures: dict[str, Any]) -> Iterable[str]:
@@ -208,11 +232,11 @@ def _levers(figures: dict[str, Any]) -> Iterable[str]:
     late, lost = figures["catch_up"], figures["utility"]
     if late["fraction"] or late["spent"]:
         yield (
-            f"catch-up budget {late['fraction']:.2%}, spent {late['spent_share']:.2%}, "
+            f"catch-up budget {late['fraction']:.2%}, spent {_over_horizon(late)}, "
             f"last 10 s {late['share_10s']:.2%} ({figures['late_reissues']} late reissues)"
         )
     if lost["fraction"] or lost["spent"]:
         yield (
-            f"utility budget {lost['fraction']:.3%}, lost {lost['spent_share']:.3%}, "
+            f"utility budget {lost['fraction']:.3%}, lost {_over_horizon(lost, 3)}, "
             f"last 10 s {lost['share_10s']:.3%} ({figures['partial']} partial answers)"
         )

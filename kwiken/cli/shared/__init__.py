@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         load_service,
         needs_extra,
         out_option,
+        refuse_shared_stdout,
         seconds_of,
         seed_option,
     )
@@ -84,6 +85,7 @@ __all__ = [
     "progress",
     "read_text",
     "reason_of",
+    "refuse_shared_stdout",
     "room_in",
     "say",
     "seconds_of",
@@ -119,6 +121,7 @@ __getattr__ = lazy_names(
             "load_service",
             "needs_extra",
             "out_option",
+            "refuse_shared_stdout",
             "seconds_of",
             "seed_option",
         ),

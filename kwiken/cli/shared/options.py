@@ -121,6 +121,20 @@ def given(*names: str) -> str | None:
     return next((f"--{name.replace('_', '-')}" for name in found), None)
 
 
+def refuse_shared_stdout(**wanted: bool) -> None:
+    """Refuse options that would write two documents to stdout.
+
+    Args:
+        **wanted: whether each option is given, by the name of its parameter; `out` stands for `-o -`.
+
+    Raises:
+        UsageError: more than one is given; names them.
+    """
+    names = ["-o -" if name == "out" else f"--{name}" for name, given_ in wanted.items() if given_]
+    if len(names) > 1:
+        raise click.UsageError(f"{' and '.join(names)} both write to stdout; choose one")
+
+
 def out_option(
     default: str | None = None, *, required: bool = False, what: str = "result"
 ) -> Callable[[F], F]:

@@ -23,6 +23,7 @@ from kwiken.cli.shared import (
     print_json,
     print_table,
     progress,
+    refuse_shared_stdout,
     seconds_of,
     write_text,
 )
@@ -97,8 +98,7 @@ def command(
 
     Shows the stages, what comes after what, and what was set aside. Without -o the profile is not kept.
     """
-    if (out == "-") + mermaid + as_json > 1:
-        raise click.UsageError("-o -, --mermaid and --json all want stdout; choose one")
+    refuse_shared_stdout(out=out == "-", mermaid=mermaid, json=as_json)
     if settings["kind_by"] == "":
         raise click.UsageError("--kind-by is empty; give an attribute's name, or root")
     if every and out == "-":

@@ -25,6 +25,7 @@ from kwiken.cli.shared import (
     print_table,
     progress,
     read_text,
+    refuse_shared_stdout,
     seed_option,
     write_text,
 )
@@ -130,6 +131,7 @@ def command(
     Shows which calls get copies, what the plan should cost, and what latency to expect. Without -o the plan
     is shown and not kept.
     """
+    refuse_shared_stdout(out=out == "-", json=as_json)
     if not utility_loss and (partial or utility_weights):
         option = "--partial" if partial else "--utility-weight"
         raise InputError("means nothing without a budget of utility: --utility-loss", where=option)
@@ -160,7 +162,7 @@ def command(
     by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
     if out is not None:
         write_text(out, printable_json(study.plan.to_json()) + "\n")
-    if as_json and out != "-":
+    if as_json:
         told = lever_summary(study) | load_summary(study.load) | learned_summary(study, learned)
         print_json(_summary(study) | {"spent_by_model": by_model} | told)
     else:

@@ -16,10 +16,11 @@ from kwiken.cli.shared import (
     Bar,
     json_option,
     needs_extra,
-    note,
+    note_written,
     print_json,
     print_table,
     progress,
+    refuse_shared_stdout,
     say,
     write_text,
 )
@@ -38,13 +39,21 @@ MAX_JOBS = 64
 @click.option("--list", "list_names", is_flag=True, help="Name what can be reproduced, and end.")
 @click.option("--seeds", type=click.IntRange(1, MAX_SEEDS), default=8, show_default=True, help="Populations.")
 @click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Processes at once; one a core by default.")
-@click.option("-o", "--output", metavar="FILE", help="Write a page of plots there too.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="File to write a page of plots to as well; '-' is stdout, for the page alone.",
+)
 @json_option
 @needs_extra("report")
 def command(
     *, name: str | None, list_names: bool, seeds: int, jobs: int | None, output: str | None, as_json: bool
 ) -> None:
     """Compute the tables and figures of a source anew and print them beside its values."""
+    refuse_shared_stdout(out=output == "-", json=as_json)
+    if list_names and output is not None:
+        raise click.UsageError("--list computes nothing, so there is no page for -o")
     from kwiken.reproduction import NAMES, reproduction, run
 
     if list_names:
@@ -57,11 +66,11 @@ def command(
         found = run(chosen, lambda jobs_: _spread(jobs_, jobs, bar))
     if as_json:
         print_json(found.rows)
-    else:
+    elif output != "-":
         say(*_text(chosen.title, found.rows))
     if output is not None:
         write_text(output, _page(chosen.title, found))
-        note(f"wrote {output}")
+        note_written(output)
 
 
 def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import math
 import random
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kwiken.errors import InputError
 from kwiken.extras import needs
@@ -73,30 +73,23 @@ class FinishedCall(Protocol):
         """Exception of the handler; None for none."""
 
 
-class RequestSpans:
-    """`Observer` that writes the spans of every finished request; made by `make_observer`.
+class SpanWriter(Generic[Item]):
+    """Samples items by their trace and queues them to be written as spans.
 
     Args:
-        service: name of the service.
-        files: files for OTLP JSON lines; None for none.
-        collector: collector for spans by OTLP over HTTP; None for none.
+        pipeline: pipeline that makes and writes the spans.
         sample: share of traces to keep, from 0 to 1, chosen by trace id.
     """
 
-    def __init__(
-        self, service: str, *, files: LineFiles | None, collector: Collector | None, sample: float
-    ) -> None:
-        self._labels = Labels()
+    def __init__(self, pipeline: Pipeline[Item], sample: float) -> None:
+        self._pipeline = pipeline
         self._sample = sample
         self._sampled_out = 0
-        self._pipeline: Pipeline[RequestRecord] = Pipeline(
-            self._spans_of, resource(service), files=files, collector=collector
-        )
 
-    def request_finished(self, record: RequestRecord) -> None:
-        """Queue the record of one request; returns at once. The record must not change afterwards."""
-        if sampled(record.trace_id, self._sample):
-            self._pipeline.put(record)
+    def _put(self, trace_id: int, item: Item) -> None:
+        """Queue one item, if its trace is kept; returns at once."""
+        if sampled(trace_id, self._sample):
+            self._pipeline.put(item)
         else:
             self._sampled_out += 1
 
@@ -109,14 +102,36 @@ class RequestSpans:
         self._pipeline.close()
 
     def counts(self) -> SpanCounts:
-        """Counts of requests and spans: queued, dropped, written and exported."""
+        """Counts of items and spans: queued, dropped, written and exported."""
         return dataclasses.replace(self._pipeline.counts(), sampled_out=self._sampled_out)
 
-    def _spans_of(self, record: RequestRecord) -> list[SpanData]:
-        return request_spans(record, self._labels)
+
+class RequestSpans(SpanWriter[RequestRecord]):
+    """`Observer` that writes the spans of every finished request; made by `make_observer`.
+
+    Args:
+        service: name of the service.
+        files: files for OTLP JSON lines; None for none.
+        collector: collector for spans by OTLP over HTTP; None for none.
+        sample: share of traces to keep, from 0 to 1, chosen by trace id.
+    """
+
+    def __init__(
+        self, service: str, *, files: LineFiles | None, collector: Collector | None, sample: float
+    ) -> None:
+        labels = Labels()
+
+        def spans_of(record: RequestRecord) -> list[SpanData]:
+            return request_spans(record, labels)
+
+        super().__init__(Pipeline(spans_of, resource(service), files=files, collector=collector), sample)
+
+    def request_finished(self, record: RequestRecord) -> None:
+        """Queue the record of one request; returns at once. The record must not change afterwards."""
+        self._put(record.trace_id, record)
 
 
-class ServerSpans:
+class ServerSpans(SpanWriter[CallRecord]):
     """Writer of a server span for every call that one replica ran.
 
     Args:
@@ -145,17 +160,18 @@ class ServerSpans:
         otlp: str | None = None,
         sample: float = 1.0,
     ) -> None:
-        self._sample = _share(sample)
-        self._server = Server(service, stage, replica, node)
-        self._labels = Labels()
-        self._sampled_out = 0
-        self._rng = random.Random()  # noqa: S311 - identifiers, not secrets
+        share = _share(sample)
+        server, labels = Server(service, stage, replica, node), Labels()
+        rng = random.Random()  # noqa: S311 - identifiers, not secrets
+
+        def spans_of(call: CallRecord) -> list[SpanData]:
+            return [call_span(call, server, rng.getrandbits(64) or 1, labels)]
+
         name = f"{service}-{stage}"
         shared: dict[str, Value] = {**resource(name), "service.instance.id": replica}
         files, collector = _outputs(name, shared, traces, otlp)
-        self._pipeline: Pipeline[CallRecord] = Pipeline(
-            self._spans_of, shared, files=files, collector=collector, per_line=_CALLS_A_LINE
-        )
+        pipeline = Pipeline(spans_of, shared, files=files, collector=collector, per_line=_CALLS_A_LINE)
+        super().__init__(pipeline, share)
 
     def call_finished(self, call: FinishedCall) -> None:
         """Queue one finished call; returns at once. A call without a sampled parent has no span."""
@@ -178,25 +194,7 @@ class ServerSpans:
 
     def record(self, call: CallRecord) -> None:
         """Queue the record of one call; returns at once."""
-        if sampled(call.trace_id, self._sample):
-            self._pipeline.put(call)
-        else:
-            self._sampled_out += 1
-
-    def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until all queued items are in the files; False after `timeout_s` seconds."""
-        return self._pipeline.flush(timeout_s)
-
-    def close(self) -> None:
-        """Write the queued items and stop."""
-        self._pipeline.close()
-
-    def counts(self) -> SpanCounts:
-        """Counts of calls and spans: queued, dropped, written and exported."""
-        return dataclasses.replace(self._pipeline.counts(), sampled_out=self._sampled_out)
-
-    def _spans_of(self, call: CallRecord) -> list[SpanData]:
-        return [call_span(call, self._server, self._rng.getrandbits(64) or 1, self._labels)]
+        self._put(call.trace_id, call)
 
 
 def make_observer(

@@ -9,7 +9,7 @@ from typing import Final
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
 from kwiken.latency import ladder
-from kwiken.plan import Ladder, Plan
+from kwiken.plan import Ladder, LedgerTerms, Plan, only_prompt_earn
 from kwiken.queueing.load.notes import LeversNotSimulated, LoadNote
 from kwiken.queueing.load.stage_model import LoadModel
 from kwiken.queueing.load.trial import SharedRequests
@@ -17,11 +17,6 @@ from kwiken.queueing.simulator import Earnings, QueueSimulation, Station
 from kwiken.service import Reissue
 from kwiken.simulation import REQUESTS, acting
 
-# Rules of the runtime's stage accounts, from kwiken/runtime/decisions/program.py.
-ACCOUNT_SLACK: Final = 1.5  # factor by which a stage may exceed its planned share
-ACCOUNT_BURST_COPIES: Final = 16.0  # copies that an account may save up
-UNSTATED_FRACTION: Final = 0.1  # share of calls with copies for a policy that states none
-ALL_EARN_LATE_SHARE: Final = 0.5  # share of late calls above which all calls earn, not only prompt ones
 MAX_BUDGET_ROUNDS: Final = 4  # simulations to bring the spend of all stages within the budget
 MAX_OVERSPEND: Final = 0.01  # relative overspend that is accepted
 
@@ -155,21 +150,24 @@ def policies_of(model: LoadModel, plan: Plan | None) -> dict[str, Reissue]:
     return {name: stage.reissue for name, stage in stages.items() if stage.reissue is not None}
 
 
-def reissuing(station: Station, policy: Reissue, *, scale: float = 1.0) -> Station:
+def reissuing(
+    station: Station,
+    policy: Reissue,
+    *,
+    terms: LedgerTerms = LedgerTerms(),  # noqa: B008 - frozen
+    scale: float = 1.0,
+) -> Station:
     """The station with a reissue policy and the account that the runtime would give it.
 
     Args:
         station: the stage without copies.
         policy: reissue policy of the stage.
+        terms: terms of the ledger.
         scale: factor on the earnings of the account, above 0.
     """
-    planned = policy.fraction or UNSTATED_FRACTION
-    late = min(1.0, policy.fraction / policy.probability)
-    prompt = late <= ALL_EARN_LATE_SHARE
-    share = planned * ACCOUNT_SLACK / (1.0 - late if prompt else 1.0)
-    earnings = Earnings(
-        fraction=min(1.0, share * scale), burst=ACCOUNT_BURST_COPIES, prompt_only=prompt, keeps_back=True
-    )
+    bounds = terms.stage_bounds(policy)
+    bounds = replace(bounds, fraction=bounds.fraction * scale)
+    earnings = Earnings(bounds=bounds, prompt_only=only_prompt_earn(policy))
     return replace(station, reissue=policy, earnings=earnings)
 
 
@@ -178,7 +176,7 @@ def _within_budget(trial: SharedRequests, stations: Mapping[str, Station], plan:
     scale = 1.0
     for _ in range(MAX_BUDGET_ROUNDS):
         changed = {
-            name: reissuing(station, station.reissue, scale=scale)
+            name: reissuing(station, station.reissue, terms=plan.ledger, scale=scale)
             for name, station in stations.items()
             if station.reissue is not None
         }

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from kwiken.errors import InputError
 from kwiken.queueing.simulator.attempts import Attempts
 from kwiken.queueing.simulator.calls import CallOutcomes, Calls, DrawCopy
-from kwiken.queueing.simulator.copy_budget import Account
+from kwiken.queueing.simulator.copy_budget import CopyBudget
 from kwiken.queueing.simulator.dispatch import Dispatcher, candidates
 from kwiken.queueing.simulator.fifo import FifoReplicas
 from kwiken.queueing.simulator.replica_scores import Estimates
@@ -72,7 +72,7 @@ class QueueRace:
         self._dispatcher = Dispatcher(station.dispatch, self._replicas, rng)
         self._attempts = Attempts(calls.count)
         earnings = station.earnings
-        self._account = Account(earnings, calls.arrival[own]) if earnings is not None else None
+        self._account = CopyBudget(earnings, calls.arrival[own]) if earnings is not None else None
         self._prompt_account = self._account if earnings is not None and earnings.prompt_only else None
         self._late: deque[tuple[float, int]] = deque()  # (time-out, call) of those that may need a copy then
         self._events: list[tuple[float, int, int]] = []  # (moment, what, call or attempt), a heap
@@ -133,7 +133,7 @@ class QueueRace:
         """Process the first time-out of a call that was expected to be late."""
         if self._replicas.answer_at(call) <= now:
             if self._prompt_account is not None:
-                self._prompt_account.earn()
+                self._prompt_account.earn(now)
         elif self._roles[call] == MAY_COPY:
             self._send_copy(call, now)
 

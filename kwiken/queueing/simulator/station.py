@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from kwiken.errors import InputError
+from kwiken.plan import Bounds
 from kwiken.queueing.simulator.service_times import Constant, Empirical, ServiceTimes
 from kwiken.service import MAX_FANOUT, MAX_REPLICAS, Reissue
 
 Dispatch = Literal["random", "two", "aged", "least"]
 Cancel = Literal["none", "queued", "running"]
 NO_TIME: Final = Constant(0.0)
-MAX_BURST: Final = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,34 +43,19 @@ class Background:
 
 @dataclass(frozen=True, kw_only=True)
 class Earnings:
-    """Rules of a stage's account for copies: calls earn, a copy costs 1, the burst bounds what is saved.
+    """Rules of the account that pays for a stage's copies, which are the runtime's.
 
-    The runtime's account is `prompt_only` and `keeps_back`. A copy that the account cannot pay is asked for
+    A part of the account is kept for calls denied before. A copy that the account cannot pay is asked for
     again at twice its call's age, as in the runtime.
 
     Attributes:
-        fraction: what one call earns, as a share of a copy's cost, from 0 to 1.
-        burst: upper bound of what is saved, in units of a copy's cost; the account starts full.
+        bounds: what may be spent, in micro-units of a call (`kwiken.plan.CALL`).
         prompt_only: whether only calls answered before their time-out earn, at the time-out; otherwise all
             calls earn at arrival.
-        keeps_back: whether half of the burst is kept for calls denied before, a quarter for calls denied
-            twice, and so on.
-
-    Raises:
-        InputError: for a fraction outside [0, 1], or a burst outside its bounds.
     """
 
-    fraction: float
-    burst: float = 10.0
-    prompt_only: bool = False
-    keeps_back: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse a fraction outside [0, 1], or a burst outside its bounds."""
-        if not 0 <= self.fraction <= 1:
-            raise InputError(f"must be a share from 0 to 1, not {self.fraction}", where="earnings.fraction")
-        if not 0 <= self.burst <= MAX_BURST:
-            raise InputError(f"must be from 0 to {MAX_BURST:g}, not {self.burst}", where="earnings.burst")
+    bounds: Bounds
+    prompt_only: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

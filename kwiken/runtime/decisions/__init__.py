@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from kwiken.runtime.decisions.admission import Admission
 from kwiken.runtime.decisions.compiled_stage import CompiledStage
-from kwiken.runtime.decisions.ledger import (
-    CALL,
-    REQUEST,
-    Account,
-    Hold,
-    Ledger,
-    RequestBudget,
-    RetryAccount,
-)
+from kwiken.runtime.decisions.ledger import Hold, Ledger, RequestBudget, RetryAccount
 from kwiken.runtime.decisions.program import Limits, Program, compile_program, retune
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.replica_choice import ReplicaState
@@ -20,19 +12,16 @@ from kwiken.runtime.decisions.stage_state import StageState
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
 
 __all__ = [
-    "CALL",
     "COPY",
     "FINAL",
     "FINISH",
     "LATE",
     "LOST",
     "REFUSED",
-    "REQUEST",
     "RESEND",
     "RETRY",
     "STOP",
     "WAIT",
-    "Account",
     "Admission",
     "CompiledStage",
     "FanOut",

@@ -20,7 +20,7 @@ may not use is reserved for the higher ones (trunk reservation in telephone netw
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, inf
 
 from kwiken.runtime.decisions.program import Limits
 
@@ -159,6 +159,10 @@ class Admission:
         occupancy = self.inside / self.room if self.room < self._limits.requests else 0.0
         return max(occupancy, self._wait_load(allowed))
 
-    def has_capacity(self, now: float) -> bool:
-        """Whether there is capacity for extra copies."""
-        return self._effective_load(now) < self._limits.calm_below
+    def headroom(self, now: float) -> float:
+        """Extra work, as a share of the present work, that keeps the load below the guard's threshold.
+
+        It falls as the load rises, is 0 from the threshold on, and infinite where nothing is known to run.
+        """
+        load = self._effective_load(now)
+        return max(0.0, self._limits.calm_below / load - 1.0) if load > 0 else inf

@@ -8,9 +8,17 @@ from math import inf
 import msgspec
 
 from kwiken.errors import DefinitionError, InputError
-from kwiken.plan import CatchUpPolicy, Plan
+from kwiken.plan import (
+    REQUEST,
+    RESERVE_SHARE,
+    UNSTATED_SHARE,
+    CatchUpPolicy,
+    LedgerTerms,
+    Plan,
+    only_prompt_earn,
+)
 from kwiken.runtime.decisions.compiled_stage import CallTimeouts, CatchUpRule, CompiledStage, ReissueRule
-from kwiken.runtime.decisions.ledger import CALL, REQUEST, Account, Ledger
+from kwiken.runtime.decisions.ledger import Ledger
 from kwiken.runtime.decisions.stage_state import StageState
 from kwiken.runtime.transport import MAX_PRIORITY
 from kwiken.service import Reissue, Service, Stage
@@ -36,14 +44,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         shed_step: difference in load, from 0 to 1, between two adjacent priorities.
         least_retry_after_s: shortest retry delay given to a request that is turned away, seconds.
         most_retry_after_s: longest retry delay given to a request that is turned away, seconds.
-        burst_requests: burst of the service's accounts, as a number of requests times the budget.
-        burst_calls: burst of a stage's account, as a number of copies.
-        reserve: share of the service's budgets of extra work that is never spent. The ledger counts work when
-            it is done and a reader of traces when it was sent; the difference must not look like
-            overspending.
-        slack: factor by which a stage may exceed its planned fraction, so that its bursts fit; the service's
-            budget has no slack.
-        fixed_share: reissues allowed, as a share of the calls, for a policy that states no fraction.
         retry_share: retries that one success earns, as a share of a retry.
         retry_burst: largest number of retries in a row without a success.
     """
@@ -61,11 +61,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     shed_step: float = 0.01
     least_retry_after_s: float = 0.1
     most_retry_after_s: float = 10.0
-    burst_requests: float = 50.0
-    burst_calls: int = 16
-    reserve: float = 0.02
-    slack: float = 1.5
-    fixed_share: float = 0.1
     retry_share: float = 0.1
     retry_burst: int = 32
 
@@ -78,26 +73,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.shed_low_at + self.shed_step * (max(priority, -MAX_PRIORITY) + 1)
 
 
-MAX_LATE_SHARE = 0.5  # share of reissued calls above which every success earns
 LATE_LEVELS = 1  # priority levels that a call of a late request gains
-
-
-def _late_share(policy: Reissue) -> float:
-    """Share of the calls, 0 to 1, that the policy expects to reach its reissue moment."""
-    return min(1.0, policy.fraction / policy.probability)
-
-
-def stage_fraction(policy: Reissue | None, limits: Limits) -> float:
-    """Share of a stage's calls that its own account lets it reissue.
-
-    The planned fraction times the slack, divided by the share of calls that earn where only prompt calls do.
-    """
-    if policy is None:
-        return 0.0
-    planned = policy.fraction or limits.fixed_share
-    late = _late_share(policy)
-    earning = 1.0 - late if late <= MAX_LATE_SHARE else 1.0
-    return min(planned * limits.slack / earning, float(policy.copies))
 
 
 class Program:
@@ -209,10 +185,7 @@ def _compile_stage(
 
 def _reissue_rule(policy: Reissue) -> ReissueRule:
     after = policy.after_ms / 1000
-    # Only calls that end before the reissue moment earn reissues: where everything is slow, nothing is
-    # reissued. A policy that reissues most calls leaves too few such calls; there every success earns.
-    refill = after if _late_share(policy) <= MAX_LATE_SHARE else inf
-    return ReissueRule(after, policy.probability, refill)
+    return ReissueRule(after, policy.probability, refill=after if only_prompt_earn(policy) else inf)
 
 
 def _catch_up_rule(policy: CatchUpPolicy) -> CatchUpRule:
@@ -257,23 +230,26 @@ def _refuse_unfit(service: Service, plan: Plan) -> None:
             raise InputError("catches up at a cost, but has none in the plan", where=f"stage {name!r}")
 
 
-def retune(
-    ledger: Ledger, states: Mapping[str, StageState], program: Program, *, service: Service, limits: Limits
-) -> None:
-    """Set the budgets of the accounts by a program; earnings and spends stay."""
+def retune(ledger: Ledger, states: Mapping[str, StageState], program: Program, *, service: Service) -> None:
+    """Set the bounds of the accounts by a program; earnings and spends stay.
+
+    Args:
+        ledger: ledger of the service.
+        states: state of each stage, by name.
+        program: program that comes into force; without a plan, stages' own policies have a budget of 10%.
+        service: service that the program runs.
+    """
     plan = program.plan
-    budget = plan.budgets.reissue * (1 - limits.reserve) if plan is not None else limits.fixed_share
-    _retune(ledger.service, budget if program.reissues else 0.0, program.dearest_copy, limits)
-    budget = plan.budgets.catch_up * (1 - limits.reserve) if plan is not None else 0.0
-    _retune(ledger.catch_up, budget if program.catches_up else 0.0, program.dearest_catch_up, limits)
-    # One answer may lose all of its utility at once, so the burst holds at least that.
-    budget = plan.budgets.utility_loss if plan is not None else 0.0
-    _retune(ledger.utility, budget, REQUEST, limits)
+    terms = plan.ledger if plan is not None else LedgerTerms()
+    ledger.floor.retune(terms.floor_per_s)
+    budget = plan.budgets.reissue * (1 - RESERVE_SHARE) if plan is not None else UNSTATED_SHARE
+    ledger.service.retune(
+        terms.service_bounds(budget if program.reissues else 0.0, least_burst=program.dearest_copy)
+    )
+    budget = plan.budgets.catch_up * (1 - RESERVE_SHARE) if plan is not None else 0.0
+    ledger.catch_up.retune(
+        terms.service_bounds(budget if program.catches_up else 0.0, least_burst=program.dearest_catch_up)
+    )
+    ledger.utility.retune(terms.utility_bounds(plan.budgets.utility_loss if plan is not None else 0.0))
     for name, state in states.items():
-        fraction = stage_fraction(reissue_of(service, plan, name), limits)
-        state.account.retune(fraction, limits.burst_calls * CALL if fraction else 0)
-
-
-def _retune(account: Account, budget: float, least_burst: int, limits: Limits) -> None:
-    burst = max(least_burst, round(budget * limits.burst_requests * REQUEST)) if budget else 0
-    account.retune(budget, burst)
+        state.account.retune(terms.stage_bounds(reissue_of(service, plan, name)))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+from kwiken.plan import Account
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
-from kwiken.runtime.decisions.ledger import Account, RetryAccount
+from kwiken.runtime.decisions.ledger import RetryAccount
 from kwiken.runtime.decisions.replica_choice import Picker
 from kwiken.runtime.transport import Replica
 
@@ -91,9 +92,7 @@ class StageState:
 
     def __init__(self, replicas: Iterable[Replica], retries: RetryAccount, rng: random.Random) -> None:
         self.picker = Picker(replicas, rng)
-        # The promised window limit is the service's. A stage whose few stalls come together may exceed its
-        # own by a burst; otherwise most of them would get no copy where budgets are small.
-        self.account = Account(0.0, 0, grace=True)
+        self.account = Account()
         self.retries = retries
         self.latencies = LatencyHistogram()
         self.work = UsualWork()

@@ -6,7 +6,8 @@ from math import inf
 
 import msgspec
 
-from kwiken.runtime.decisions import CALL, COPY, LATE, RETRY
+from kwiken.plan import CALL
+from kwiken.runtime.decisions import COPY, LATE, RETRY
 from kwiken.runtime.engine.catch_up import LateCall
 from kwiken.runtime.engine.context import Attempt, CallSite
 
@@ -63,15 +64,16 @@ class CallBudget(msgspec.Struct, eq=False):
         state = stage.state
         if step == RETRY:
             return state.retries.charge()
-        if not shared.admission.has_capacity(now):
-            return False
+        headroom = shared.admission.headroom(now)
         if step == LATE:
-            if not shared.ledger.charge_late(request.budget, stage.cost, now):
+            if not shared.ledger.charge_late(request.budget, stage.cost, now, headroom=headroom):
                 return False
             state.counts.late_copies += 1
             self.levels = stage.catch_up.levels
             return True
-        if not shared.ledger.charge(request.budget, state.account, stage.cost, now, denied=denials):
+        if not shared.ledger.charge(
+            request.budget, state.account, stage.cost, now, denied=denials, headroom=headroom
+        ):
             return False
         assert step == COPY
         state.counts.copies += 1

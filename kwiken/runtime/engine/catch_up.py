@@ -54,10 +54,12 @@ class LateCall:
         """Reserve threads for the next attempt, if the load allows it and the budget pays for them."""
         stage = self._stage
         most = stage.catch_up.threads
-        if most == 1 or not self._shared.admission.has_capacity(now):
+        if most == 1:
             return
+        headroom = self._shared.admission.headroom(now)
         extra = min(most - 1.0, RESERVED_EXTRAS * (stage.state.work.late_extra or usual_extra(most)))
-        self._hold = self._shared.ledger.hold(self._request.budget, round(stage.cost * extra), now)
+        cost = round(stage.cost * extra)
+        self._hold = self._shared.ledger.hold(self._request.budget, cost, now, headroom=headroom)
         if self._hold is not None:
             self.threads = most
             stage.state.counts.late_threads += 1

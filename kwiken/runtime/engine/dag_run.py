@@ -12,7 +12,8 @@ from math import inf
 from typing import Any
 
 from kwiken.otel.write import Outcome, StageRecord
-from kwiken.runtime.decisions import REQUEST, STOP, WAIT, CompiledStage, FanOut
+from kwiken.plan import REQUEST
+from kwiken.runtime.decisions import STOP, WAIT, CompiledStage, FanOut
 from kwiken.runtime.engine.call import call_stage
 from kwiken.runtime.engine.context import Request, Shared
 from kwiken.runtime.engine.pending_io import settle

@@ -13,10 +13,9 @@ import msgspec
 
 from kwiken.errors import KwikenError
 from kwiken.otel.write import Observer, RequestRecord
-from kwiken.plan import Plan
+from kwiken.plan import REQUEST, Plan
 from kwiken.runtime.clock import Clock
 from kwiken.runtime.decisions import (
-    REQUEST,
     Admission,
     Ledger,
     Limits,
@@ -120,7 +119,7 @@ class Executor:
 
     def _compile(self, plan: Plan | None) -> Program:
         program = compile_program(self._service, plan, self._states)
-        retune(self._shared.ledger, self._states, program, service=self._service, limits=self._limits)
+        retune(self._shared.ledger, self._states, program, service=self._service)
         return program
 
     def apply(self, plan: Plan | None) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kwiken.runtime.decisions import CALL, REQUEST, Account, Program, ReplicaState, StageState
+from kwiken.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
+from kwiken.runtime.decisions import Program, ReplicaState, StageState
 from kwiken.runtime.engine.context import Shared
 
 
@@ -56,10 +57,15 @@ def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
         "work": account.work / unit,
         "spent": account.spent / unit,
         "spent_share": account.spent / account.work if account.work else 0.0,
+        "horizon_s": account.bounds.horizon_s,
+        "horizon_share": account.horizon_share(now),
+        "left": account.left(now) / unit,
+        "peak": account.bounds.peak,
         "share_10s": account.share_10s(now),
         "worst_10s": account.worst,
-        "level": account.level / unit,
-        "denied": account.denied,
+        "floor_spent": account.floor_spent / unit,
+        "denied": sum(account.denied),
+        "denied_by": dict(zip(VERDICTS[BY_FLOOR + 1 :], account.denied[BY_FLOOR + 1 :], strict=True)),
     }
 
 

@@ -9,8 +9,13 @@ import pytest
 from kwiken.cli.live.status import _show, _spend
 
 
+def account_of(**more: Any) -> dict[str, Any]:
+    zeros = dict.fromkeys(("fraction", "spent", "horizon_share", "peak", "share_10s", "floor_spent"), 0.0)
+    return {**zeros, "horizon_s": 3600.0, "worst_10s": None, "denied": 0, "denied_by": {}, **more}
+
+
 def figures(**more: Any) -> dict[str, Any]:
-    account = {"fraction": 0.0, "spent": 0.0, "spent_share": 0.0, "share_10s": 0.0, "worst_10s": None}
+    account = account_of()
     plain = dict.fromkeys(
         ("requests", "failed", "reissues", "retries", "shed", "late_reissues", "partial"), 0
     )
@@ -24,11 +29,32 @@ def test_unused_levers_are_not_named() -> None:
 
 
 def test_levers_in_use_say_what_they_spent() -> None:
-    late = {"fraction": 0.01, "spent": 3.0, "spent_share": 0.004, "share_10s": 0.008}
-    lost = {"fraction": 0.001, "spent": 1.0, "spent_share": 0.0005, "share_10s": 0.0009}
+    late = account_of(fraction=0.01, spent=3.0, horizon_share=0.004, share_10s=0.008)
+    lost = account_of(fraction=0.001, spent=1.0, horizon_share=0.0005, share_10s=0.0009, horizon_s=90.0)
     said = _spend(figures(catch_up=late, utility=lost, late_reissues=7, partial=12))
-    assert "catch-up budget 1.00%, spent 0.40%, last 10 s 0.80% (7 late reissues)" in said
-    assert "utility budget 0.100%, lost 0.050%, last 10 s 0.090% (12 partial answers)" in said
+    assert "catch-up budget 1.00%, spent 0.40% over 1 h, last 10 s 0.80% (7 late reissues)" in said
+    assert "utility budget 0.100%, lost 0.050% over 1.5 min, last 10 s 0.090% (12 partial answers)" in said
+
+
+def test_reissues_stand_beside_their_bounds() -> None:
+    ledger = account_of(
+        fraction=0.049,
+        spent=40.0,
+        horizon_share=0.031,
+        horizon_s=30.0,
+        peak=0.196,
+        worst_10s=0.152,
+        floor_spent=2.0,
+        denied=7,
+        denied_by={"horizon": 0, "peak": 4, "stage_peak": 3},
+    )
+    assert (
+        "reissue budget 4.90%, spent 3.10% over 30 s, worst 10 s 15.20% of 19.60%, 5% of it by the floor, "
+        "7 times denied (peak 4, stage peak 3)"
+    ) in _spend(figures(ledger=ledger))
+    quiet = _spend(figures())
+    assert "reissue budget 0.00%, spent 0.00% over 1 h;" in quiet
+    assert "denied" not in quiet
 
 
 @pytest.mark.parametrize("unkept", [None, "No space left on device"])

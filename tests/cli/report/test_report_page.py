@@ -94,7 +94,8 @@ def result_of(names: tuple[str, ...] = NAMES) -> DemoResult:
         expected=plan.expected.after,
         achieved=Ladder(p50_ms=19, p90_ms=28, p95_ms=35, p99_ms=78, p999_ms=158),
         budgets={"reissue": 0.05},
-        spent=Spent(reissue=0.0412, reissue_worst_10s=0.0487, copies=123, retries=4, calls=4567),
+        peak=0.2,
+        spent=Spent(reissue=0.0412, reissue_worst_10s=0.0987, copies=123, retries=4, calls=4567),
         spent_even=Spent(reissue=0.045, reissue_worst_10s=0.05, copies=99, retries=0, calls=4321),
         requests=2345,
         failed=0,
@@ -251,7 +252,7 @@ def test_the_summary_says_what_was_bought_for_how_much_and_what_was_expected() -
         "At the gateway the plan expected a p99 of 71.5 ms (61.2 to 84.5 ms), and 78.0 ms was achieved (+9%).",
         "It expected to spend 4.7%; it might spend 5.0%.",
         "spread evenly over the stages gave 130 ms (\N{MINUS SIGN}35%) for 4.5% extra work: apportioning it beat spreading it.",
-        "Over its worst 10 s the spend was 4.9%: it stayed within the budget. No request failed.",
+        "The spend stayed within the budget of 5.0% over the horizon; over its worst 10 s it was 9.9% and stayed within the peak of 20.0%. No request failed.",
     ):
         assert words in page.text
 
@@ -261,7 +262,7 @@ def test_the_summary_does_not_gloss_over_a_loss() -> None:
     worse = msgspec.structs.replace(
         result,
         after=msgspec.structs.replace(result.after, p99_ms=220.0),
-        spent=msgspec.structs.replace(result.spent, reissue_worst_10s=0.06),
+        spent=msgspec.structs.replace(result.spent, reissue=0.052, reissue_worst_10s=0.21),
         failed=2,
         cut_p99={
             **result.cut_p99,
@@ -272,7 +273,8 @@ def test_the_summary_does_not_gloss_over_a_loss() -> None:
     _, page = page_of(replace(material_of(), result=worse))
     assert "p99 rose from 200 ms to 220 ms (+10%)" in page.text
     assert "cannot tell from chance" in page.text
-    assert "it went past the budget. 2 requests failed." in page.text
+    assert "The spend went past the budget of 5.0%" in page.text
+    assert "it was 21.0% and went past the peak of 20.0%. 2 requests failed." in page.text
     lost = msgspec.structs.replace(
         result, cut_p99={**result.cut_p99, "after_even": Cut(cut=-0.1, low=-0.3, high=-0.05)}
     )

@@ -354,6 +354,12 @@ class TestServices:
             (["report"], "Missing argument"),
             (["explain", "/nowhere.json"], "/nowhere.json: there is no such file"),
             (["reproduce", "ghost"], "ghost"),
+            (
+                ["reproduce", "kwiken", "-o", "-", "--json"],
+                "-o - and --json both write to stdout; choose one",
+            ),
+            (["reproduce", "--list", "-o", "page.html"], "--list computes nothing"),
+            (["plan", "/nowhere", "-o", "-", "--json"], "-o - and --json both write to stdout; choose one"),
         ],
     )
     def test_other_verbs(self, args: list[str], pattern: str) -> None:

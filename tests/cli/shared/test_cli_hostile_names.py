@@ -168,7 +168,12 @@ class TestLogs:
 
 def figures() -> dict[str, Any]:
     """A gateway's status, the attack in every string and in names of stages."""
-    account = {"fraction": 0.1, "spent": 1.0, "spent_share": 0.1, "share_10s": 0.1, "worst_10s": 0.1}
+    shares = ("fraction", "spent", "horizon_share", "peak", "share_10s", "worst_10s", "floor_spent")
+    account = dict.fromkeys(shares, 0.1) | {
+        "horizon_s": 60.0,
+        "denied": 1,
+        "denied_by": {attacked("peak"): 1},
+    }
     seat = {"id": "a", "node": "n", "address": "http://a", "inflight": 1, "latency_ms": 2.0, "ejected": False}
     counts = dict.fromkeys(
         ("requests", "failed", "partial", "shed", "reissues", "late_reissues", "retries"), 7

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwiken.plan import PartialPolicy
+from kwiken.plan import CALL, REQUEST, RESERVE_SHARE, LedgerTerms, PartialPolicy
+from kwiken.plan.ledger_terms import BURST_COPIES, BURST_REQUESTS
 from kwiken.runtime.decisions import (
-    CALL,
-    REQUEST,
     STOP,
     WAIT,
     Admission,
@@ -26,7 +25,6 @@ from kwiken.runtime.decisions import (
     retune,
 )
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
-from kwiken.runtime.decisions.program import stage_fraction
 from kwiken.runtime.decisions.stop_rule import DONE, FAIL
 from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter
 from kwiken.service import Reissue, Stage
@@ -63,7 +61,7 @@ def lets_in(admission: Admission, priority: int = 0, now: float = 0.0) -> bool:
 def test_load_decides_about_copies_and_priorities(
     inside: int, calm: bool, low: bool, normal: bool, high: bool
 ) -> None:
-    assert filled(inside).has_capacity(0.0) is calm
+    assert (filled(inside).headroom(0.0) > 0) is calm
     assert [lets_in(filled(inside), priority) for priority in (-1, 0, 1)] == [low, normal, high]
 
 
@@ -72,14 +70,14 @@ def test_load_decides_about_copies_and_priorities(
 )
 def test_slowness(took: float, calm: bool, low: bool, normal: bool) -> None:
     admission = filled(20, took=took)
-    assert admission.has_capacity(0.0) is calm
+    assert (admission.headroom(0.0) > 0) is calm
     assert lets_in(admission, -1) is low
     assert lets_in(admission, 0) is normal
 
 
 def test_slow_requests_one_at_a_time_are_no_overload() -> None:
     assert lets_in(filled(5, took=1.0), -1)
-    assert filled(5, took=1.0).has_capacity(0.0)
+    assert filled(5, took=1.0).headroom(0.0) > 0
 
 
 def test_silence_is_forgiven() -> None:
@@ -261,7 +259,7 @@ def compiled() -> tuple[object, dict[str, StageState], Ledger]:
     )
     program = compile_program(service, plan, states)
     ledger = Ledger()
-    retune(ledger, states, program, service=service, limits=LIMITS)
+    retune(ledger, states, program, service=service)
     assert [stage.cost for stage in program.stages] == [round(0.15 * REQUEST), round(0.4 * REQUEST)]
     assert program.request_budget == REQUEST
     assert not program.serial
@@ -272,22 +270,20 @@ def compiled() -> tuple[object, dict[str, StageState], Ledger]:
 
 def test_accounts_get_the_plans_budgets() -> None:
     _, states, ledger = compiled()
-    account = ledger.service
-    assert account.fraction == pytest.approx(0.05 * (1 - LIMITS.reserve))
-    assert account.level == round(account.fraction * LIMITS.burst_requests * REQUEST)
-    assert states["f"].account.fraction == pytest.approx(0.1 * LIMITS.slack / 0.9, abs=1e-6)
-    assert states["f"].account.level == LIMITS.burst_calls * CALL
+    terms = LedgerTerms()
+    share = 0.05 * (1 - RESERVE_SHARE)
+    assert ledger.service.bounds == terms.service_bounds(share, least_burst=round(0.15 * REQUEST))
+    assert ledger.service.left(0.0) == round(share * BURST_REQUESTS * REQUEST)
+    assert states["f"].account.bounds == terms.stage_bounds(Reissue(after_ms=20, fraction=0.1))
+    assert states["f"].account.left(0.0) == BURST_COPIES * CALL
     assert states["m"].account.fraction == 0.0
+    assert [ledger.floor.take(0.0) for _ in range(7)] == [True] * 6 + [False]
 
 
-def test_stage_fraction_pays_for_the_calls_that_do_not_earn() -> None:
-    tail = Reissue(after_ms=1, fraction=0.2, probability=0.5)  # 40% of the calls come late and earn nothing
-    assert stage_fraction(tail, LIMITS) == pytest.approx(0.2 * LIMITS.slack / 0.6)
-    most = Reissue(after_ms=1, fraction=0.6)
-    assert stage_fraction(most, LIMITS) == pytest.approx(0.9), "there every success earns"
-    assert stage_fraction(Reissue(after_ms=0, fraction=1.0), LIMITS) == 1.0, "no more copies than calls"
-    assert stage_fraction(None, LIMITS) == 0.0
-    assert stage_fraction(Reissue(after_ms=1), LIMITS) == pytest.approx(LIMITS.fixed_share * LIMITS.slack)
+def test_the_headroom_falls_with_the_load() -> None:
+    assert filled(0).headroom(0.0) == inf
+    rooms = [filled(inside).headroom(0.0) for inside in (20, 40, 48, 50, 60)]
+    assert rooms == pytest.approx([1.5, 0.25, 0.5 / 0.48 - 1, 0.0, 0.0])
 
 
 def test_burst_always_fits_the_dearest_copy() -> None:
@@ -295,8 +291,8 @@ def test_burst_always_fits_the_dearest_copy() -> None:
     states = {"s": StageState(replicas_of("s", 2), RetryAccount(0.1, 32), random.Random(1))}
     program = compile_program(service, plan_of(service, {"s": Reissue(after_ms=1)}, budget=0.001), states)
     ledger = Ledger()
-    retune(ledger, states, program, service=service, limits=LIMITS)
-    assert ledger.service.level == REQUEST
+    retune(ledger, states, program, service=service)
+    assert ledger.service.left(0.0) == REQUEST
 
 
 def test_a_call_is_charged_its_share_of_the_cpu_time_around_it(monkeypatch: pytest.MonkeyPatch) -> None:

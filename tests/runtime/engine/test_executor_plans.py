@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kwiken.errors import DefinitionError, InputError
-from kwiken.plan import CatchUpPolicy, PartialPolicy, Plan
-from kwiken.runtime.decisions import Limits
+from kwiken.plan import CALL, REQUEST, CatchUpPolicy, LedgerTerms, PartialPolicy, Plan
+from kwiken.plan.ledger_terms import BURST_COPIES, stage_share
 from kwiken.runtime.transport import Call, Replica
 from kwiken.service import Reissue, Stage
 from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, service_of
@@ -154,13 +154,16 @@ def test_same_plan_again_and_again_buys_no_second_burst() -> None:
     async def main() -> None:
         service = one_stage(replicas=3)
         executor = executor_of(service, Script(lambda _, call: after(0.3)))
-        plan = plan_of(service, {"s": Reissue(after_ms=100, fraction=0.05)}, budget=1.0)
+        policy = Reissue(after_ms=100, fraction=0.05)
+        plan = plan_of(service, {"s": policy}, budget=1.0, ledger=LedgerTerms(floor_per_s=0.0))
         executor.apply(plan)
-        endow(executor)
+        now = asyncio.get_running_loop().time()
+        executor._shared.ledger.service.earn(1000 * REQUEST, now)
+        executor._states["s"].account.earn(100 * CALL, now)
         for _ in range(20):
             await asyncio.gather(*(executor.run("q") for _ in range(30)))
             executor.apply(plan)
-        assert executor.status()["reissues"] <= Limits().burst_calls
+        assert 8 < executor.status()["reissues"] <= BURST_COPIES + 100 * stage_share(policy)
 
     simulate(main)
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from kwiken.plan import CatchUpPolicy
-from kwiken.runtime.decisions import REQUEST, Limits, RetryAccount, StageState
+from kwiken.plan import REQUEST, RESERVE_SHARE, CatchUpPolicy
+from kwiken.plan.ledger_terms import BURST_REQUESTS
+from kwiken.runtime.decisions import Limits, RetryAccount, StageState
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.engine.catch_up import usual_extra
 from kwiken.runtime.transport import MAX_PRIORITY, Reply
@@ -221,7 +222,7 @@ def test_where_everything_is_late_the_spend_ends() -> None:
         for _ in range(40):
             await asyncio.gather(*(executor.run("q") for _ in range(10)))
         status = executor.status()
-        burst = 0.1 * (1 - Limits().reserve) * Limits().burst_requests
+        burst = 0.1 * (1 - RESERVE_SHARE) * BURST_REQUESTS
         assert status["catch_up"]["spent"] <= burst + 0.5
         assert status["catch_up"]["denied"] > 0
 
@@ -345,7 +346,7 @@ def test_threads_that_burn_more_than_was_held_are_owed() -> None:
         for _ in range(200):
             await executor.run("q")
         account = executor.status()["catch_up"]
-        burst = 0.1 * (1 - Limits().reserve) * Limits().burst_requests
+        burst = 0.1 * (1 - RESERVE_SHARE) * BURST_REQUESTS
         assert account["spent"] <= burst + 2 * 0.5, (
             "late work earns nothing, so one burst and one debt at most"
         )

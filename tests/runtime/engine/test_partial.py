@@ -11,8 +11,8 @@ import pytest
 
 from kwiken.errors import KwikenError
 from kwiken.plan import PartialPolicy
+from kwiken.plan.ledger_terms import BURST_REQUESTS
 from kwiken.runtime import HandlerError
-from kwiken.runtime.decisions import Limits
 from kwiken.runtime.engine.utility import MAX_JUDGED_SHARDS, MEAN_EVALUATIONS, worths_of
 from kwiken.service import Partial, Service, Stage
 from tests.support.replicas import Script, after, executor_of, plan_of, raising, service_of
@@ -160,7 +160,7 @@ def test_lost_utility_keeps_to_its_budget_over_any_ten_seconds_and_in_the_long_r
             tasks.append(asyncio.ensure_future(one()))
             await asyncio.sleep(0.02)
         await asyncio.gather(*tasks)
-        burst = max(1.0, budget * Limits().burst_requests)
+        burst = max(1.0, budget * BURST_REQUESTS)
         for opens in range(0, 60, 2):
             inside = [loss for at, loss in ends if 0 <= at - 1000 - opens <= 10]
             assert sum(inside) <= budget * len(inside) + burst + 0.2

@@ -157,6 +157,7 @@ def _result(
         expected=promise.after,
         achieved=ladder_of(arms["after"].gateway_ms),
         budgets={name: getattr(plan.budgets, name) for name in plan.budgets.__struct_fields__},
+        peak=plan.ledger.peak(plan.budgets.reissue),
         spent=ledger.spent("after"),
         spent_even=ledger.spent("even"),
         requests=sum(len(data.sent) for data in arms.values()),

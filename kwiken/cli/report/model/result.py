@@ -165,7 +165,8 @@ class DemoResult(_Struct, frozen=True):
         even: percentiles measured with the same budget spread evenly.
         expected: percentiles that the plan expects for `after`, at the gateway.
         achieved: percentiles of `after` at the gateway, from its traces; all 0 in earlier results.
-        budgets: limits by name of the budget, as fractions.
+        budgets: limits by name of the budget, as fractions, over the horizon of the plan's ledger.
+        peak: limit of the spend on reissues over any 10 s, as a fraction; None in earlier results.
         spent: spend of `after`.
         spent_even: spend of `even`.
         requests: number of measured requests of all arms.
@@ -204,6 +205,7 @@ class DemoResult(_Struct, frozen=True):
     settings: Settings
     remarks: list[str] = []
     achieved: Ladder = Ladder()
+    peak: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse other versions."""

@@ -72,10 +72,17 @@ def _against_even(result: DemoResult) -> str:
 
 
 def _within(result: DemoResult) -> str:
-    limit, worst = result.budgets.get("reissue", 0.0), result.spent.reissue_worst_10s
-    kept = "stayed within" if worst <= limit else "went past"
+    budget, spent = result.budgets.get("reissue", 0.0), result.spent
+    words = f"The spend {_kept(spent.reissue, budget)} the budget of {percent(budget)} over the horizon"
+    words += f"; over its worst 10 s it was {percent(spent.reissue_worst_10s)}"
+    if result.peak is not None:
+        words += f" and {_kept(spent.reissue_worst_10s, result.peak)} the peak of {percent(result.peak)}"
     lost = "No request failed" if result.failed == 0 else f"{count(result.failed, 'request')} failed"
-    return f"Over its worst 10 s the spend was {percent(worst)}: it {kept} the budget. {lost}."
+    return f"{words}. {lost}."
+
+
+def _kept(spent: float, limit: float) -> str:
+    return "stayed within" if spent <= limit else "went past"
 
 
 def _of_plan(plan: Plan) -> tuple[str, ...]:
@@ -127,6 +134,8 @@ def cards(material: Material) -> tuple[Card, ...]:
         return ()
     promised = result.expectation
     worst = f"worst 10 s {percent(result.spent.reissue_worst_10s)}"
+    if result.peak is not None:
+        worst += f" of {percent(result.peak)}"
     limit = f"of {percent(result.budgets.get('reissue', 0.0))} allowed; {worst}"
     even = result.even.p99_ms
     return (

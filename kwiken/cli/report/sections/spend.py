@@ -28,6 +28,7 @@ def _spent(material: Material, result: DemoResult) -> Section:
         ("budget", percent(limit), percent(limit)),
         ("expected", percent(result.expectation.spent), NONE),
         ("spent", percent(ours.reissue), percent(even.reissue)),
+        *((("peak", percent(result.peak), percent(result.peak)),) if result.peak is not None else ()),
         ("worst 10 s", percent(ours.reissue_worst_10s), percent(even.reissue_worst_10s)),
         *((f"spent, as a share of {unit}", *told) for unit, told in _counted(material, *stages)),
         ("primary calls", f"{ours.calls:,}", f"{even.calls:,}"),
@@ -35,8 +36,9 @@ def _spent(material: Material, result: DemoResult) -> Section:
         ("retries", f"{ours.retries:,}", f"{even.retries:,}"),
     )
     words = (
-        "The cost of copies as a share of the cost of primary calls, counted from the traces. The worst 10 s "
-        "is the highest share over any 10 s of an arm, the time after a switch of plans included."
+        "The cost of copies as a share of the cost of primary calls, counted from the traces. The budget "
+        "holds over the horizon of the plan's ledger, the peak over any 10 s. The worst 10 s is the highest "
+        "share over any 10 s of an arm, the time after a switch of plans included."
     )
     table = Table(head=("", "with the plan", "spread evenly"), body=rows, strong=("spent",))
     return Section(id="spend", title="Extra work", words=(words,), rows=(Row((table,)),))
@@ -60,7 +62,13 @@ def _planned(material: Material, plan: Plan) -> Section:
         if stage.reissue is not None
     }
     rows += [(f"reissues, as a share of {unit}", NONE, told) for unit, (told,) in _counted(material, planned)]
-    words = (f"Shares of the service's work by the cost model {plan.cost.model!r}; other units are named.",)
+    terms = plan.ledger
+    peak = percent(terms.peak(plan.budgets.reissue))
+    words = (
+        f"Shares of the service's work by the cost model {plan.cost.model!r}; other units are named.",
+        f"The budgets hold over {terms.horizon_s:,g} s. Over any 10 s reissues may reach {peak}.",
+        f"Below {terms.floor_per_s:g} copies a second none is denied.",
+    )
     table = Table(head=("budget", "may spend", "expected to spend"), body=tuple(rows))
     return Section(id="spend", title="Planned extra work", words=words, rows=(Row((table,)),))
 

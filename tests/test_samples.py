@@ -1,0 +1,47 @@
+"""Python samples of the documents run as they stand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kwiken.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.profile import profile_to_json
+from kwiken.service import Reissue
+from tests.support.profiles import small_profile
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PLAN = Plan(
+    version=1,
+    service="hello",
+    created="2024-01-01T00:00:00Z",
+    profile="sha256:0",
+    budgets=Budgets(reissue=0.05),
+    cost=Costs(model="calls", stages={"tidy": 0.25, "greet": 0.5, "join": 0.25}),
+    stages={"greet": StagePlan(reissue=Reissue(after_ms=20.0, fraction=0.05))},
+)
+SAMPLES = [
+    (f"{page.relative_to(ROOT)}-{number}", block)
+    for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+    for number, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), start=1)
+]
+
+
+def test_there_are_samples() -> None:
+    assert {name for name, _ in SAMPLES} >= {"README.md-1", "docs/reference.md-1", "docs/running.md-2"}
+
+
+@pytest.mark.parametrize("code", [code for _, code in SAMPLES], ids=[name for name, _ in SAMPLES])
+def test_a_sample_runs(code: str, tmp_path: Path) -> None:
+    (tmp_path / "profile.json").write_text(profile_to_json(small_profile(200)), encoding="utf-8")
+    (tmp_path / "plan.json").write_text(PLAN.to_json(), encoding="utf-8")
+    (tmp_path / "sample.py").write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "sample.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
