@@ -32,12 +32,13 @@ VERBS = {
     "apply": "Put a plan in force at a running gateway.",
     "load": "Send open-loop load to a gateway.",
     "classify": "Predict workloads' performance on every node from a few measurements.",
+    "place": "Size workloads for their targets and place them on unequal nodes.",
     "reproduce": "Recompute the tables and figures of a published source beside its values.",
 }
 # Verbs of running services.
 LIVE = frozenset({"apply", "demo", "serve", "stage", "up", "down", "status", "load"})
 # Verbs of the allocator: which workload needs how much, on which nodes.
-ALLOCATE = frozenset({"classify"})
+ALLOCATE = frozenset({"classify", "place"})
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130

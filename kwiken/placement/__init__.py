@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.placement.admission import admit_all
+from kwiken.placement.admission import Admission, admit_all
 from kwiken.placement.explanations import Explanation, explain_placement
 from kwiken.placement.headroom import SOURCE_CAUTION, Caution
 from kwiken.placement.node_ledger import ROUNDING, DrawKind, NodeLedger
@@ -15,6 +15,7 @@ from kwiken.placement.sizing import Rank, Sizing, by_cost, by_quality, walk
 __all__ = [
     "ROUNDING",
     "SOURCE_CAUTION",
+    "Admission",
     "Caution",
     "Cluster",
     "DrawKind",

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.arrays import Bools, Floats
+from kwiken.arrays import Bools, Floats, Ints
 from kwiken.errors import InputError
 from kwiken.placement.headroom import Caution
 from kwiken.placement.node_ledger import Draw, DrawKind
@@ -45,6 +45,8 @@ class Request:
         count_deviation: (m,) the same of the efficiency of n replicas, in log units.
         tolerated: (s,) pressure that costs a replica 5% of its performance, a share, over `SOURCES`.
         caused: (s,) pressure that a replica exerts, a share, over `SOURCES`.
+        corrections: by size, number of replicas and class: what to add to the log of a replica's performance,
+            where it was measured to depart from the product.
         shares: extra work of each replica by kind, as shares of its own.
     """
 
@@ -64,6 +66,7 @@ class Request:
     count_deviation: Floats
     tolerated: Floats
     caused: Floats
+    corrections: Mapping[tuple[int, int, int], float] = field(default_factory=dict)
     shares: Mapping[DrawKind, float] = field(default_factory=dict)
 
     @property
@@ -137,6 +140,8 @@ def request(
         profile: its predictions.
         cluster: nodes that it may be placed on.
         caution: how surely its target is met.
+        corrections: by size, number of replicas and class: what to add to the log of a replica's performance,
+            where it was measured to depart from the product.
         shares: extra work of each replica by kind, as shares of its own, each 0 or more.
 
     Raises:
@@ -178,6 +183,7 @@ def request(
         count_deviation=np.interp(np.log(counts), known, profile.out.deviation),
         tolerated=tolerated,
         caused=caused,
+        corrections=_corrections(profile, cluster, order),
         shares=dict(shares or {}),
     )
 
@@ -209,6 +215,18 @@ def _by_class(profile: WorkloadProfile, cluster: Cluster, where: str) -> tuple[F
                 where=where,
             )
     return np.array(mean), np.array(deviation)
+
+
+def _corrections(
+    profile: WorkloadProfile, cluster: Cluster, order: Ints
+) -> dict[tuple[int, int, int], float]:
+    sizes = {profile.sizes[index]: place for place, index in enumerate(order.tolist())}
+    classes = {found.name: place for place, found in enumerate(cluster.classes)}
+    return {
+        (sizes[one.size], one.replicas, classes[one.node_class]): one.mean
+        for one in profile.corrections
+        if one.size in sizes and one.node_class in classes
+    }
 
 
 def _costs(cluster: Cluster, cores: Floats, memory_gb: Floats) -> Floats:

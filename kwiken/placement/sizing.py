@@ -136,17 +136,23 @@ class Sizing:
                 loss = contention_loss(np.maximum(outside, 0.0)[:, None], self.request.tolerated)
                 self._loss[place] = float(loss.max())
 
-    def rate(self, place: int, size: int | None = None) -> float:
-        """Performance of one replica, without what it loses by there being others, in work per second.
+    def rate(self, place: int, size: int | None = None, count: int | None = None) -> float:
+        """Performance of one replica before the efficiency of their number, in work per second.
 
         Args:
             place: position in `replicas`.
             size: index of another size to suppose; None for the one it has.
+            count: number of replicas to suppose; None for the present one.
         """
-        replica = self.replicas[place]
-        alone = self.request.rate[replica.size if size is None else size, self._class_of[replica.node]]
-        kept_free = 0.0 if self.request.workload.best_effort else self.request.caution.later_loss
-        return float(alone) * (1.0 - max(self._loss[place], kept_free))
+        request, replica = self.request, self.replicas[place]
+        node_class = int(self._class_of[replica.node])
+        chosen = replica.size if size is None else size
+        rate = float(request.rate[chosen, node_class])
+        if request.corrections:
+            together = len(self.replicas) if count is None else count
+            rate *= math.exp(request.corrections.get((chosen, together, node_class), 0.0))
+        kept_free = 0.0 if request.workload.best_effort else request.caution.later_loss
+        return rate * (1.0 - max(self._loss[place], kept_free))
 
     def forecast(self, sizes: list[int] | None = None, *, without: int | None = None) -> Forecast:
         """Predicted performance of all replicas together.
@@ -160,7 +166,7 @@ class Sizing:
         if not places:
             return Forecast(0.0, 0.0, request.required)
         chosen = [self.replicas[place].size if sizes is None else sizes[place] for place in places]
-        rates = [self.rate(place, size) for place, size in zip(places, chosen, strict=True)]
+        rates = [self.rate(place, size, len(places)) for place, size in zip(places, chosen, strict=True)]
         total, count = math.fsum(rates), len(rates)
         # The error of a size, and of a class, is common to all replicas that have it: it adds up within the
         # size, and as independent errors over the sizes, weighted by shares of the performance.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kwiken.arrays import Floats, Ints
 from kwiken.placement import NodeLedger, Sizing, by_cost, by_quality, walk
 from kwiken.placement.quality import contention_loss, node_scores
 from kwiken.placement.schedulers import scheduler
@@ -217,9 +219,12 @@ def test_the_ranking_looks_at_few_nodes_of_many(monkeypatch: pytest.MonkeyPatch)
     ledger.pressure[:] = rng.uniform(0, 0.9, ledger.pressure.shape)
     sorted_lengths = []
     argsort = np.argsort
-    monkeypatch.setattr(
-        np, "argsort", lambda values, **how: (sorted_lengths.append(len(values)), argsort(values, **how))[1]
-    )
+
+    def watched(values: Floats, **how: Any) -> Ints:
+        sorted_lengths.append(len(values))
+        return argsort(values, **how)
+
+    monkeypatch.setattr(np, "argsort", watched)
     sizing = Sizing(requested(TARGET, profile({8: 20e3}, SPEEDS), nodes), ledger)
     walk(sizing, by_quality)
     scores = node_scores(sizing.request, NodeLedger(nodes))

@@ -57,8 +57,8 @@ class StatisticalScheduler:
     """Best of a few random nodes for each replica of a reservation (Paragon section 3.8).
 
     If the quality of a random node is uniform, the chosen one is among the best tenth of the nodes but for
-    one placement in `0.9 ** -candidates`, however large the cluster is. The source draws candidates by hashing
-    scores, so that a draw is repeatable; a seeded generator is that too, and uniform.
+    one placement in `0.9 ** -candidates`, however large the cluster is. The source draws candidates by
+    hashing scores, so that a draw is repeatable; a seeded generator is that too, and uniform.
 
     Attributes:
         rng: source of random numbers.

@@ -9,6 +9,7 @@ from kwiken.cli.report.charts.heat_map import LEGEND, draw_heat
 from kwiken.cli.report.charts.percentiles import Band, Line, draw_ladder
 from kwiken.cli.report.charts.plots import draw_plot
 from kwiken.cli.report.charts.requests import pauses_of, pick_requests
+from kwiken.cli.report.charts.svg import Drawing, shorten
 
 __all__ = [
     "LEGEND",
@@ -16,6 +17,7 @@ __all__ = [
     "Band",
     "Box",
     "CurveView",
+    "Drawing",
     "Line",
     "Request",
     "draw_curve",
@@ -26,4 +28,5 @@ __all__ = [
     "draw_plot",
     "pauses_of",
     "pick_requests",
+    "shorten",
 ]
