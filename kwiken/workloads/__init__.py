@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken.workloads.classification import Classification, Classifier, Proposal, first_columns, label_text
-from kwiken.workloads.completion import ColumnMeans, FoldIn
+from kwiken.workloads.completion import ColumnMeans, FoldIn, GaussianModel
 from kwiken.workloads.gradient_descent import GradientDescent
 from kwiken.workloads.identity import KnownProfiles
 from kwiken.workloads.measurements import measurements_from_text
@@ -26,6 +26,7 @@ __all__ = [
     "ColumnMeans",
     "Estimate",
     "FoldIn",
+    "GaussianModel",
     "GradientDescent",
     "KnownProfiles",
     "Measure",

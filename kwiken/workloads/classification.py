@@ -21,6 +21,13 @@ RUN_DEVIATION: Final = 0.02  # of the logarithm of one measured performance, whe
 # Departure of log performance at one place from the product of its factors, as a standard deviation. Most do
 # not depart at all; one place of fifty that loses half of its performance gives this (Quasar section 5.6).
 COMBINATION_DEVIATION: Final = 0.1
+WORDS: Final = {
+    "size": "by size",
+    "replicas": "by number of replicas",
+    "class": "by node class",
+    "tolerated": "of tolerated pressure",
+    "caused": "of caused pressure",
+}
 PLANNED: Final = BayesianRows(0.05, RUN_DEVIATION**2)  # model that proposes the first measurements
 
 
@@ -139,7 +146,7 @@ class Classification:
                 variance = float(each.deviation[column] ** 2)
                 others = float(latent @ latent) - float(latent[column] ** 2)
                 gain += (others + variance**2) / (variance + np.finfo(float).tiny)
-            found.append(Proposal(kind="source", label=source, share=min(gain / total, 1.0)))
+            found.append(Proposal(kind="source", label=source, share=min(float(gain / total), 1.0)))
         return sorted(found, key=lambda each: -each.share)
 
     def profile(self) -> WorkloadProfile:
@@ -253,7 +260,7 @@ class Classifier:
         """
         matrix = _matrix(self._known, kind)
         if len(entries) < min(MIN_ENTRIES, len(matrix.labels)):
-            told = f"needs {min(MIN_ENTRIES, len(matrix.labels))} or more measurements by {kind}"
+            told = f"needs {min(MIN_ENTRIES, len(matrix.labels))} or more measurements {WORDS[kind]}"
             alone = "" if matrix.level and len(matrix.labels) == 1 else _first(matrix, entries)
             raise InputError(f"{told}, not {len(entries)}{alone}", where=f"workload {name!r}")
         columns = np.array(sorted(entries), dtype=np.int64)

@@ -107,18 +107,15 @@ class DescentModel:
 
 @dataclass(eq=False)
 class _Factors:
-    """State of the descents, one for each new row; the first axis counts them.
+    """State of the descents, one for each new row; the last axis counts them: a step is contiguous."""
 
-    `ratings` (b, m, n) and `new` (b, k) are centred entries; the row after the known ones is the new row.
-    """
-
-    mean: Floats
-    known: Floats  # (m, n)
-    columns: Ints  # (b, k)
-    new: Floats  # (b, k)
-    of_rows: Floats  # (b, m + 1, r)
-    of_columns: Floats  # (b, n, r)
-    levels: Floats  # (b, m + 1)
+    mean: Floats  # (n,)
+    known: Floats  # (m, n), centred
+    columns: Ints  # (k, b)
+    new: Floats  # (k, b), centred
+    of_rows: Floats  # (m + 1, r, b); the new row is the last
+    of_columns: Floats  # (n, r, b)
+    levels: Floats  # (m + 1, b)
     level: bool
 
     @classmethod
@@ -129,49 +126,49 @@ class _Factors:
         count, batch = len(rows), len(columns)
         of_rows = np.vstack((left[:, :rank] * np.sqrt(count), np.zeros((1, min(rank, len(singular))))))
         of_columns = right[:rank].T * singular[:rank] / np.sqrt(count)
-        new = values - mean[columns]
-        levels = np.zeros((batch, count + 1))
+        new = (values - mean[columns]).T
+        levels = np.zeros((count + 1, batch))
         if level:
-            levels[:, :count] = rows.mean(axis=1)
-            levels[:, count] = new.mean(axis=1)
+            levels[:count] = rows.mean(axis=1)[:, None]
+            levels[count] = new.mean(axis=0)
         return cls(
             mean,
             rows - mean,
-            columns,
+            columns.T,
             new,
-            np.repeat(of_rows[None], batch, axis=0),
-            np.repeat(of_columns[None], batch, axis=0),
+            np.repeat(of_rows[:, :, None], batch, axis=2),
+            np.repeat(of_columns[:, :, None], batch, axis=2),
             levels,
             level,
         )
 
     def step(self, row: int, place: int, settings: GradientDescent) -> float:
         """Step along one entry in all descents; gives the mean squared error before the step."""
-        every = np.arange(len(self.columns))
-        if row < len(self.known):
-            column: Ints | int = place
-            rating: Floats | float = float(self.known[row, place])
-            of_column = self.of_columns[:, place]
+        of_row, level = self.of_rows[row], self.levels[row]
+        each = np.arange(len(level))
+        is_new = row == len(self.known)
+        if is_new:  # its columns differ between the descents
+            column = self.columns[place]
+            of_column = self.of_columns[column, :, each].T
+            error = self.new[place] - level
         else:
-            column = self.columns[:, place]
-            rating = self.new[:, place]
-            of_column = self.of_columns[every, column]
-        of_row = self.of_rows[:, row].copy()
-        error = rating - self.levels[:, row] - np.einsum("bi,bi->b", of_row, of_column)
-        rate = settings.rate
+            of_column = self.of_columns[place]
+            error = self.known[row, place] - level
+        error = error - (of_row * of_column).sum(axis=0)
+        rate, penalty = settings.rate, settings.penalty
         column_rate = COLUMN_STEP_PER_ROW * rate / len(self.known)
-        moved = of_column + column_rate * (error[:, None] * of_row - settings.penalty * of_column)
-        self.of_rows[:, row] = of_row + rate * (error[:, None] * of_column - settings.penalty * of_row)
-        if isinstance(column, int):
-            self.of_columns[:, column] = moved
+        moved = of_column + column_rate * (error * of_row - penalty * of_column)
+        of_row += rate * (error * of_column - penalty * of_row)
+        if is_new:
+            self.of_columns[column, :, each] = moved.T
         else:
-            self.of_columns[every, column] = moved
+            of_column[:] = moved
         if self.level:
-            self.levels[:, row] += rate * error
+            level += rate * error
         return float(error @ error) / len(error)
 
     def new_rows(self) -> Floats:
         """(b, n) completed new rows."""
-        fitted = np.einsum("bi,bni->bn", self.of_rows[:, -1], self.of_columns)
-        completed: Floats = self.mean + self.levels[:, -1:] + fitted
+        fitted = (self.of_rows[-1] * self.of_columns).sum(axis=1).T
+        completed: Floats = self.mean + self.levels[-1][:, None] + fitted
         return completed

@@ -26,6 +26,7 @@ MAX_FOLDS: Final = 10  # groups of rows that are held out together
 COVERED: Final = 0.9  # share of held-out errors that their predicted interval must cover
 NORMAL_QUANTILE: Final = 1.6449  # half width of that interval, in standard deviations
 MIN_SCALE, MAX_SCALE = 0.05, 20.0  # factor on standard deviations
+MIN_DEVIATION: Final = 1e-12  # where a method claims to know exactly
 RANKS: Final = (1, 2, 3)
 RIDGES: Final = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)  # of `FoldIn` (Paragon section 3.4)
 PRIOR_SHARES: Final = (0.002, 0.05, 0.3)
@@ -137,7 +138,7 @@ def calibration(missed: Floats, deviation: Floats) -> float:
         missed: (h, n) errors.
         deviation: (h, n) predicted standard deviations.
     """
-    ratios = np.abs(missed) / np.maximum(deviation, np.finfo(float).tiny)
+    ratios = np.abs(missed) / np.maximum(deviation, MIN_DEVIATION)
     # Entries of a row miss together, so rows count: among h rows the worst is seen too rarely, by one in h.
     covered = min(COVERED * (1 + 1 / len(missed)), 1.0)
     scale = float(np.quantile(ratios, covered)) / NORMAL_QUANTILE

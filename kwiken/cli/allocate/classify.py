@@ -19,6 +19,7 @@ from kwiken.cli.shared import (
     say,
     write_text,
 )
+from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from kwiken.workloads import Classification, Proposal, WorkloadProfile
@@ -49,6 +50,8 @@ def command(*, measurements: str, out: str | None, known: str | None, explain: b
     MEASUREMENTS is a TOML or JSON document with workloads that were measured everywhere, and two or more
     measurements of each new one. Every prediction has a standard deviation.
     """
+    if out == "-" and (explain or as_json):
+        raise InputError("is written to stdout too; give -o FILE", where="--explain" if explain else "--json")
     text = read_text(measurements, MAX_MEASUREMENTS)
     earlier = None if known is None else read_text(known, MAX_PROFILES)
     from kwiken.workloads import (

@@ -20,7 +20,6 @@ from kwiken.workloads import (
 
 Draw = Callable[[np.random.Generator, int], Floats]
 NEW_ROWS = 60
-CHOSEN_ROWS = 12  # new rows for which a method is chosen: every pattern of columns is a choice of its own
 RIDGE = 1e-3
 DENSITIES = (1, 2, 3, 4, 5, 8)  # entries of a new row
 NORMAL_QUANTILE = 1.6449  # half width of a 90% interval, in deviations
@@ -69,7 +68,7 @@ class Episode:
         means, deviations = [], []
         known: dict[tuple[int, ...], Chosen] = {}
         methods = candidates(self.replicas)
-        for at, row in zip(columns, self.new, strict=False):
+        for at, row in zip(columns, self.new, strict=True):
             ordered = np.sort(at)
             key = tuple(ordered.tolist())
             chosen = known.get(key) or choose(self.known, ordered, methods, level=self.level)
@@ -86,14 +85,12 @@ class Episode:
 
     def errors(self, predicted: Floats, columns: Ints) -> list[float]:
         """Mean error of each row over its hidden entries: relative, or in points of a score."""
-        hidden = self.hidden(columns)[: len(predicted)]
-        missed = self.missed(predicted)
+        hidden, missed = self.hidden(columns), self.missed(predicted)
         return [float(row[open_].mean()) for row, open_ in zip(missed, hidden, strict=True)]
 
     def missed(self, predicted: Floats) -> Floats:
         """(b, n) absolute errors: relative, or in points of a score."""
-        truth = self.new[: len(predicted)]
-        apart = np.expm1(predicted - truth) if self.level else np.clip(predicted, 0, 1) - truth
+        apart = np.expm1(predicted - self.new) if self.level else np.clip(predicted, 0, 1) - self.new
         return np.abs(apart)
 
     def hidden(self, columns: Ints) -> Bools:
@@ -104,9 +101,8 @@ class Episode:
 
     def covered(self, predicted: Floats, deviation: Floats, columns: Ints) -> float:
         """Share of the hidden entries within the 90% intervals of their predictions."""
-        hidden = self.hidden(columns)[: len(predicted)]
-        near = np.abs(predicted - self.new[: len(predicted)]) <= NORMAL_QUANTILE * deviation
-        return float(near[hidden].mean())
+        near = np.abs(predicted - self.new) <= NORMAL_QUANTILE * deviation
+        return float(near[self.hidden(columns)].mean())
 
     def _each(self, complete: Callable[[Ints, Floats], Floats], columns: Ints) -> Floats:
         return np.array([complete(at, row) for at, row in zip(columns, self.new, strict=True)])
@@ -159,12 +155,10 @@ class TwoEntries:
     Attributes:
         errors: by method: mean error of each row.
         covered: by choice of columns: share of hidden entries within 90% intervals of the chosen method.
-        names: methods that were chosen, without their settings.
     """
 
     errors: dict[str, list[float]]
     covered: dict[str, float]
-    names: tuple[str, ...] = ()
 
 
 def two_entries(episode: Episode, seed: int, *, given: Sequence[int] = ()) -> TwoEntries:
@@ -182,15 +176,13 @@ def two_entries(episode: Episode, seed: int, *, given: Sequence[int] = ()) -> Tw
         others = rng.choice(np.setdiff1d(np.arange(size), given), (len(episode.new), 2 - len(given)))
         columns = np.hstack((np.tile(given, (len(episode.new), 1)), others))
     designed = episode.designed(2, given)
-    few = columns[:CHOSEN_ROWS]
-    by_choice, deviation = episode.chosen(few)
+    by_choice, deviation = episode.chosen(columns)
     by_design, narrow = episode.chosen(designed)
     return TwoEntries(
         errors={
             "column means": episode.errors(episode.means(columns), columns),
             "fold-in": episode.errors(episode.fold_in(columns), columns),
             "chosen": episode.errors(by_choice, columns),
-            "column means, designed columns": episode.errors(episode.means(designed), designed),
             "fold-in, designed columns": episode.errors(episode.fold_in(designed), designed),
             "chosen, designed columns": episode.errors(by_design, designed),
         },

@@ -7,7 +7,7 @@ import numpy as np
 from kwiken.arrays import Floats, Ints
 from kwiken.reproduction.paragon import platform_rows, score_rows
 from kwiken.reproduction.quasar.generators import replica_rows, size_rows
-from kwiken.workloads import FoldIn
+from kwiken.workloads import FoldIn, GaussianModel
 
 SHAPE = (12, 6, 10, 10)  # sizes, numbers of nodes, platforms and patterns of contention: 7,200 columns
 KNOWN, NEW = 30, 60
@@ -42,7 +42,11 @@ def compare(seed: int) -> dict[str, list[float]]:
         _exhaustive(noisy[:KNOWN], row, rng.choice(joint.shape[1], len(SHAPE) * ENTRIES, replace=False))
         for row in noisy[KNOWN:]
     ]
-    composed = [_composed(parts, place, rng) for place in range(KNOWN, KNOWN + NEW)]
+    models = [
+        FoldIn(RANK, RIDGE).fit(part[:KNOWN] + rng.normal(0, NOISE, (KNOWN, part.shape[1])), level=True)
+        for part in parts
+    ]
+    composed = [_composed(models, parts, place, rng) for place in range(KNOWN, KNOWN + NEW)]
     truth = joint[KNOWN:]
     return {
         name: np.abs(np.expm1(np.array(found) - truth)).mean(axis=1).tolist()
@@ -77,12 +81,14 @@ def _exhaustive(known: Floats, row: Floats, columns: Ints) -> Floats:
     return predicted
 
 
-def _composed(parts: tuple[Floats, ...], place: int, rng: np.random.Generator) -> Floats:
+def _composed(
+    models: list[GaussianModel], parts: tuple[Floats, ...], place: int, rng: np.random.Generator
+) -> Floats:
     """Sum of four completions; each is measured with the other three at their first column, the reference."""
     found: list[Floats] = []
-    for part in parts:
+    for model, part in zip(models, parts, strict=True):
         columns = rng.choice(part.shape[1], ENTRIES, replace=False)
         values = part[place, columns] + rng.normal(0, NOISE, ENTRIES)
-        known = part[:KNOWN] + rng.normal(0, NOISE, (KNOWN, part.shape[1]))
-        found.append(FoldIn(RANK, RIDGE).fit(known, level=True).complete(columns, values).mean[None, :])
-    return _joint(tuple(found))[0]
+        found.append(model.complete(columns, values).mean[None, :])
+    joint: Floats = _joint(tuple(found))[0]
+    return joint

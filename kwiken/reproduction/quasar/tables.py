@@ -22,6 +22,7 @@ from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, percent,
 KNOWN = 30  # workloads that are known whole
 RANKS = {"scale-up": 3, "scale-out": 2, "heterogeneity": 1, "interference": 2}
 REPLICAS = tuple(range(1, MAX_REPLICAS + 1))
+MORE_ENTRIES = (3, 4, 5)  # of scale-up, where two cannot tell cores from memory
 LOW_NOISE = 0.005
 FOUR_NODES = 3  # column of four nodes, the most that the source profiles on
 # By matrix: mean, 90th percentile and maximum in Table 4.2, over the source's kinds of workloads.
@@ -95,6 +96,20 @@ def four_nodes(noise: float, seed: int) -> dict[str, list[float]]:
     }
 
 
+def more_entries(seed: int) -> dict[str, list[float]]:
+    """Errors of scale-up by number of designed entries, by the chosen method.
+
+    Args:
+        seed: seed.
+    """
+    episode = matrix("scale-up", seed)
+    found = {}
+    for entries in MORE_ENTRIES:
+        columns = episode.designed(entries)
+        found[f"{entries}"] = episode.errors(episode.chosen(columns)[0], columns)
+    return found
+
+
 def _spread(metric: str, figure: str, values: list[float], source: tuple[str, ...], note: str) -> list[Row]:
     found = (np.mean(values), np.percentile(values, 90), np.max(values))
     names = ("mean", "90th percentile", "maximum")
@@ -132,6 +147,16 @@ def _conclude_four(seeds: int, results: list[dict[str, list[float]]]) -> Finding
             values = [error for each in group for error in each[method]]
             metric = f"scale-out from 1 and 4 nodes, noise {noise:.1%}, {method}"
             rows += _spread(metric, "Table 4.2", values, TABLE_4_2["scale-out"], OUT_NOTE)
+    return Findings(tuple(rows))
+
+
+def _conclude_more(results: list[dict[str, list[float]]]) -> Findings:
+    rows: list[Row] = []
+    note = "three traits and a level cannot be told by two entries; columns are designed"
+    for entries in results[0]:
+        values = [error for each in results for error in each[entries]]
+        metric = f"scale-up, {entries} entries, chosen, designed columns"
+        rows += _spread(metric, "Table 4.2", values, ("", "", ""), note)
     return Findings(tuple(rows))
 
 
@@ -192,6 +217,7 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
             tuple((four_nodes, (noise, seed)) for noise in (0.02, LOW_NOISE) for seed in every),
             partial(_conclude_four, seeds),
         ),
+        Part("more entries", tuple((more_entries, (seed,)) for seed in every), _conclude_more),
         Part(
             "densities",
             tuple((densities, (kind, seed)) for kind in TABLE_4_2 for seed in every),
