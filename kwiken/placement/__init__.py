@@ -8,6 +8,7 @@ from kwiken.placement.headroom import SOURCE_CAUTION, Caution
 from kwiken.placement.node_ledger import ROUNDING, DrawKind, NodeLedger
 from kwiken.placement.nodes import Cluster, Node, NodeClass, nodes_from_toml
 from kwiken.placement.placement import Placement, document, resume, total_cost
+from kwiken.placement.quality import node_scores
 from kwiken.placement.request import Request, request
 from kwiken.placement.scheduler import Scheduler
 from kwiken.placement.sizing import Rank, Sizing, by_cost, by_quality, walk
@@ -33,6 +34,7 @@ __all__ = [
     "by_quality",
     "document",
     "explain_placement",
+    "node_scores",
     "nodes_from_toml",
     "request",
     "resume",

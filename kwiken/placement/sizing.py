@@ -219,7 +219,7 @@ def by_cost(request: Request, ledger: NodeLedger, scores: NodeScores, nodes: Int
     return np.asarray(scores.quality / cost)
 
 
-def walk(sizing: Sizing, rank: Rank) -> None:
+def walk(sizing: Sizing, rank: Rank, scores: NodeScores | None = None) -> None:
     """Place replicas on the best-ranked nodes until the target is met: scale up first, then out.
 
     There are five ends: 1. the target is met, 2. one more replica would lower performance, 3. no node takes
@@ -229,6 +229,7 @@ def walk(sizing: Sizing, rank: Rank) -> None:
     Args:
         sizing: replicas so far, to which others are added.
         rank: ranking of the nodes.
+        scores: scores of all nodes at present; None to compute them.
     """
     request, ledger = sizing.request, sizing.ledger
     spread = request.workload.spread
@@ -236,7 +237,8 @@ def walk(sizing: Sizing, rank: Rank) -> None:
     best = sizing.forecast()
     used = {replica.node for replica in sizing.replicas}
     zones = {ledger.cluster.zone_of(node) for node in used}
-    offers = _offers(request, ledger, rank, again=spread is Spread.NONE)
+    present = node_scores(request, ledger) if scores is None else scores
+    offers = _offers(request, ledger, rank, present, again=spread is Spread.NONE)
     while not (request.required and best.met) and len(sizing.replicas) < len(request.efficiency):
         node, size = next(offers, (NO_NODE, NO_SIZE))
         if node == NO_NODE:
@@ -259,17 +261,19 @@ def walk(sizing: Sizing, rank: Rank) -> None:
         trim(sizing, kept)
 
 
-def _offers(request: Request, ledger: NodeLedger, rank: Rank, *, again: bool) -> Iterator[tuple[int, int]]:
+def _offers(
+    request: Request, ledger: NodeLedger, rank: Rank, scores: NodeScores, *, again: bool
+) -> Iterator[tuple[int, int]]:
     """Nodes and sizes, best rank first; what was drawn since the ranking is accounted for.
 
     Args:
         request: workload to place.
         ledger: state of the nodes; the caller draws between the offers.
         rank: ranking of the nodes.
+        scores: scores of all nodes at the start.
         again: whether a node is offered again after it took a replica.
     """
     everything = np.arange(len(ledger.cluster.nodes))
-    scores = node_scores(request, ledger)
     ranked = _descending(rank(request, ledger, scores, everything))
     waiting: list[tuple[float, int, int]] = []  # nodes to offer again: rank below 0, node, size
     following = next(ranked, None)

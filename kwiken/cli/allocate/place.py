@@ -256,8 +256,8 @@ def _show(placement: Placement, wanted: Sequence[Workload], *, to_stdout: bool) 
             measure = target.measure.value
             note(
                 f"{placed.name} waits: it needs {_in_unit(measure, placed.required)}; the nearest that the "
-                f"free nodes can promise is {_in_unit(measure, placed.nearest)}, and that of all nodes, if they "
-                f"were empty, {_in_unit(measure, placed.nearest_empty)}"
+                f"free nodes can promise is {_in_unit(measure, placed.nearest)}, and that of all nodes, if "
+                f"they were empty, {_in_unit(measure, placed.nearest_empty)}"
             )
         for victim, count in placed.evicted.items():
             note(f"{placed.name} evicts {count} replica{'s' if count != 1 else ''} of {victim}")

@@ -11,7 +11,7 @@ import numpy as np
 from kwiken.arrays import Bools, Floats
 from kwiken.errors import InputError
 from kwiken.extras import needs
-from kwiken.placement import ROUNDING, NodeLedger, Request, Sizing
+from kwiken.placement import ROUNDING, NodeLedger, Request, Sizing, by_quality, walk
 from kwiken.workloads import Spread
 
 if TYPE_CHECKING:
@@ -245,15 +245,17 @@ class ExactScheduler:
     def place(self, sizing: Sizing) -> None:
         """Take the cheapest replicas that meet the target; none where nothing meets it.
 
+        Best-effort work is placed on the nodes ranked best: no target says how much of it is wanted.
+
         Raises:
-            InputError: when the cluster is too large, or the workload has replicas or no target already.
+            InputError: when the cluster is too large, or the workload has replicas already.
         """
         request = sizing.request
-        if sizing.replicas or not request.required:
-            raise InputError(
-                "exact placement is for workloads with a target and without replicas",
-                where=f"workload {request.name!r}",
-            )
+        if not request.required:
+            walk(sizing, by_quality)
+            return
+        if sizing.replicas:
+            raise InputError("exact placement moves nothing that runs", where=f"workload {request.name!r}")
         (counts,) = solve([request], sizing.ledger, time_limit_s=self.time_limit_s).counts
         for node, size in np.argwhere(counts > 0).tolist():
             for _ in range(int(counts[node, size])):

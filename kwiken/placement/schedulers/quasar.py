@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kwiken.placement import Rank, Sizing, by_cost, by_quality, walk
+from kwiken.placement import Rank, Sizing, by_cost, by_quality, node_scores, walk
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,15 @@ class ThriftyScheduler:
     def place(self, sizing: Sizing) -> None:
         """Walk twice, and keep what meets the target at the lower cost, or else performs more."""
         kept = len(sizing.replicas)
-        walk(sizing, by_quality)
-        first = _worth(sizing)
+        scores = node_scores(sizing.request, sizing.ledger)
+        walk(sizing, by_quality, scores)
+        first, chosen = _worth(sizing), [(one.node, one.size) for one in sizing.replicas[kept:]]
         sizing.clear(kept)
-        walk(sizing, by_cost)
+        walk(sizing, by_cost, scores)
         if _worth(sizing) < first:
             sizing.clear(kept)
-            walk(sizing, by_quality)
+            for node, size in chosen:
+                sizing.add(node, size)
 
     def satisfied(self, sizing: Sizing) -> bool:
         """Whether the target is met as surely as asked."""
