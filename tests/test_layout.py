@@ -46,6 +46,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.diagnosis",
         "kwiken.export",
         "kwiken.workloads",
+        "kwiken.placement",
+        "kwiken.placement.schedulers",
         "kwiken.reproduction.rows",
         "kwiken.reproduction.kwiken",
         "kwiken.reproduction.paragon",
