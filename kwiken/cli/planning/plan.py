@@ -32,8 +32,6 @@ from kwiken.cli.shared import (
     load_profile,
     needs_extra,
     note,
-    note_summaries,
-    note_words,
     note_written,
     once_option,
     out_option,
@@ -191,6 +189,8 @@ def command(
         show_thresholds(study.load)
         note(f"copies by every count: {by_every_count(by_model)}")
         show_classes(learned, study.plan)
+        from kwiken.cli.shared import note_words
+
         for each in study.notes:
             note(f"note: {note_words(each)}")
         note_written(out)
@@ -219,6 +219,8 @@ def _cost(given: str | None) -> str | Mapping[str, float] | None:
 
 def _summary(study: PlanStudy) -> dict[str, Any]:
     """Summary of the plan and its reasons, as JSON; shares are fractions, times are in milliseconds."""
+    from kwiken.cli.shared import note_summaries
+
     plan, allocation = study.plan, study.allocation
     stages = {}
     for name, stage in plan.stages.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kwiken.cli.planning.load_options import queue_settings
 from kwiken.cli.planning.plan import ladder_rows
 from kwiken.cli.planning.reissue_limits import hurt_from
-from kwiken.cli.shared import note, note_summaries, note_words, print_json, print_table, progress, say
+from kwiken.cli.shared import note, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
     from kwiken.plan import Plan
@@ -56,6 +56,8 @@ def simulate_loaded(
 def _loaded_document(
     result: LoadSimulation, above: Mapping[str, float | None], whole: float | None, requests: int, seed: int
 ) -> dict[str, object]:
+    from kwiken.cli.shared import note_summaries
+
     return {
         "before": result.before,
         "after": result.after,
@@ -87,6 +89,8 @@ def _show_loaded(
     above: Mapping[str, float | None],
     whole: float | None,
 ) -> None:
+    from kwiken.cli.shared import note_words
+
     title = (
         f"{len(result.before_ms)} requests of {profile.service} at {result.rate_per_s:.4g} a second, "
         f"{result.factor:g} times the profile's load"

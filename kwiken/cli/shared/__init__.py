@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from kwiken.cli.shared.bands import BANDS
     from kwiken.cli.shared.errors import VerbContext
     from kwiken.cli.shared.input_files import check_apart, check_exist
-    from kwiken.cli.shared.notes import drift_words, note_sentences, note_summaries, note_words
     from kwiken.cli.shared.options import (
         NOT_NEGATIVE,
         OBJECTIVES,
@@ -76,7 +75,6 @@ __all__ = [
     "check_exist",
     "copyable_option",
     "drift_summary",
-    "drift_words",
     "given",
     "heed_signals",
     "json_option",
@@ -118,7 +116,6 @@ __getattr__ = lazy_names(
         "kwiken.cli.shared.errors": ("VerbContext",),
         "kwiken.cli.shared.input_files": ("check_apart", "check_exist"),
         "kwiken.cli.shared.notes": (
-            "drift_words",
             "note_sentences",
             "note_summaries",
             "note_words",
