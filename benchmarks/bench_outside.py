@@ -26,10 +26,10 @@ HEAD = (
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
     cases = judged(recordings(quick=quick))
-    for line in lines(cases):
+    for line in (*lines(cases), "", *summary(cases), ""):
         print(line, flush=True)
     sets = dict.fromkeys(case.data_set for case in cases)
-    return [row for name in sets for row in _rows(name, [case for case in cases if case.data_set == name])]
+    return [row for name in sets for row in targets(name, [case for case in cases if case.data_set == name])]
 
 
 def lines(cases: Sequence[Case]) -> list[str]:
@@ -47,7 +47,25 @@ def lines(cases: Sequence[Case]) -> list[str]:
     return found
 
 
-def _rows(name: str, cases: Sequence[Case]) -> list[Row]:
+def summary(cases: Sequence[Case]) -> list[str]:
+    """A line of Markdown for each data set and budget, with means over its recordings."""
+    head = ("data set", "budget", "recordings", *HEAD[4:])
+    found = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
+    for name, budget in dict.fromkeys((case.data_set, case.budget) for case in cases):
+        some = [case for case in cases if (case.data_set, case.budget) == (name, budget)]
+        ways = [[case.judgement.arm(way) for case in some] for way in (PLAN, EVEN, HINDSIGHT)]
+        cells = (
+            *(name, f"{budget:.1%}", f"{len(some)}"),
+            *(f"{np.mean([arm.cuts['p99_ms'].share for arm in arms]):.0%}" for arms in ways),
+            *(f"{np.mean([arm.spent for arm in arms]) / budget:.0%}" for arms in ways),
+            f"{np.mean([arm.denied for arm in ways[0]]):.0%}",
+        )
+        found.append(f"| {' | '.join(cells)} |")
+    return found
+
+
+def targets(name: str, cases: Sequence[Case]) -> list[Row]:
+    """Figures of one data set beside their targets: medians over recordings and budgets, and mean cuts."""
     generated = name.startswith("generator")
     ahead = [100 * (_cut(case, PLAN) - _cut(case, EVEN)) for case in cases]
     linked = [100 * (_cut(case, PLAN, 0.5) - _cut(case, EVEN, 0.5)) for case in cases]

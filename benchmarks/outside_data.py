@@ -27,6 +27,7 @@ from kwiken.profile import Profile, part_of
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 TRAIN_TICKET = ("2023-01-29.json.gz", "2023-01-30.json.gz")
 SOCIAL_NETWORK = "jaeger/socialnetwork-compose-post.json"
+NEXT_DAY = {"Train Ticket, day 2 by day 1": 1.0, "Train Ticket, day 2 by day 1, busy": 0.01}
 GENERATED = {"generator": 1.0, "generator, busy": 0.01}
 GENERATED_BLOCKS = 4
 MIN_REQUESTS_OF_KIND = 200
@@ -50,13 +51,14 @@ class Recording:
     pairs: tuple[tuple[Profile, Profile], ...]
 
 
-def recordings(*, quick: bool) -> Iterator[Recording]:
+def recordings(*, quick: bool, services: int = 3) -> Iterator[Recording]:
     """All recordings whose data are there.
 
     Args:
         quick: True for one generated service of each scenario, and no Train Ticket.
+        services: number of generated services of each scenario, if not quick.
     """
-    yield from _generated(services=1 if quick else 3)
+    yield from _generated(services=1 if quick else services)
     if (DATA / SOCIAL_NETWORK).exists():
         yield Recording(
             {"social network": 1.0}, "compose post", _blocks(fit_profile([DATA / SOCIAL_NETWORK]), 2)
@@ -81,7 +83,7 @@ def _train_ticket() -> Iterator[Recording]:
         parts = [part_of(profile, np.flatnonzero(days == day)) for day in np.unique(days)]
         first, second = parts
         if first.requests >= MIN_REQUESTS_OF_KIND and second.requests >= MIN_REQUESTS_JUDGED:
-            yield Recording({"Train Ticket, day 2 by day 1": 1.0}, kind.name, ((first, second),))
+            yield Recording(NEXT_DAY, kind.name, ((first, second),))
         for number, part in enumerate(parts, start=1):
             if part.requests >= MIN_REQUESTS_OF_KIND:
                 blocks = min(MAX_BLOCKS, part.requests // MIN_REQUESTS_JUDGED)

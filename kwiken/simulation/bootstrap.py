@@ -30,10 +30,10 @@ class BlockBootstrap:
         self._block: NDArray[np.int64] = np.arange(requests) * count // requests
 
     def means(self, values: Floats) -> Floats:
-        """(resamples,): mean of the values in each resample.
+        """(resamples,): mean of the values in each resample, in their unit.
 
         Args:
-            values: (n,) values of the requests in order of time.
+            values: (n,) values of the requests in order of time, in any unit.
         """
         sums, counts = np.bincount(self._block, values), np.bincount(self._block)
         return np.asarray((self._weights @ sums) / (self._weights @ counts))
@@ -55,10 +55,10 @@ class BlockBootstrap:
 
 
 def interval(resampled: Floats) -> tuple[float, float]:
-    """Ends of the interval that holds `INTERVAL_LEVEL` of the resamples.
+    """Ends of the interval that holds `INTERVAL_LEVEL` of the resamples, in their unit.
 
     Args:
-        resampled: (resamples,) values of one figure.
+        resampled: (resamples,) values of one figure, in any unit.
     """
     low, high = np.percentile(resampled, (50 * (1 - INTERVAL_LEVEL), 50 * (1 + INTERVAL_LEVEL))).tolist()
     return low, high

@@ -19,6 +19,7 @@ from kwiken.planning.notes import (
     CallsCancelled,
     FewRequests,
     LargerBudgetHelps,
+    NoBudgetHelps,
     NoP99Cut,
     NoStageReissuable,
     Note,
@@ -342,6 +343,15 @@ class TestABudgetInVain:
         assert 0.02 < better.budget <= 0.16
         assert better.cut > 0.5
         assert not of_kind(self.study(stage_of, profile_of, better.budget), NoP99Cut)
+
+    def test_no_budget_beyond_a_fifth_of_the_work_is_advised(
+        self, stage_of: StageOf, profile_of: ProfileOf
+    ) -> None:
+        rng = np.random.default_rng(6)
+        profile = profile_of(stage_of("even", rng.uniform(9, 11, 4000)))
+        settings = PlanSettings(budgets=Budgets(reissue=0.01), created=CREATED)
+        assert of_kind(study_plan(profile, settings).notes, NoBudgetHelps) == [NoBudgetHelps(0.05, 0.2)]
+        assert not of_kind(study_plan(profile, settings).notes, LargerBudgetHelps)
 
     def test_a_note_says_when_no_budget_would_help(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         notes = self.study(stage_of, profile_of, 0.01, reissuable=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
+from kwiken.cli.planning.plan_findings import passed_budget
 from kwiken.cli.shared import (
     OBJECTIVES,
     Real,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 DEFAULT_BUDGET: Final = 0.05
 MAX_BLOCKS: Final = 100
-MIN_PASSED: Final = 1.05  # spend over budget from which a note says that the budget was passed
 WAYS: Final = {"plan": "the plan", "even": "all stages alike", "hindsight": "in hindsight"}
 PERCENTILES: Final = ("p50", "p90", "p95", "p99", "p99.9")
 
@@ -278,11 +278,9 @@ def remarks(found: Judgement) -> list[str]:
     """Sentences on budgets that were passed and copies that were denied."""
     arm = found.arm("plan")
     told = []
-    if arm.spent > MIN_PASSED * found.budget:
-        told.append(
-            f"the plan passed its budget: {arm.spent:.2%} spent of {found.budget:.2%}, because the ledger "
-            f"grants {found.ledger.floor_per_s:g} copies a second whatever they come to"
-        )
+    if (passed := passed_budget(arm.spent, found.budget)) is not None:
+        per_s = found.ledger.floor_per_s
+        told.append(f"{passed}, because the ledger grants {per_s:g} copies a second whatever they come to")
     if arm.denied > 0:
         told.append(f"the ledger denied {arm.denied:.0%} of the copies that the plan asked for")
     return told

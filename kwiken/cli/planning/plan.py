@@ -19,7 +19,7 @@ from kwiken.cli.planning.load_options import (
     queue_settings,
     refuse_unguarded,
 )
-from kwiken.cli.planning.plan_findings import gain_between, learned_summary, show_classes
+from kwiken.cli.planning.plan_findings import gain_between, learned_summary, show_classes, show_notes
 from kwiken.cli.planning.plan_levers import lever_options, lever_summary, show_levers
 from kwiken.cli.planning.reissue_limits import show_thresholds
 from kwiken.cli.planning.spend_units import by_every_count
@@ -189,10 +189,7 @@ def command(
         show_thresholds(study.load)
         note(f"copies by every count: {by_every_count(by_model)}")
         show_classes(learned, study.plan)
-        from kwiken.cli.shared import note_words
-
-        for each in study.notes:
-            note(f"note: {note_words(each)}")
+        show_notes(study.notes)
         note_written(out)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from kwiken.cli.shared import drift_summary, note, print_table
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from kwiken.diagnosis import ClassOutcome
     from kwiken.plan import Plan
     from kwiken.planning import PlanStudy
+    from kwiken.planning import notes as planning
     from kwiken.profile import Profile
 
 
@@ -79,3 +81,26 @@ def show_classes(profile: Profile, plan: Plan) -> None:
         columns = ("requests", "share", "p99 before", "p99 after", "change", "of the spend")
         note("")
         print_table("By kind of request, ms", columns, rows)
+
+
+def show_notes(notes: Iterable[planning.Note]) -> None:
+    """Print a line for each note on a plan or on a simulation at a load, on stderr."""
+    from kwiken.cli.shared import note_words
+
+    for each in notes:
+        note(f"note: {note_words(each)}")
+
+
+MIN_PASSED: Final = 1.05  # ratio of spend to budget from which the budget was passed
+
+
+def passed_budget(spent: float, budget: float) -> str | None:
+    """Sentence that says that a plan passed its budget; None where it did not, but for noise.
+
+    Args:
+        spent: extra work, as a share of all work.
+        budget: budget for it, as a share of all work.
+    """
+    if spent <= MIN_PASSED * budget:
+        return None
+    return f"the plan passed its budget: {spent:.2%} spent of {budget:.2%}"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from kwiken.cli.planning.load_options import queue_settings
 from kwiken.cli.planning.plan import ladder_rows
+from kwiken.cli.planning.plan_findings import show_notes
 from kwiken.cli.planning.reissue_limits import hurt_from
-from kwiken.cli.shared import note, print_json, print_table, progress, say
+from kwiken.cli.shared import print_json, print_table, progress, say
 
 if TYPE_CHECKING:
     from kwiken.plan import Plan
@@ -89,8 +90,6 @@ def _show_loaded(
     above: Mapping[str, float | None],
     whole: float | None,
 ) -> None:
-    from kwiken.cli.shared import note_words
-
     title = (
         f"{len(result.before_ms)} requests of {profile.service} at {result.rate_per_s:.4g} a second, "
         f"{result.factor:g} times the profile's load"
@@ -106,8 +105,7 @@ def _show_loaded(
     else:
         say("", f"extra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
         say(_verdict(result, plan, whole))
-    for each in result.notes:
-        note(f"note: {note_words(each)}")
+    show_notes(result.notes)
 
 
 def _loaded_rows(

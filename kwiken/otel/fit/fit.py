@@ -162,17 +162,18 @@ def fit_profiles(
     """
     read = _read(paths, on_progress, max_spans, options)
     if not every:
-        return read.fits((read.learn(read.chosen()),), {})
-    profiles: list[Profile] = []
-    left_out: dict[str, str] = {}
+        op = read.chosen()
+        return read.fits({op: read.learn(op)}, {})
+    profiles: dict[int, Profile] = {}
+    left_out: dict[int, str] = {}
     for op in read.found.frequency:
         try:
-            profiles.append(read.learn(op))
+            profiles[op] = read.learn(op)
         except InputError as error:
-            left_out[label(read.forest, op)] = str(error)
+            left_out[op] = str(error)
     if not profiles:
         raise InputError("; ".join(list(left_out.values())[:_MAX_REASONS_SHOWN]))
-    return read.fits(tuple(profiles), left_out)
+    return read.fits(profiles, left_out)
 
 
 def list_kinds(
@@ -184,7 +185,7 @@ def list_kinds(
 ) -> Fits:
     """List the kinds of requests in traces, without a profile; arguments and errors as `fit_profiles`."""
     read = _read(paths, on_progress, max_spans, options)
-    return read.fits((), {})
+    return read.fits({}, {})
 
 
 class _Read(NamedTuple):
@@ -192,7 +193,7 @@ class _Read(NamedTuple):
 
     forest: Forest
     found: Candidates
-    below: Below
+    below: Below | None
     options: FitOptions
 
     def chosen(self) -> int:
@@ -237,26 +238,25 @@ class _Read(NamedTuple):
         half_life_s = options.get("half_life_s")
         return profile if half_life_s is None else decayed(profile, half_life_s)
 
-    def fits(self, profiles: tuple[Profile, ...], left_out: Mapping[str, str]) -> Fits:
-        """Profiles together with all kinds of requests."""
+    def fits(self, profiles: Mapping[int, Profile], left_out: Mapping[int, str]) -> Fits:
+        """Profiles by number of their kind's operation, together with all kinds of requests."""
         forest, ops = self.forest, list(self.found.frequency)
         short = short_names(forest.names.operations[op] for op in ops)
-        known = {p.origin.kind: len(p.stages) for p in profiles if p.origin is not None}
         kinds = []
         for place, op in enumerate(ops):
             rows = self.found.rows[self.found.kinds == op]
             p50, p99 = np.percentile((forest.end[rows] - forest.start[rows]) / 1e6, (50, 99)).tolist()
-            stages = known.get(label(forest, op))
-            if stages is None and place < _MAX_KINDS_LEARNED:
+            stages = len(profiles[op].stages) if op in profiles else None
+            if stages is None and op not in left_out and place < _MAX_KINDS_LEARNED:
                 stages = self._stages(op)
             name = short[forest.names.operations[op]]
             kinds.append(Kind(name, label(forest, op), len(rows), p50, p99, stages))
         roots = Counter(label(forest, op) for op in forest.spans["op"][self.found.rows].tolist())
         return Fits(
-            profiles,
+            tuple(profiles.values()),
             tuple(kinds),
             dict(sorted(roots.items(), key=lambda each: (-each[1], each[0]))),
-            left_out,
+            {label(forest, op): why for op, why in left_out.items()},
         )
 
     def _stages(self, op: int) -> int | None:
@@ -283,7 +283,7 @@ def _read(
     if ignore:
         forest = without_operations(forest, ignore)
     found = candidates(forest, root=options.get("root"), service=options.get("service"))
-    return _Read(forest, found, seen_below(forest), options)
+    return _Read(forest, found, None if found.calls is None else seen_below(forest), options)
 
 
 def _named(labels: Sequence[str], names: Sequence[str], wanted: str) -> int:

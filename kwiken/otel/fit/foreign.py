@@ -15,7 +15,7 @@ from kwiken.otel.fit.child_calls import Children
 from kwiken.otel.fit.names import distinct, fitted, short_names
 from kwiken.otel.fit.nested import MAX_DEPTH, Graph, Step, stages_below
 from kwiken.otel.fit.service_times import service_times
-from kwiken.otel.trace import Forest, Requests, label
+from kwiken.otel.trace import Forest, Requests, find_service_calls, label
 from kwiken.plan import SpanMatch
 from kwiken.profile import OWN_TIME, Origin, Profile
 
@@ -47,7 +47,8 @@ def fit_foreign(
     """
     if not 1 <= depth <= MAX_DEPTH:
         raise InputError(f"must be from 1 to {MAX_DEPTH}, not {depth}", where="depth")
-    calls, rows = requests.calls, requests.rows
+    rows = requests.rows
+    calls = requests.calls or find_service_calls(forest, rows)
     below = seen_below(forest) if below is None else below
     graph = None
     if not spans:

@@ -12,7 +12,7 @@ from kwiken.otel.fit.child_calls import Calls, Children, sorted_out
 from kwiken.otel.fit.repeated_calls import turns
 from kwiken.otel.fit.service_times import service_times
 from kwiken.otel.read import Ints
-from kwiken.otel.trace import ROOT, Forest, Requests, label
+from kwiken.otel.trace import ROOT, Forest, Requests, find_service_calls, label
 from kwiken.profile import Origin, Profile, StageProfile
 
 
@@ -56,8 +56,9 @@ def fit_like(forest: Forest, requests: Requests, model: Profile) -> Profile:
     """
     origin = origin_of(model)
     services = origin.stages == "services"
-    tree = requests.calls.forest if services else forest
-    rows = requests.calls.places[requests.rows] if services else requests.rows
+    between = requests.calls or find_service_calls(forest, requests.rows)
+    tree = between.forest if services else forest
+    rows = between.places[requests.rows] if services else requests.rows
     children = Children(tree, services=services)
     calls = sorted_out(tree, children.of(_callers(tree, rows, origin.caller)))
     own, *stages = model.stages
@@ -81,7 +82,7 @@ def fit_like(forest: Forest, requests: Requests, model: Profile) -> Profile:
         stages=learned,
         edges=_edges(stages),
     )
-    names, times = service_times(forest, requests.calls, requests.rows)
+    names, times = service_times(forest, between, requests.rows)
     return replace(profile, service=model.service, origin=origin, service_names=names, service_ms=times)
 
 

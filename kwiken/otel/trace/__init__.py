@@ -17,7 +17,7 @@ from kwiken.otel.trace.requests import (
     requests_of,
     roles,
 )
-from kwiken.otel.trace.service_calls import ServiceCalls
+from kwiken.otel.trace.service_calls import ServiceCalls, find_service_calls
 from kwiken.otel.trace.traces import Trace, Traces, TraceSpan, read_traces
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Traces",
     "candidates",
     "critical_path",
+    "find_service_calls",
     "label",
     "levels",
     "nearest",

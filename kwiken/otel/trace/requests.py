@@ -15,7 +15,7 @@ from kwiken.otel.read import Bools, Ints
 from kwiken.otel.read import columns as c
 from kwiken.otel.trace.forest import LOST, ROOT, Forest, services_of
 from kwiken.otel.trace.request_kinds import kinds_of
-from kwiken.otel.trace.service_calls import ServiceCalls, service_calls
+from kwiken.otel.trace.service_calls import ServiceCalls, find_service_calls
 
 MAX_ERROR_SHARE: Final = (
     0.5  # if more of an operation's spans than this are errors, "error" does not mean failure
@@ -36,14 +36,14 @@ class Requests:
         own: True if our own runtime wrote them.
         kinds: (n,) number of the operation that tells each one's kind; all are `op`, unless requests of
             several kinds were taken together.
-        calls: requests and calls between services.
+        calls: requests and calls between services; None where our own runtime wrote all requests.
     """
 
     rows: Ints
     op: int
     own: bool
     kinds: Ints
-    calls: ServiceCalls
+    calls: ServiceCalls | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class Candidates:
         own: (m,) rows of spans that our own runtime wrote.
         kinds: (n,) number of the operation that tells each one's kind.
         frequency: number of requests by kind, most frequent first, equal ones by name.
-        calls: requests and calls between services.
+        calls: requests and calls between services; None where our own runtime wrote all requests.
     """
 
     rows: Ints
     own: Ints
     kinds: Ints
     frequency: Mapping[int, int]
-    calls: ServiceCalls
+    calls: ServiceCalls | None
 
 
 def candidates(forest: Forest, *, root: str | None = None, service: str | None = None) -> Candidates:
@@ -83,8 +83,11 @@ def candidates(forest: Forest, *, root: str | None = None, service: str | None =
         rows = _topmost(forest, _matching(forest, root, service), own)
     if not len(rows):
         raise InputError(_none_found(forest, root, service))
-    calls = service_calls(forest, rows)
-    kinds = np.where(np.isin(rows, own), forest.spans["op"][rows], kinds_of(calls, rows))
+    kinds = forest.spans["op"][rows].astype(np.int64)
+    foreign = ~np.isin(rows, own)
+    calls = find_service_calls(forest, rows[foreign]) if foreign.any() else None
+    if calls is not None:
+        kinds[foreign] = kinds_of(calls, rows[foreign])
     count = Counter(kinds.tolist())
     ops = sorted(count, key=lambda each: (-count[each], label(forest, each)))
     return Candidates(rows, own, kinds, {op: count[op] for op in ops}, calls)

@@ -35,7 +35,7 @@ class ServiceCalls:
     places: Ints
 
 
-def service_calls(forest: Forest, requests: Ints) -> ServiceCalls:
+def find_service_calls(forest: Forest, requests: Ints) -> ServiceCalls:
     """Contract a forest to its requests and calls between services.
 
     A call is a span of another service than its parent's. The parent is the client's side of the call if

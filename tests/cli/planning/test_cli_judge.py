@@ -53,6 +53,13 @@ def test_a_passed_budget_is_said(folder: Path) -> None:
     assert "the ledger denied" in told
 
 
+def test_a_simulation_says_that_a_budget_is_passed(folder: Path) -> None:
+    profile = str(folder / "profile.json")
+    told = run("simulate", profile, "--plan", str(folder / "small.json"))
+    assert "the plan passed its budget" in told.stderr
+    assert "passed its budget" not in run("simulate", profile, "--plan", str(folder / "plan.json")).stderr
+
+
 def test_json_has_the_whole_judgement_and_the_page_draws_it(folder: Path) -> None:
     plan, profile, page = (str(folder / name) for name in ("plan.json", "profile.json", "page.html"))
     found = run("judge", plan, profile, "--from", profile, "--json", "-o", page)

@@ -203,7 +203,9 @@ def _refuse_unrest(before: ArmData, result: DemoResult) -> None:
         for replica, start_s, end_s in stage.pauses:
             pauses.setdefault(replica, []).append((start_s, end_s))
     reason = check_unrest(
-        ladder_of(before.gateway_ms).p99_ms, ladder_of(before.undisturbed_ms(pauses)).p99_ms
+        ladder_of(before.gateway_ms).p99_ms,
+        ladder_of(before.undisturbed_ms(pauses)).p99_ms,
+        requests=len(before.records),
     )
     if reason is not None:
         raise NothingToldError(f"at {result.settings.rate:g} requests a second {reason}")
