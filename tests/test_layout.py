@@ -44,6 +44,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.planning",
         "kwiken.evaluation",
         "kwiken.diagnosis",
+        "kwiken.advice",
         "kwiken.export",
         "kwiken.workloads",
         "kwiken.placement",

@@ -18,6 +18,7 @@ from kwiken.printable import printable
 # The help line of each verb, kept here so that `kwiken --help` imports no verb.
 VERBS = {
     "demo": "Start a real service, learn, plan, apply, and show what it bought.",
+    "advise": "Say from traces what makes requests slow, what a budget buys, and what to change.",
     "fit": "Learn a service's stages and latencies from its traces.",
     "plan": "Apportion one budget across the stages of a profile.",
     "explain": "Say which stages make slow requests slow, and what a budget buys there.",
