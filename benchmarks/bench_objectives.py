@@ -11,7 +11,7 @@ from benchmarks.harness import Row
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile
-from kwiken.reproduction.population import POPULATIONS, population, population_profile
+from kwiken.reproduction.kwiken.population import POPULATIONS, population, population_profile
 from kwiken.simulation import simulate
 
 CREATED = "2026-01-01T00:00:00Z"

@@ -44,7 +44,15 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.planning",
         "kwiken.evaluation",
         "kwiken.diagnosis",
+        "kwiken.advice",
         "kwiken.export",
+        "kwiken.workloads",
+        "kwiken.placement",
+        "kwiken.placement.schedulers",
+        "kwiken.reproduction.rows",
+        "kwiken.reproduction.kwiken",
+        "kwiken.reproduction.paragon",
+        "kwiken.reproduction.quasar",
         "kwiken.reproduction",
         "kwiken",
     ),
@@ -87,6 +95,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.demo.trial",
         "kwiken.cli.demo",
         "kwiken.cli.live",
+        "kwiken.cli.allocate",
     ),
 }
 MAY_USE: dict[str, set[str]] = {
@@ -116,7 +125,7 @@ CROWDED = {
     "kwiken/cli/study": "one file for each verb that computes, and what several of them print",
     "kwiken": "the packages' own folders, and five small modules that all of them use",
     "kwiken/loadtest": "one program with one job; its files are a pipeline from settings to report",
-    "kwiken/reproduction": "one file for each group of tables and figures of one source",
+    "kwiken/reproduction/kwiken": "one file for each group of tables and figures of one source",
     "kwiken/queueing/simulator": "one file for each queueing discipline and event source",
 }
 # The brain, and the runtime's decisions: clocks, files, sockets, threads and chance are handed to them.

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+__all__ = ["Findings", "Part", "Plot", "Reproduction", "Row", "Series", "gain", "percent", "row", "run"]
+
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One value of a source beside ours.

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from kwiken.errors import InputError
-from kwiken.reproduction import beyond, combined, held_out, incomplete, late, search
-from kwiken.reproduction import reissues as reissues_module
+from kwiken.reproduction.kwiken import all_parts as parts_of_kwiken
+from kwiken.reproduction.paragon import all_parts as parts_of_paragon
+from kwiken.reproduction.quasar import all_parts as parts_of_quasar
 from kwiken.reproduction.rows import Reproduction
 
-NAMES = {"kwiken": "Kwiken (Jalaparti et al., SIGCOMM 2013): reissues, partial answers, catch-up"}
+NAMES = {
+    "kwiken": "Kwiken (Jalaparti et al., SIGCOMM 2013): reissues, partial answers, catch-up",
+    "paragon": "Paragon (Delimitrou and Kozyrakis, ASPLOS 2013): classification by platform and contention",
+    "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification by four matrices",
+}
+_PARTS = {"kwiken": parts_of_kwiken, "paragon": parts_of_paragon, "quasar": parts_of_quasar}
 
 
 def reproduction(name: str, *, seeds: int = 8) -> Reproduction:
@@ -24,15 +30,4 @@ def reproduction(name: str, *, seeds: int = 8) -> Reproduction:
         raise InputError(f"nothing reproduces {name!r}; known: {', '.join(NAMES)}")
     if seeds < 1:
         raise InputError(f"seeds must be 1 or more, not {seeds}")
-    parts = (
-        reissues_module.part(seeds),
-        reissues_module.other_populations(),
-        reissues_module.curves_part(0),
-        *incomplete.parts(0),
-        *late.parts(0),
-        combined.part(0, dags=3),
-        *search.parts(0),
-        *beyond.parts(0),
-        held_out.part(0),
-    )
-    return Reproduction(name, NAMES[name], parts)
+    return Reproduction(name, NAMES[name], _PARTS[name](seeds))

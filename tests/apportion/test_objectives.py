@@ -17,7 +17,7 @@ from kwiken.plan import Budgets
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.notes import ObjectiveChosen
 from kwiken.profile import Profile, StageProfile, costs, part_of
-from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
+from kwiken.reproduction.kwiken.population import POPULATIONS, StageDistribution, population
 from kwiken.simulation import RISKS, TAIL, PairedSimulation, smooth_p99
 from kwiken.simulation.common_random_numbers import cvar
 

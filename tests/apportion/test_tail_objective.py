@@ -16,7 +16,7 @@ from kwiken.errors import InputError
 from kwiken.plan import Budgets
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile, StageProfile
-from kwiken.reproduction.population import POPULATIONS, population, population_profile
+from kwiken.reproduction.kwiken.population import POPULATIONS, population, population_profile
 from kwiken.simulation import replay
 
 StageOf = Callable[..., StageProfile]

@@ -18,7 +18,7 @@ from kwiken.plan import Budgets
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.notes import CopiesAsSlow, CopiesCorrelated
 from kwiken.profile import EmpiricalDistribution, Profile, StageProfile, profile_from_json, profile_to_json
-from kwiken.reproduction.population import POPULATIONS, population
+from kwiken.reproduction.kwiken.population import POPULATIONS, population
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
 from tests.support.notes import of_kind

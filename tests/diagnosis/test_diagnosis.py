@@ -16,9 +16,9 @@ from kwiken.curves import Curve, reissue_curve
 from kwiken.diagnosis import blame, characterise
 from kwiken.errors import InputError
 from kwiken.latency import end_to_end, parents_first
-from kwiken.reproduction.global_reissue import GlobalReissue, run_global_reissue, tune_global_reissue
-from kwiken.reproduction.order_statistics import order_quantile, rank_for, wait_for_fraction_gain
-from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
+from kwiken.reproduction.kwiken.global_reissue import GlobalReissue, run_global_reissue, tune_global_reissue
+from kwiken.reproduction.kwiken.order_statistics import order_quantile, rank_for, wait_for_fraction_gain
+from kwiken.reproduction.kwiken.population import POPULATIONS, StageDistribution, population
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from kwiken.errors import InputError
 from kwiken.partial import Responders, apply_rule, tune_fixed_timeout
 from kwiken.partial.comparison import RULES, compare_stop_rules
 from kwiken.partial.learned_wait import LearnedWait, _Sums, tune_learned_wait
-from kwiken.reproduction.population import fan_out_queries
+from kwiken.reproduction.kwiken.population import fan_out_queries
 
 
 def test_a_querys_own_distribution_is_learned_from_its_first_answers() -> None:

@@ -34,7 +34,7 @@ from kwiken.planning.joint import tuned_with_copies
 from kwiken.planning.reissues import ReissueSettings
 from kwiken.planning.surface import raced_calls
 from kwiken.profile import Profile, StageProfile
-from kwiken.reproduction.population import fan_out_queries
+from kwiken.reproduction.kwiken.population import fan_out_queries
 from kwiken.service import Reissue
 from kwiken.simulation import simulate
 from kwiken.simulation.stage_replay import stop_times

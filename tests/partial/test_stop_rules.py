@@ -24,7 +24,7 @@ from kwiken.partial import (
 )
 from kwiken.partial.stop_rules import FixedTimeout, WaitForFraction
 from kwiken.partial.tuning import tune_stop_rules
-from kwiken.reproduction.population import fan_out_queries
+from kwiken.reproduction.kwiken.population import fan_out_queries
 
 calls = arrays(np.float64, st.tuples(st.integers(1, 8), st.integers(1, 12)), elements=st.floats(0, 1000))
 shares = st.floats(0, 1)

@@ -14,7 +14,7 @@ from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.catch_up import Actuators, LateRequestReplay, study_catch_up
 from kwiken.planning.notes import CatchUpUnspent, LateRequestsHelped, PriorityOnly
 from kwiken.profile import Profile, StageProfile, costs
-from kwiken.reproduction.population import POPULATIONS, StageDistribution, population
+from kwiken.reproduction.kwiken.population import POPULATIONS, StageDistribution, population
 from kwiken.simulation import simulate
 from tests.support.notes import of_kind
 

@@ -21,7 +21,7 @@ from kwiken.planning.notes import LeversCompared
 from kwiken.planning.surface import Surface, raced_calls, surface
 from kwiken.planning.two_budgets import two_budgets
 from kwiken.profile import Profile, StageProfile, costs
-from kwiken.reproduction.population import fan_out_queries
+from kwiken.reproduction.kwiken.population import fan_out_queries
 from kwiken.simulation import simulate
 from tests.support.notes import of_kind
 

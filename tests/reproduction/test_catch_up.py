@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
-from kwiken.reproduction.catch_up_rates import Threads, prioritise, speed_up
+from kwiken.reproduction.kwiken.catch_up_rates import Threads, prioritise, speed_up
 
 times = arrays(np.float64, 6, elements=st.floats(0, 1000))
 

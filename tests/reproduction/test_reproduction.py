@@ -7,17 +7,8 @@ import math
 import pytest
 
 from kwiken.errors import InputError
-from kwiken.reproduction import (
-    beyond,
-    combined,
-    held_out,
-    incomplete,
-    late,
-    reissues,
-    reproduction,
-    run,
-    search,
-)
+from kwiken.reproduction import reproduction, run
+from kwiken.reproduction.kwiken import beyond, combined, held_out, incomplete, late, reissues, search
 from kwiken.reproduction.rows import Findings, Reproduction
 
 # The whole reproduction takes a minute and more however small: on a busy machine longer than a test usually may.

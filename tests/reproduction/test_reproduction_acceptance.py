@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.reproduction import held_out, incomplete, reissues, search
-from kwiken.reproduction.reissues import DagResult
+from kwiken.reproduction.kwiken import held_out, incomplete, reissues, search
+from kwiken.reproduction.kwiken.reissues import DagResult
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SEEDS = 8

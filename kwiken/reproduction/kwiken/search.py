@@ -8,9 +8,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from kwiken.apportion import Allocation, sumvar
-from kwiken.reproduction.population import POPULATIONS, population
+from kwiken.reproduction.kwiken.population import POPULATIONS, population
+from kwiken.reproduction.kwiken.trial import Trial
 from kwiken.reproduction.rows import Findings, Part, Plot, Series, gain, percent, row
-from kwiken.reproduction.trial import Trial
 
 SEARCH_DAGS, SEARCH_TRIES, SEARCH_REQUESTS = 9, 2000, 4000
 SEARCH_BUDGETS = (0.01, 0.05, 0.1)

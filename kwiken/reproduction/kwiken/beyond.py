@@ -9,9 +9,9 @@ import numpy as np
 from kwiken.apportion import sumvar
 from kwiken.arrays import Floats
 from kwiken.curves import compare_policies, correlated_copies
-from kwiken.reproduction.population import POPULATIONS, population, population_profile
+from kwiken.reproduction.kwiken.population import POPULATIONS, population, population_profile
+from kwiken.reproduction.kwiken.trial import Trial
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
-from kwiken.reproduction.trial import Trial
 
 REQUESTS = 8_000  # requests of a DAG in each period
 BUDGET = 0.05  # reissue budget, as a share of all work

@@ -18,8 +18,8 @@ from kwiken.partial import (
     tune_time_then_fraction,
     tune_wait_for_fraction,
 )
-from kwiken.reproduction.order_statistics import rank_for, wait_for_fraction_gain
-from kwiken.reproduction.population import fan_out_queries
+from kwiken.reproduction.kwiken.order_statistics import rank_for, wait_for_fraction_gain
+from kwiken.reproduction.kwiken.population import fan_out_queries
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
 
 RUNS, QUERIES = 20, 1000  # as few queries as the source's own rows suggest

@@ -9,8 +9,8 @@ from scipy.stats import spearmanr
 
 from kwiken.arrays import Floats
 from kwiken.diagnosis import characterise
+from kwiken.reproduction.kwiken.trial import Trial
 from kwiken.reproduction.rows import Plot, Row, Series, percent, row
-from kwiken.reproduction.trial import Trial
 
 HEAVY_TAIL_RATIO = 10.0  # p99 over median from which a tail counts as heavy
 SOME_REISSUED, MANY_REISSUED = 0.1, 0.5  # shares of calls reissued at which the source describes its curves

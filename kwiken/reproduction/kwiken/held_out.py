@@ -13,7 +13,12 @@ import numpy as np
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile
-from kwiken.reproduction.population import POPULATIONS, StageDistribution, population, population_profile
+from kwiken.reproduction.kwiken.population import (
+    POPULATIONS,
+    StageDistribution,
+    population,
+    population_profile,
+)
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, percent, row
 from kwiken.simulation import replay
 

@@ -10,11 +10,11 @@ import numpy as np
 from kwiken.apportion import Allocation, equal_budget, sumvar, uniform_fraction
 from kwiken.arrays import Floats
 from kwiken.latency import critical_path
-from kwiken.reproduction.global_reissue import run_global_reissue, tune_global_reissue
-from kwiken.reproduction.population import POPULATIONS, population
+from kwiken.reproduction.kwiken.global_reissue import run_global_reissue, tune_global_reissue
+from kwiken.reproduction.kwiken.population import POPULATIONS, population
+from kwiken.reproduction.kwiken.shape import SYNTHETIC, Shape, curve_plot, shape_of, shape_plots, shape_rows
+from kwiken.reproduction.kwiken.trial import Trial
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
-from kwiken.reproduction.shape import SYNTHETIC, Shape, curve_plot, shape_of, shape_plots, shape_rows
-from kwiken.reproduction.trial import Trial
 
 REQUESTS = 20_000
 BUDGETS = (0.01, 0.03, 0.05, 0.1, 1.0)

@@ -20,9 +20,9 @@ from kwiken.partial import (
     tune_stop_rule,
     tune_wait_for_fraction,
 )
-from kwiken.reproduction.population import POPULATIONS, StageDistribution, fan_out_queries, population
+from kwiken.reproduction.kwiken.population import POPULATIONS, StageDistribution, fan_out_queries, population
+from kwiken.reproduction.kwiken.trial import Sample, Trial
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
-from kwiken.reproduction.trial import Sample, Trial
 
 REQUESTS = 6000
 TUNED_ON = 1500  # queries that the stop rules are tuned on

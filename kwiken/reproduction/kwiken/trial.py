@@ -12,8 +12,8 @@ from kwiken.apportion import Allocation
 from kwiken.arrays import Floats
 from kwiken.curves import Curve, reissue_curve
 from kwiken.latency import end_to_end
-from kwiken.reproduction.global_reissue import GlobalReissue, run_global_reissue
-from kwiken.reproduction.population import StageDistribution
+from kwiken.reproduction.kwiken.global_reissue import GlobalReissue, run_global_reissue
+from kwiken.reproduction.kwiken.population import StageDistribution
 
 Sample = dict[str, Floats]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.arrays import Floats
 from kwiken.diagnosis import Blame, blame
-from kwiken.reproduction.catch_up_rates import Threads, prioritise, speed_up
+from kwiken.reproduction.kwiken.catch_up_rates import Threads, prioritise, speed_up
 from kwiken.reproduction.rows import Findings, Part, Plot, Series, gain, percent, row
 
 REQUESTS = 100_000

@@ -1,0 +1,1 @@
+"""Verbs of the allocator: how much of which nodes a workload needs."""

@@ -1,0 +1,205 @@
+"""`kwiken classify`: predicts workloads' performance on every node from a few measurements of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kwiken.cli.shared import (
+    MIB,
+    json_option,
+    needs_extra,
+    note_written,
+    out_option,
+    print_json,
+    print_table,
+    progress,
+    read_text,
+    say,
+    write_text,
+)
+from kwiken.errors import InputError
+
+if TYPE_CHECKING:
+    from kwiken.workloads import Classification, Proposal, WorkloadProfile
+
+MAX_MEASUREMENTS: Final = 64 * MIB
+MAX_PROFILES: Final = 64 * MIB
+UNITS: Final = {"rate": "requests/s", "completions": "completions/s", "ips": "instructions/s"}
+MAX_PROPOSALS: Final = 3  # of each kind, that are shown
+KINDS: Final = {
+    "size": "by size",
+    "replicas": "by replicas",
+    "class": "by node class",
+    "tolerated": "tolerated",
+    "caused": "caused",
+}
+
+
+@click.command()
+@click.argument("measurements", metavar="MEASUREMENTS")
+@out_option("profiles")
+@click.option("--known", metavar="FILE", help="Profiles of earlier runs, found again by their identity.")
+@click.option("--explain", is_flag=True, help="Show every prediction, the methods, and what to measure next.")
+@json_option
+@needs_extra("plan")
+def command(*, measurements: str, out: str | None, known: str | None, explain: bool, as_json: bool) -> None:
+    """Predict how the workloads of MEASUREMENTS perform at every size, number of replicas and node class.
+
+    MEASUREMENTS is a TOML or JSON document with workloads that were measured everywhere, and two or more
+    measurements of each new one. Every prediction has a standard deviation.
+    """
+    if out == "-" and (explain or as_json):
+        raise InputError("is written to stdout too; give -o FILE", where="--explain" if explain else "--json")
+    text = read_text(measurements, MAX_MEASUREMENTS)
+    earlier = None if known is None else read_text(known, MAX_PROFILES)
+    from kwiken.workloads import (
+        Classifier,
+        KnownProfiles,
+        measurements_from_text,
+        profiles_from_json,
+        profiles_to_json,
+    )
+
+    read = measurements_from_text(text, where=measurements)
+    cache = KnownProfiles(() if earlier is None else profiles_from_json(earlier, where=str(known)))
+    classifier = Classifier(read)
+    found: list[tuple[WorkloadProfile, Classification | None]] = []
+    with progress("classifying", total=len(read.workloads)) as bar:
+        for workload in read.workloads:
+            profile = cache.find(workload, read)
+            classified = None if profile is not None else classifier.classify(workload)
+            found.append((profile or _profile(classified), classified))
+            bar.advance()
+    if out is not None:
+        write_text(out, profiles_to_json(tuple(profile for profile, _ in found)))
+    if as_json:
+        print_json({"workloads": [_told(profile, classified) for profile, classified in found]})
+        return
+    _show(found, to_stdout=out != "-")
+    if explain:
+        for profile, classified in found:
+            _explain(profile, classified)
+    note_written(out)
+
+
+def _profile(classified: Classification | None) -> WorkloadProfile:
+    assert classified is not None  # one that is not known was classified
+    return classified.profile()
+
+
+def _show(found: list[tuple[WorkloadProfile, Classification | None]], *, to_stdout: bool) -> None:
+    columns = ("workload", "unit", "one replica", "deviation", "typical deviation", "measure next")
+    rows = [
+        (
+            profile.name,
+            UNITS[profile.measure.value],
+            f"{profile.base:.4g}",
+            f"{profile.base_deviation:.1%}",
+            f"{_typical(profile):.1%}",
+            "known before" if classified is None else _next(classified),
+        )
+        for profile, classified in found
+    ]
+    print_table("", columns, rows, to_stdout=to_stdout)
+
+
+def _typical(profile: WorkloadProfile) -> float:
+    """Root mean square of the deviation of log performance over sizes, counts and classes."""
+    variances = [float((each.deviation**2).mean()) for each in (profile.up, profile.out, profile.het)]
+    return float((profile.base_deviation**2 + sum(variances)) ** 0.5)
+
+
+def _next(classified: Classification) -> str:
+    proposals = classified.proposals()
+    return _text(proposals[0]) if proposals else "-"
+
+
+def _text(proposal: Proposal) -> str:
+    from kwiken.workloads import label_text
+
+    what = label_text(proposal.label)
+    return f"{what} replicas" if proposal.kind == "replicas" else what
+
+
+def _explain(profile: WorkloadProfile, classified: Classification | None) -> None:
+    from kwiken.workloads import SOURCES, label_text
+
+    unit = UNITS[profile.measure.value]
+    say("", f"{profile.name}: {profile.base:.4g} {unit} with one replica at the reference")
+    for title, labels, estimate in (
+        ("by size", profile.sizes, profile.up),
+        ("by replicas", profile.replicas.tolist(), profile.out),
+        ("by node class", profile.classes, profile.het),
+    ):
+        rows = [
+            (label_text(label), f"{_factor(mean):.3f}", f"{deviation:.1%}")
+            for label, mean, deviation in zip(labels, estimate.mean, estimate.deviation, strict=True)
+        ]
+        print_table("", (title, "times the reference", "deviation"), rows, to_stdout=True)
+    scores = [
+        (
+            source,
+            *(
+                f"{each.mean[at]:.2f} ± {each.deviation[at]:.2f}"
+                for each in (profile.tolerated, profile.caused)
+            ),
+        )
+        for at, source in enumerate(SOURCES)
+        if source not in profile.assumed
+    ]
+    if scores:
+        print_table("", ("source", "tolerated", "caused"), scores, to_stdout=True)
+    if profile.assumed:
+        say(f"taken as harmless, because nobody measured them: {', '.join(profile.assumed)}")
+    if classified is None:
+        say("known by its identity from an earlier classification")
+        return
+    for kind, chosen in classified.methods.items():
+        if chosen is not None:
+            baseline = chosen.errors["column means"]
+            error = f"held-out error {chosen.error:.3f} (column means {baseline:.3f})"
+            say(f"{KINDS[kind]}: {chosen.name}; {error}")
+    for proposal in _best(classified):
+        say(f"measure {_text(proposal)}: removes {proposal.share:.0%} of the remaining variance")
+
+
+def _factor(log: float) -> float:
+    import math
+
+    return math.exp(log)
+
+
+def _best(classified: Classification) -> list[Proposal]:
+    """The most telling runs and sources."""
+    proposals = classified.proposals()
+    sources = [proposal for proposal in proposals if proposal.kind == "source"]
+    runs = [proposal for proposal in proposals if proposal.kind != "source"]
+    return [*runs[:MAX_PROPOSALS], *sources[:MAX_PROPOSALS]]
+
+
+def _told(profile: WorkloadProfile, classified: Classification | None) -> dict[str, Any]:
+    """What `--json` prints of one workload."""
+    told: dict[str, Any] = {
+        "name": profile.name,
+        "measure": profile.measure,
+        "base": profile.base,
+        "base_deviation": profile.base_deviation,
+        "typical_deviation": _typical(profile),
+        "known_before": classified is None,
+    }
+    if classified is None:
+        return told
+    methods = {
+        kind: {
+            "method": chosen.name,
+            "held_out_error": chosen.error,
+            "scale": chosen.scale,
+            "errors": chosen.errors,
+        }
+        for kind, chosen in classified.methods.items()
+        if chosen is not None
+    }
+    proposals = [{"kind": each.kind, "label": each.label, "share": each.share} for each in _best(classified)]
+    return {**told, "methods": methods, "measure_next": proposals}

@@ -1,0 +1,18 @@
+"""Tables of Paragon: classification of applications by platform and by source of contention."""
+
+from __future__ import annotations
+
+from kwiken.reproduction.paragon.episodes import Episode, TwoEntries, by_density, drawn, two_entries
+from kwiken.reproduction.paragon.generators import platform_rows, score_rows
+from kwiken.reproduction.paragon.tables import all_parts
+
+__all__ = [
+    "Episode",
+    "TwoEntries",
+    "all_parts",
+    "by_density",
+    "drawn",
+    "platform_rows",
+    "score_rows",
+    "two_entries",
+]

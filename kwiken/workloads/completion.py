@@ -1,0 +1,252 @@
+"""Completion of a row from few entries: Gaussian models of rows, fitted to rows that are known whole.
+
+A row is one workload, a column one size, number of replicas, node class or source of contention. Performance
+is completed in logarithms, where a row has an unknown level: only ratios within a row can be learned from
+others. Scores of contention are absolute and have no level of their own (Paragon section 3.6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from kwiken.arrays import Floats, Ints
+
+MANY_ROWS_PER_COLUMN = 10  # from which the rows are factored by their covariance
+MIN_VARIANCE = 1e-10  # of an entry: keeps systems of equations solvable where rows are exact
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """Predicted row, jointly with its uncertainty.
+
+    Attributes:
+        mean: (n,) predicted values; entries that were measured are as measured.
+        covariance: (n, n) covariance of the errors of the row without noise of measurement.
+        noise: variance that a new measurement of one entry would add.
+        columns: (k,) columns that were measured.
+    """
+
+    mean: Floats
+    covariance: Floats
+    noise: float
+    columns: Ints
+
+    @property
+    def deviation(self) -> Floats:
+        """(n,) standard deviations of the predictions; those of unmeasured entries include noise."""
+        variance = np.maximum(self.covariance.diagonal(), 0.0)
+        noisy = np.full(len(variance), self.noise)
+        noisy[self.columns] = 0.0
+        deviation: Floats = np.sqrt(variance + noisy)
+        return deviation
+
+    def scaled(self, factor: float) -> Completion:
+        """The same predictions with their standard deviations multiplied by a factor."""
+        square = factor * factor
+        return Completion(self.mean, square * self.covariance, square * self.noise, self.columns)
+
+
+class Model(Protocol):
+    """Model of rows, fitted to the rows that are known whole."""
+
+    def complete(self, columns: Ints, values: Floats, repeats: Floats | None = None) -> Completion:
+        """Predict a whole row from some of its entries.
+
+        Args:
+            columns: (k,) columns of the entries, each once.
+            values: (k,) the entries, in the transformed unit of the model's rows.
+            repeats: (k,) number of measurements that each entry is the mean of; None for one each.
+        """
+        ...  # pragma: no cover - a protocol
+
+    def predict(self, columns: Ints, values: Floats) -> tuple[Floats, Floats]:
+        """Predict several rows that were measured in the same columns.
+
+        Args:
+            columns: (k,) columns of the entries, each once.
+            values: (b, k) the entries, transformed.
+
+        Returns:
+            Two arrays (b, n): predicted rows, and the standard deviations of the predictions.
+        """
+        ...  # pragma: no cover - a protocol
+
+
+class Completer(Protocol):
+    """Method of completion with its settings."""
+
+    @property
+    def name(self) -> str:
+        """Name of the method with its settings."""
+        ...  # pragma: no cover - a protocol
+
+    def fit(self, rows: Floats, *, level: bool) -> Model:
+        """Fit to rows that are known whole.
+
+        Args:
+            rows: (m, n) rows, transformed.
+            level: whether each row has an unknown level of its own.
+        """
+        ...  # pragma: no cover - a protocol
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianModel:
+    """Rows as draws from a Gaussian distribution, with a flat prior on the level of a row where it has one.
+
+    Attributes:
+        mean: (n,) mean row.
+        covariance: (n, n) covariance of rows around it.
+        noise: variance of the noise in each entry.
+        level: whether a row has an unknown level.
+        freedom: degrees of freedom of the covariance's posterior; infinite where it is taken as known. With
+            few, a row whose entries are surprising gets wider predictions (a multivariate t distribution).
+    """
+
+    mean: Floats
+    covariance: Floats
+    noise: float
+    level: bool
+    freedom: float = np.inf
+
+    def complete(self, columns: Ints, values: Floats, repeats: Floats | None = None) -> Completion:
+        """Condition the distribution of rows on some entries; the level is estimated with them."""
+        given = self._conditioned(columns, repeats)
+        mean, surprise = self._means(given, columns, values[None, :])
+        found = Completion(mean[0], given.covariance, self.noise, columns)
+        return found.scaled(float(surprise[0]))
+
+    def predict(self, columns: Ints, values: Floats) -> tuple[Floats, Floats]:
+        """Predict several rows that were measured in the same columns: the same covariance serves all."""
+        given = self._conditioned(columns, None)
+        means, surprise = self._means(given, columns, values)
+        deviation = Completion(self.mean, given.covariance, self.noise, columns).deviation
+        return means, surprise[:, None] * deviation
+
+    def _conditioned(self, columns: Ints, repeats: Floats | None) -> _Conditioned:
+        """Part of the conditioning that does not depend on the values."""
+        shares = np.ones(len(columns)) if repeats is None else 1.0 / repeats
+        known = self.covariance[np.ix_(columns, columns)] + np.diag(self.noise * shares)
+        weights = np.asarray(np.linalg.inv(known), dtype=float)
+        gain = self.covariance[:, columns] @ weights
+        covariance = self.covariance - gain @ self.covariance[columns]
+        if self.level and len(columns):
+            untold = 1.0 - gain.sum(axis=1)
+            covariance = covariance + np.outer(untold, untold) / weights.sum()
+        return _Conditioned(weights, gain, covariance)
+
+    def _means(self, given: _Conditioned, columns: Ints, values: Floats) -> tuple[Floats, Floats]:
+        """(b, n) predicted rows, and (b,) factors on their deviations, by how surprising the entries are."""
+        rest = values - self.mean[columns]
+        level = np.zeros((len(values), 1))
+        if self.level and len(columns):
+            level = (rest @ given.weights.sum(axis=0) / given.weights.sum())[:, None]
+        rest = rest - level
+        means = self.mean + level + rest @ given.gain.T
+        means[:, columns] = values
+        if np.isinf(self.freedom):
+            return means, np.ones(len(values))
+        told = max(len(columns) - self.level, 0)
+        distance = np.einsum("bi,ij,bj->b", rest, given.weights, rest)
+        return means, np.sqrt((self.freedom + distance) / (self.freedom + told))
+
+
+@dataclass(frozen=True, eq=False)
+class _Conditioned:
+    weights: Floats  # (k, k)
+    gain: Floats  # (n, k)
+    covariance: Floats  # (n, n)
+
+
+def centred(rows: Floats, *, level: bool) -> tuple[Floats, Floats]:
+    """Mean row, and the rows around it; each row's own level is removed first where it has one.
+
+    Args:
+        rows: (m, n) rows.
+        level: whether each row has an unknown level.
+
+    Returns:
+        The (n,) mean row, and the (m, n) rows less their level and the mean row.
+    """
+    level_free = rows - rows.mean(axis=1, keepdims=True) if level else rows
+    mean = level_free.mean(axis=0)
+    return mean, level_free - mean
+
+
+@dataclass(frozen=True)
+class ColumnMeans:
+    """Baseline: every row is the mean row, moved to the level of its entries."""
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+        return "column means"
+
+    def fit(self, rows: Floats, *, level: bool) -> GaussianModel:
+        """Fit the mean row, and one variance of all entries around it."""
+        mean, rest = centred(rows, level=level)
+        size = rows.shape[1]
+        return GaussianModel(mean, np.zeros((size, size)), max(float(rest.var()), MIN_VARIANCE), level)
+
+
+@dataclass(frozen=True)
+class FoldIn:
+    """Singular vectors of the known rows, and ridge regression of a new row on them (Paragon section 3.4).
+
+    Attributes:
+        rank: number of singular vectors.
+        ridge: penalty, a variance of entries in the unit of the rows.
+    """
+
+    rank: int
+    ridge: float
+
+    @property
+    def name(self) -> str:
+        """Name of the method with its settings."""
+        return f"fold-in, rank {self.rank}, ridge {self.ridge:g}"
+
+    def fit(self, rows: Floats, *, level: bool) -> GaussianModel:
+        """Factor the rows; ridge regression is conditioning on unit row factors and noise of size `ridge`."""
+        mean, rest = centred(rows, level=level)
+        if len(rows) > MANY_ROWS_PER_COLUMN * rows.shape[1]:  # the same by a small matrix
+            squares, vectors = np.linalg.eigh(rest.T @ rest)
+            singular, right = np.sqrt(np.maximum(squares[::-1], 0.0)), vectors[:, ::-1].T
+        else:
+            _, singular, right = np.linalg.svd(rest, full_matrices=False)
+        factors = right[: self.rank].T * singular[: self.rank] / np.sqrt(len(rows))
+        return GaussianModel(mean, factors @ factors.T, self.ridge, level)
+
+
+@dataclass(frozen=True)
+class BayesianRows:
+    """Gaussian rows of full rank with an inverse-Wishart prior on their covariance, in closed form.
+
+    The prior pulls the covariance of the known rows toward equal, independent columns. Fewer rows leave fewer
+    degrees of freedom, so that predictions are wider (Gelman et al., Bayesian Data Analysis, section 3.6).
+
+    Attributes:
+        prior_share: weight of the prior in the covariance, from 0 to 1.
+        noise: variance of the noise of a measurement, in the unit of the rows.
+    """
+
+    prior_share: float
+    noise: float
+
+    @property
+    def name(self) -> str:
+        """Name of the method with its settings."""
+        return f"Bayesian rows, prior {self.prior_share:g}, noise {self.noise:g}"
+
+    def fit(self, rows: Floats, *, level: bool) -> GaussianModel:
+        """Fit the posterior of the covariance."""
+        mean, rest = centred(rows, level=level)
+        count, size = rows.shape
+        sample = rest.T @ rest / max(count - 1, 1)
+        apart = np.trace(sample) / size * np.eye(size)
+        covariance = (1.0 - self.prior_share) * sample + self.prior_share * apart
+        freedom = count - 1 + self.prior_share * count
+        return GaussianModel(mean, covariance, self.noise, level, float(max(freedom, 1.0)))
