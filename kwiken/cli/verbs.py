@@ -18,6 +18,7 @@ from kwiken.printable import printable
 # The help line of each verb, kept here so that `kwiken --help` imports no verb.
 VERBS = {
     "demo": "Start a real service, learn, plan, apply, and show what it bought.",
+    "advise": "Say from traces what makes requests slow, what a budget buys, and what to change.",
     "fit": "Learn a service's stages and latencies from its traces.",
     "plan": "Apportion one budget across the stages of a profile.",
     "explain": "Say which stages make slow requests slow, and what a budget buys there.",
@@ -33,13 +34,14 @@ VERBS = {
     "apply": "Put a plan in force at a running gateway.",
     "load": "Send open-loop load to a gateway.",
     "classify": "Predict workloads' performance on every node from a few measurements.",
+    "place": "Size workloads for their targets and place them on unequal nodes.",
     "reproduce": "Recompute the tables and figures of a published source beside its values.",
 }
 # Folder of each verb; the verbs of `study` are the others.
 FOLDERS = {
     **dict.fromkeys(("apply", "demo", "serve", "stage", "up", "down", "status", "load"), "live"),
     **dict.fromkeys(("plan", "simulate", "judge"), "planning"),
-    "classify": "allocate",
+    **dict.fromkeys(("classify", "place"), "allocate"),
 }
 FAILED = 1
 BAD_INPUT = 2

@@ -63,20 +63,19 @@ def judgement_page(found: Judgement, *, made: str, by_blocks: bool) -> Page:
             Section(
                 id="ways",
                 title="Beside other ways to spend the budget",
-                rows=(
-                    Row(
-                        (
-                            Table(
-                                head=HEAD,
-                                body=tuple(_cells(arm) for arm in found.arms),
-                                strong=(NAMES[PLAN],),
-                            ),
-                        )
-                    ),
-                ),
+                rows=(Row((way_table(found),)),),
             ),
         ),
     )
+
+
+def way_table(found: Judgement) -> Table:
+    """Table of the ways to spend the budget.
+
+    Args:
+        found: judgement of a plan.
+    """
+    return Table(head=HEAD, body=tuple(_cells(arm) for arm in found.arms), strong=(NAMES[PLAN],))
 
 
 def _moved(share: float) -> str:

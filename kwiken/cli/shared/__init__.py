@@ -9,6 +9,7 @@ from kwiken.lazy import lazy_names
 if TYPE_CHECKING:
     from kwiken.cli.shared.bands import BANDS
     from kwiken.cli.shared.errors import VerbContext
+    from kwiken.cli.shared.excess_table import excess_table
     from kwiken.cli.shared.input_files import check_apart, check_exist
     from kwiken.cli.shared.notes import note_sentences, note_summaries, note_words
     from kwiken.cli.shared.options import (
@@ -76,6 +77,7 @@ __all__ = [
     "check_exist",
     "copyable_option",
     "drift_summary",
+    "excess_table",
     "given",
     "heed_signals",
     "json_option",
@@ -115,6 +117,7 @@ __getattr__ = lazy_names(
     {
         "kwiken.cli.shared.bands": ("BANDS",),
         "kwiken.cli.shared.errors": ("VerbContext",),
+        "kwiken.cli.shared.excess_table": ("excess_table",),
         "kwiken.cli.shared.input_files": ("check_apart", "check_exist"),
         "kwiken.cli.shared.notes": (
             "note_sentences",

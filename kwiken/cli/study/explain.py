@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +13,7 @@ from kwiken.cli.shared import (
     SHARE,
     Real,
     check_belongs,
+    excess_table,
     given,
     json_option,
     load_plan,
@@ -31,13 +32,12 @@ from kwiken.errors import InputError
 from kwiken.printable import printable
 
 if TYPE_CHECKING:
-    from kwiken.diagnosis import Explanation, Heat, ServiceExcess, SlowRequests, StageStory
+    from kwiken.diagnosis import Explanation, Heat, StageStory
     from kwiken.profile import Profile
 
 MAX_PATHS_SHOWN = 5
 MIN_CONTRADICTED_SHARE = 0.1  # of the requests, below which it is not mentioned
 PLANNED_RULE = "dynamic"  # the rule of a plan's `partial`
-MAX_SERVICES_SHOWN = 10
 MIN_LEADING_SHARE = 0.1  # of the excess, for a service to be named in the first sentence
 MAX_LEADING = 3
 CUT_PERCENTILES = ("p50", "p90", "p99")
@@ -149,34 +149,13 @@ def _show_slow(story: Explanation) -> None:
         f"{last.latency_ms:.4g} ms instead of {last.typical_ms:.4g}: of the difference {named}.",
         "",
     )
-    order = [part.name for part in last.services]
-    order.sort(key=lambda name: -max(_part(slow, name).excess_ms for slow in story.slow))
-    shown, rest = order[:MAX_SERVICES_SHOWN], order[MAX_SERVICES_SHOWN:]
-    rows = [_excess_row(name, story.slow, [name]) for name in shown]
-    if rest:
-        rows.append(_excess_row(f"{len(rest)} others", story.slow, rest))
-    rows.append(_excess_row("all", story.slow, order))
-    head = [f"slowest {slow.share:.0%}, ms more" for slow in story.slow]
-    columns = ("service", "median ms", head[0], "share", *(x for each in head[1:] for x in (each, "share")))
+    columns, rows = excess_table(story.slow)
     print_table("Who makes slow requests slow", columns, rows, to_stdout=True)
     say(
         "",
         f"ms more: mean over the {first.requests} or {last.requests} slowest, less the service's own median",
         "",
     )
-
-
-def _part(slow: SlowRequests, name: str) -> ServiceExcess:
-    return next(part for part in slow.services if part.name == name)
-
-
-def _excess_row(label: str, slow: Sequence[SlowRequests], names: Sequence[str]) -> tuple[str, ...]:
-    """Row of one service, or of several together."""
-    row = [label, f"{sum(_part(slow[0], name).median_ms for name in names):.2f}"]
-    for each in slow:
-        parts = [_part(each, name) for name in names]
-        row += [f"{sum(part.excess_ms for part in parts):.2f}", f"{sum(part.share for part in parts):.0%}"]
-    return tuple(row)
 
 
 def _show(story: Explanation, *, planned: bool) -> None:
