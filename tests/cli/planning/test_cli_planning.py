@@ -10,9 +10,9 @@ import pytest
 
 from kwiken.apportion import OBJECTIVES as KNOWN_OBJECTIVES
 from kwiken.apportion import SPREADS as KNOWN_SPREADS
+from kwiken.cli.planning.plan import COST_MODELS, SPREADS
+from kwiken.cli.planning.plan_levers import LEVER_MODES
 from kwiken.cli.shared import OBJECTIVES
-from kwiken.cli.study.plan import COST_MODELS, SPREADS
-from kwiken.cli.study.plan_levers import LEVER_MODES
 from kwiken.plan import Plan
 from kwiken.planning.settings import WAYS as KNOWN_WAYS
 from kwiken.profile import profile_to_json
