@@ -26,7 +26,7 @@ NODES = 10_000
 SORTS = 10
 ARRIVAL_NODES = 1000
 MIN_ARRIVALS_PER_S = 1000.0
-GREEDY = ("quasar", "thrifty", "paragon", "least-loaded", "reservation")
+GREEDY = ("quasar", "thrifty", "exact", "paragon", "least-loaded", "reservation")
 CLASSES = ((16, 64, 1.0, 0.80), (8, 32, 0.9, 0.40), (4, 16, 0.6, 0.18), (8, 16, 0.75, 0.26))
 
 
@@ -125,16 +125,16 @@ def _arrivals(count: int) -> Row:
     requests = _requests(200, found, rng, Caution())
     ledger, chosen = NodeLedger(found), scheduler("quasar")
     there: list[Sizing] = []
-    start = time.perf_counter()
+    start = time.process_time()
     for number in range(count):
         sizing = Sizing(requests[number % len(requests)], ledger)
         chosen.place(sizing)
         there.append(sizing)
         if len(there) > ARRIVAL_NODES // 4:
             there.pop(0).clear()
-    rate = count / (time.perf_counter() - start)
+    rate = count / (time.process_time() - start)
     return Row(
-        name=f"arrivals placed, and as many departures, on {ARRIVAL_NODES} nodes, one core",
+        name=f"arrivals placed, and as many departures, on {ARRIVAL_NODES} nodes, per second of one core",
         ours=rate,
         unit="/s",
         target=MIN_ARRIVALS_PER_S,
@@ -144,7 +144,7 @@ def _arrivals(count: int) -> Row:
 
 def _memory() -> Row:
     ledger = NodeLedger(cluster(NODES, np.random.default_rng(2)))
-    arrays = (ledger.free_cores, ledger.free_memory_gb, ledger.pressure, ledger.slack, ledger.pressure)
+    arrays = (ledger.free_cores, ledger.free_memory_gb, ledger.pressure, ledger.slack, ledger.slack)
     return Row(
         name="arrays of the ledger, per node",
         ours=sum(array.nbytes for array in arrays) / NODES,
