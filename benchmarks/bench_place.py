@@ -17,7 +17,7 @@ from kwiken.placement import (
     Request,
     Sizing,
     admit_all,
-    request,
+    request_for,
 )
 from kwiken.placement.schedulers import scheduler, solve
 from kwiken.workloads import SOURCES, Estimate, Measure, Size, Spread, Target, Workload, WorkloadProfile
@@ -82,7 +82,7 @@ def workload(
 
 def _requests(count: int, found: Cluster, rng: np.random.Generator, caution: Caution) -> list[Request]:
     pairs = [workload(n, float(rng.uniform(0.3, 3.0)), rng, deviation=0.05, most=30) for n in range(count)]
-    return [request(*pair, found, caution) for pair in pairs]
+    return [request_for(*pair, found, caution) for pair in pairs]
 
 
 def _speed(rounds: int) -> list[Row]:
@@ -91,7 +91,7 @@ def _speed(rounds: int) -> list[Row]:
     found = cluster(NODES, rng)
     ledger = NodeLedger(found)
     admit_all(_requests(2500, found, rng, Caution()), ledger, scheduler("quasar"))
-    wanted = request(*workload(0, 2.5, rng, deviation=0.05), found, Caution())
+    wanted = request_for(*workload(0, 2.5, rng, deviation=0.05), found, Caution())
     numbers = rng.random(NODES)
 
     def sorts() -> None:
@@ -161,7 +161,7 @@ def _gaps(cases: int) -> list[Row]:
         rng = np.random.default_rng(seed)
         found = cluster(12, rng)
         pairs = [workload(n, float(rng.uniform(0.3, 2.5)), rng, most=8) for n in range(3)]
-        requests = [request(*pair, found, caution) for pair in pairs]
+        requests = [request_for(*pair, found, caution) for pair in pairs]
         best = solve(requests, NodeLedger(found), time_limit_s=60.0)
         if not np.isfinite(best.cost):
             continue

@@ -77,18 +77,18 @@ class Request:
 
     @cached_property
     def rates(self) -> list[list[float]]:
-        """`rate` as plain numbers, which are faster one at a time."""
+        """`rate` as plain numbers, which are faster one at a time, work per second."""
         rows: list[list[float]] = self.rate.tolist()
         return rows
 
     @cached_property
     def size_deviations(self) -> list[float]:
-        """`size_deviation` as plain numbers."""
+        """`size_deviation` as plain numbers, in log units."""
         return [float(value) for value in self.size_deviation]
 
     @cached_property
     def class_deviations(self) -> list[float]:
-        """`class_deviation` as plain numbers."""
+        """`class_deviation` as plain numbers, in log units."""
         return [float(value) for value in self.class_deviation]
 
     @cached_property
@@ -140,7 +140,7 @@ class Request:
         return own, *extra
 
 
-def request(
+def request_for(
     workload: Workload,
     profile: WorkloadProfile,
     cluster: Cluster,
@@ -157,8 +157,6 @@ def request(
         profile: its predictions.
         cluster: nodes that it may be placed on.
         caution: how surely its target is met.
-        corrections: by size, number of replicas and class: what to add to the log of a replica's performance,
-            where it was measured to depart from the product.
         shares: extra work of each replica by kind, as shares of its own, each 0 or more.
 
     Raises:

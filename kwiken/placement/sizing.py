@@ -91,7 +91,12 @@ class Sizing:
         self._kept_free = 0.0 if best_effort else request.caution.later_loss
 
     def add(self, node: int, size: int) -> None:
-        """Place a replica; the caller has checked that it fits."""
+        """Place a replica; the caller has checked that it fits.
+
+        Args:
+            node: index of the node.
+            size: index of the size.
+        """
         draws = self.request.draws(node, size)
         for draw in draws:
             self.ledger.take(draw)
@@ -111,7 +116,12 @@ class Sizing:
         return gone
 
     def resize(self, place: int, size: int) -> None:
-        """Change the size of a replica; the caller has checked that the new size fits in its place."""
+        """Change the size of a replica; the caller has checked that the new size fits in its place.
+
+        Args:
+            place: position in `replicas`.
+            size: index of the new size.
+        """
         old = self.replicas[place]
         for draw in old.draws:
             self.ledger.release(draw)

@@ -18,7 +18,7 @@ from kwiken.placement import (
     admit_all,
     document,
     nodes_from_toml,
-    request,
+    request_for,
 )
 from kwiken.placement.schedulers import scheduler
 from kwiken.workloads import Measure
@@ -90,9 +90,9 @@ def test_costs_are_given_for_all_classes_or_none() -> None:
 def test_a_class_that_a_profile_does_not_know_needs_a_speed() -> None:
     about = profile({1: 1e3}, {"old": 1.0})
     with pytest.raises(InputError, match=r"workload 'w': .*knows the classes old, and not 'large'; .*speed"):
-        request(workload(1e3), about, nodes_from_toml(NODES, where="n"), SOURCE_CAUTION)
+        request_for(workload(1e3), about, nodes_from_toml(NODES, where="n"), SOURCE_CAUTION)
     fast = nodes_from_toml(NODES.replace("cores = 16", "cores = 16\nspeed = 2"), where="n")
-    found = request(workload(1e3), about, fast, SOURCE_CAUTION)
+    found = request_for(workload(1e3), about, fast, SOURCE_CAUTION)
     assert found.rate.tolist() == [[2e3]]
     assert found.class_deviation[0] > 0
 
@@ -101,7 +101,7 @@ def test_target_and_profile_must_have_one_unit() -> None:
     about = profile({1: 1e3}, {"large": 1.0})
     object.__setattr__(about, "measure", Measure.IPS)
     with pytest.raises(InputError, match="workload 'w': its target is in rate and its profile in ips"):
-        request(workload(1e3), about, nodes_from_toml(NODES, where="n"), SOURCE_CAUTION)
+        request_for(workload(1e3), about, nodes_from_toml(NODES, where="n"), SOURCE_CAUTION)
 
 
 def placed() -> Placement:

@@ -79,8 +79,10 @@ class ThriftyScheduler:
 
 
 def _worth(sizing: Sizing) -> tuple[bool, float]:
+    """Order of placements: a met target at a low cost, else performance; best-effort work has no target."""
     found = sizing.forecast()
-    return found.met, -sizing.cost if found.met else found.performance
+    met = found.met and sizing.request.required > 0
+    return met, -sizing.cost if met else found.performance
 
 
 def _shortlist(sizing: Sizing) -> Contention:
