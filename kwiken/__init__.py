@@ -12,9 +12,10 @@ from kwiken.lazy import lazy_names
 if TYPE_CHECKING:
     from kwiken.diagnosis import by_class, explain, heat_maps
     from kwiken.errors import DefinitionError, InputError, KwikenError
+    from kwiken.evaluation import judge, judge_blocks
     from kwiken.partial import fan_out_rules
     from kwiken.plan import Budgets, Plan, SpanMatch, StagePlan
-    from kwiken.planning import PlanSettings, held_out, make_plan, study_plan
+    from kwiken.planning import PlanSettings, make_plan, study_plan
     from kwiken.profile import Profile, StageProfile, decayed, profile_from_json, profile_to_json
     from kwiken.queueing.load import QueueSettings
     from kwiken.service import (
@@ -56,7 +57,8 @@ __all__ = [
     "explain",
     "fan_out_rules",
     "heat_maps",
-    "held_out",
+    "judge",
+    "judge_blocks",
     "make_plan",
     "profile_from_json",
     "profile_to_json",
@@ -87,6 +89,10 @@ __getattr__ = lazy_names(
             "InputError",
             "KwikenError",
         ),
+        "kwiken.evaluation": (
+            "judge",
+            "judge_blocks",
+        ),
         "kwiken.partial": ("fan_out_rules",),
         "kwiken.plan": (
             "Budgets",
@@ -96,7 +102,6 @@ __getattr__ = lazy_names(
         ),
         "kwiken.planning": (
             "PlanSettings",
-            "held_out",
             "make_plan",
             "study_plan",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kwiken.plan import Budgets, Costs, Plan, StagePlan
-from kwiken.profile import profile_to_json
+from kwiken.profile import Profile, profile_to_json
 from kwiken.service import Reissue
 from tests.support.profiles import small_profile
 
@@ -32,13 +33,22 @@ SAMPLES = [
 ]
 
 
+def measured_profile() -> Profile:
+    """A profile whose replicas and busy times are known, so that samples may plan for a load."""
+    profile = small_profile(200)
+    stages = tuple(
+        dataclasses.replace(stage, replicas=2, busy_ms=2.0, busy_variation=1.0) for stage in profile.stages
+    )
+    return dataclasses.replace(profile, stages=stages)
+
+
 def test_there_are_samples() -> None:
     assert {name for name, _ in SAMPLES} >= {"README.md-1", "docs/reference.md-1", "docs/running.md-2"}
 
 
 @pytest.mark.parametrize("code", [code for _, code in SAMPLES], ids=[name for name, _ in SAMPLES])
 def test_a_sample_runs(code: str, tmp_path: Path) -> None:
-    (tmp_path / "profile.json").write_text(profile_to_json(small_profile(200)), encoding="utf-8")
+    (tmp_path / "profile.json").write_text(profile_to_json(measured_profile()), encoding="utf-8")
     (tmp_path / "plan.json").write_text(PLAN.to_json(), encoding="utf-8")
     (tmp_path / "sample.py").write_text(code, encoding="utf-8")
     done = subprocess.run(

@@ -1,10 +1,11 @@
-"""Apportionment: division of one budget over stages for an objective, within the budget on later requests."""
+"""Apportionment: division of one budget over stages for an objective, with insurance for later requests."""
 
 from __future__ import annotations
 
 from kwiken.apportion.apportioner import SPREADS, Apportioner
 from kwiken.apportion.descent import choices_of
-from kwiken.apportion.margin import SPLITS, Rows, likely_mean, tightened, within_budget
+from kwiken.apportion.insurance import INSURANCE
+from kwiken.apportion.margin import SPLITS, Rows, likely_mean, tightened
 from kwiken.apportion.objectives import (
     MIN_REQUESTS_TO_COMPARE,
     OBJECTIVES,
@@ -25,6 +26,7 @@ from kwiken.apportion.sum_of_variances import (
 )
 
 __all__ = [
+    "INSURANCE",
     "MIN_REQUESTS_TO_COMPARE",
     "OBJECTIVES",
     "SPLITS",
@@ -46,5 +48,4 @@ __all__ = [
     "tightened",
     "uniform_fraction",
     "with_coins",
-    "within_budget",
 ]

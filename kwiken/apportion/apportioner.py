@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 
 from kwiken.apportion.descent import descend
+from kwiken.apportion.insurance import insured
 from kwiken.apportion.mean_variance import MeanVarianceApportioner
-from kwiken.apportion.objectives import scaled, with_coins
+from kwiken.apportion.objectives import with_coins
 from kwiken.apportion.shrinkage import Shrinkage
 from kwiken.apportion.sum_of_variances import (
     Allocation,
@@ -30,9 +30,7 @@ SPREADS: Mapping[str, Spread] = {
 
 
 class Apportioner:
-    """Apportions budgets for one objective.
-
-    A descent on a percentile runs once, for the first budget. Other budgets scale its result.
+    """Apportions a budget for one objective.
 
     Args:
         profile: profile of the service.
@@ -40,6 +38,7 @@ class Apportioner:
         prices: by stage: cost of reissuing all of its calls, as a share of the cost model's total.
         objective: one of `OBJECTIVES` other than `auto`.
         spread: one of `SPREADS`; all but `sumvar` ignore the objective.
+        insurance: share of the budget that insures stages that have not stalled yet, 0 to 1.
         seed: seed of the copies, the coins and the draws that replace cancelled calls.
 
     Attributes:
@@ -53,46 +52,40 @@ class Apportioner:
         prices: Mapping[str, float],
         objective: str,
         spread: str,
+        insurance: float,
         seed: int,
     ) -> None:
         self._profile, self._curves, self._prices = profile, curves, prices
-        self._objective, self._spread, self._seed = objective, spread, seed
-        self._shape: tuple[float, Allocation] | None = None
+        self._objective, self._spread = objective, spread
+        self._insurance, self._seed = insurance, seed
         self.shrinkage = Shrinkage(profile, curves, seed=seed)
 
     def __call__(self, budget: float) -> Allocation:
         """Apportion a budget over the stages.
+
+        There are three cases:
+        1. A spread to compare with: as it says.
+        2. `variance`: the sum of variances alone, as the source has it.
+        3. Any other objective: the whole budget but the insurance by the objective, and the insurance.
 
         Args:
             budget: the most that may be spent, as a share of the cost model's total.
         """
         if self._spread != "sumvar":
             return with_coins(SPREADS[self._spread](self._curves, self._prices, budget), self._curves)
-        if self._objective in {"variance", "tail"}:
-            return self._start(budget)
-        if self._shape is None:
-            found = descend(
-                self._profile,
-                self._curves,
-                self._prices,
-                self._start(budget),
-                risk=RISKS[self._objective],
-                seed=self._seed,
-            )
-            self._shape = (budget, found)
-        whole, found = self._shape
-        return found if budget == whole else scaled(found, budget / whole)
-
-    @cached_property
-    def _by_tail(self) -> MeanVarianceApportioner:
-        return MeanVarianceApportioner(self._profile, self._curves)
-
-    def _start(self, budget: float) -> Allocation:
-        """Allocation by SumVar on shrunk hulls: of variance alone, or of mean and variance together."""
-        hulls = self.shrinkage.hulls(self._prices, budget)
         if self._objective == "variance":
+            hulls = self.shrinkage.hulls(self._prices, budget)
             shares = sumvar(hulls, self._prices, budget).fractions
-            found = allocation_of(self._curves, self._prices, shares)
-        else:
-            found = self._by_tail(self._prices, budget, hulls=hulls)
-        return with_coins(found, self._curves)
+            return with_coins(allocation_of(self._curves, self._prices, shares), self._curves)
+        premium = self._insurance * budget
+        return insured(self._by_objective(budget - premium), self._curves, self._prices, premium)
+
+    def _by_objective(self, budget: float) -> Allocation:
+        """Allocation by mean and variance on shrunk hulls, and by descent from there on a percentile."""
+        by_tail = MeanVarianceApportioner(self._profile, self._curves)
+        hulls = self.shrinkage.hulls(self._prices, budget)
+        start = with_coins(by_tail(self._prices, budget, hulls=hulls), self._curves)
+        if self._objective == "tail":
+            return start
+        risk = RISKS[self._objective]
+        return descend(self._profile, self._curves, self._prices, start, risk=risk, seed=self._seed)

@@ -79,12 +79,6 @@ def with_coins(allocation: Allocation, curves: Mapping[str, Curve]) -> Allocatio
     return replace(allocation, coins=coins)
 
 
-def scaled(allocation: Allocation, factor: float) -> Allocation:
-    """Allocation with all fractions and the spend multiplied by a factor; coins stay, so time-outs grow."""
-    fractions = {name: factor * share for name, share in allocation.fractions.items()}
-    return replace(allocation, fractions=fractions, spent=factor * allocation.spent)
-
-
 def cross_validated(
     profile: Profile,
     prices: Mapping[str, float],

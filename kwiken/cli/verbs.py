@@ -18,10 +18,12 @@ from kwiken.printable import printable
 # The help line of each verb, kept here so that `kwiken --help` imports no verb.
 VERBS = {
     "demo": "Start a real service, learn, plan, apply, and show what it bought.",
+    "advise": "Say from traces what makes requests slow, what a budget buys, and what to change.",
     "fit": "Learn a service's stages and latencies from its traces.",
     "plan": "Apportion one budget across the stages of a profile.",
     "explain": "Say which stages make slow requests slow, and what a budget buys there.",
     "simulate": "Replay a profile, with a plan or without.",
+    "judge": "Judge a plan on requests that it has not seen, with the ledger in force.",
     "export": "Write a plan as settings for gRPC, Envoy or Istio.",
     "report": "Write one page with charts of what was learned, planned and measured.",
     "serve": "Run a service's gateway.",
@@ -35,10 +37,12 @@ VERBS = {
     "place": "Size workloads for their targets and place them on unequal nodes.",
     "reproduce": "Recompute the tables and figures of a published source beside its values.",
 }
-# Verbs of running services.
-LIVE = frozenset({"apply", "demo", "serve", "stage", "up", "down", "status", "load"})
-# Verbs of the allocator: which workload needs how much, on which nodes.
-ALLOCATE = frozenset({"classify", "place"})
+# Folder of each verb; the verbs of `study` are the others.
+FOLDERS = {
+    **dict.fromkeys(("apply", "demo", "serve", "stage", "up", "down", "status", "load"), "live"),
+    **dict.fromkeys(("plan", "simulate", "judge"), "planning"),
+    **dict.fromkeys(("classify", "place"), "allocate"),
+}
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -49,8 +53,7 @@ NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 def module_of(verb: str) -> str:
     """Full name of the module that holds a verb's command."""
-    room = "live" if verb in LIVE else "allocate" if verb in ALLOCATE else "study"
-    return f"kwiken.cli.{room}.{verb}"
+    return f"kwiken.cli.{FOLDERS.get(verb, 'study')}.{verb}"
 
 
 class Verbs(click.Group):

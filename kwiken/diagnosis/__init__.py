@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kwiken.diagnosis.blamed_stages import Blame, blame, characterise
 from kwiken.diagnosis.classes import ClassOutcome, by_class
+from kwiken.diagnosis.excess import ServiceExcess, SlowRequests
 from kwiken.diagnosis.explanation import Explanation, StageStory, explain
 from kwiken.diagnosis.heat_map import Heat, heat_maps
 
@@ -12,6 +13,8 @@ __all__ = [
     "ClassOutcome",
     "Explanation",
     "Heat",
+    "ServiceExcess",
+    "SlowRequests",
     "StageStory",
     "blame",
     "by_class",

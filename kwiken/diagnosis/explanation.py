@@ -11,6 +11,7 @@ import numpy as np
 from kwiken.arrays import Bools, Floats
 from kwiken.curves import Curve, CurveBounds, curve_bounds, stage_curves
 from kwiken.diagnosis.blamed_stages import SLOW_SHARE, Blame, Characterisation, blame, characterise
+from kwiken.diagnosis.excess import SlowRequests, slow_requests
 from kwiken.diagnosis.heat_map import Heat, heat_maps
 from kwiken.errors import InputError
 from kwiken.latency import critical_path, end_to_end
@@ -90,6 +91,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         service: name of the service.
         requests: number of requests in the profile.
         tail_ratio: p99 over median of whole requests.
+        slow: the slowest 1% and 5% of the requests, and the part of each service in what makes them slow.
         budget: reissue budget of each what-if, as a share of all work.
         stages: findings by stage, parents before children.
         paths: the most frequent critical paths that cover 90% of the requests.
@@ -105,6 +107,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     service: str
     requests: int
     tail_ratio: float
+    slow: tuple[SlowRequests, ...]
     budget: float
     stages: tuple[StageStory, ...]
     paths: tuple[PathStory, ...]
@@ -149,6 +152,7 @@ def explain(
         service=profile.service,
         requests=profile.requests,
         tail_ratio=shape.tail_ratio,
+        slow=slow_requests(_by_service(profile) or spent, total),
         budget=budget,
         stages=tuple(
             stories.of(stage, float(on.mean())) for stage, on in zip(profile.stages, on_path, strict=True)
@@ -162,6 +166,13 @@ def explain(
         heat=heat_maps(profile),
         contradicted=float(contradicted(profile).mean()),
     )
+
+
+def _by_service(profile: Profile) -> dict[str, Floats]:
+    """By service: (n,) time in each request, milliseconds; empty where the profile does not say."""
+    if profile.service_ms is None:
+        return {}
+    return {name: profile.service_ms[:, place] for place, name in enumerate(profile.service_names)}
 
 
 def _cut_short(profile: Profile) -> int:

@@ -118,14 +118,51 @@ def call_of(match: SpanMatch | None, target: Target | None) -> Call | None:
     elif target is not None and target.call is not None:
         found = call_named(target.call, sure=True)
     else:
-        found = call_named(match.operation) if match is not None else None
+        found = _seen(match)
     if found is None:
         return None
-    host = target.host if target is not None and target.host is not None else None
-    if host is None:
-        host = match.service if match is not None and _HOST.match(match.service) else ""
-    port = target.port if target is not None else None
+    host, port = address_of(match, target)
     return replace(found, host=host.lower(), port=port)
+
+
+def _seen(match: SpanMatch | None) -> Call | None:
+    """The call that a stage's spans denote by their name and method; None if they denote none."""
+    if match is None:
+        return None
+    found = call_named(match.operation)
+    if found is None and match.path is not None:
+        found = call_named(match.path)
+    if found is None or found.method is not None:
+        return found
+    return replace(found, method=match.method)
+
+
+def address_of(match: SpanMatch | None, target: Target | None) -> tuple[str, int | None]:
+    """Host and port of a stage's calls: the map's, else those its spans state, else the service as the host.
+
+    Args:
+        match: what the stage's spans say; None if nothing.
+        target: the stage's entry in the map; None if there is none.
+
+    Returns:
+        The host, empty if it is not known, and the port, None if it is not known.
+    """
+    hosts = [target.host if target is not None else None]
+    hosts += [match.host, match.service] if match is not None else []
+    host = next((each for each in hosts if each is not None and _HOST.match(each)), "")
+    stated = target.port if target is not None else None
+    return host, stated if stated is not None or match is None else match.port
+
+
+def entry_for(match: SpanMatch | None) -> dict[str, Any]:
+    """Entry of a map for a stage whose call is not known, with all that its spans say filled in.
+
+    Args:
+        match: what the stage's spans say; None if nothing.
+    """
+    host, port = address_of(match, None)
+    method = match.method if match is not None and match.method is not None else "GET"
+    return {"call": f"{method} /path", "host": host or "name", "port": 80 if port is None else port}
 
 
 def read_targets(text: str | bytes, *, where: str = "map") -> dict[str, Target]:

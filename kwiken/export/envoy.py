@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kwiken.export.calls import Call, Target
-from kwiken.export.hedges import Exported, Hedge, hedges, plain, seconds_of_ms, whole_ms
+from kwiken.export.hedges import NEEDS_HOST, Exported, Hedge, hedges, plain, seconds_of_ms, whole_ms
 from kwiken.export.yaml import dump
 from kwiken.plan import STAGE_SLACK, Plan
 
@@ -66,7 +66,7 @@ def envoy_bootstrap(plan: Plan, targets: Mapping[str, Target], *, where: str = "
     Raises:
         InputError: for a reissued stage whose host or path is not known; names the stage.
     """
-    found, notes = hedges(plan, targets, needs="host", where=where)
+    found, notes = hedges(plan, targets, needs=NEEDS_HOST, where=where)
     resources: dict[str, Any] = {}
     if found:
         hosts = [host for item in _by_host(found).items() for host in _virtual_hosts(*item)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kwiken.export.calls import Target
-from kwiken.export.hedges import Exported, Hedge, coin_notes, hedges, nanoseconds, seconds
+from kwiken.export.hedges import NEEDS_GRPC, Exported, Hedge, coin_notes, hedges, nanoseconds, seconds
 from kwiken.plan import Plan
 
 MAX_ATTEMPTS: Final = 5  # clients treat more as 5
@@ -31,7 +31,7 @@ def grpc_config(plan: Plan, targets: Mapping[str, Target], *, where: str = "plan
     Raises:
         InputError: for a reissued stage whose gRPC method is not known; names the stage.
     """
-    found, notes = hedges(plan, targets, needs="grpc", where=where)
+    found, notes = hedges(plan, targets, needs=NEEDS_GRPC, where=where)
     config: dict[str, Any] = {}
     if found:
         # gRPC's default, pick_first, would send a copy to the same slow replica.

@@ -6,17 +6,19 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
-from typing import Final
+from typing import Any, Final
 
 from kwiken.errors import InputError
-from kwiken.export.calls import Call, Target, call_of
-from kwiken.plan import Plan
+from kwiken.export.calls import Call, Target, call_of, entry_for
+from kwiken.plan import Plan, SpanMatch
 from kwiken.printable import printable
 from kwiken.service import Reissue
 
 NANOSECONDS: Final = 10**9
 MAX_NAME: Final = 120
 MAX_LISTED: Final = 5
+NEEDS_GRPC: Final = "grpc"
+NEEDS_HOST: Final = "host"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,16 +95,36 @@ def hedges(
     if lost:
         raise InputError(_how_to_name(plan, lost, needs), where=where)
     merged = [_merged(plan, call, names) for call, names in found.items()]
-    guessed = [name for names in found.values() for name in names if not _has_host(targets.get(name))]
-    notes = [*_host_notes(guessed if needs == "host" else []), *_merge_notes(found, bystanders)]
+    guessed = [
+        name
+        for names in found.values()
+        for name in names
+        if not _has_host(plan.stages[name].match, targets.get(name))
+    ]
+    notes = [*_host_notes(guessed if needs == NEEDS_HOST else []), *_merge_notes(found, bystanders)]
     notes += _policy_notes(plan)
     return merged, notes
+
+
+def missing_entries(plan: Plan, targets: Mapping[str, Target], *, needs: str) -> dict[str, dict[str, Any]]:
+    """Entries of a map for all reissued stages whose calls are not known, to be filled in; empty for none.
+
+    Args:
+        plan: plan with the reissue policies.
+        targets: address of each stage that is known.
+        needs: as `hedges`.
+    """
+    return {
+        name: {"call": "package.Service/Method"} if needs == NEEDS_GRPC else entry_for(stage.match)
+        for name, stage in plan.stages.items()
+        if stage.reissue is not None and _usable(call_of(stage.match, targets.get(name)), needs) is None
+    }
 
 
 def _usable(call: Call | None, needs: str) -> Call | None:
     if call is None:
         return None
-    if needs == "grpc":
+    if needs == NEEDS_GRPC:
         return Call(path=call.path, method=call.method, grpc=call.grpc) if call.grpc is not None else None
     return call if call.host else None
 
@@ -112,12 +134,12 @@ def _how_to_name(plan: Plan, lost: Sequence[str], needs: str) -> str:
     spans = (
         f"its spans are {match.operation!r} of {match.service!r}" if match is not None else "it has no match"
     )
-    if needs == "grpc":
+    if needs == NEEDS_GRPC:
         what, entry = "names no gRPC method", _json({first: "package.Service/Method"})
     else:
         what = "names no HTTP path or gRPC method at a host"
-        entry = _json({first: {"call": "GET /path", "host": "name", "port": 80}})
-    others = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+        entry = _json({first: entry_for(match)})
+    others = f" (and {len(lost) - 1} more; `template` writes a map with all)" if len(lost) > 1 else ""
     return f"stage {first!r}{others} {what}: {spans}; name its call in `map`: {entry}"
 
 
@@ -149,8 +171,8 @@ def _share(plan: Plan, name: str, policy: Reissue) -> float:
     return min(1.0, plan.budgets.reissue / cost) if cost > 0 else 1.0
 
 
-def _has_host(target: Target | None) -> bool:
-    return target is not None and target.host is not None
+def _has_host(match: SpanMatch | None, target: Target | None) -> bool:
+    return (target is not None and target.host is not None) or (match is not None and match.host is not None)
 
 
 def _host_notes(guessed: Sequence[str]) -> Iterator[str]:

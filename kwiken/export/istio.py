@@ -22,7 +22,16 @@ from kwiken.export.envoy import (
     retry_percent,
     rounded_notes,
 )
-from kwiken.export.hedges import Exported, Hedge, coin_notes, hedges, plain, seconds_of_ms, whole_ms
+from kwiken.export.hedges import (
+    NEEDS_HOST,
+    Exported,
+    Hedge,
+    coin_notes,
+    hedges,
+    plain,
+    seconds_of_ms,
+    whole_ms,
+)
 from kwiken.export.yaml import dump
 from kwiken.plan import Plan
 
@@ -55,7 +64,7 @@ def istio_documents(plan: Plan, targets: Mapping[str, Target], *, where: str = "
         InputError: for a reissued stage whose host or path is not known, or whose host is no host name of a
             mesh; names the stage.
     """
-    found, notes = hedges(plan, targets, needs="host", where=where)
+    found, notes = hedges(plan, targets, needs=NEEDS_HOST, where=where)
     names = _route_names(plan, found)
     documents: list[Document] = []
     for host, group in _by_host(found, where).items():

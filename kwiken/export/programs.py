@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kwiken.export.calls import Target
 from kwiken.export.envoy import envoy_bootstrap
 from kwiken.export.grpc import grpc_config
-from kwiken.export.hedges import Exported
+from kwiken.export.hedges import NEEDS_GRPC, NEEDS_HOST, Exported, missing_entries
 from kwiken.export.istio import istio_documents
 from kwiken.plan import Plan
 
@@ -19,6 +19,17 @@ class Exporter(Protocol):
 
     def __call__(self, plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
         """Settings, with notes on what they lose; `where` is the plan's name in errors."""
+
+
+def missing_calls(plan: Plan, targets: Mapping[str, Target], program: str) -> dict[str, dict[str, Any]]:
+    """Entries of a map for all reissued stages whose calls a program's settings lack; empty for none.
+
+    Args:
+        plan: plan with the reissue policies.
+        targets: address of each stage that is known.
+        program: name of the program, as in `PROGRAMS`.
+    """
+    return missing_entries(plan, targets, needs=NEEDS_GRPC if program == "grpc" else NEEDS_HOST)
 
 
 PROGRAMS: Final[Mapping[str, Exporter]] = MappingProxyType(

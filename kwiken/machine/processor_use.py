@@ -22,9 +22,8 @@ class Reading:
         periods: periods of the quota that have begun, over the groups with a quota.
         throttled: periods among them in which the group used its quota up and had to wait.
         own_s: processor time of each process of this program, by pid.
-        ran_s: processor time of each process's main thread by the scheduler's account, by pid.
-        waited_s: time that each process's main thread was ready to run and waited for a processor, by pid;
-            empty where the kernel keeps no such account.
+        waited_s: time that each process's threads were ready to run and waited for a processor, by pid; empty
+            where the kernel does not count it.
     """
 
     at_s: float
@@ -35,7 +34,6 @@ class Reading:
     periods: int = 0
     throttled: int = 0
     own_s: Mapping[int, float] = field(default_factory=dict)
-    ran_s: Mapping[int, float] = field(default_factory=dict)
     waited_s: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -52,8 +50,8 @@ class ProcessorUse:
         stolen: use that the hypervisor took away.
         throttled: share of the quota's periods in which the group had to wait, from 0 to 1; 0 without one.
         by_process: use by each process of this program, by pid.
-        waiting: time that this program's main threads waited for a processor, as a multiple of the time that
-            they ran; None where the kernel does not count it.
+        waiting: time that this program's threads waited for a processor, as a multiple of the time that they
+            ran; None where the kernel does not count it.
     """
 
     seconds: float
@@ -118,8 +116,8 @@ def use_between(first: Reading, last: Reading) -> ProcessorUse:
 
 
 def _waiting(first: Reading, last: Reading) -> float | None:
-    """Waiting time of the main threads as a multiple of their running time; None where it is not counted."""
-    known = first.waited_s.keys() & last.waited_s.keys()
-    ran = sum(last.ran_s[pid] - first.ran_s[pid] for pid in known)
+    """Waiting time of the threads as a multiple of their running time; None where it is not counted."""
+    known = first.waited_s.keys() & last.waited_s.keys() & first.own_s.keys() & last.own_s.keys()
+    ran = sum(last.own_s[pid] - first.own_s[pid] for pid in known)
     waited = sum(last.waited_s[pid] - first.waited_s[pid] for pid in known)
     return max(0.0, waited) / ran if ran > 0 else None

@@ -31,6 +31,8 @@ def read_processors(pids: Iterable[int] = (), *, root: Path = ROOT) -> Reading |
     pids = list(pids)
     periods, throttled = _throttling(root)
     scheduled = {pid: times for pid in pids if (times := _scheduled(root, pid)) is not None}
+    own = {pid: used for pid in pids if (used := _own_seconds(root, pid)) is not None}
+    own |= {pid: ran for pid, (ran, _) in scheduled.items()}  # in nanoseconds, where ticks are 10 ms
     return Reading(
         at_s=time.monotonic(),
         processors=len(allowed),
@@ -39,8 +41,7 @@ def read_processors(pids: Iterable[int] = (), *, root: Path = ROOT) -> Reading |
         stolen_s=found[1],
         periods=periods,
         throttled=throttled,
-        own_s=_own_seconds(root, pids),
-        ran_s={pid: ran for pid, (ran, _) in scheduled.items()},
+        own_s=own,
         waited_s={pid: waited for pid, (_, waited) in scheduled.items()},
     )
 
@@ -81,25 +82,26 @@ def _busy_and_stolen(root: Path, allowed: frozenset[int]) -> tuple[float, float]
     return busy / _tick(), stolen / _tick()
 
 
-def _own_seconds(root: Path, pids: Iterable[int]) -> dict[int, float]:
-    """Processor time in seconds used so far by each running process."""
-    found = {}
-    for pid in pids:
-        try:
-            text = (root / f"proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-            fields = text.rpartition(")")[2].split()
-            found[pid] = (int(fields[UTIME]) + int(fields[STIME])) / _tick()
-        except (OSError, ValueError, IndexError):
-            continue
-    return found
+def _own_seconds(root: Path, pid: int) -> float | None:
+    """Processor time in seconds that a process has used so far, in ticks; None if it has ended."""
+    try:
+        text = (root / f"proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        fields = text.rpartition(")")[2].split()
+        return (int(fields[UTIME]) + int(fields[STIME])) / _tick()
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _scheduled(root: Path, pid: int) -> tuple[float, float] | None:
-    """Running and waiting time of a process's main thread, in seconds; None where it is not counted."""
-    words = _words(root / f"proc/{pid}/schedstat")
-    if len(words) < 2 or not (words[0].isdecimal() and words[1].isdecimal()):  # noqa: PLR2004 - of three
-        return None
-    return int(words[0]) / NANOSECONDS, int(words[1]) / NANOSECONDS
+    """Running and waiting time of a process's threads so far, in seconds; None where it is not counted."""
+    ran = waited = 0
+    for path in (root / f"proc/{pid}/task").glob("*/schedstat"):
+        words = _words(path)
+        if len(words) < 2 or not (words[0].isdecimal() and words[1].isdecimal()):  # noqa: PLR2004 - of three
+            continue  # the thread has ended meanwhile
+        ran += int(words[0])
+        waited += int(words[1])
+    return (ran / NANOSECONDS, waited / NANOSECONDS) if ran else None
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, int]]:

@@ -21,6 +21,7 @@ CALL: Final = 1_000_000  # micro-units that one call costs in its own stage's ac
 MILLION: Final = 1_000_000
 PEAK_WINDOW_S: Final = 10.0
 PEAK_BUCKETS: Final = 40  # of the 10 s
+HORIZON_S: Final = 3600.0
 HORIZON_BUCKETS: Final = 60  # of the horizon
 MIN_HORIZON_S: Final = PEAK_WINDOW_S
 FLOOR_BURST: Final = 6.0  # copies at once that the floor passes after a pause
@@ -56,7 +57,7 @@ class Bounds:
     burst: int = 0
     peak: float = 1.0
     peak_grace: int = 0
-    horizon_s: float = 3600.0
+    horizon_s: float = HORIZON_S
 
 
 class Account:
@@ -259,7 +260,12 @@ class Account:
             self._fed += work
 
     def earn_prompt(self, work: int, now: float) -> None:
-        """Record a success in time: fills the account and redeems pledges of as much late work."""
+        """Record a success in time: fills the account and redeems pledges of as much late work.
+
+        Args:
+            work: cost of the work, in micro-units.
+            now: present time, seconds.
+        """
         self.earn(work, now)
         if self._pledged:
             redeemed = min(self._pledged, work)
@@ -271,6 +277,10 @@ class Account:
 
         The account is thus filled in full while at least half of the work is prompt, and not at all while all
         work is late. Pledges are worth one burst at most.
+
+        Args:
+            work: cost of the work, in micro-units.
+            now: present time, seconds.
         """
         self.earn(work, now, refill=False)
         self._pledged = min(self._pledged + work, self._most_pledged)
@@ -306,7 +316,12 @@ class Account:
         return WITHIN if wanted <= left and self._ppm else HORIZON
 
     def spend(self, cost: int, now: float) -> None:
-        """Spend an amount at `now`, whatever `refusal` says."""
+        """Spend an amount, whatever `refusal` says.
+
+        Args:
+            cost: amount to spend, in micro-units.
+            now: present time, seconds.
+        """
         self._turn(now)
         self.spent += cost
         self._spent_in[self._slot] += cost
@@ -315,7 +330,12 @@ class Account:
         self._horizon_spent += cost
 
     def force(self, cost: int, now: float) -> None:
-        """Record a spend that could not be prevented. The horizon goes into debt by at most one burst."""
+        """Record a spend that could not be prevented. The horizon goes into debt by at most one burst.
+
+        Args:
+            cost: amount spent, in micro-units.
+            now: present time, seconds.
+        """
         self.spend(cost, now)
         debt = -(self._left() // MILLION) - self._bounds.burst
         waived = min(max(0, debt), cost)

@@ -16,6 +16,9 @@ from kwiken.service import Reissue, Service
 VERSION = 1
 MAX_BYTES = 16 << 20
 MAX_THREADS = 1024
+PROFILE_FIELDS = {"latency_ms", "started_s"}  # top-level fields by which a profile is recognised
+MAX_PORT = 65_535
+MAX_HOST = 253
 _ROUNDING = 1e-6  # by which shares of cost may sum to more than 1
 
 
@@ -55,22 +58,37 @@ class Budgets(_Struct, frozen=True):
                 raise ValueError(f"{name} must be a share from 0 to 1, not {value}")
 
 
-class SpanMatch(_Struct, frozen=True):
+class SpanMatch(_Struct, frozen=True, omit_defaults=True):
     """Rule that matches the spans of a trace that are calls of a stage.
 
     Attributes:
         service: `service.name` of the spans.
         operation: name of the spans.
         occurrence: position of the call among those of that name under one parent, 1 or more.
+        method: HTTP method of the calls, upper case; None where the spans do not say.
+        path: route of the calls, or `/package.Service/Method`, as attributes of the spans state it; None if
+            they do not.
+        host: name by which callers reach the callee; None where the spans do not say.
+        port: port of the callee, from 1 to 65,535; None where the spans do not say.
     """
 
     service: str
     operation: str
     occurrence: int = 1
+    method: str | None = None
+    path: str | None = None
+    host: str | None = None
+    port: int | None = None
 
     def __post_init__(self) -> None:
-        """Check that the occurrence is 1 or more."""
+        """Check that occurrence and port are in range, and that method, path and host may be such."""
         _need(self.occurrence >= 1, f"occurrence counts from 1, so it cannot be {self.occurrence}")
+        _need(self.port is None or 1 <= self.port <= MAX_PORT, f"port must be from 1 to {MAX_PORT}")
+        _need(self.method is None or self.method.isalpha(), "method must be a word such as GET")
+        _need(self.path is None or self.path.startswith("/"), "path must start with '/'")
+        _need(
+            self.host is None or 0 < len(self.host) <= MAX_HOST, f"host must have 1 to {MAX_HOST} characters"
+        )
 
 
 class PartialPolicy(_Struct, frozen=True):
@@ -285,6 +303,10 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
         """
         raw = parse_json(text, where=where, max_bytes=MAX_BYTES)
         if isinstance(raw, dict):
+            if raw.keys() >= PROFILE_FIELDS:
+                raise InputError(
+                    "is a profile, and a plan is needed; a plan can be made from it", where=where
+                )
             _check_parts(raw, where=where)
         return convert(raw, cls, where=where)
 

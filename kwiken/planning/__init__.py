@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from kwiken.planning.later_requests import HeldOut, held_out, replayed
 from kwiken.planning.planner import make_plan, study_plan
 from kwiken.planning.settings import PlanSettings
 from kwiken.planning.study import LoadStudy, PlanStudy
 
 __all__ = [
-    "HeldOut",
     "LoadStudy",
     "PlanSettings",
     "PlanStudy",
-    "held_out",
     "make_plan",
-    "replayed",
     "study_plan",
 ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kwiken.apportion import Allocation, allocation_of, chosen, with_coins, within_budget
+from kwiken.apportion import Allocation, allocation_of, chosen, with_coins
 from kwiken.arrays import Floats
 from kwiken.curves import Curve, stage_curves
 from kwiken.partial import PartialSettings, PartialStudy, learnable, loss_weights, study_partial
@@ -52,13 +52,7 @@ class JointPlanner:
         curves = stage_curves(profile, seed=settings.seed, copy_correlation=settings.copy_correlation)
         wanted = self._priced(profile, curves)
         reserved = wanted.spent
-        kept = within_budget(
-            profile,
-            {name: self.shares.stages[name] for name in wanted.fractions},
-            reserved,
-            lambda budget: _scaled(wanted, budget, curves),
-        )
-        copies = chosen(profile, curves, self.shares.stages, kept.allocation, seed=settings.seed)
+        copies = chosen(profile, curves, self.shares.stages, with_coins(wanted, curves), seed=settings.seed)
         policies = copies.policies
         calls, *others = _calls_with_copies(profile, policies, self.partial, settings)
         partial = study_partial(
@@ -66,11 +60,9 @@ class JointPlanner:
         )
         planned = _with_planned_fan_outs(profile, calls, partial.policies, fixed=wanted.fractions)
         rest = study_reissues(planned, self.shares, max(0.0, self.budgets.reissue - reserved), settings)
-        share = reserved / self.budgets.reissue if self.budgets.reissue > 0 else 0.0
         return partial, ReissueStudy(
             curves={**curves, **rest.curves},
             allocation=_merged(copies.allocation, rest.allocation),
-            margin=share * kept.margin + (1 - share) * rest.margin,
             verdict=rest.verdict,
             policies={**rest.policies, **policies},
             bounds=rest.bounds,
@@ -145,13 +137,6 @@ def _calls_with_copies(
         )
         for draw in range(1 + judges)
     ]
-
-
-def _scaled(wanted: Allocation, budget: float, curves: Mapping[str, Curve]) -> Allocation:
-    """The allocation scaled to less spend, with the best probability of copies for it at each stage."""
-    factor = budget / wanted.spent if wanted.spent > 0 else 0.0
-    fractions = {name: factor * share for name, share in wanted.fractions.items()}
-    return with_coins(replace(wanted, fractions=fractions, spent=factor * wanted.spent), curves)
 
 
 def _merged(one: Allocation, other: Allocation) -> Allocation:

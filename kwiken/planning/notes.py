@@ -45,13 +45,15 @@ class LargerBudgetHelps:
 
 @dataclass(frozen=True)
 class NoBudgetHelps:
-    """No larger reissue budget cuts p99 either.
+    """No larger reissue budget that is worth naming cuts p99 either.
 
     Attributes:
         least_cut: share by which p99 would have to fall to count.
+        largest: largest budget that was tried, as a share of all work.
     """
 
     least_cut: float
+    largest: float
 
 
 @dataclass(frozen=True)
@@ -76,17 +78,6 @@ class FewRequests:
     """
 
     requests: int
-
-
-@dataclass(frozen=True)
-class BudgetKeptBack:
-    """A part of the reissue budget is the margin for later requests.
-
-    Attributes:
-        apportioned: share of the budget that was apportioned, 0 to 1.
-    """
-
-    apportioned: float
 
 
 @dataclass(frozen=True)
@@ -308,7 +299,6 @@ ReissueNote: TypeAlias = (
     | NoBudgetHelps
     | ObjectiveChosen
     | FewRequests
-    | BudgetKeptBack
     | SpendRefused
     | CallsCancelled
     | CopiesCorrelated

@@ -46,8 +46,8 @@ def study_plan(profile: Profile, settings: PlanSettings) -> PlanStudy:
         settings: budgets, objective, levers and load.
 
     Returns:
-        The study. Budgets are met on later requests than those that time-outs and stop rules were learned
-        from, as far as the profile's own history tells (see `within_budget`).
+        The study. The whole reissue budget is apportioned: on later requests the ledger keeps it. Budgets of
+        utility and of catch-up keep a margin for them (see `kwiken.apportion.margin`).
 
     Raises:
         InputError: for an unknown cost model, stages that the profile lacks or that cannot be partial, a

@@ -1,4 +1,4 @@
-"""Reissue planning: curves, an objective, and a budget apportioned so that later requests keep it."""
+"""Reissue planning: curves, an objective, and the budget apportioned by it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from typing import Final
 import numpy as np
 
 from kwiken.apportion import (
+    INSURANCE,
     Allocation,
     Apportioner,
     Verdict,
     caution_notes,
     chosen,
     cross_validated,
-    within_budget,
 )
 from kwiken.apportion.notes import ApportionNote
 from kwiken.curves import MIN_CALLS_FOR_CURVE, Curve, CurveBounds, stage_curves
 from kwiken.plan import Costs
 from kwiken.planning.notes import (
-    BudgetKeptBack,
     CallsCancelled,
     CopiesAsSlow,
     CopiesCorrelated,
@@ -37,7 +36,6 @@ from kwiken.service import Reissue
 
 MIN_REQUESTS_FOR_P99: Final = 1000  # requests below which p99 rests on ten of them or fewer
 MIN_REFUSED_NOTED: Final = 0.01  # share of the planned spend refused from which a note is given
-WHOLE_BUDGET: Final = 0.995  # share of the budget that rounds to the whole
 MIN_CORRELATION_NOTED: Final = 0.05  # correlation of copies from which a note is given
 
 
@@ -47,6 +45,7 @@ class ReissueSettings:
 
     objective: str = "tail"
     spread: str = "sumvar"
+    insurance: float = INSURANCE
     seed: int = 0
     copy_correlation: float | None = None
 
@@ -58,7 +57,6 @@ class ReissueStudy:
     Attributes:
         curves: variance-response curve of each stage that may be reissued.
         allocation: budget of each stage, with the gains of the policies chosen.
-        margin: share of the budget that was apportioned.
         verdict: objective that was taken.
         policies: reissue policy by stage that has one.
         bounds: confidence bounds of the curve of each stage considered for budget.
@@ -68,7 +66,6 @@ class ReissueStudy:
 
     curves: Mapping[str, Curve]
     allocation: Allocation
-    margin: float
     verdict: Verdict
     policies: Mapping[str, Reissue]
     bounds: Mapping[str, CurveBounds]
@@ -93,13 +90,13 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         verdict = cross_validated(
             profile, prices, budget, curves_of=curves_of, curves=curves, seed=settings.seed
         )
-    aim = Apportioner(profile, curves, prices, verdict.objective, settings.spread, settings.seed)
-    spending = within_budget(profile, prices, budget, aim)
-    found = chosen(profile, curves, prices, spending.allocation, seed=settings.seed)
+    aim = Apportioner(
+        profile, curves, prices, verdict.objective, settings.spread, settings.insurance, settings.seed
+    )
+    found = chosen(profile, curves, prices, aim(budget), seed=settings.seed)
     return ReissueStudy(
         curves,
         found.allocation,
-        spending.margin,
         verdict,
         found.policies,
         bounds=aim.shrinkage.bounds,
@@ -149,16 +146,10 @@ def data_notes(profile: Profile, curves: Mapping[str, Curve]) -> list[Note]:
     return notes
 
 
-def spend_notes(margin: float, refused: float) -> list[Note]:
-    """Notes on spend below the budget: the margin for later requests, and the ledger's refusals.
+def spend_notes(refused: float) -> tuple[SpendRefused, ...]:
+    """Note on planned spend that the ledger should refuse; empty where there is little.
 
     Args:
-        margin: share of the reissue budget that was apportioned.
         refused: share of the planned spend that the ledger should refuse.
     """
-    notes: list[Note] = []
-    if margin < WHOLE_BUDGET:
-        notes.append(BudgetKeptBack(float(margin)))
-    if refused > MIN_REFUSED_NOTED:
-        notes.append(SpendRefused(float(refused)))
-    return notes
+    return (SpendRefused(float(refused)),) if refused > MIN_REFUSED_NOTED else ()

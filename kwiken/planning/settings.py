@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kwiken.apportion import OBJECTIVES, SPREADS
+from kwiken.apportion import INSURANCE, OBJECTIVES, SPREADS
 from kwiken.errors import InputError
 from kwiken.plan import Budgets, LedgerTerms
 from kwiken.profile import CostModel
@@ -31,6 +31,8 @@ class PlanSettings:
         cost: cost model, as `costs` takes it.
         spread: `sumvar`; or, for comparison, `equal` (the same budget for every stage) or `uniform` (the same
             fraction of calls at every stage).
+        insurance: share of the reissue budget, 0 to 1, that gives every stage the same share of copies,
+            because what has not stalled may stall tomorrow; not for `variance`, which is the source's.
         ledger: terms of the ledger, which the plan states, and whose refusals the expectation includes; None
             for the default terms, and an expectation without refusals. See `expect`.
         seed: seed of the draws behind the expectation.
@@ -50,7 +52,7 @@ class PlanSettings:
 
     Raises:
         InputError: for an unknown objective, spread or way of planning levers, settings that do not go
-            together, or a load that is not a finite number above 0.
+            together, a load that is not a finite number above 0, or an insurance that is no share.
     """
 
     budgets: Budgets
@@ -58,6 +60,7 @@ class PlanSettings:
     objective: str = "tail"
     cost: CostModel | None = None
     spread: str = "sumvar"
+    insurance: float = INSURANCE
     ledger: LedgerTerms | None = None
     seed: int = 0
     copy_correlation: float | None = None
@@ -77,6 +80,8 @@ class PlanSettings:
                 raise InputError(f"{self.objective!r} goes with the spread 'sumvar' only", where="objective")
             if self.levers == "joint":
                 raise InputError("'joint' goes with the spread 'sumvar' only", where="levers")
+        if not 0 <= self.insurance <= 1:
+            raise InputError(f"must be a share from 0 to 1, not {self.insurance}", where="insurance")
         if self.load is not None and not 0 < self.load < math.inf:
             raise InputError(f"must be a finite number above 0, not {self.load}", where="load")
         if not self.guarded and (self.load is not None or self.queues != QueueSettings()):

@@ -59,8 +59,6 @@ class PlanStudy:
         plan: the plan.
         curves: variance-response curve of each stage that may be reissued.
         allocation: budget of each stage, the gain of its policy, and the gain of a little more budget.
-        margin: share of the budget that was apportioned; the rest is kept because spend on later requests
-            differs from spend on earlier ones.
         simulation: effect of the plan on the profile's own requests.
         notes: what a reader of the plan should know.
         verdict: objective that was taken, and the results of the tried ones on later requests.
@@ -77,7 +75,6 @@ class PlanStudy:
     plan: Plan
     curves: Mapping[str, Curve]
     allocation: Allocation
-    margin: float
     simulation: Simulation
     notes: tuple[Note, ...]
     verdict: Verdict = field(default_factory=lambda: Verdict("variance", {}))
@@ -107,6 +104,7 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
         ReissueSettings(
             objective=settings.objective,
             spread=settings.spread,
+            insurance=settings.insurance,
             seed=settings.seed,
             copy_correlation=settings.copy_correlation,
         ),
@@ -132,12 +130,11 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
         plan=plan,
         curves=reissues.curves,
         allocation=reissues.allocation,
-        margin=reissues.margin,
         simulation=simulation,
         notes=(
             *verdict_notes(reissues.verdict),
             *data_notes(profile, reissues.curves),
-            *spend_notes(reissues.margin, simulation.refused),
+            *spend_notes(simulation.refused),
             *stopping.notes,
             *found.verdict.notes,
             *late.notes,

@@ -16,6 +16,7 @@ from kwiken.simulation import ROWS, PairedSimulation
 MIN_CUT = 0.01  # relative fall of p99 that counts as none
 MIN_CUT_NAMED = 0.05  # relative fall of p99 for which a larger budget is named
 BUDGET_RATIO = 2.0  # ratio of successive budgets that are tried
+MAX_BUDGET_NAMED = 0.2  # budgets above this are a larger service, not a few copies
 
 
 def no_gain_notes(plan: Plan) -> tuple[NoP99Cut, ...]:
@@ -49,20 +50,20 @@ def useless_budget_notes(
     for larger, cut in _larger(profile, plan, curves, seed):
         if cut >= MIN_CUT_NAMED:
             return (*found, LargerBudgetHelps(larger, cut))
-    return (*found, NoBudgetHelps(MIN_CUT_NAMED))
+    return (*found, NoBudgetHelps(MIN_CUT_NAMED, max(MAX_BUDGET_NAMED, plan.budgets.reissue)))
 
 
 def _larger(
     profile: Profile, plan: Plan, curves: Mapping[str, Curve], seed: int
 ) -> Iterator[tuple[float, float]]:
-    """Larger budgets, each with the share by which it would cut p99."""
+    """Larger budgets up to `MAX_BUDGET_NAMED`, each with the share by which it would cut p99."""
     prices = {name: plan.cost.stages[name] for name in curves}
     rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
     paired = PairedSimulation(profile, curves, rows, seed=seed)
     base = _p99(paired, {})
     budget = plan.budgets.reissue
-    while budget < 1:
-        budget = min(1.0, BUDGET_RATIO * budget)
+    while budget < MAX_BUDGET_NAMED:
+        budget = min(MAX_BUDGET_NAMED, BUDGET_RATIO * budget)
         found = apportion(profile, curves, prices, budget, objective="tail", seed=seed)
         yield budget, _cut(base, _p99(paired, choices_of(curves, found)))
 

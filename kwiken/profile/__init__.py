@@ -9,8 +9,18 @@ from kwiken.profile.copy_estimates import guess_by_kind, guess_copies
 from kwiken.profile.cost_models import CostModel, cost_of_one_call, costs
 from kwiken.profile.decay import decayed
 from kwiken.profile.distribution import EmpiricalDistribution, call_distribution, complete_calls
-from kwiken.profile.idempotence import idempotence_notes, kept_single
-from kwiken.profile.profile import OWN_TIME, Profile, StageProfile
+from kwiken.profile.idempotence import (
+    Evidence,
+    http_method,
+    idempotence_notes,
+    kept_copyable,
+    kept_single,
+    says_read,
+    says_write,
+    taken_for,
+    why_write,
+)
+from kwiken.profile.profile import OWN_TIME, Origin, Profile, StageProfile
 from kwiken.profile.spend_by_model import spent_by_model
 from kwiken.profile.subset import part_of, rows_of
 
@@ -19,6 +29,8 @@ __all__ = [
     "CostModel",
     "Drift",
     "EmpiricalDistribution",
+    "Evidence",
+    "Origin",
     "Profile",
     "StageProfile",
     "call_distribution",
@@ -32,11 +44,17 @@ __all__ = [
     "drift",
     "guess_by_kind",
     "guess_copies",
+    "http_method",
     "idempotence_notes",
+    "kept_copyable",
     "kept_single",
     "part_of",
     "profile_from_json",
     "profile_to_json",
     "rows_of",
+    "says_read",
+    "says_write",
     "spent_by_model",
+    "taken_for",
+    "why_write",
 ]

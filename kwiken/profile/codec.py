@@ -14,7 +14,7 @@ from kwiken.arrays import Floats
 from kwiken.errors import InputError
 from kwiken.latency import parents_first
 from kwiken.plan import MAX_THREADS, SpanMatch
-from kwiken.profile.profile import WORTH_DIGITS, Profile, StageProfile, to_microseconds
+from kwiken.profile.profile import WORTH_DIGITS, Origin, Profile, StageProfile, to_microseconds
 from kwiken.service import MAX_FANOUT, MAX_MS, MAX_REPLICAS, MAX_STAGES
 
 VERSION = 1
@@ -28,6 +28,8 @@ MAX_PAIRS = 1_000_000
 MAX_CLASSES = 1000
 MAX_VARIATION = 1e6
 MAX_WORTH = 1e9
+PLAN_FIELDS = {"budgets", "profile"}  # top-level fields by which a plan is recognised
+TRACE_FIELDS = {"data", "resourceSpans"}  # top-level fields of Jaeger JSON, and of OTLP JSON
 MAX_SECONDS = 1e12  # since 1970, of a request's start
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _NO_NUMBER = re.compile(rb"(?i)nan\b|inf(inity)?\b")
@@ -57,6 +59,7 @@ class _Stage(_Struct, frozen=True):
     busy_variation: float | None = None
     replicas: int | None = None
     reissuable: bool = True
+    writes: str = ""
     pairs: list[tuple[float, float, int]] = []
     guesses: list[tuple[float, float]] = []
     worth: list[list[float | None]] = []
@@ -74,6 +77,9 @@ class _Profile(_Struct, frozen=True):
     counts: dict[str, int] = {}
     classes: list[int] = []
     class_names: list[str] = []
+    origin: Origin | None = None
+    service_names: list[str] = []
+    service_ms: list[list[float]] = []  # a list for each service
 
 
 def profile_to_json(profile: Profile) -> str:
@@ -95,6 +101,9 @@ def profile_to_json(profile: Profile) -> str:
         counts=dict(profile.counts),
         classes=[] if profile.classes is None else profile.classes.tolist(),
         class_names=list(profile.class_names),
+        origin=profile.origin,
+        service_names=list(profile.service_names),
+        service_ms=to_microseconds(profile.service_ms).T.tolist() if profile.service_ms is not None else [],
     )
     _check(document, where="profile")
     return msgspec.json.encode(document).decode()
@@ -112,6 +121,7 @@ def _encode_stage(stage: StageProfile) -> _Stage:
         busy_variation=stage.busy_variation,
         replicas=stage.replicas,
         reissuable=stage.reissuable,
+        writes=stage.writes,
         pairs=_encode_pairs(stage),
         guesses=[]
         if stage.guesses_ms is None
@@ -154,7 +164,8 @@ def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
     try:
         document = msgspec.json.decode(text, type=_Profile)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(_no_number(text, error) or str(error), where=where) from error
+        told = _other_document(text) or _no_number(text, error) or str(error)
+        raise InputError(told, where=where) from error
     _check(document, where=where)
     stages = [_decode_stage(stage, len(document.latency_ms)) for stage in document.stages]
     try:
@@ -169,7 +180,23 @@ def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
         counts=document.counts,
         classes=np.asarray(document.classes, dtype=np.int64) if document.class_names else None,
         class_names=tuple(document.class_names),
+        origin=document.origin,
+        service_names=tuple(document.service_names),
+        service_ms=np.ascontiguousarray(np.asarray(document.service_ms, dtype=float).T)
+        if document.service_names
+        else None,
     )
+
+
+def _other_document(text: str | bytes) -> str | None:
+    """Message for a document that is no profile at all but a plan or traces; None for any other."""
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).keys()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if fields >= PLAN_FIELDS:
+        return "is a plan, and a profile is needed: the one that the plan was made from, or a later one"
+    return "holds traces, and a profile is needed; fit makes one of them" if fields & TRACE_FIELDS else None
 
 
 def _no_number(text: str | bytes, error: Exception) -> str | None:
@@ -205,6 +232,7 @@ def _decode_stage(stage: _Stage, requests: int) -> StageProfile:
         busy_variation=stage.busy_variation,
         replicas=stage.replicas,
         reissuable=stage.reissuable,
+        writes=stage.writes,
         guesses_ms=np.array(stage.guesses) if stage.guesses else None,
         pairs_ms=np.array([pair[:2] for pair in stage.pairs]) if stage.pairs else None,
         pairs_cut=np.array([[pair[2] & 1, pair[2] & 2] for pair in stage.pairs]) > 0 if stage.pairs else None,
@@ -261,6 +289,7 @@ def _problems(document: _Profile) -> Iterator[str]:
     if sum(len(stage.calls_ms) for stage in document.stages) * requests > MAX_CELLS:
         yield f"calls_ms has more than {MAX_CELLS} calls over all stages"
     yield from _class_problems(document)
+    yield from _service_problems(document)
     if len(document.counts) > MAX_COUNTS or not all(0 <= n <= MAX_COUNT for n in document.counts.values()):
         yield f"counts must be at most {MAX_COUNTS} numbers from 0 to {MAX_COUNT}"
 
@@ -277,6 +306,21 @@ def _class_problems(document: _Profile) -> Iterator[str]:
         yield f"classes must be numbers of class_names, from 0 to {len(names) - 1}"
 
 
+def _service_problems(document: _Profile) -> Iterator[str]:
+    names = document.service_names
+    if len(names) > MAX_STAGES or any(not 0 < len(name) <= MAX_NAME for name in names):
+        yield f"service_names must be at most {MAX_STAGES} names of 1 to {MAX_NAME} characters"
+    elif len(set(names)) < len(names):
+        yield "service_names has a name twice"
+    elif len(document.service_ms) != len(names):
+        yield f"service_ms has {len(document.service_ms)} services, and service_names has {len(names)}"
+    elif len(names) * len(document.latency_ms) > MAX_CELLS:
+        yield f"service_ms has more than {MAX_CELLS} times over all services"
+    for name, column in zip(names, document.service_ms, strict=False):
+        yield from _length_problems(column, len(document.latency_ms), f"service_ms of {name[:MAX_NAME]!r}")
+        yield from _time_problems(column, f"service_ms of {name[:MAX_NAME]!r}")
+
+
 def _stage_problems(stage: _Stage, requests: int) -> Iterator[str]:
     if not 0 < len(stage.name) <= MAX_NAME:
         yield f"name must have from 1 to {MAX_NAME} characters"
@@ -290,6 +334,8 @@ def _stage_problems(stage: _Stage, requests: int) -> Iterator[str]:
         yield f"replicas must be from 1 to {MAX_REPLICAS}, not {stage.replicas}"
     if not 1 <= stage.threads <= MAX_THREADS:
         yield f"threads must be from 1 to {MAX_THREADS}, not {stage.threads}"
+    if len(stage.writes) > MAX_NAME:
+        yield f"writes must have at most {MAX_NAME} characters"
     if len(set(stage.after)) < len(stage.after):
         yield "after names a parent twice"
     for shard, column in enumerate(stage.calls_ms):

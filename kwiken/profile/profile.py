@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final, Literal
 
+import msgspec
 import numpy as np
 
 from kwiken.arrays import Bools, Floats, Ints
@@ -13,6 +15,38 @@ from kwiken.plan import SpanMatch
 
 OWN_TIME = " (own time)"  # suffix of the name of the stage that stands for a request's own time
 WORTH_DIGITS = 6  # decimals of an answer's worth kept in JSON and in the digest
+
+MAX_TEXT: Final = 1000  # characters of a kind, a caller or an ignored operation
+MAX_DEPTH: Final = 20
+MAX_IGNORED: Final = 1000
+
+
+class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What a fit chose, so that other traces can be fitted alike.
+
+    Attributes:
+        kind: kind of the requests: the first `service:operation` that tells them from others.
+        caller: `service:operation` of the spans whose calls are the stages.
+        stages: `services`: a stage is a call from one service to another; `spans`: any span below.
+        depth: number of levels of calls that became stages, from 1 to 20.
+        ignored: operations that were left out of the trees.
+    """
+
+    kind: str
+    caller: str
+    stages: Literal["services", "spans"] = "services"
+    depth: int = 1
+    ignored: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check sizes and ranges."""
+        for text in (self.kind, self.caller, *self.ignored):
+            if not 0 < len(text) <= MAX_TEXT:
+                raise ValueError(f"kind, caller and ignored must have 1 to {MAX_TEXT} characters each")
+        if len(self.ignored) > MAX_IGNORED:
+            raise ValueError(f"ignored must be at most {MAX_IGNORED} operations")
+        if not 1 <= self.depth <= MAX_DEPTH:
+            raise ValueError(f"depth must be from 1 to {MAX_DEPTH}, not {self.depth}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +66,8 @@ class StageProfile:
             not measured.
         replicas: number of replicas seen, 1 or more; None where the traces do not record it.
         reissuable: whether a copy of a call may be sent.
+        writes: why the calls were taken for writes, such as `POST` or `INSERT orders`; empty where they were
+            not.
         pairs_ms: (m, 2) latency of calls that had a copy, and of that copy from its own start, milliseconds;
             None where no copies were seen.
         pairs_cut: (m, 2) which of these were cancelled, so took at least that long.
@@ -55,6 +91,7 @@ class StageProfile:
     busy_variation: float | None = None
     replicas: int | None = None
     reissuable: bool = True
+    writes: str = ""
     pairs_ms: Floats | None = None
     pairs_cut: Bools | None = None
     guesses_ms: Floats | None = None
@@ -101,6 +138,10 @@ class Profile:
         counts: numbers of items read and of items left out while learning, by kind.
         classes: (n,) index in `class_names` of each request's class; None where there are no classes.
         class_names: names of the classes of requests.
+        origin: what the fit chose; None for a profile of our own runtime's traces, or of an older version.
+        service_names: names of the services that did the requests' work; empty where this is not known.
+        service_ms: (n, services) time of each service in each request, milliseconds: its own part of the
+            critical path through the raw spans, so that a row sums to the latency. None where not known.
     """
 
     service: str
@@ -110,6 +151,9 @@ class Profile:
     counts: Mapping[str, int] = field(default_factory=dict)
     classes: Ints | None = None
     class_names: tuple[str, ...] = ()
+    origin: Origin | None = None
+    service_names: tuple[str, ...] = ()
+    service_ms: Floats | None = None
 
     @property
     def requests(self) -> int:
@@ -150,6 +194,8 @@ class Profile:
             if stage.threads > 1:
                 total.update(f"threads {stage.threads}".encode())
         total.update(to_microseconds(self.latency_ms).tobytes())
+        if self.service_ms is not None:
+            total.update(repr(self.service_names).encode() + to_microseconds(self.service_ms).tobytes())
         if self.classes is not None:
             total.update(repr(self.class_names).encode() + np.ascontiguousarray(self.classes).tobytes())
         return f"sha256:{total.hexdigest()}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.simulation.block_race import BlockRace
+from kwiken.simulation.bootstrap import BlockBootstrap, interval
 from kwiken.simulation.common_random_numbers import (
     RISKS,
     ROWS,
@@ -14,6 +15,7 @@ from kwiken.simulation.common_random_numbers import (
     smooth_p99,
 )
 from kwiken.simulation.expectation import expect
+from kwiken.simulation.kept_budgets import kept_to
 from kwiken.simulation.stage_replay import StageReplay, cut_at_stop, utility_shares
 from kwiken.simulation.trace_driven import REQUESTS, Simulation, acting, replay, simulate
 
@@ -22,6 +24,7 @@ __all__ = [
     "RISKS",
     "ROWS",
     "TAIL",
+    "BlockBootstrap",
     "BlockRace",
     "Choice",
     "PairedSimulation",
@@ -32,6 +35,8 @@ __all__ = [
     "acting",
     "cut_at_stop",
     "expect",
+    "interval",
+    "kept_to",
     "replay",
     "simulate",
     "smooth_p99",

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from kwiken.apportion import choices_of, cross_validated, sumvar, with_coins
 from kwiken.apportion.descent import descend
-from kwiken.apportion.objectives import scaled
 from kwiken.curves import Curve, stage_curves
 from kwiken.errors import InputError
 from kwiken.plan import Budgets
@@ -178,16 +177,6 @@ def test_a_part_of_a_profile_stays_joint(drawn: Callable[..., Profile]) -> None:
     assert part.requests == 100
     assert np.array_equal(part.latency_ms, profile.latency_ms[100:200])
     assert all(len(stage.calls_ms) == len(stage.censored) == 100 for stage in part.stages)
-
-
-def test_scaling_keeps_the_shape(drawn: Callable[..., Profile]) -> None:
-    profile = drawn(dag_of(12), 2000, 1)
-    curves, prices = stage_curves(profile), costs(profile).stages
-    start = with_coins(sumvar(curves, prices, 0.05), curves)
-    half = scaled(start, 0.5)
-    assert half.spent == pytest.approx(0.5 * start.spent)
-    assert half.fractions == {name: 0.5 * share for name, share in start.fractions.items()}
-    assert half.coins == start.coins
 
 
 def test_no_requests_make_no_arena(drawn: Callable[..., Profile]) -> None:

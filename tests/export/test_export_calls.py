@@ -171,7 +171,7 @@ class TestMerging:
         with pytest.raises(InputError) as refusal:
             grpc_config(plan_with(stages), {})
         words = str(refusal.value)
-        assert "stage 'lookup' (and 1 more) names no gRPC method" in words
+        assert "stage 'lookup' (and 1 more; `template` writes a map with all) names no gRPC method" in words
         assert "'lookup' of 'cart'" in words
         assert 'name its call in `map`: {"lookup": "package.Service/Method"}' in words
 

@@ -21,9 +21,7 @@ def reading(at_s: float = 0.0, **figures: object) -> Reading:
 
 def test_use_by_hand() -> None:
     first = reading(10.0, busy_s=100.0, stolen_s=5.0, own_s={1: 7.0, 2: 1.0, 3: 9.0})
-    last = reading(
-        20.0, busy_s=112.0, stolen_s=7.0, own_s={1: 11.0, 2: 2.0, 4: 50.0}, ran_s={1: 2.0}, waited_s={1: 3.0}
-    )
+    last = reading(20.0, busy_s=112.0, stolen_s=7.0, own_s={1: 11.0, 2: 2.0, 4: 50.0}, waited_s={1: 3.0})
     use = use_between(first, last)
     assert use.own == pytest.approx(0.5)
     assert use.by_process == pytest.approx({1: 0.4, 2: 0.1})
@@ -36,8 +34,8 @@ def test_use_by_hand() -> None:
 
 
 def test_waits_are_told_in_running_times() -> None:
-    first = reading(0.0, ran_s={1: 1.0, 2: 1.0}, waited_s={1: 0.0, 2: 5.0})
-    last = reading(1.0, ran_s={1: 2.0, 2: 2.0}, waited_s={1: 1.0, 2: 7.0})
+    first = reading(0.0, own_s={1: 1.0, 2: 1.0, 3: 0.0}, waited_s={1: 0.0, 2: 5.0})
+    last = reading(1.0, own_s={1: 2.0, 2: 2.0, 3: 9.0}, waited_s={1: 1.0, 2: 7.0})
     assert use_between(first, last).waiting == pytest.approx(1.5)
 
 
@@ -89,19 +87,27 @@ def system(root: Path, *, stat: str = "", group: str = "", files: dict[str, str]
     return root
 
 
+STAT = "42 (a) b) c) S " + " ".join(str(number) for number in range(1, 30))
+
+
 def test_counters_of_the_processors_are_read(tmp_path: Path) -> None:
     tick = os.sysconf("SC_CLK_TCK")
-    stat = "42 (a) b) c) S " + " ".join(str(number) for number in range(1, 30))
-    schedule = "3000000000 500000000 7"
-    found = read_processors(
-        [42, 43], root=system(tmp_path, files={"proc/42/stat": stat, "proc/42/schedstat": schedule})
-    )
+    found = read_processors([42, 43], root=system(tmp_path, files={"proc/42/stat": STAT}))
     assert found is not None
     assert found.busy_s == pytest.approx(found.processors * (100 + 20 + 30 + 6 + 7) / tick)
     assert found.stolen_s == pytest.approx(found.processors * 8 / tick)
     assert found.own_s == {42: (11 + 12) / tick}
-    assert (found.ran_s, found.waited_s) == ({42: 3.0}, {42: 0.5})
+    assert found.waited_s == {}
     assert found.quota == math.inf
+
+
+def test_the_schedulers_account_of_all_threads_is_finer_than_ticks(tmp_path: Path) -> None:
+    threads = {"42": "3000000000 500000000 7", "44": "5000000 1000000 3", "45": "", "46": "x y z"}
+    files = {f"proc/42/task/{thread}/schedstat": text for thread, text in threads.items()}
+    found = read_processors([42], root=system(tmp_path, files={"proc/42/stat": STAT, **files}))
+    assert found is not None
+    assert found.own_s == {42: pytest.approx(3.005)}
+    assert found.waited_s == {42: pytest.approx(0.501)}
 
 
 def test_processors_that_this_process_may_not_use_do_not_count(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tests.support.notes import of_kind
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
 
+STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
 CREATED = "2026-01-01T00:00:00Z"
 
 
@@ -184,9 +185,6 @@ def test_no_budget_no_study() -> None:
     profile = drawn(LAWS, 500, 9)
     draft = study_plan(profile, PlanSettings(budgets=Budgets(), created=CREATED)).plan
     assert study_catch_up(profile, draft, 0.0, reissue=["s0"], paying=[]).policies == {}
-
-
-STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
 
 
 def test_ledgers_of_copies_and_of_help_refuse_on_their_own(stage_of: StageOf, profile_of: ProfileOf) -> None:

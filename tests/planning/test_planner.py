@@ -16,10 +16,10 @@ from kwiken.errors import InputError
 from kwiken.plan import Budgets, Costs, Expected, LedgerTerms, PartialPolicy, Plan, tidied
 from kwiken.planning import PlanSettings, make_plan, study_plan
 from kwiken.planning.notes import (
-    BudgetKeptBack,
     CallsCancelled,
     FewRequests,
     LargerBudgetHelps,
+    NoBudgetHelps,
     NoP99Cut,
     NoStageReissuable,
     Note,
@@ -35,6 +35,7 @@ StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
 
 CREATED = "2026-01-01T00:00:00Z"
+STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
 
 
 def expected_of(plan: Plan) -> Expected:
@@ -115,7 +116,9 @@ def test_same_profile_same_seed_same_plan(profile: Profile) -> None:
     assert make_plan(loaded, budgets=budgets, created=CREATED, seed=4).profile == first.profile
 
 
-def test_budget_holds_on_requests_not_seen(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_the_whole_budget_is_spent_on_requests_like_those_seen(
+    stage_of: StageOf, profile_of: ProfileOf
+) -> None:
     spends = []
     for seed in range(6):
         plan = make_plan(
@@ -125,22 +128,8 @@ def test_budget_holds_on_requests_not_seen(stage_of: StageOf, profile_of: Profil
         )
         later = chain_of(stage_of, profile_of, requests=8000, seed=100 + seed)
         spends.append(simulate(later, plan, requests=20_000).reissue)
-    assert np.mean(np.array(spends) <= 0.05) >= 0.75
-    assert max(spends) <= 0.055
-    assert np.mean(spends) >= 0.04
-
-
-def test_a_service_that_slows_down_over_time_gets_a_tighter_plan(
-    stage_of: StageOf, profile_of: ProfileOf
-) -> None:
-    rng = np.random.default_rng(1)
-    drift = np.linspace(1, 2, 6000)
-    drifting = profile_of(stage_of("a", rng.lognormal(0, 0.5, 6000) * drift))
-    steady = profile_of(stage_of("a", rng.lognormal(0, 0.5, 6000)))
-    tight = study_plan(drifting, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
-    loose = study_plan(steady, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
-    assert tight.margin < 0.8 * loose.margin
-    assert of_kind(tight.notes, BudgetKeptBack) == [BudgetKeptBack(tight.margin)]
+    assert max(spends) <= 0.06
+    assert np.mean(spends) == pytest.approx(0.05, rel=0.1)
 
 
 def unequal_of(stage_of: StageOf, profile_of: ProfileOf, seed: int) -> Profile:
@@ -182,9 +171,6 @@ def paused_of(stage_of: StageOf, profile_of: ProfileOf, *, bursts: bool) -> Prof
     return profile_of(stage_of("a", rng.exponential(1, 6000) + 50 * slow))
 
 
-STRICT = LedgerTerms(peak_factor=1.0, floor_per_s=0.0)
-
-
 def test_expectation_counts_with_what_a_ledger_refuses(stage_of: StageOf, profile_of: ProfileOf) -> None:
     found = {}
     for bursts in (False, True):
@@ -205,17 +191,6 @@ def test_expectation_counts_with_what_a_ledger_refuses(stage_of: StageOf, profil
     assert ladders[True, STRICT].p99_ms > 2 * ladders[True, None].p99_ms
     assert found[False, STRICT].simulation.refused < 0.15
     assert expected_of(found[True, STRICT].plan).before == expected_of(found[True, None].plan).before
-
-
-def test_bursts_tighten_the_plan(stage_of: StageOf, profile_of: ProfileOf) -> None:
-    margins = [
-        study_plan(
-            paused_of(stage_of, profile_of, bursts=bursts),
-            PlanSettings(budgets=Budgets(reissue=0.04), created=CREATED),
-        ).margin
-        for bursts in (False, True)
-    ]
-    assert margins[1] < margins[0] - 0.05
 
 
 def test_edges_do_not_change_the_apportionment(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -250,12 +225,11 @@ def test_whole_budget_doubles_every_call_that_may_be(profile: Profile) -> None:
     assert reissue_of(plan, "paused").fraction == 1
 
 
-def test_few_requests_make_a_timid_plan_and_say_so(stage_of: StageOf, profile_of: ProfileOf) -> None:
+def test_a_plan_for_few_requests_says_so(stage_of: StageOf, profile_of: ProfileOf) -> None:
     few = chain_of(stage_of, profile_of, requests=20, seed=3)
     study = study_plan(few, PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED))
     assert FewRequests(20) in study.notes
-    assert study.margin < 0.9
-    assert expected_of(study.plan).spent.reissue <= 0.05
+    assert expected_of(study.plan).spent.reissue <= 0.05 * 1.01
 
 
 def test_too_few_requests_are_refused_with_a_message(stage_of: StageOf, profile_of: ProfileOf) -> None:
@@ -293,6 +267,7 @@ def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None
         ({"objective": "median"}, "objective: must be one of tail, variance"),
         ({"objective": "p99", "spread": "equal"}, "objective: 'p99' goes with the spread"),
         ({"spread": "random"}, "spread: must be one of sumvar"),
+        ({"insurance": 1.5}, "insurance: must be a share from 0 to 1"),
         ({"cost": "free"}, "cost: must be one of typical"),
         ({"cost": {"wide": 1.0}}, "cost: lacks stage"),
     ],
@@ -368,6 +343,15 @@ class TestABudgetInVain:
         assert 0.02 < better.budget <= 0.16
         assert better.cut > 0.5
         assert not of_kind(self.study(stage_of, profile_of, better.budget), NoP99Cut)
+
+    def test_no_budget_beyond_a_fifth_of_the_work_is_advised(
+        self, stage_of: StageOf, profile_of: ProfileOf
+    ) -> None:
+        rng = np.random.default_rng(6)
+        profile = profile_of(stage_of("even", rng.uniform(9, 11, 4000)))
+        settings = PlanSettings(budgets=Budgets(reissue=0.01), created=CREATED)
+        assert of_kind(study_plan(profile, settings).notes, NoBudgetHelps) == [NoBudgetHelps(0.05, 0.2)]
+        assert not of_kind(study_plan(profile, settings).notes, LargerBudgetHelps)
 
     def test_a_note_says_when_no_budget_would_help(self, stage_of: StageOf, profile_of: ProfileOf) -> None:
         notes = self.study(stage_of, profile_of, 0.01, reissuable=False)

@@ -10,7 +10,19 @@ import pytest
 from kwiken.errors import InputError
 from kwiken.plan import Budgets, SpanMatch
 from kwiken.planning import PlanSettings, make_plan, study_plan
-from kwiken.profile import Profile, StageProfile, kept_single
+from kwiken.profile import (
+    OWN_TIME,
+    Evidence,
+    Profile,
+    StageProfile,
+    http_method,
+    kept_copyable,
+    kept_single,
+    says_read,
+    says_write,
+    taken_for,
+    why_write,
+)
 from kwiken.profile.notes import IdempotenceUnknown
 from tests.support.notes import of_kind
 
@@ -60,3 +72,80 @@ def test_a_plan_names_copies_of_stages_not_declared_idempotent() -> None:
         copied = tuple(s.name for s in known.stages if study.plan.stages[s.name].reissue is not None)
         assert "post:write" in copied
         assert of_kind(study.notes, IdempotenceUnknown) == ([IdempotenceUnknown(copied)] if warned else [])
+
+
+@pytest.mark.parametrize(
+    ("operation", "method"),
+    [("HTTP POST", "POST"), ("GET", "GET"), ("PUT /cart/{id}", "PUT"), ("GETTER", None), ("/cart", None)],
+)
+def test_the_method_in_the_name_of_a_span(operation: str, method: str | None) -> None:
+    assert http_method(operation) == method
+
+
+@pytest.mark.parametrize(
+    ("operation", "writes", "reads"),
+    [
+        ("INSERT ts.orders", True, False),
+        ("SELECT ts.updates", False, True),
+        ("OrderRepository.save", True, False),
+        ("OrderRepository.findById", False, True),
+        ("OrderController.createNewOrder", True, False),
+        ("OrderController.getTicketListByDate", False, True),
+        ("mongo_insert_client", True, False),
+        ("/api/v1/cart/add", True, False),
+        ("/api/v1/stationfoodservice/stores", False, False),
+        ("/api/{save}/list", False, False),
+        ("shop.Cart/AddItem", True, False),
+        ("<default> send", True, False),
+        ("HTTP DELETE", True, False),
+        ("HTTP POST", False, False),
+        ("HTTP GET", False, False),
+        ("Transaction.commit", False, False),
+        ("", False, False),
+    ],
+)
+def test_what_the_name_of_an_operation_says(operation: str, writes: bool, reads: bool) -> None:
+    assert (says_write(operation), says_read(operation)) == (writes, reads)
+
+
+NOTHING, READS = Evidence(), Evidence(read=True)
+
+
+@pytest.mark.parametrize(
+    ("operation", "method", "seen", "why"),
+    [
+        ("/orders/{id}", "GET", Evidence(wrote="UPDATE orders"), "UPDATE orders"),
+        ("/orders", "PUT", READS, "PUT"),
+        ("/cart/add", "POST", READS, "/cart/add"),
+        ("/cart/add", "GET", NOTHING, ""),
+        ("Transaction.commit", None, NOTHING, "Transaction.commit"),
+        ("/search", "POST", READS, ""),
+        ("/search", "POST", NOTHING, "POST"),
+        ("/search", "GET", NOTHING, ""),
+        ("lookup", None, NOTHING, ""),
+    ],
+)
+def test_why_a_call_is_taken_for_a_write(
+    operation: str, method: str | None, seen: Evidence, why: str
+) -> None:
+    assert why_write(operation, method, seen) == why
+
+
+def test_a_write_may_be_said_to_be_copyable() -> None:
+    profile = _profile()
+    first, second, third = profile.stages
+    marked = replace(
+        profile,
+        stages=(
+            replace(first, name=f"social{OWN_TIME}", reissuable=False),
+            replace(second, reissuable=False, writes="POST"),
+            replace(third, reissuable=False, writes="INSERT"),
+        ),
+    )
+    assert taken_for(marked) == ([], {"post:write": "POST", "timeline:write_home": "INSERT"})
+    (allowed,) = kept_copyable([marked], ("post:*",))
+    assert taken_for(allowed) == (["post:write"], {"timeline:write_home": "INSERT"})
+    (every,) = kept_copyable([marked], ("*",))
+    assert not every.stages[0].reissuable, "the own time of a request cannot be copied"
+    with pytest.raises(InputError, match="copyable: no stage is named 'read'"):
+        kept_copyable([marked], ("read",))

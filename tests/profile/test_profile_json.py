@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.errors import InputError
-from kwiken.profile import Profile, StageProfile, profile_from_json, profile_to_json
+from kwiken.profile import Origin, Profile, StageProfile, part_of, profile_from_json, profile_to_json
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -29,7 +29,7 @@ def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
     cut[3, 2] = cut[4, 0] = True
     worth = rng.integers(0, 2, (50, 3)).astype(float)
     worth[5] = worth[7, 1] = np.nan
-    return profile_of(
+    learned = profile_of(
         stage_of("own (own time)", rng.exponential(1, 50), reissuable=False),
         replace(
             stage_of("wide", wide, after=("own (own time)",), censored=cut, busy_ms=0.5),
@@ -40,8 +40,14 @@ def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
             asked=rng.integers(-1, 2, (50, 3)),
             replica_names=("wide/0", "wide/1"),
         ),
-        stage_of("last", rng.exponential(1, 50), after=("wide",)),
+        replace(stage_of("last", rng.exponential(1, 50), after=("wide",)), writes="POST"),
         counts={"traces": 50, "spans with errors": 2},
+    )
+    return replace(
+        learned,
+        origin=Origin(kind="shop:/buy", caller="edge:/*", depth=2, ignored=("egress",)),
+        service_names=("shop", "disk"),
+        service_ms=np.stack([0.25 * learned.latency_ms, 0.75 * learned.latency_ms]).T,
     )
 
 
@@ -57,6 +63,11 @@ def test_round_trip_keeps_everything_to_the_microsecond(profile: Profile) -> Non
     assert again.counts == profile.counts
     assert np.allclose(again.latency_ms, profile.latency_ms, atol=0.0005)
     assert np.allclose(again.started_s, profile.started_s, atol=1e-6, rtol=0)
+    assert (again.origin, again.service_names) == (profile.origin, profile.service_names)
+    assert again.service_ms is not None
+    assert profile.service_ms is not None
+    assert np.allclose(again.service_ms, profile.service_ms, atol=0.00051)
+    assert [stage.writes for stage in again.stages] == ["", "", "POST"]
     for mine, theirs in zip(profile.stages, again.stages, strict=True):
         assert (mine.name, mine.after, mine.match) == (theirs.name, theirs.after, theirs.match)
         assert (mine.busy_ms, mine.reissuable) == (theirs.busy_ms, theirs.reissuable)
@@ -100,6 +111,12 @@ def test_the_digest_differs_between_profiles(profile: Profile, document: dict[st
     assert profile_from_json(json.dumps(document)).digest != profile.digest
 
 
+def test_a_part_of_the_requests_keeps_their_services(profile: Profile) -> None:
+    part = part_of(profile, np.array([3, 1]))
+    assert part.service_ms is not None
+    np.testing.assert_allclose(part.service_ms.sum(axis=1), profile.latency_ms[[3, 1]])
+
+
 def test_missing_calls_are_null(document: dict[str, Any]) -> None:
     assert document["stages"][1]["calls_ms"][1][7] is None
     assert document["stages"][1]["censored"] == [[4], [], [3]]
@@ -138,6 +155,15 @@ BROKEN = [
     (set_at("version", to=2), "version must be 1, not 2"),
     (drop("version"), "version"),
     (set_at("surprise", to=1), "surprise"),
+    (set_at("service_names", to=["a"]), "service_ms has 2 services, and service_names has 1"),
+    (set_at("service_names", to=["", "disk"]), "service_names must be at most"),
+    (set_at("service_names", to=["disk", "disk"]), "service_names has a name twice"),
+    (set_at("service_ms", 0, to=[1.0]), "service_ms of 'shop': has 1 requests, and the profile has 50"),
+    (set_at("service_ms", 1, 3, to=-1.0), "service_ms of 'disk', request 3: must be a number of ms"),
+    (set_at("origin", "kind", to=""), "kind, caller and ignored must have 1 to 1000 characters"),
+    (set_at("origin", "depth", to=21), "depth must be from 1 to 20, not 21"),
+    (set_at("origin", "stages", to="pods"), "pods"),
+    (set_at("stages", 1, "writes", to="x" * 1001), "writes must have at most 1000 characters"),
     (set_at("stages", 1, "surprise", to=1), "surprise"),
     (set_at("service", to=""), "service"),
     (set_at("service", to="x" * 2000), "service"),

@@ -51,7 +51,7 @@ def test_few_requests_do_not_read_more_than_the_budget(
         if stage.reissue is not None
     )
     assert study.plan.expected.spent.reissue == pytest.approx(planned)
-    assert study.plan.expected.spent.reissue <= 0.05 * (1 + 1e-9)
+    assert study.plan.expected.spent.reissue <= 0.05 * 1.01  # a time-out may miss its share by 1%
 
 
 def test_a_ledger_takes_its_share_of_what_is_expected(stage_of: StageOf, profile_of: ProfileOf) -> None:

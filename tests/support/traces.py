@@ -32,16 +32,16 @@ def jaeger(*spans: dict[str, Any], trace: str = "1") -> dict[str, Any]:
 
 
 def many(traces: int) -> str:
-    """Requests that call `pay`, then `stock` and `mail` side by side; every tenth `pay` is slow."""
+    """Requests that call `price`, then `stock` and `mail` side by side; every tenth `price` is slow."""
     found = []
     for number in range(traces):
-        pay = 9_000 if number % 10 == 0 else 900 + number
+        price = 9_000 if number % 10 == 0 else 900 + number
         start = number * 100_000
         spans = [
-            span(1, 0, start, pay + 2_300, "buy"),
-            span(2, 1, start + 100, pay, "pay"),
-            span(3, 1, start + pay + 200, 2_000, "stock"),
-            span(4, 1, start + pay + 210, 1_500, "mail"),
+            span(1, 0, start, price + 2_300, "buy"),
+            span(2, 1, start + 100, price, "price"),
+            span(3, 1, start + price + 200, 2_000, "stock"),
+            span(4, 1, start + price + 210, 1_500, "mail"),
         ]
         found += jaeger(*spans, trace=f"{number + 1:x}")["data"]
     return json.dumps({"data": found})

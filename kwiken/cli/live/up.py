@@ -62,9 +62,17 @@ def command(
     counts = replica_counts(service, replicas)
     if plan is not None:
         _check_plan(plan, service)
+    from kwiken.machine import processors_given
     from kwiken.runtime.cluster import StateFiles
 
     files = StateFiles(Path(state), service.name)
+    processes = 1 + sum(counts.get(name, stage.replicas) for name, stage in service.stages.items())
+
+    def warn() -> None:
+        _warn_of_strangers(server.host, allowed_hosts)
+        if (crowd := crowd_line(processes, processors_given())) is not None:
+            note(crowd)
+
     if detach:
         from kwiken.cli.live.detach import start_detached
 
@@ -74,7 +82,7 @@ def command(
         words += [word for text in replicas for word in ("--replicas", text)]
         words += [word for name in allowed_hosts for word in ("--allowed-host", name)]
         url = start_detached(files, words)
-        _warn_of_strangers(server.host, allowed_hosts)
+        warn()
         say(url)
         return
     import asyncio
@@ -96,7 +104,7 @@ def command(
         allowed_hosts=allowed_hosts,
     )
     try:
-        asyncio.run(_run(cluster, files, lambda: _warn_of_strangers(server.host, allowed_hosts)))
+        asyncio.run(_run(cluster, files, warn))
     except asyncio.CancelledError:  # told to stop before it was up
         raise click.Abort from None
 
@@ -155,8 +163,6 @@ def _check_plan(path: str, service: Service) -> None:
 async def _run(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
     import asyncio
 
-    from kwiken.machine import processors_given
-
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     starting = asyncio.current_task()
@@ -177,8 +183,6 @@ async def _run(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) ->
         count = sum(len(those) for those in cluster.replicas.values())
         warn()
         note(f"{cluster.service.name} is up with {count} replicas; control token in {files.token}")
-        if (crowd := crowd_line(count + 1, processors_given())) is not None:
-            note(crowd)
         say(cluster.gateway_url)
         sys.stdout.flush()
         await stop.wait()

@@ -7,17 +7,33 @@ from typing import TYPE_CHECKING
 from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from kwiken.cli.report.advice_words import QUESTIONS, advice_sentences
+    from kwiken.cli.report.advised import advice_page
     from kwiken.cli.report.build import build_page, made_line
     from kwiken.cli.report.collect import Wishes, gather
     from kwiken.cli.report.inputs import find
+    from kwiken.cli.report.judged import judgement_page
 
-__all__ = ["Wishes", "build_page", "find", "gather", "made_line"]
+__all__ = [
+    "QUESTIONS",
+    "Wishes",
+    "advice_page",
+    "advice_sentences",
+    "build_page",
+    "find",
+    "gather",
+    "judgement_page",
+    "made_line",
+]
 
 __getattr__ = lazy_names(
     __name__,
     {
+        "kwiken.cli.report.advice_words": ("QUESTIONS", "advice_sentences"),
+        "kwiken.cli.report.advised": ("advice_page",),
         "kwiken.cli.report.build": ("build_page", "made_line"),
         "kwiken.cli.report.collect": ("Wishes", "gather"),
         "kwiken.cli.report.inputs": ("find",),
+        "kwiken.cli.report.judged": ("judgement_page",),
     },
 )

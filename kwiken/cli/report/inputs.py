@@ -94,7 +94,7 @@ def _file(path: Path, found: Found) -> None:
 
 def _only(path: Path, other: Path | None, what: str) -> Path:
     if other is not None:
-        raise InputError(f"is a second {what}, after {other}; a report has one", where=str(path))
+        raise InputError(f"is a second {what}, after {other}; give one", where=str(path))
     return path
 
 

@@ -9,8 +9,9 @@ from kwiken.lazy import lazy_names
 if TYPE_CHECKING:
     from kwiken.cli.shared.bands import BANDS
     from kwiken.cli.shared.errors import VerbContext
+    from kwiken.cli.shared.excess_table import excess_table
     from kwiken.cli.shared.input_files import check_apart, check_exist
-    from kwiken.cli.shared.notes import drift_words, note_sentences, note_summaries, note_words
+    from kwiken.cli.shared.notes import note_sentences, note_summaries, note_words
     from kwiken.cli.shared.options import (
         NOT_NEGATIVE,
         OBJECTIVES,
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
         SHARE,
         Real,
         check_belongs,
+        copyable_option,
         given,
         json_option,
         load_plan,
         load_profile,
         load_service,
         needs_extra,
+        once_option,
         out_option,
         refuse_shared_stdout,
         seconds_of,
@@ -50,6 +53,13 @@ if TYPE_CHECKING:
         silence,
         unheed_signals,
     )
+    from kwiken.cli.shared.profile_findings import (
+        drift_summary,
+        note_contradicted,
+        note_cut_short,
+        note_few,
+        show_drift,
+    )
 
 __all__ = [
     "BANDS",
@@ -65,7 +75,9 @@ __all__ = [
     "check_apart",
     "check_belongs",
     "check_exist",
-    "drift_words",
+    "copyable_option",
+    "drift_summary",
+    "excess_table",
     "given",
     "heed_signals",
     "json_option",
@@ -74,10 +86,14 @@ __all__ = [
     "load_service",
     "needs_extra",
     "note",
+    "note_contradicted",
+    "note_cut_short",
+    "note_few",
     "note_sentences",
     "note_summaries",
     "note_words",
     "note_written",
+    "once_option",
     "open_standard_files",
     "out_option",
     "print_json",
@@ -90,6 +106,7 @@ __all__ = [
     "say",
     "seconds_of",
     "seed_option",
+    "show_drift",
     "silence",
     "unheed_signals",
     "write_text",
@@ -100,9 +117,9 @@ __getattr__ = lazy_names(
     {
         "kwiken.cli.shared.bands": ("BANDS",),
         "kwiken.cli.shared.errors": ("VerbContext",),
+        "kwiken.cli.shared.excess_table": ("excess_table",),
         "kwiken.cli.shared.input_files": ("check_apart", "check_exist"),
         "kwiken.cli.shared.notes": (
-            "drift_words",
             "note_sentences",
             "note_summaries",
             "note_words",
@@ -114,12 +131,14 @@ __getattr__ = lazy_names(
             "Real",
             "SHARE",
             "check_belongs",
+            "copyable_option",
             "given",
             "json_option",
             "load_plan",
             "load_profile",
             "load_service",
             "needs_extra",
+            "once_option",
             "out_option",
             "refuse_shared_stdout",
             "seconds_of",
@@ -138,6 +157,13 @@ __getattr__ = lazy_names(
             "room_in",
             "say",
             "write_text",
+        ),
+        "kwiken.cli.shared.profile_findings": (
+            "drift_summary",
+            "note_contradicted",
+            "note_cut_short",
+            "note_few",
+            "show_drift",
         ),
         "kwiken.cli.shared.process": (
             "Terminated",

@@ -15,7 +15,7 @@ from kwiken.cli.shared.output import reason_of
 from kwiken.errors import InputError
 
 FILE: Final = "FILE"  # end of the metavar of each option that takes a file
-OUTPUTS: Final = frozenset(("out", "output", "records"))  # parameters that name an output file
+OUTPUTS: Final = frozenset(("out", "output", "records", "template"))  # parameters that name an output file
 JAEGER: Final = "jaeger:"  # start of an address of Jaeger, where a file could stand
 DATA_SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".gz", ".part")  # files that verbs read in a folder
 

@@ -90,27 +90,19 @@ def _reissue_words(note: planning.ReissueNote) -> str:  # noqa: C901, PLR0911, P
             return "no stage may be reissued, so no reissue budget cuts p99"
         case planning.LargerBudgetHelps(budget, cut):
             return f"a reissue budget of {budget:.3g} should cut p99 by {cut:.0%}"
-        case planning.NoBudgetHelps(least_cut):
-            return f"no larger reissue budget would cut p99 by {least_cut:.0%}"
+        case planning.NoBudgetHelps(least_cut, largest):
+            return f"no reissue budget up to {largest:.3g} would cut p99 by {least_cut:.0%}"
         case planning.ObjectiveChosen(objective, cuts):
             return (
                 f"objective {objective}: p99 cut on later requests than those planned on was "
                 f"{_shares(cuts, 1)}"
             )
         case planning.FewRequests(requests):
-            return (
-                f"only {requests} requests: high percentiles rest on a few of them, so intervals are wide "
-                "and the plan spends less than it may"
-            )
-        case planning.BudgetKeptBack(apportioned):
-            return (
-                f"{apportioned:.0%} of the reissue budget was apportioned; the rest is kept for later "
-                "requests that differ from the earlier ones"
-            )
+            return f"only {requests} requests: high percentiles rest on a few of them, so intervals are wide"
         case planning.SpendRefused(share):
             return (
                 f"late calls come in bursts: the ledger should refuse {share:.0%} of the planned spend "
-                "because its window is spent, and the expectation accounts for that"
+                "because the budget is spent, and the expectation accounts for that"
             )
         case planning.CallsCancelled(calls):
             return (
@@ -200,8 +192,8 @@ def _profile_words(note: profile.ProfileNote) -> str:
             )
         case profile.IdempotenceUnknown(stages):
             return (
-                "traces do not record which calls may run twice; exclude stages that write: "
-                f"`kwiken fit --once STAGE`. Copies go to: {_listed(stages)}"
+                "traces do not record which calls may run twice; exclude stages that write by "
+                f"--once STAGE. Copies go to: {_listed(stages)}"
             )
         case profile.StagesChanged(changes):
             told = "; ".join(drift_words(each) for each in changes[:MAX_CHANGES])

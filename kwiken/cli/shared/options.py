@@ -116,9 +116,32 @@ def given(*names: str) -> str | None:
     Args:
         names: names of the options' parameters.
     """
-    source = click.get_current_context().get_parameter_source
-    found = (name for name in names if source(name) is not ParameterSource.DEFAULT)
-    return next((f"--{name.replace('_', '-')}" for name in found), None)
+    context = click.get_current_context()
+    spelled = {param.name: param.opts[-1] for param in context.command.params}
+    found = (name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT)
+    return next((spelled[name] for name in found), None)
+
+
+def once_option(command: F) -> F:
+    """Add the option `--once STAGE`: stages whose calls get no copies."""
+    return click.option(
+        "--once",
+        multiple=True,
+        metavar="STAGE",
+        help="A stage that must not run twice, such as a write: it gets no copies. A name, or a pattern "
+        "such as '*:write_*'; may be given again.",
+    )(command)
+
+
+def copyable_option(command: F) -> F:
+    """Add the option `--copyable STAGE`: stages that may get copies though they were taken for writes."""
+    return click.option(
+        "--copyable",
+        multiple=True,
+        metavar="STAGE",
+        help="A stage that was taken for a write and may run twice all the same. A name or a pattern; may be "
+        "given again.",
+    )(command)
 
 
 def refuse_shared_stdout(**wanted: bool) -> None:

@@ -1,1 +1,1 @@
-"""Verbs that compute: fit, plan, simulate, explain, report, export, reproduce."""
+"""Verbs that compute from traces, profiles and plans: fit, explain, advise, report, export, reproduce."""

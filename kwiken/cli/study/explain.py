@@ -10,36 +10,36 @@ import click
 
 from kwiken.cli.shared import (
     BANDS,
-    OBJECTIVES,
     SHARE,
     Real,
     check_belongs,
+    excess_table,
     given,
     json_option,
     load_plan,
     load_profile,
     needs_extra,
     note,
+    note_cut_short,
+    note_few,
     print_json,
     print_table,
     progress,
     say,
     seed_option,
 )
-from kwiken.cli.study.learned import note_contradicted, note_cut_short, note_few
 from kwiken.errors import InputError
 from kwiken.printable import printable
 
 if TYPE_CHECKING:
     from kwiken.diagnosis import Explanation, Heat, StageStory
-    from kwiken.plan import Ladder
-    from kwiken.planning import HeldOut
     from kwiken.profile import Profile
 
 MAX_PATHS_SHOWN = 5
-DEFAULT_OBJECTIVE = "tail"
 MIN_CONTRADICTED_SHARE = 0.1  # of the requests, below which it is not mentioned
 PLANNED_RULE = "dynamic"  # the rule of a plan's `partial`
+MIN_LEADING_SHARE = 0.1  # of the excess, for a service to be named in the first sentence
+MAX_LEADING = 3
 CUT_PERCENTILES = ("p50", "p90", "p99")
 BUT_HEAT = "by replica and time they count with as long as they ran"
 
@@ -53,17 +53,6 @@ BUT_HEAT = "by replica and time they count with as long as they ran"
     default=0.05,
     show_default=True,
     help="Reissue budget to try at each stage alone, as a share of all work.",
-)
-@click.option(
-    "--held-out",
-    "proof",
-    is_flag=True,
-    help="Plan on the earlier half of PROFILE and judge the plan on the later half, beside even spreads.",
-)
-@click.option(
-    "--objective",
-    type=click.Choice(OBJECTIVES),
-    help="Objective of the plan that --held-out judges, as `kwiken plan` takes it.  [default: tail]",
 )
 @click.option(
     "--stop-rules",
@@ -81,29 +70,15 @@ def command(
     profile: str,
     plan_file: str | None,
     budget: float,
-    proof: bool,
-    objective: str | None,
     loss: float | None,
     seed: int,
     as_json: bool,
 ) -> None:
     """Say which stages make slow requests of PROFILE slow, and what copies of calls would buy at each."""
-    _check_options(plan_file, objective, loss, proof=proof)
+    _check_options(plan_file, loss)
     learned = load_profile(profile)
     if loss is not None:
         _stop_rules(learned, loss, seed=seed, as_json=as_json)
-        return
-    if proof:
-        from kwiken.planning import held_out
-
-        with progress("planning and judging"):
-            judged = held_out(learned, budget=budget, objective=objective or DEFAULT_OBJECTIVE, seed=seed)
-        if as_json:
-            print_json(judged)
-        else:
-            _show_proof(judged)
-            note_few(learned)
-            note_contradicted(learned)
         return
     plan = None if plan_file is None else load_plan(plan_file)
     if plan is not None:
@@ -125,18 +100,12 @@ def command(
             )
 
 
-def _check_options(plan_file: str | None, objective: str | None, loss: float | None, *, proof: bool) -> None:
+def _check_options(plan_file: str | None, loss: float | None) -> None:
     """Refuse options that contradict one another or would have no effect."""
-    if proof and plan_file is not None:
-        raise InputError("does not go with --held-out, which makes plans of its own", where="--plan")
-    others = {"--held-out": proof, "--plan": plan_file is not None, "--objective": objective is not None}
-    other = next((option for option, stated in others.items() if stated), None)
-    if loss is not None and other is not None:
+    if loss is not None and plan_file is not None:
         raise InputError(
-            f"does not go with {other}: it compares rules, and makes no plan", where="--stop-rules"
+            "does not go with --plan: it compares rules, and needs no plan", where="--stop-rules"
         )
-    if objective is not None and not proof:
-        raise InputError("needs --held-out: without it no plan is made", where="--objective")
     if loss is not None and (idle := given("budget")) is not None:
         raise InputError("does not go with --stop-rules, which compares no copies", where=idle)
 
@@ -168,40 +137,29 @@ def _stop_rules(profile: Profile, loss: float, *, seed: int, as_json: bool) -> N
     note_few(profile)
 
 
-def _show_proof(judged: HeldOut) -> None:
-    head = (
-        "budget goes to",
-        "copies",
-        "p50 ms",
-        "p90 ms",
-        "p95 ms",
-        "p99 ms",
-        "p99 cut",
-        "spent",
-        "of budget",
+def _show_slow(story: Explanation) -> None:
+    """Print who makes the slowest requests slow: a sentence, and a table by service that sums up."""
+    first, last = story.slow[0], story.slow[-1]
+    leading = [part for part in last.services if part.share >= MIN_LEADING_SHARE][:MAX_LEADING] or [
+        last.services[0]
+    ]
+    named = ", ".join(f"{part.name} {part.share:.0%}" for part in leading)
+    say(
+        f"The slowest {last.share:.0%} ({last.requests} of {story.requests} requests) take "
+        f"{last.latency_ms:.4g} ms instead of {last.typical_ms:.4g}: of the difference {named}.",
+        "",
     )
-    before = judged.before
-    rows = [("no stage", "-", *_ladder(before), "-", "-", "-")]
-    for arm in judged.arms:
-        linked = f"correlated {arm.correlation:g}" if arm.correlation else "independent"
-        told = (f"{arm.p99_cut:.1%}", f"{arm.spent:.2%}", f"{arm.of_budget:.0%}")
-        rows.append((SPREADS[arm.spread], linked, *_ladder(arm.after), *told))
-    title = (
-        f"{judged.service}: planned on the first {judged.learned} requests for {judged.budget:.1%} "
-        f"(objective {judged.objective}), judged on the next {judged.judged}"
+    columns, rows = excess_table(story.slow)
+    print_table("Who makes slow requests slow", columns, rows, to_stdout=True)
+    say(
+        "",
+        f"ms more: mean over the {first.requests} or {last.requests} slowest, less the service's own median",
+        "",
     )
-    print_table(title, head, rows, to_stdout=True)
-    say("", f"p99 rests on about {max(1, judged.judged // 100)} requests of the second part")
-
-
-SPREADS = {"sumvar": "the plan", "equal": "all stages alike", "uniform": "all calls alike"}
-
-
-def _ladder(found: Ladder) -> tuple[str, ...]:
-    return tuple(f"{value:.2f}" for value in (found.p50_ms, found.p90_ms, found.p95_ms, found.p99_ms))
 
 
 def _show(story: Explanation, *, planned: bool) -> None:
+    _show_slow(story)
     head = (
         "stage",
         "of mean",

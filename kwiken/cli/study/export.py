@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -16,6 +17,7 @@ from kwiken.cli.shared import (
     read_text,
     write_text,
 )
+from kwiken.printable import printable_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,23 +39,43 @@ MAX_MAP: Final = 4 * MIB
     help="JSON, stage to call: package.Service/Method, /path, GET /path/{id}, "
     "or an object with call or prefix, host, port.",
 )
+@click.option(
+    "--template",
+    metavar="FILE",
+    help="Write a map for --map with all stages whose calls the spans do not say, to be filled in, and stop.",
+)
 @out_option(default="-", what="settings")
 @needs_extra("plan")
-def command(*, plan: str, program: str, targets: str | None, out: str) -> None:
+def command(*, plan: str, program: str, targets: str | None, template: str | None, out: str) -> None:
     """Write the reissues of PLAN as settings for a program that you run already.
 
     A stage's calls are known by the name of its spans where that is a gRPC method or an HTTP path; --map says
-    it for the others. What the program cannot express is told on stderr, and in the file where it may hold
-    comments.
+    it for the others, and --template writes one map with all that are missing. What the program cannot
+    express is told on stderr, and in the file where it may hold comments.
     """
     learned = load_plan(plan)
     from kwiken.export import PROGRAMS as EXPORTERS
+    from kwiken.export import missing_calls
 
-    exported = EXPORTERS[program](learned, _targets(targets, learned), where=plan)
+    known = _targets(targets, learned)
+    if template is not None:
+        _write_template(template, missing_calls(learned, known, program))
+        return
+    exported = EXPORTERS[program](learned, known, where=plan)
     write_text(out, exported.text)
     for remark in exported.notes:
         note(f"note: {remark}")
     note_written(out)
+
+
+def _write_template(path: str, missing: Mapping[str, Mapping[str, object]]) -> None:
+    """Write a map with all entries that are missing."""
+    if not missing:
+        note("the spans say which calls belong to each stage: no map is needed")
+        return
+    write_text(path, printable_json(json.dumps(missing, indent=1, ensure_ascii=False)) + "\n")
+    note_written(path)
+    note(f"fill in its {len(missing)} entries, and give it by --map {path}")
 
 
 def _targets(path: str | None, plan: Plan) -> Mapping[str, Target]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,31 +15,40 @@ import click
 from kwiken.cli.shared import (
     check_apart,
     check_exist,
+    copyable_option,
+    drift_summary,
+    given,
     json_option,
+    load_profile,
     needs_extra,
     note,
+    note_cut_short,
+    note_few,
     note_written,
+    once_option,
     out_option,
     print_json,
     print_table,
     progress,
     refuse_shared_stdout,
+    say,
     seconds_of,
+    show_drift,
     write_text,
 )
-from kwiken.cli.study.learned import drift_summary, note_cut_short, note_few, show_drift
 from kwiken.errors import InputError
 from kwiken.printable import printable_json
 
 if TYPE_CHECKING:
-    from kwiken.otel.fit import Fits
+    from kwiken.otel.fit import Fits, Kind
     from kwiken.profile import Profile, StageProfile
 
 
 MAX_DEPTH: Final = 20
 UNLABELLED: Final = "(none)"  # the fit's name of the class of requests whose spans lack the attribute
 FEW: Final = "warning_few_requests"
-MAX_ROOTS_SHOWN: Final = 5
+MAX_KINDS_SHOWN: Final = 20
+MIN_KINDS_LISTED: Final = 2
 _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -59,11 +68,33 @@ _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
     show_default=True,
     help="Levels of calls that become stages; above 1, what is inside of a call does too.",
 )
-@click.option("--all", "every", is_flag=True, help="A profile for each root operation; -o is then a folder.")
+@click.option("--spans", is_flag=True, help="Any span is a call, not only a call from service to service.")
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="OP",
+    help="Leave out spans of this operation, or SERVICE:OP; what they call is called by their caller then. "
+    "A name or a pattern; may be given again.",
+)
+@click.option(
+    "--kind",
+    metavar="NAME",
+    help="Requests of this kind: a name that --list shows, or an end of its route.  "
+    "[default: the most frequent]",
+)
+@click.option(
+    "--all", "every", is_flag=True, help="A profile for each kind of requests; -o is then a folder."
+)
+@click.option("--list", "listed", is_flag=True, help="List root operations and kinds of requests, and stop.")
+@click.option(
+    "--like",
+    metavar="FILE",
+    help="A profile of other traces: requests of its kind are fitted into its stages.",
+)
 @click.option(
     "--kind-by",
     metavar="ATTRIBUTE|root",
-    help="Tell kinds of requests apart by this attribute of their spans, or by root operation.",
+    help="One profile with classes of requests, by this attribute of their spans, or by the kinds of --list.",
 )
 @click.option(
     "--half-life",
@@ -72,13 +103,8 @@ _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
     metavar="TIME",
     help="A request so long before the last one counts half, as in 90s, 30m, 1h or 2d.  [default: all alike]",
 )
-@click.option(
-    "--once",
-    multiple=True,
-    metavar="STAGE",
-    help="A stage that must not run twice, such as a write: it gets no copies. A name, or a pattern such as "
-    "'*:write_*'; may be given again.",
-)
+@once_option
+@copyable_option
 @click.option("--mermaid", is_flag=True, help="Print the DAG as a Mermaid drawing on stdout.")
 @json_option
 @needs_extra("plan")
@@ -87,7 +113,10 @@ def command(
     traces: tuple[str, ...],
     out: str | None,
     every: bool,
+    listed: bool,
+    like: str | None,
     once: tuple[str, ...],
+    copyable: tuple[str, ...],
     mermaid: bool,
     as_json: bool,
     **settings: Any,
@@ -103,11 +132,16 @@ def command(
         raise click.UsageError("--kind-by is empty; give an attribute's name, or root")
     if every and out == "-":
         raise click.UsageError("--all writes several profiles, so -o must be a folder")
-    fits = _learn(traces, every=every, **settings)
-    from kwiken.profile import drift, kept_single
+    _check_choices(listed=listed, like=like, every=every, kind=settings["kind"])
+    if listed:
+        _list(_learn(traces, listed=True, every=False, **settings), as_json=as_json)
+        return
+    model = None if like is None else load_profile(like)
+    fits = _learn(traces, listed=False, every=every, like=model, **settings)
+    from kwiken.profile import drift, kept_copyable, kept_single
     from kwiken.service import to_mermaid
 
-    fits = replace(fits, profiles=kept_single(fits.profiles, once))
+    fits = replace(fits, profiles=kept_copyable(kept_single(fits.profiles, once), copyable))
     files = _write(fits, out, traces, every=every)
     if as_json:
         print_json(_summaries(fits, files, every=every))
@@ -117,22 +151,42 @@ def command(
             write_text("-", to_mermaid(boxes(profile)))
         _show(profile)
         show_drift(drift(profile))
-    _show_roots(fits, every=every)
+    _show_kinds(fits, every=every)
     for file in files:
         note_written(file)
     if out is None:
         note_written(None)
 
 
-def _learn(traces: tuple[str, ...], **settings: Any) -> Fits:
+def _check_choices(*, listed: bool, like: str | None, every: bool, kind: str | None) -> None:
+    """Refuse options that contradict one another or would have no effect."""
+    if every and kind is not None:
+        raise click.UsageError("--all learns every kind, so --kind has no effect")
+    if like is not None and (other := given("kind", "every", "spans", "depth", "ignore")) is not None:
+        raise click.UsageError(
+            f"--like takes the kind and the stages of its profile, so {other} has no effect"
+        )
+    if listed and (
+        other := given(
+            "out", "like", "kind", "every", "once", "copyable", "half_life_s", "kind_by", "mermaid"
+        )
+    ):
+        raise click.UsageError(f"--list learns no profile, so {other} has no effect")
+
+
+def _learn(traces: tuple[str, ...], *, listed: bool, every: bool, **settings: Any) -> Fits:
     check_exist(traces)
-    from kwiken.otel.fit import fit_profiles
+    from kwiken.otel.fit import fit_profiles, list_kinds
 
     try:
         with progress("reading traces") as bar:
-            return fit_profiles(
-                traces, on_progress=lambda done, total: bar.update(done, total=total), **settings
-            )
+
+            def tell(done: int, total: int) -> None:
+                bar.update(done, total=total)
+
+            if listed:
+                return list_kinds(traces, on_progress=tell, **settings)
+            return fit_profiles(traces, every=every, on_progress=tell, **settings)
     except InputError as error:
         if error.where is not None:
             raise
@@ -155,7 +209,7 @@ def _write(fits: Fits, out: str | None, traces: tuple[str, ...], *, every: bool)
 
 
 def _names(fits: Fits, folder: Path) -> list[str]:
-    """Path of a file for each profile, named by its root operation; creates the folder."""
+    """Path of a file for each profile, named by its kind of requests; creates the folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -163,37 +217,80 @@ def _names(fits: Fits, folder: Path) -> list[str]:
     taken: Counter[str] = Counter()
     files = []
     for profile in fits.profiles:
-        name = _NOT_IN_FILE_NAMES.sub("_", root_of(profile)).strip("_.")[:100] or "profile"
+        name = _NOT_IN_FILE_NAMES.sub("_", _kind_name(fits, profile)).strip("_.")[:100] or "profile"
         taken[name.lower()] += 1
         again = taken[name.lower()]
         files.append(str(folder / f"{name}{f'-{again}' if again > 1 else ''}.json"))
     return files
 
 
-def root_of(profile: Profile) -> str:
-    """Root of a profile's requests, as `service:operation`."""
+def kind_of(profile: Profile) -> str:
+    """Kind of a profile's requests, as `service:operation`."""
+    if profile.origin is not None:
+        return profile.origin.kind
     match = profile.stages[0].match
     return f"{match.service}:{match.operation}"
 
 
+def _kind_name(fits: Fits, profile: Profile) -> str:
+    """Short name of the kind of a profile's requests."""
+    label = kind_of(profile)
+    return next((kind.name for kind in fits.kinds if kind.label == label), label)
+
+
+def _listing(fits: Fits) -> dict[str, Any]:
+    return {"roots": dict(fits.roots), "requests_by_kind": [asdict(kind) for kind in fits.kinds]}
+
+
 def _summaries(fits: Fits, files: list[str], *, every: bool) -> dict[str, Any]:
-    found = {"roots": dict(fits.roots), "left_out": dict(fits.left_out)}
+    found = _listing(fits) | {"left_out": dict(fits.left_out)}
     if not every:
         return summary(fits.profiles[0]) | found
-    parts = [summary(profile) | {"root": root_of(profile)} for profile in fits.profiles]
+    parts = [summary(profile) for profile in fits.profiles]
     return {"profiles": [part | {"file": file} for part, file in zip_longest(parts, files)]} | found
 
 
-def _show_roots(fits: Fits, *, every: bool) -> None:
-    """Note the other roots among the traces, and how to learn from them."""
-    for root, why in fits.left_out.items():
-        note(f"nothing learned of {root}: {why}")
-    others = list(fits.roots.items())[1:]
-    if every or not others:
+def _list(fits: Fits, *, as_json: bool) -> None:
+    """Print root operations and kinds of requests."""
+    if as_json:
+        print_json(_listing(fits))
         return
-    told = ", ".join(f"{root} ({count})" for root, count in others[:MAX_ROOTS_SHOWN])
-    more = f" and {len(others) - MAX_ROOTS_SHOWN} more" if len(others) > MAX_ROOTS_SHOWN else ""
-    note(f"requests of other kinds were left out: {told}{more}; choose one by --root, or learn each by --all")
+    rows = [(root, str(number)) for root, number in fits.roots.items()]
+    print_table(f"Root operations: {len(rows)}", ("operation", "requests"), rows, to_stdout=True)
+    say("")
+    print_table(f"Kinds of requests: {len(fits.kinds)}", KIND_HEAD, _kind_rows(fits.kinds), to_stdout=True)
+
+
+KIND_HEAD: Final = ("kind", "requests", "p50 ms", "p99 ms", "stages")
+
+
+def _kind_rows(kinds: Sequence[Kind]) -> list[tuple[str, ...]]:
+    return [
+        (
+            kind.name,
+            str(kind.requests),
+            f"{kind.p50_ms:.2f}",
+            f"{kind.p99_ms:.2f}",
+            "-" if kind.stages is None else str(kind.stages),
+        )
+        for kind in kinds
+    ]
+
+
+def _show_kinds(fits: Fits, *, every: bool) -> None:
+    """List the kinds of requests among the traces, and say which one was learned and how to learn others."""
+    for kind, why in fits.left_out.items():
+        note(f"nothing learned of {kind}: {why}")
+    if len(fits.kinds) < MIN_KINDS_LISTED:
+        return
+    shown, more = fits.kinds[:MAX_KINDS_SHOWN], len(fits.kinds) - MAX_KINDS_SHOWN
+    note("")
+    print_table("Kinds of requests", KIND_HEAD, _kind_rows(shown))
+    if more > 0:
+        note(f"and {more} more; --list shows all")
+    if not every:
+        learned = _kind_name(fits, fits.profiles[0])
+        note(f"learned: {learned}; choose another kind by --kind NAME, or learn each by --all -o FOLDER")
 
 
 def summary(profile: Profile) -> dict[str, Any]:
@@ -203,6 +300,7 @@ def summary(profile: Profile) -> dict[str, Any]:
 
     return {
         "service": profile.service,
+        "kind": kind_of(profile),
         "profile": profile.digest,
         "requests": profile.requests,
         "latency": ladder(profile.latency_ms) if profile.requests else None,
@@ -237,6 +335,7 @@ def _facts(stage: StageProfile) -> dict[str, Any]:
         "busy_ms": stage.busy_ms,
         "censored": int(stage.censored.sum()),
         "reissuable": stage.reissuable,
+        "writes": stage.writes,
     }
 
 
@@ -288,8 +387,23 @@ def _show(profile: Profile) -> None:
         f"{name.replace('_', ' ')} {count}" for name, count in profile.counts.items() if count and name != FEW
     )
     note("", f"read and set aside: {counted or 'nothing'}", "")
+    _note_writes(profile)
     note_cut_short(profile, "the times shown for them are lower bounds; plan and explain estimate the rest")
     note_few(profile)
+
+
+def _note_writes(profile: Profile) -> None:
+    """Note which stages were taken for reads, and which for writes and why."""
+    from kwiken.profile import taken_for
+
+    reads, writes = taken_for(profile)
+    if reads:
+        note(
+            f"taken for reads, so copies may be sent: {', '.join(reads)}; --once STAGE keeps one from copies"
+        )
+    if writes:
+        told = ", ".join(f"{name} ({why})" for name, why in writes.items())
+        note(f"taken for writes, so no copies are sent: {told}; --copyable STAGE allows them")
 
 
 def _row(facts: dict[str, Any], numbers: Mapping[str, int]) -> tuple[str, ...]:

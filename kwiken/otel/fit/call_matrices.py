@@ -12,7 +12,7 @@ from kwiken.latency import end_to_end, parents_first
 from kwiken.otel.read import Bools, Ints
 from kwiken.otel.trace import Forest
 from kwiken.plan import SpanMatch
-from kwiken.profile import OWN_TIME, Profile, StageProfile
+from kwiken.profile import Profile, StageProfile
 
 Floats = NDArray[np.float64]
 NS_PER_MS = 1e6
@@ -34,6 +34,7 @@ class StageCalls:
         busy_variation: standard deviation over mean of CPU times; None if not measured.
         replicas: number of replicas that served calls; None if not stated.
         reissuable: True if a copy may be sent.
+        writes: why the calls were taken for writes; empty where they were not.
         pairs_ms: (m, 2) latencies of calls and of their copies, milliseconds; None if there were no copies.
         pairs_cut: (m, 2); True if the call or copy was cancelled.
         guesses_ms: (m, 2) latencies of late calls and estimates for copies of them, milliseconds; None if
@@ -53,6 +54,7 @@ class StageCalls:
     busy_variation: float | None = None
     replicas: int | None = None
     reissuable: bool = True
+    writes: str = ""
     pairs_ms: Floats | None = None
     pairs_cut: Bools | None = None
     guesses_ms: Floats | None = None
@@ -79,7 +81,8 @@ def build(
     start: Ints,
     end: Ints,
     *,
-    root: tuple[str, str],
+    own: SpanMatch,
+    own_name: str,
     stages: Sequence[StageCalls],
     edges: Bools,
 ) -> Profile:
@@ -92,15 +95,14 @@ def build(
         forest: forest of all spans.
         start: (n,) starts of the requests, ascending; nanoseconds since 1970.
         end: (n,) ends of the requests; nanoseconds since 1970.
-        root: service and operation of the requests.
+        own: service and operation of the spans whose calls are the stages; the profile's service.
+        own_name: name of the stage for the request's own time.
         stages: calls of the k stages.
         edges: (k, k); True at (a, b) if stage b comes after stage a.
     """
     latency = (end - start) / NS_PER_MS
-    own_name = ":".join(root) + OWN_TIME
     profiles = [_stage(calls, _parents(stages, edges, i) or (own_name,)) for i, calls in enumerate(stages)]
-    own = _own_time(own_name, root, np.zeros(len(latency)))
-    ordered = [own, *profiles]
+    ordered = [_own_time(own_name, own, np.zeros(len(latency))), *profiles]
     ordered = [ordered[i] for i in parents_first(ordered)]
     seen = {calls.name: calls.seen_ms for calls in stages} | {own_name: np.zeros(len(latency))}
     left = latency - end_to_end(ordered, seen)
@@ -109,10 +111,9 @@ def build(
     forest.counts["requests"] = len(latency)
     if len(latency) < MIN_REQUESTS_FOR_TAIL:
         forest.counts["warning_few_requests"] = len(latency)
-    own = _own_time(own_name, root, np.maximum(left, 0.0))
     return Profile(
-        service=root[0],
-        stages=(own, *ordered[1:]),
+        service=own.service,
+        stages=(_own_time(own_name, own, np.maximum(left, 0.0)), *ordered[1:]),
         latency_ms=latency,
         started_s=start / 1e9,
         counts={kind: int(number) for kind, number in sorted(forest.counts.items()) if number},
@@ -134,6 +135,7 @@ def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
         busy_variation=calls.busy_variation,
         replicas=calls.replicas,
         reissuable=calls.reissuable,
+        writes=calls.writes,
         asked=calls.asked,
         replica_names=calls.replica_names,
         pairs_ms=calls.pairs_ms,
@@ -144,10 +146,10 @@ def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
     )
 
 
-def _own_time(name: str, root: tuple[str, str], times: Floats) -> StageProfile:
+def _own_time(name: str, match: SpanMatch, times: Floats) -> StageProfile:
     return StageProfile(
         name=name,
-        match=SpanMatch(service=root[0], operation=root[1]),
+        match=match,
         calls_ms=times[:, None],
         censored=np.zeros((len(times), 1), np.bool_),
         reissuable=False,

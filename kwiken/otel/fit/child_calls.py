@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from kwiken.errors import InputError
-from kwiken.otel.fit.repeated_calls import MAX_TURNS, MIN_SHARE, turns
+from kwiken.otel.fit.repeated_calls import MAX_TURNS, turns
 from kwiken.otel.fit.retries import merge_retries
 from kwiken.otel.read import Bools, Ints
 from kwiken.otel.read import columns as c
@@ -18,6 +18,10 @@ from kwiken.otel.trace import DETACHED, MAX_ERROR_SHARE, ROOT, Forest
 MAX_STAGES: Final = 999  # with the own time, the maximum of a service
 MAX_WIDTH: Final = 10_000
 MAX_DESCENT: Final = 100
+MIN_PASS_SHARE: Final = 0.95  # of the requests that a gateway passes on; a few may end in errors
+MIN_GATEWAY_SHARE: Final = 0.75  # of a gateway's time that the one call holds
+MIN_CALLS_SHARE: Final = 0.5  # of a service's time that its calls hold, for them to be the stages
+MIN_WRAPPER_OVERLAP: Final = 0.9  # of the longer of two spans of the same work
 
 Key = tuple[int, int]  # operation of a stage, and its number among sequential calls of that operation
 
@@ -49,11 +53,29 @@ class Calls:
         return Calls(*(column[which] for column in columns))
 
 
-class Children:
-    """Index of a forest's spans by their parent; spans that were not waited for are left out."""
+class Level(NamedTuple):
+    """Spans of one level, one a request, and the calls that they make.
 
-    def __init__(self, forest: Forest) -> None:
+    Attributes:
+        at: (n,) rows of the spans; `ROOT` for a request that does not reach the level.
+        calls: calls that they make.
+    """
+
+    at: Ints
+    calls: Calls
+
+
+class Children:
+    """Index of a forest's spans by their parent; spans that were not waited for are left out.
+
+    Args:
+        forest: forest of all spans, or of requests and calls between services only.
+        services: True if the forest is one of calls between services.
+    """
+
+    def __init__(self, forest: Forest, *, services: bool = False) -> None:
         self.forest = forest
+        self.services = services
         self._stages = 0
         below = np.flatnonzero((forest.parent >= 0) & (forest.state & DETACHED == 0))
         self._rows = below[np.argsort(forest.parent[below], kind="stable")]
@@ -73,31 +95,74 @@ class Children:
             )
 
     def of(self, at: Ints) -> Calls:
-        """Child calls of the spans at these rows, one span a request; `ROOT` for no span."""
+        """Child calls of the spans at these rows, one span a request; `ROOT` for no span.
+
+        Of spans inside a service, one that only stands beside the call that it wraps is left out.
+        """
         low, high = (np.searchsorted(self._parents, at, side) for side in ("left", "right"))
         counts = np.where(at >= 0, high - low, 0)
         request = np.repeat(np.arange(len(at)), counts)
         within = np.arange(len(request)) - np.repeat(np.cumsum(counts) - counts, counts)
         rows = self._rows[low[request] + within]
         forest = self.forest
-        return Calls(
+        calls = Calls(
             rows, request, forest.spans["op"][rows].astype(np.int64), forest.start[rows], forest.end[rows]
         )
+        return calls if self.services else _without_wrappers(calls, self._leaves(rows))
+
+    def _leaves(self, rows: Ints) -> Bools:
+        """(k,): True for spans without a child."""
+        low, high = (np.searchsorted(self._parents, rows, side) for side in ("left", "right"))
+        leaves: Bools = low == high
+        return leaves
 
 
-def direct_calls(children: Children, at: Ints) -> Calls:
+def _without_wrappers(calls: Calls, leaf: Bools) -> Calls:
+    """Calls without those that are the same work as the call beside them.
+
+    A tracer may write a span for the filter or handler that makes a call, and put the call beside it instead
+    of below: both begin and end together. In nearly all requests such a span has no child of its own, and
+    shares nearly all of its time with the longest call that has children.
+    """
+    if not leaf.any() or leaf.all():
+        return calls
+    length = calls.end - calls.start
+    rows = np.flatnonzero(~leaf)
+    order = rows[np.lexsort((length[rows], calls.request[rows]))]
+    longest = np.full(int(calls.request.max()) + 1, -1, np.int64)
+    longest[calls.request[order]] = order  # the longest one is written last
+    beside = longest[calls.request]
+    shared = np.minimum(calls.end, calls.end[beside]) - np.maximum(calls.start, calls.start[beside])
+    same = leaf & (beside >= 0) & (shared >= MIN_WRAPPER_OVERLAP * np.maximum(length, length[beside]))
+    number, wraps = np.bincount(calls.op), np.bincount(calls.op, weights=same & (length > 0))
+    wrapper = wraps >= MIN_PASS_SHARE * np.maximum(number, 1)
+    return calls.only(~wrapper[calls.op]) if wrapper.any() else calls
+
+
+def direct_calls(children: Children, at: Ints) -> Level:
     """Child calls of the topmost span below the request that makes several calls.
 
-    A span whose only child, in all requests, is one call of one operation just forwards the request (a client
-    span above its server span, a gateway), so the stages are looked for below it. If no span makes several
-    calls, the request's own child is the only stage.
+    A span whose only child, in nearly all requests, is one call of one operation just forwards the request (a
+    client span above its server span, a gateway), so the stages are looked for below it; between services, if
+    most of its time is that call. There are four cases:
+
+    1. A span makes several calls: these calls.
+    2. As 1, between services, but the calls are less than half of the callee's time: the call of that callee,
+       which does most of the work itself.
+    3. Nothing branches, and the stages are spans: the request's own child is the only stage.
+    4. Nothing branches, and the stages are services: the last service called is.
 
     Args:
         children: index of the spans by parent.
         at: (n,) rows of the requests' spans.
     """
-    levels = _way_down(children, at)
-    return levels[-1] if _branches(levels[-1], at) else levels[0]
+    way = _way_down(children, at)
+    branches = len(way[-1].calls) > 0 and _passed_on(children, way[-1]) is None
+    if not children.services:
+        return way[-1] if branches else way[0]
+    if len(way) > 1 and (not branches or _covered(children.forest, way[-1]) < MIN_CALLS_SHARE):
+        return way[-2]
+    return way[-1]
 
 
 def inner_calls(children: Children, at: Ints) -> Calls:
@@ -114,11 +179,12 @@ def inner_calls(children: Children, at: Ints) -> Calls:
         children: index of the spans by parent.
         at: (n,) rows of the stage's calls, of one operation, one a request; `ROOT` for none.
     """
-    levels = _way_down(children, at)
-    if _branches(levels[-1], at):
-        return levels[-1]
+    way = _way_down(children, at)
+    levels = [level.calls for level in way]
     first = levels[0]
-    if not len(first):
+    if len(levels[-1]) and _passed_on(children, way[-1]) is None:
+        return levels[-1]
+    if not len(first) or children.services:
         return first
     row = int(at[at >= 0][0])
     service = _service(children.forest, row)
@@ -132,28 +198,52 @@ def _service(forest: Forest, row: int) -> str:
     return forest.names.operations[int(forest.spans["op"][row])][0]
 
 
-def _way_down(children: Children, at: Ints) -> list[Calls]:
-    """Calls by level, each below the only call of the level above; the last has several calls or none."""
-    levels = [children.of(at)]
-    there = at >= 0
-    while _passes_on(levels[-1], there) and len(levels) < MAX_DESCENT:
-        last = levels[-1]
-        below = np.full(len(at), ROOT, np.int64)
-        below[last.request] = last.row
-        levels.append(children.of(below))
+def _way_down(children: Children, at: Ints) -> list[Level]:
+    """Levels of calls, each below the only call of the level above; the last has several calls or none."""
+    levels = [Level(at, children.of(at))]
+    while len(levels) < MAX_DESCENT and (below := _passed_on(children, levels[-1])) is not None:
+        levels.append(Level(below, children.of(below)))
     return levels
 
 
-def _branches(calls: Calls, at: Ints) -> bool:
-    return len(calls) > 0 and not _passes_on(calls, at >= 0)
+def _passed_on(children: Children, level: Level) -> Ints | None:
+    """Rows of the calls through which requests pass one level on; None where that level does more.
 
-
-def _passes_on(calls: Calls, there: Bools) -> bool:
-    """True if no request made more than one call, all of one operation, and nearly all requests made it."""
+    Nearly all requests make one call, of one operation; between services it is most of their time. In the
+    few others, as with an error or a retry, the last call of that operation counts.
+    """
+    calls, there = level.calls, level.at >= 0
     if not len(calls):
-        return False
-    single = np.bincount(calls.request, minlength=len(there))[there]
-    return bool((calls.op == calls.op[0]).all() and single.max() == 1 and single.mean() >= MIN_SHARE)
+        return None
+    main = calls.op == np.bincount(calls.op).argmax()
+    number = np.bincount(calls.request, minlength=len(there))
+    single = (number == 1) & (np.bincount(calls.request[main], minlength=len(there)) == 1)
+    if single[there].mean() < MIN_PASS_SHARE:
+        return None
+    below = np.full(len(there), ROOT, np.int64)
+    order = np.flatnonzero(main)[np.argsort(calls.end[main], kind="stable")]
+    below[calls.request[order]] = calls.row[order]
+    if children.services:
+        forest, one = children.forest, np.flatnonzero(single)
+        inner = (forest.end - forest.start)[below[one]].sum()
+        if inner < MIN_GATEWAY_SHARE * (forest.end - forest.start)[level.at[one]].sum():
+            return None
+    return below
+
+
+def _covered(forest: Forest, level: Level) -> float:
+    """Share of the time of a level's spans in which some call was running."""
+    calls, there = level.calls, level.at[level.at >= 0]
+    whole = float((forest.end[there] - forest.start[there]).sum())
+    if whole <= 0:
+        return 1.0
+    order = np.lexsort((calls.start, calls.request))
+    request, since = calls.request[order], forest.start[level.at[calls.request[order]]]
+    # Each request gets a stretch of time of its own, so that one running maximum serves all of them.
+    stretch = request * (int((forest.end[there] - forest.start[there]).max()) + 1)
+    start, end = calls.start[order] - since + stretch, calls.end[order] - since + stretch
+    seen = np.maximum.accumulate(np.r_[np.int64(-1), end[:-1]])
+    return float(np.maximum(end - np.maximum(start, seen), 0).sum()) / whole
 
 
 def sorted_out(forest: Forest, calls: Calls) -> Calls:

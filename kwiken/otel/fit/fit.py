@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict, Unpack
+
+import numpy as np
 
 from kwiken.errors import InputError
+from kwiken.otel.fit.callees import Below, seen_below
 from kwiken.otel.fit.foreign import fit_foreign
+from kwiken.otel.fit.like import fit_like, origin_of
+from kwiken.otel.fit.names import short_ends, short_names
 from kwiken.otel.fit.own import fit_own
 from kwiken.otel.read import MAX_SPANS
 from kwiken.otel.trace import (
@@ -19,13 +24,38 @@ from kwiken.otel.trace import (
     Progress,
     candidates,
     label,
+    nearest,
     read_forest,
     requests_of,
     with_kinds,
+    without_operations,
 )
 from kwiken.profile import Profile, decayed
 
 _MAX_REASONS_SHOWN: Final = 8
+_MAX_KINDS_LEARNED: Final = 30  # for a list; the number of stages of rarer kinds is not told
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of requests in traces.
+
+    Attributes:
+        name: short name, unique among the kinds of the traces.
+        label: `service:operation` of the first route that tells the kind from others.
+        requests: number of requests, with those that failed.
+        p50_ms: their median latency, milliseconds.
+        p99_ms: 99th percentile of their latency, milliseconds.
+        stages: number of stages, with the request's own time; None where there are none, and for rare kinds,
+            which are not learned for a list.
+    """
+
+    name: str
+    label: str
+    requests: int
+    p50_ms: float
+    p99_ms: float
+    stages: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,48 +63,71 @@ class Fits:
     """Profiles learned from traces.
 
     Attributes:
-        profiles: one profile, or one for each root operation; most frequent first.
+        profiles: one profile, or one for each kind of requests, most frequent first; none if only the kinds
+            were asked for.
+        kinds: kinds of requests, most frequent first.
         roots: number of requests by root operation (`service:operation`), most frequent first.
-        left_out: root operations without a profile, each with the reason.
+        left_out: kinds without a profile, each with the reason.
     """
 
     profiles: tuple[Profile, ...]
+    kinds: tuple[Kind, ...]
     roots: Mapping[str, int]
     left_out: Mapping[str, str]
 
 
-def fit_profile(
-    paths: Iterable[str | Path],
-    *,
-    root: str | None = None,
-    service: str | None = None,
-    depth: int = 1,
-    kind_by: str | None = None,
-    half_life_s: float | None = None,
-    since_s: float | None = None,
-    until_s: float | None = None,
-    on_progress: Progress | None = None,
-    max_spans: int = MAX_SPANS,
-) -> Profile:
-    """Learn a profile from traces.
+class FitOptions(TypedDict, total=False):
+    """Options of a fit.
 
-    Args:
-        paths: files or folders of OTLP JSON lines or Jaeger JSON, also compressed by gzip, or
-            `jaeger://HOST:PORT/SERVICE?lookback=1h`.
+    Attributes:
         root: `operation` or `service:operation` of the requests to learn from, at any depth of a trace;
-            None for the most frequent root of a trace.
+            None for the root of each trace.
         service: service of the requests; None for any.
+        kind: name of the kind of requests, or an end of it such as `cart/add`; None for the most frequent.
+        like: profile whose stages the requests are fitted into, with its kind and its view of the spans; None
+            to find the stages. Without effect for traces of our own runtime.
         depth: number of levels of calls that become stages, 1 or more; 1 for the direct calls of a request.
             Traces of our own runtime state their stages, so it has no effect there.
+        spans: True if any span is a call; False for calls from one service to another only.
+        ignore: operations that are left out of the trees, as names or shell patterns of `operation` or
+            `service:operation`; what they call counts as called by what called them.
         kind_by: attribute whose values are the classes of requests, read from a request's own span or else
-            from the first span below it that has it; `root` for the root operation, with all of one
+            from the first span below it that has it; `root` for the kinds that routes tell, with all of one
             service in one profile. None for a single class.
         half_life_s: age before the last request at which a request counts half, seconds; None for equal
             weights.
         since_s: time from which requests count, seconds since 1970; None for all.
         until_s: time before which requests count, seconds since 1970; None for all.
+    """
+
+    root: str | None
+    service: str | None
+    kind: str | None
+    like: Profile | None
+    depth: int
+    spans: bool
+    ignore: Sequence[str]
+    kind_by: str | None
+    half_life_s: float | None
+    since_s: float | None
+    until_s: float | None
+
+
+def fit_profile(
+    paths: Iterable[str | Path],
+    *,
+    on_progress: Progress | None = None,
+    max_spans: int = MAX_SPANS,
+    **options: Unpack[FitOptions],
+) -> Profile:
+    """Learn a profile of the most frequent kind of requests, or of the kind asked for.
+
+    Args:
+        paths: files or folders of OTLP JSON lines or Jaeger JSON, also compressed by gzip, or
+            `jaeger://HOST:PORT/SERVICE?lookback=1h`.
         on_progress: callback with the number of bytes read and their total.
         max_spans: maximal number of spans held; of more, a uniform sample of whole traces is used.
+        options: see `FitOptions`.
 
     Returns:
         The profile, its requests in order of their start; its counts tell what was left out. docs/traces.md
@@ -84,89 +137,183 @@ def fit_profile(
         InputError: a path cannot be read, a file is broken, truncated, empty or of another format, or the
             traces hold no request to learn from. Names the file, and the line or field.
     """
-    return fit_profiles(
-        paths,
-        root=root,
-        service=service,
-        depth=depth,
-        kind_by=kind_by,
-        half_life_s=half_life_s,
-        since_s=since_s,
-        until_s=until_s,
-        on_progress=on_progress,
-        max_spans=max_spans,
-    ).profiles[0]
+    return fit_profiles(paths, on_progress=on_progress, max_spans=max_spans, **options).profiles[0]
 
 
 def fit_profiles(
     paths: Iterable[str | Path],
     *,
     every: bool = False,
-    root: str | None = None,
-    service: str | None = None,
-    depth: int = 1,
-    kind_by: str | None = None,
-    half_life_s: float | None = None,
-    since_s: float | None = None,
-    until_s: float | None = None,
     on_progress: Progress | None = None,
     max_spans: int = MAX_SPANS,
+    **options: Unpack[FitOptions],
 ) -> Fits:
-    """Learn a profile of each root operation, or of the most frequent one, and list the root operations.
+    """Learn a profile of each kind of requests, or of one, and list the kinds.
 
     Args:
         paths: as `fit_profile`.
-        every: True for a profile of every root operation, False for the most frequent one only.
-        root: as `fit_profile`.
-        service: as `fit_profile`.
-        depth: as `fit_profile`.
-        kind_by: as `fit_profile`.
-        half_life_s: as `fit_profile`.
-        since_s: as `fit_profile`.
-        until_s: as `fit_profile`.
+        every: True for a profile of every kind, False for one only.
         on_progress: as `fit_profile`.
         max_spans: as `fit_profile`.
+        options: see `FitOptions`.
 
     Raises:
-        InputError: as `fit_profile`; with `every`, only if no root operation has a profile.
+        InputError: as `fit_profile`; with `every`, only if no kind has a profile.
     """
-    asked = kind_by if kind_by != BY_ROOT else None
-    forest = read_forest(paths, on_progress=on_progress, max_spans=max_spans, kind_by=asked)
-    found = candidates(forest, root=root, service=service)
-    options = _Options(depth, kind_by, half_life_s, since_s, until_s)
-    roots = {label(forest, op): count for op, count in found.frequency.items()}
+    read = _read(paths, on_progress, max_spans, options)
     if not every:
-        return Fits((_learn(forest, found, next(iter(found.frequency)), options),), roots, {})
-    profiles: list[Profile] = []
-    left_out: dict[str, str] = {}
-    for op in found.frequency:
+        op = read.chosen()
+        return read.fits({op: read.learn(op)}, {})
+    profiles: dict[int, Profile] = {}
+    left_out: dict[int, str] = {}
+    for op in read.found.frequency:
         try:
-            profiles.append(_learn(forest, found, op, options))
+            profiles[op] = read.learn(op)
         except InputError as error:
-            left_out[label(forest, op)] = str(error)
+            left_out[op] = str(error)
     if not profiles:
         raise InputError("; ".join(list(left_out.values())[:_MAX_REASONS_SHOWN]))
-    return Fits(tuple(profiles), roots, left_out)
+    return read.fits(profiles, left_out)
 
 
-class _Options(NamedTuple):
-    """Options of a fit; see `fit_profile`."""
+def list_kinds(
+    paths: Iterable[str | Path],
+    *,
+    on_progress: Progress | None = None,
+    max_spans: int = MAX_SPANS,
+    **options: Unpack[FitOptions],
+) -> Fits:
+    """List the kinds of requests in traces, without a profile; arguments and errors as `fit_profiles`."""
+    read = _read(paths, on_progress, max_spans, options)
+    return read.fits({}, {})
 
-    depth: int
-    kind_by: str | None
-    half_life_s: float | None
-    since_s: float | None
-    until_s: float | None
+
+class _Read(NamedTuple):
+    """Traces that were read, and how to learn from them."""
+
+    forest: Forest
+    found: Candidates
+    below: Below | None
+    options: FitOptions
+
+    def chosen(self) -> int:
+        """Number of the operation that tells the kind asked for, or the most frequent one."""
+        ops = list(self.found.frequency)
+        model, kind = self.options.get("like"), self.options.get("kind")
+        wanted = origin_of(model).kind if model is not None and not len(self.found.own) else kind
+        if wanted is None:
+            return ops[0]
+        short = short_names(self.forest.names.operations[op] for op in ops)
+        names = [short[self.forest.names.operations[op]] for op in ops]
+        return ops[_named([label(self.forest, op) for op in ops], names, wanted)]
+
+    def learn(self, op: int) -> Profile:
+        """Learn the profile of one kind, with counts of its own."""
+        options = self.options
+        part = replace(self.forest, counts=Counter(self.forest.counts))
+        kind_by, model = options.get("kind_by"), options.get("like")
+        requests = requests_of(
+            part,
+            self.found,
+            op,
+            since_s=options.get("since_s"),
+            until_s=options.get("until_s"),
+            together=kind_by == BY_ROOT,
+        )
+        if requests.own:
+            profile = fit_own(part, requests)
+        elif model is not None:
+            profile = fit_like(part, requests, model)
+        else:
+            profile = fit_foreign(
+                part,
+                requests,
+                below=self.below,
+                depth=options.get("depth", 1),
+                spans=options.get("spans", False),
+                ignored=options.get("ignore", ()),
+            )
+        if kind_by is not None:
+            profile = with_kinds(profile, part, requests, kind_by)
+        half_life_s = options.get("half_life_s")
+        return profile if half_life_s is None else decayed(profile, half_life_s)
+
+    def fits(self, profiles: Mapping[int, Profile], left_out: Mapping[int, str]) -> Fits:
+        """Profiles by number of their kind's operation, together with all kinds of requests."""
+        forest, ops = self.forest, list(self.found.frequency)
+        short = short_names(forest.names.operations[op] for op in ops)
+        order = np.argsort(self.found.kinds, kind="stable")
+        first, last = (np.searchsorted(self.found.kinds[order], ops, side) for side in ("left", "right"))
+        kinds = []
+        for place, op in enumerate(ops):
+            rows = self.found.rows[order[first[place] : last[place]]]
+            p50, p99 = np.percentile((forest.end[rows] - forest.start[rows]) / 1e6, (50, 99)).tolist()
+            stages = len(profiles[op].stages) if op in profiles else None
+            if stages is None and op not in left_out and place < _MAX_KINDS_LEARNED:
+                stages = self._stages(op)
+            name = short[forest.names.operations[op]]
+            kinds.append(Kind(name, label(forest, op), len(rows), p50, p99, stages))
+        roots = Counter(label(forest, op) for op in forest.spans["op"][self.found.rows].tolist())
+        return Fits(
+            tuple(profiles.values()),
+            tuple(kinds),
+            dict(sorted(roots.items(), key=lambda each: (-each[1], each[0]))),
+            {label(forest, op): why for op, why in left_out.items()},
+        )
+
+    def _stages(self, op: int) -> int | None:
+        """Number of stages of a kind; None where its requests make no calls, or where a model states them."""
+        if self.options.get("like") is not None:
+            return None
+        try:
+            return len(self.learn(op).stages)
+        except InputError:
+            return None
 
 
-def _learn(forest: Forest, found: Candidates, op: int, options: _Options) -> Profile:
-    """Learn the profile of one root operation, with counts of its own."""
-    part = replace(forest, counts=Counter(forest.counts))
-    together = options.kind_by == BY_ROOT
-    requests = requests_of(
-        part, found, op, since_s=options.since_s, until_s=options.until_s, together=together
+def _read(
+    paths: Iterable[str | Path], on_progress: Progress | None, max_spans: int, options: FitOptions
+) -> _Read:
+    kind_by, model = options.get("kind_by"), options.get("like")
+    forest = read_forest(
+        paths,
+        on_progress=on_progress,
+        max_spans=max_spans,
+        kind_by=kind_by if kind_by != BY_ROOT else None,
     )
-    profile = fit_own(part, requests) if requests.own else fit_foreign(part, requests, depth=options.depth)
-    if options.kind_by is not None:
-        profile = with_kinds(profile, part, requests, options.kind_by)
-    return profile if options.half_life_s is None else decayed(profile, options.half_life_s)
+    ignore = options.get("ignore", ()) if model is None else origin_of(model).ignored
+    if ignore:
+        forest = without_operations(forest, ignore)
+    found = candidates(forest, root=options.get("root"), service=options.get("service"))
+    return _Read(forest, found, None if found.calls is None else seen_below(forest), options)
+
+
+def _named(labels: Sequence[str], names: Sequence[str], wanted: str) -> int:
+    """Index of the kind of that name.
+
+    There are three cases: 1. the label or the short name; 2. the operation, or the end of its path; 3. a part
+    of exactly one label.
+
+    Args:
+        labels: labels of all kinds.
+        names: their short names.
+        wanted: name that was asked for.
+
+    Raises:
+        InputError: no kind is meant, or several; names the nearest.
+    """
+    rules: tuple[Callable[[str, str], bool], ...] = (
+        lambda label, name: wanted in {label, name},
+        lambda label, _: label.partition(":")[2] == wanted,
+        lambda label, _: wanted in short_ends(label),
+        lambda label, _: wanted.lower() in label.lower(),
+    )
+    for rule in rules:
+        meant = [place for place, pair in enumerate(zip(labels, names, strict=True)) if rule(*pair)]
+        if len(meant) == 1:
+            return meant[0]
+        if meant:
+            several = ", ".join(names[place] for place in meant[:_MAX_REASONS_SHOWN])
+            raise InputError(f"{wanted!r} could be any of {several}", where="kind")
+    near = nearest(wanted, names) or list(names[:_MAX_REASONS_SHOWN])
+    raise InputError(f"no kind of requests is named {wanted!r}; nearest: {', '.join(near)}", where="kind")

@@ -2,40 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
+
+import numpy as np
 
 from kwiken.errors import InputError
 from kwiken.otel.fit.call_matrices import build
-from kwiken.otel.fit.nested import MAX_DEPTH, distinct, stages_below
-from kwiken.otel.trace import Forest, Requests, label
-from kwiken.profile import OWN_TIME, Profile
+from kwiken.otel.fit.callees import Below, Callees, seen_below
+from kwiken.otel.fit.child_calls import Children
+from kwiken.otel.fit.names import distinct, fitted, short_names
+from kwiken.otel.fit.nested import MAX_DEPTH, Graph, Step, stages_below
+from kwiken.otel.fit.service_times import service_times
+from kwiken.otel.trace import Forest, Requests, find_service_calls, label
+from kwiken.plan import SpanMatch
+from kwiken.profile import OWN_TIME, Origin, Profile
+
+_OWN: Final = "\0"  # marks the name of a stage's own time, until names are unique
 
 
-def fit_foreign(forest: Forest, requests: Requests, *, depth: int = 1) -> Profile:
+def fit_foreign(
+    forest: Forest,
+    requests: Requests,
+    *,
+    below: Below | None = None,
+    depth: int = 1,
+    spans: bool = False,
+    ignored: Sequence[str] = (),
+) -> Profile:
     """Learn a profile.
 
     Args:
         forest: forest of all spans.
         requests: requests to learn from.
+        below: what was seen below each span; None to look.
         depth: number of levels of calls that become stages, from 1; 1 for the direct calls of a request.
+        spans: True if any span is a call; False for calls from one service to another only. Where no request
+            calls another service, spans are taken.
+        ignored: operations that were left out of the forest.
 
     Raises:
         InputError: the requests make no calls, or calls of too many operations, or the depth is out of range.
     """
     if not 1 <= depth <= MAX_DEPTH:
         raise InputError(f"must be from 1 to {MAX_DEPTH}, not {depth}", where="depth")
-    root = label(forest, requests.op)
-    graph = stages_below(forest, requests.rows, depth)
-    if graph is None:
-        raise InputError(f"no request of {root!r} makes a call that ends well: there are no stages")
-    # The request's own time is named first, so that a stage of the same name is the one that is qualified.
-    _, *names = distinct([(root + OWN_TIME,), *((*path, root) for path in graph.paths)])
     rows = requests.rows
-    return build(
+    calls = requests.calls or find_service_calls(forest, rows)
+    below = seen_below(forest) if below is None else below
+    graph = None
+    if not spans:
+        children = Children(calls.forest, services=True)
+        graph = stages_below(children, Callees(forest, below, calls), calls.places[rows], depth)
+        spans = graph is None
+        forest.counts["requests_of_one_service"] = len(rows) if spans else 0
+    if graph is None:
+        graph = stages_below(Children(forest), Callees(forest, below, None), rows, depth)
+    if graph is None:
+        raise InputError(
+            f"no request of {label(forest, requests.op)!r} makes a call that ends well: there are no stages"
+        )
+    root = int(np.bincount(forest.spans["op"][rows]).argmax()) if spans else graph.caller
+    service, operation = forest.names.operations[root]
+    own_name, *names = _names(forest, graph, root, spans=spans)
+    profile = build(
         forest,
         forest.start[rows],
         forest.end[rows],
-        root=forest.names.operations[requests.op],
+        own=SpanMatch(service=service, operation=operation),
+        own_name=own_name,
         stages=[replace(stage, name=name) for stage, name in zip(graph.stages, names, strict=True)],
         edges=graph.edges,
+    )
+    services, times = service_times(forest, calls, rows)
+    return replace(
+        profile,
+        service=forest.names.operations[requests.op if not spans else root][0],
+        origin=Origin(
+            kind=label(forest, requests.op),
+            caller=label(forest, graph.caller),
+            stages="spans" if spans else "services",
+            depth=depth,
+            ignored=tuple(ignored),
+        ),
+        service_names=services,
+        service_ms=times,
+    )
+
+
+def _names(forest: Forest, graph: Graph, root: int, *, spans: bool) -> list[str]:
+    """Names of the request's own time and of the stages: short and unique."""
+    operations = forest.names.operations
+    short = short_names([operations[root], *(operations[step.op] for path in graph.paths for step in path)])
+
+    def name(step: Step) -> str:
+        turn = f"#{step.turn + 1}" if step.turn else ""
+        return short[operations[step.op]] + turn + (_OWN if step.own else "")
+
+    top = short[operations[root]] if spans else operations[root][0]
+    # The request's own time is named first, so that a stage of the same name is the one that is qualified.
+    # Behind `in`, services are told by their routes alone: what matters there is short.
+    place = name if spans else lambda step: name(step).partition(":")[2]
+    paths = [
+        (top + _OWN,),
+        *((name(path[0]), *map(place, path[1:]), top) for path in graph.paths),
+    ]
+    unique = distinct(paths)
+    return fitted(
+        [text.replace(_OWN, "") for text in unique], [OWN_TIME if _OWN in text else "" for text in unique]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -11,10 +10,10 @@ import numpy as np
 
 from kwiken.latency import end_to_end
 from kwiken.otel.fit.call_matrices import NS_PER_MS, Floats, StageCalls, in_order, matrix
+from kwiken.otel.fit.callees import Callees
 from kwiken.otel.fit.child_calls import (
     Calls,
     Children,
-    Key,
     Staged,
     direct_calls,
     in_stages,
@@ -24,11 +23,22 @@ from kwiken.otel.fit.child_calls import (
 from kwiken.otel.fit.precedence import acyclic, precedence, reduction
 from kwiken.otel.read import Bools, Ints
 from kwiken.otel.trace import ROOT, Forest, label
-from kwiken.plan import SpanMatch
-from kwiken.profile import OWN_TIME
 
 MAX_DEPTH: Final = 20
-IN: Final = " in "  # between the name of a stage and that of the stage that contains it
+
+
+class Step(NamedTuple):
+    """One stage on the way from a request down to a stage.
+
+    Attributes:
+        op: number of the operation of its calls.
+        turn: number among sequential calls of that operation, from 0.
+        own: True if only the stage's own time is meant.
+    """
+
+    op: int
+    turn: int
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +48,14 @@ class Graph:
     Attributes:
         stages: calls of the k stages, in the order of their start.
         edges: (k, k); True at (a, b) if stage b comes after stage a.
-        paths: name of each stage, followed by the names of the stages that contain it.
+        paths: step of each stage, followed by the steps of the stages that contain it.
+        caller: number of the operation of the spans whose calls are the stages.
     """
 
     stages: Sequence[StageCalls]
     edges: Bools
-    paths: Sequence[tuple[str, ...]]
+    paths: Sequence[tuple[Step, ...]]
+    caller: int
 
     def sources(self) -> Ints:
         """Stages without a parent."""
@@ -81,62 +93,75 @@ def _parents_first(edges: Bools) -> list[int]:
     return ready
 
 
-def stages_below(forest: Forest, requests: Ints, depth: int) -> Graph | None:
+def stages_below(children: Children, callees: Callees, requests: Ints, depth: int) -> Graph | None:
     """Stages below requests; None if the requests make no successful call.
 
     Args:
-        forest: forest of all spans.
-        requests: (n,) rows of the requests' spans.
+        children: index of the spans, or of the calls between services, by parent.
+        callees: what is known of callees.
+        requests: (n,) rows of the requests.
         depth: number of levels, 1 or more; 1 for the direct calls. With each further level, calls inside a
             stage become stages of their own, after a stage for the containing stage's own time.
 
     Raises:
         InputError: there are too many stages.
     """
-    children = Children(forest)
-    calls = sorted_out(forest, direct_calls(children, requests))
-    return _graph(children, _Level(calls, forest.start[requests], ()), depth) if len(calls) else None
+    forest = children.forest
+    level = direct_calls(children, requests)
+    calls = sorted_out(forest, level.calls)
+    if not len(calls):
+        return None
+    found = _graph(_Fit(children, callees), _Inside(calls, forest.start[requests], ()), depth)
+    caller = int(np.bincount(forest.spans["op"][level.at[level.at >= 0]]).argmax())
+    return replace(found, caller=caller)
 
 
-class _Level(NamedTuple):
+class _Fit(NamedTuple):
+    """What all levels of one fit share: the index of spans by parent, and what is known of callees."""
+
+    children: Children
+    callees: Callees
+
+
+class _Inside(NamedTuple):
     """Calls of one level, to be grouped into stages.
 
     Attributes:
         calls: calls of the level.
         zero: (n,) reference time of each request, nanoseconds, so that differences are exact as floats.
-        inside: names of the stages that contain the level, innermost first.
+        inside: steps to the stages that contain the level, innermost first.
     """
 
     calls: Calls
     zero: Ints
-    inside: tuple[str, ...]
+    inside: tuple[Step, ...]
 
 
-def _graph(children: Children, level: _Level, depth: int) -> Graph:
-    forest = children.forest
+def _graph(fit: _Fit, level: _Inside, depth: int) -> Graph:
+    forest = fit.children.forest
     found = in_stages(forest, level.calls)
-    children.found(len(found.keys))
+    fit.children.found(len(found.keys))
     start, end = _extents(found, level.zero)
-    names = [_name(forest, key) for key in found.keys]
-    order = in_order(np.nanmean(start, axis=0), names)
+    order = in_order(np.nanmean(start, axis=0), [f"{label(forest, op)}#{turn}" for op, turn in found.keys])
     before, cut = acyclic(precedence(start[:, order], end[:, order]), _support(start[:, order]))
     forest.counts["edges_cut_from_cycles"] += cut
     places = found.split()
     graph = Graph(
-        [_stage(forest, found, number, places[number], len(level.zero)) for number in order],
+        [_stage(fit.callees, found, number, places[number], len(level.zero)) for number in order],
         reduction(before),
-        [(names[number], *level.inside) for number in order],
+        [(Step(*found.keys[number]), *level.inside) for number in order],
+        -1,
     )
     inner = (
         {}
         if depth <= 1
-        else _inner(children, found, [places[number] for number in order], graph, level.zero, depth - 1)
+        else _inner(fit, found, [places[number] for number in order], graph, level.zero, depth - 1)
     )
     return _spliced(forest, graph, inner) if inner else graph
 
 
 def _inner(
-    children: Children, found: Staged, places: Sequence[Ints], graph: Graph, zero: Ints, depth: int
+    fit: _Fit, found: Staged, places: Sequence[Ints], graph: Graph, zero: Ints, depth: int
 ) -> dict[int, Graph]:
     """Nested stages by index of the containing stage; a fan-out is not split.
 
@@ -144,6 +169,7 @@ def _inner(
     span all shards.
     """
     inner: dict[int, Graph] = {}
+    children = fit.children
     for place, mine in enumerate(places):
         rows, request = found.calls.row[mine], found.calls.request[mine]
         if found.shard[mine].any():
@@ -153,7 +179,7 @@ def _inner(
         at[request] = rows
         calls = sorted_out(children.forest, inner_calls(children, at))
         if len(calls):
-            inner[place] = _graph(children, _Level(calls, zero, graph.paths[place]), depth)
+            inner[place] = _graph(fit, _Inside(calls, zero, graph.paths[place]), depth)
     return inner
 
 
@@ -164,7 +190,7 @@ def _spliced(forest: Forest, graph: Graph, inner: dict[int, Graph]) -> Graph:
     without a child. So the longest path through them takes as long as the stage did.
     """
     stages: list[StageCalls] = []
-    paths: list[tuple[str, ...]] = []
+    paths: list[tuple[Step, ...]] = []
     pairs: list[tuple[int, int]] = []
     first, last = np.zeros(len(graph.stages), np.int64), []
     for place, stage in enumerate(graph.stages):
@@ -176,7 +202,7 @@ def _spliced(forest: Forest, graph: Graph, inner: dict[int, Graph]) -> Graph:
             paths.append(graph.paths[place])
             continue
         stages.append(_own_part(forest, stage, part))
-        paths.append((graph.paths[place][0] + OWN_TIME, *graph.paths[place][1:]))
+        paths.append((graph.paths[place][0]._replace(own=True), *graph.paths[place][1:]))
         offset = len(stages)
         stages += part.stages
         paths += part.paths
@@ -186,7 +212,7 @@ def _spliced(forest: Forest, graph: Graph, inner: dict[int, Graph]) -> Graph:
     pairs += [(end, int(first[b])) for a, b in np.argwhere(graph.edges) for end in last[a]]
     edges = np.zeros((len(stages), len(stages)), np.bool_)
     edges[tuple(np.array(pairs, np.int64).T)] = True
-    return Graph(stages, edges, paths)
+    return Graph(stages, edges, paths, graph.caller)
 
 
 def _own_part(forest: Forest, stage: StageCalls, inside: Graph) -> StageCalls:
@@ -197,7 +223,7 @@ def _own_part(forest: Forest, stage: StageCalls, inside: Graph) -> StageCalls:
     left = stage.calls_ms[:, 0] - inside.latency_ms()
     forest.counts["clipped_stage_time"] += int((left < -1 / NS_PER_MS).sum())
     own = np.where(np.isnan(left), np.nan, np.maximum(left, 0.0))
-    return replace(stage, calls_ms=own[:, None], seen_ms=np.nan_to_num(own), reissuable=False)
+    return replace(stage, calls_ms=own[:, None], seen_ms=np.nan_to_num(own), reissuable=False, writes="")
 
 
 def _extents(found: Staged, zero: Ints) -> tuple[Floats, Floats]:
@@ -218,46 +244,19 @@ def _support(start: Floats) -> Floats:
     return np.asarray(there.T @ there)
 
 
-def _stage(forest: Forest, found: Staged, number: int, mine: Ints, requests: int) -> StageCalls:
+def _stage(callees: Callees, found: Staged, number: int, mine: Ints, requests: int) -> StageCalls:
     calls, shard = found.calls.only(mine), found.shard[mine]
     took = (calls.end - calls.start) / NS_PER_MS
     shape = (requests, int(shard.max()) + 1)
     calls_ms = matrix(shape, calls.request, shard, took)
     op, turn = found.keys[number]
-    service, operation = forest.names.operations[op]
+    callee = callees.of(op, turn, calls.row)
     return StageCalls(
-        name=_name(forest, (op, turn)),
-        match=SpanMatch(service=service, operation=operation, occurrence=turn + 1),
+        name="",
+        match=callee.match,
         calls_ms=calls_ms,
         censored=np.zeros(shape, np.bool_),
         seen_ms=np.fmax.reduce(calls_ms, axis=1, initial=0.0),
+        reissuable=not callee.writes,
+        writes=callee.writes,
     )
-
-
-def _name(forest: Forest, key: Key) -> str:
-    op, turn = key
-    return label(forest, op) + (f"#{turn + 1}" if turn else "")
-
-
-def distinct(paths: Sequence[tuple[str, ...]]) -> list[str]:
-    """Unique names of the stages: a name that occurs twice is qualified by the containing stages.
-
-    Args:
-        paths: name of each stage, followed by the names of the stages that contain it; no two alike.
-    """
-    length = [1] * len(paths)
-
-    def named() -> list[str]:
-        return [IN.join(path[:size]) for path, size in zip(paths, length, strict=True)]
-
-    names = named()
-    while twice := {name for name, count in Counter(names).items() if count > 1}:
-        grown = False
-        for i, name in enumerate(names):
-            if name in twice and length[i] < len(paths[i]):
-                length[i] += 1
-                grown = True
-        if not grown:  # only for names that hold ` in ` themselves
-            return [f"{name} ({i})" if name in twice else name for i, name in enumerate(names)]
-        names = named()
-    return names

@@ -19,7 +19,7 @@ from kwiken.otel.read import columns as c
 from kwiken.otel.trace import Forest, Requests, roles
 from kwiken.otel.write import AttemptKind, Outcome
 from kwiken.plan import SpanMatch
-from kwiken.profile import Profile, guess_copies
+from kwiken.profile import OWN_TIME, Profile, guess_copies
 
 _PRIMARY = KINDS[AttemptKind.PRIMARY]
 _REISSUE = KINDS[AttemptKind.REISSUE]
@@ -77,8 +77,16 @@ def fit_own(forest: Forest, requests: Requests) -> Profile:
     control = notes["marks"] & c.CONTROL != 0
     forest.counts["requests_control"] = int(control.sum())
     rows = requests.rows
-    root = forest.names.operations[requests.op]
-    return build(forest, began[rows], ended[rows], root=root, stages=stages, edges=edges)
+    service, operation = forest.names.operations[requests.op]
+    return build(
+        forest,
+        began[rows],
+        ended[rows],
+        own=SpanMatch(service=service, operation=operation),
+        own_name=f"{service}:{operation}{OWN_TIME}",
+        stages=stages,
+        edges=edges,
+    )
 
 
 def _visits(forest: Forest, requests: Requests) -> _Visits:

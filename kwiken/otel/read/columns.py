@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -76,6 +76,19 @@ CATCH_UP: Final = 8
 # Link of a stage (its row in `OWN`) to a span that it comes after.
 LINK: Final = np.dtype([("own", "i4"), ("span", "u8")])
 
+# Attributes that say how a server is called, in OpenTelemetry's present and former names.
+ADDRESS: Final = (
+    "http.request.method",
+    "http.method",
+    "http.route",
+    "server.address",
+    "http.host",
+    "net.host.name",
+    "server.port",
+    "net.host.port",
+    "rpc.service",
+    "rpc.method",
+)
 NO_TEXT: Final = -1
 NO_KIND: Final = -1
 OTHER: Final = "(other)"
@@ -87,13 +100,14 @@ class Names:
     """Numbers for pairs of service and operation, for other texts, and for the notes that spans share.
 
     `notes` are rows of `OWN` without busy time and worth: our spans of one stage, shard and replica share
-    them.
+    them. `stated` holds, by number of an operation, those attributes of its first span that are in `ADDRESS`.
     """
 
     operations: list[tuple[str, str]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
+    stated: dict[int, Mapping[str, str]] = field(default_factory=dict)
     _by_kind: dict[str, int] = field(default_factory=dict)
     _by_service: dict[str, dict[str, int]] = field(default_factory=dict)
     _by_text: dict[str, int] = field(default_factory=dict)
@@ -128,6 +142,19 @@ class Names:
         self.operations.append((service[:MAX_NAME], operation[:MAX_NAME]))
         self._by_service[service][operation] = number
         return number
+
+    def state(self, ops: Sequence[int], attributes: Callable[[int], Mapping[str, object]]) -> None:
+        """Keep what the first span of each operation says of the address of its calls.
+
+        Args:
+            ops: numbers of the operations of some spans.
+            attributes: attributes of one of these spans, by its index.
+        """
+        for op in set(ops) - self.stated.keys():
+            found = attributes(ops.index(op))
+            self.stated[op] = {
+                key: str(found[key])[:MAX_NAME] for key in ADDRESS if found.get(key) not in (None, "")
+            }
 
     def text(self, text: str | None) -> int:
         """Number of a text; `NO_TEXT` for None."""

@@ -81,6 +81,7 @@ class JaegerReader:
         for place, raw in enumerate(tags):
             if raw.find(_ERROR_MARK) >= 0 and self._failed(raw):
                 flags[place] |= ERROR
+        self._store.names.state(ops, lambda place: self._attributes(tags[place]))
         said = [self._note(raw) if raw.find(MARK) >= 0 else None for raw in tags]
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in tags]
@@ -113,12 +114,15 @@ class JaegerReader:
         values = [tag.value for tag in self._tags.decode(tags) if tag.key == self._store.kind_by]
         return self._store.names.kind(str(values[0])) if values else NO_KIND
 
+    def _attributes(self, tags: bytes) -> dict[str, Any]:
+        return {tag.key: tag.value for tag in self._tags.decode(tags)} if tags not in {b"", b"null"} else {}
+
     def _failed(self, tags: bytes) -> bool:
         return any(tag.key == "error" and tag.value not in _NO for tag in self._tags.decode(tags))
 
     def _note(self, tags: bytes) -> tuple[int, float, float] | None:
         """Number of the note of one of our own spans, its CPU time and worth; None for any other span."""
-        attributes = {tag.key: tag.value for tag in self._tags.decode(tags)}
+        attributes = self._attributes(tags)
         note = own_note(attributes, self._store.names)
         if note is None:
             return None

@@ -111,6 +111,7 @@ class OtlpReader:
         starts, ends = _times(spans)
         ops = self._ops(groups)
         attributes = [bytes(span.attributes) for span in spans]
+        self._store.names.state(ops, lambda place: self._plain(attributes[place]))
         told = self._own.told(attributes, len(batch.notes))
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in attributes]

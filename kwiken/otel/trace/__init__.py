@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.otel.trace.forest import DETACHED, ROOT, Forest, levels
+from kwiken.otel.trace.forest import DETACHED, ROOT, Forest, levels, services_of, without_operations
 from kwiken.otel.trace.load import Progress, read_forest
 from kwiken.otel.trace.paths import critical_path
 from kwiken.otel.trace.recorded_requests import read_requests
@@ -13,9 +13,11 @@ from kwiken.otel.trace.requests import (
     Requests,
     candidates,
     label,
+    nearest,
     requests_of,
     roles,
 )
+from kwiken.otel.trace.service_calls import ServiceCalls, find_service_calls
 from kwiken.otel.trace.traces import Trace, Traces, TraceSpan, read_traces
 
 __all__ = [
@@ -27,17 +29,22 @@ __all__ = [
     "Forest",
     "Progress",
     "Requests",
+    "ServiceCalls",
     "Trace",
     "TraceSpan",
     "Traces",
     "candidates",
     "critical_path",
+    "find_service_calls",
     "label",
     "levels",
+    "nearest",
     "read_forest",
     "read_requests",
     "read_traces",
     "requests_of",
     "roles",
+    "services_of",
     "with_kinds",
+    "without_operations",
 ]

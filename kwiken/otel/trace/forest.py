@@ -6,11 +6,14 @@ Spans that do not fit are marked or left out, and counted in either case.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Final
 
 import numpy as np
 
+from kwiken.errors import InputError
 from kwiken.otel.read import Bools, Ids, Ints, Names, Rows, SpanStore, select, taken, trace_keys
 from kwiken.otel.read import columns as c
 
@@ -112,6 +115,55 @@ def grow(store: SpanStore) -> Forest:
     return forest
 
 
+def services_of(names: Names) -> Ints:
+    """Number of the service of each operation, in the order in which services were read."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(service, len(numbers)) for service, _ in names.operations], np.int64)
+
+
+def without_operations(forest: Forest, patterns: Iterable[str]) -> Forest:
+    """Forest without the spans of some operations; their children become children of their parents.
+
+    Args:
+        forest: forest of all spans.
+        patterns: names or shell patterns of `operation` or `service:operation`.
+
+    Raises:
+        InputError: for a pattern that no operation matches.
+    """
+    dropped = np.zeros(len(forest.names.operations), np.bool_)
+    for pattern in patterns:
+        meant = [
+            fnmatchcase(name, pattern) or fnmatchcase(f"{service}:{name}", pattern)
+            for service, name in forest.names.operations
+        ]
+        if not any(meant):
+            raise InputError(f"no operation matches {pattern!r}", where="ignore")
+        dropped |= np.array(meant, np.bool_)
+    keep = ~dropped[forest.spans["op"]]
+    forest.counts["spans_ignored"] = int(len(keep) - keep.sum())
+    parent = forest.parent.copy()
+    for rows in levels(forest.depth)[1:]:  # from the top: a dropped parent's parent is settled already
+        above = parent[rows]
+        parent[rows] = np.where(keep[above], above, parent[above])
+    parent = np.maximum(parent, LOST)
+    part = (forest.spans, forest.owns, forest.links)
+    (spans, owns, links), trace, moved, _ = _without(keep, part, forest.trace, parent, forest.depth)
+    return Forest(
+        spans,
+        owns,
+        links,
+        forest.names,
+        trace,
+        moved,
+        _depths(moved),
+        forest.start[keep],
+        forest.end[keep],
+        forest.state[keep],
+        forest.counts,
+    )
+
+
 def levels(depth: Ints) -> list[Ints]:
     """Rows grouped by depth, spans without a parent first."""
     if not len(depth):
@@ -202,7 +254,7 @@ def _without(
 def _clean(forest: Forest) -> None:
     """Shift, clip or detach children that do not fit their parents' times, from the roots down."""
     spans, parent, counts = forest.spans, forest.parent, forest.counts
-    service = _services(forest.names)[spans["op"]] if len(spans) else np.empty(0, np.int64)
+    service = services_of(forest.names)[spans["op"]] if len(spans) else np.empty(0, np.int64)
     moved = np.zeros(len(forest), np.int64)
     for rows in levels(forest.depth)[1:]:
         above = parent[rows]
@@ -220,12 +272,6 @@ def _clean(forest: Forest) -> None:
     counts["spans_shifted"] = int((forest.state & SHIFTED != 0).sum())
     counts["spans_clipped"] = int((forest.state & CLIPPED != 0).sum())
     counts["spans_detached"] = int((forest.state & DETACHED != 0).sum())
-
-
-def _services(names: Names) -> Ints:
-    """Number of the service of each operation."""
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(service, len(numbers)) for service, _ in names.operations], np.int64)
 
 
 def _shift(forest: Forest, rows: Ints, moved: Ints) -> None:

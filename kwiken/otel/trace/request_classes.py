@@ -1,4 +1,4 @@
-"""Classes of requests, by an attribute of their spans or by their root operation."""
+"""Classes of requests, by an attribute of their spans or by the route that tells their kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kwiken.otel.trace.forest import Forest
 from kwiken.otel.trace.requests import Requests, label
 from kwiken.profile import Profile, StageProfile, guess_by_kind
 
-BY_ROOT: Final = "root"  # option value for the root operation, instead of an attribute's name
+BY_ROOT: Final = "root"  # option value for the kinds that routes tell, instead of an attribute's name
 UNTOLD: Final = "(none)"
 MAX_NAMED_CLASSES: Final = 20  # the others share one, because a p99 of each class needs requests
 
@@ -29,8 +29,9 @@ def with_kinds(profile: Profile, forest: Forest, requests: Requests, kind_by: st
         kind_by: name of the attribute that was read, or `BY_ROOT`.
     """
     if kind_by == BY_ROOT:
-        numbers = forest.spans["op"][requests.rows].astype(np.int64)
-        kinds, names = _named(numbers, [label(forest, op) for op in range(len(forest.names.operations))])
+        kinds, names = _named(
+            requests.kinds, [label(forest, op) for op in range(len(forest.names.operations))]
+        )
     else:
         kinds, names = _named(_told(forest, requests.rows), forest.names.kinds)
     telling = np.array([name not in {OTHER, UNTOLD} for name in names], np.bool_)

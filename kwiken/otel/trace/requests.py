@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
 import numpy as np
@@ -12,12 +13,16 @@ import numpy as np
 from kwiken.errors import InputError
 from kwiken.otel.read import Bools, Ints
 from kwiken.otel.read import columns as c
-from kwiken.otel.trace.forest import LOST, ROOT, Forest
+from kwiken.otel.trace.forest import LOST, ROOT, Forest, services_of
+from kwiken.otel.trace.request_kinds import kinds_of
+from kwiken.otel.trace.service_calls import ServiceCalls, find_service_calls
 
 MAX_ERROR_SHARE: Final = (
     0.5  # if more of an operation's spans than this are errors, "error" does not mean failure
 )
 _MAX_ROOTS_SHOWN: Final = 8
+_MAX_NEAREST_SHOWN: Final = 3
+_MAX_NAMES_COMPARED: Final = 5000  # letter by letter, which takes a few microseconds each
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +31,19 @@ class Requests:
 
     Attributes:
         rows: (n,) rows of their spans, in order of their start.
-        op: number of their operation.
+        op: number of the operation that tells their kind: of their own spans, or of a service behind a
+            gateway.
         own: True if our own runtime wrote them.
+        kinds: (n,) number of the operation that tells each one's kind; all are `op`, unless requests of
+            several kinds were taken together.
+        calls: requests and calls between services; None where our own runtime wrote all requests.
     """
 
     rows: Ints
     op: int
     own: bool
+    kinds: Ints
+    calls: ServiceCalls | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +53,16 @@ class Candidates:
     Attributes:
         rows: (n,) rows of the spans.
         own: (m,) rows of spans that our own runtime wrote.
-        frequency: number of spans by operation, most frequent first, equal ones by name.
+        kinds: (n,) number of the operation that tells each one's kind.
+        frequency: number of requests by kind, most frequent first, equal ones by name.
+        calls: requests and calls between services; None where our own runtime wrote all requests.
     """
 
     rows: Ints
     own: Ints
+    kinds: Ints
     frequency: Mapping[int, int]
+    calls: ServiceCalls | None
 
 
 def candidates(forest: Forest, *, root: str | None = None, service: str | None = None) -> Candidates:
@@ -68,9 +83,14 @@ def candidates(forest: Forest, *, root: str | None = None, service: str | None =
         rows = _topmost(forest, _matching(forest, root, service), own)
     if not len(rows):
         raise InputError(_none_found(forest, root, service))
-    count = Counter(forest.spans["op"][rows].tolist())
+    kinds = forest.spans["op"][rows].astype(np.int64)
+    foreign = ~np.isin(rows, own)
+    calls = find_service_calls(forest, rows[foreign]) if foreign.any() else None
+    if calls is not None:
+        kinds[foreign] = kinds_of(calls, rows[foreign])
+    count = Counter(kinds.tolist())
     ops = sorted(count, key=lambda each: (-count[each], label(forest, each)))
-    return Candidates(rows, own, {op: count[op] for op in ops})
+    return Candidates(rows, own, kinds, {op: count[op] for op in ops}, calls)
 
 
 def choose(
@@ -81,7 +101,7 @@ def choose(
     since_s: float | None = None,
     until_s: float | None = None,
 ) -> Requests:
-    """Choose the requests of the most frequent operation; arguments as `candidates` and `requests_of`.
+    """Choose the requests of the most frequent kind; arguments as `candidates` and `requests_of`.
 
     Raises:
         InputError: there is no request.
@@ -99,29 +119,29 @@ def requests_of(
     until_s: float | None = None,
     together: bool = False,
 ) -> Requests:
-    """Select the requests of one operation; requests left out are added to the forest's counts.
+    """Select the requests of one kind; requests left out are added to the forest's counts.
 
     Args:
         forest: forest of all spans.
         found: spans that may be requests.
-        op: number of their operation.
+        op: number of the operation that tells their kind.
         since_s: time from which requests count, seconds since 1970; None for all.
         until_s: time before which requests count, seconds since 1970; None for all.
-        together: True to add requests of all other operations of the same service.
+        together: True to add requests of all other kinds whose own spans are of the same service.
 
     Raises:
         InputError: no request is left.
     """
-    kind = forest.spans["op"][found.rows]
-    rows = found.rows[kind == op]
-    own = bool(np.isin(rows, found.own).any())
+    mine = found.kinds == op
+    own = bool(np.isin(found.rows[mine], found.own).any())
     if together and not own:
-        service, _ = forest.names.operations[op]
-        ops = [each for each in found.frequency if forest.names.operations[each][0] == service]
-        rows = found.rows[np.isin(kind, ops) & ~np.isin(found.rows, found.own)]
-    forest.counts["requests_of_other_roots"] = len(found.rows) - len(rows)
-    rows = _usable(forest, _in_time(forest, rows, since_s, until_s))
-    return Requests(rows[np.argsort(forest.start[rows], kind="stable")], op, own)
+        services = services_of(forest.names)[forest.spans["op"][found.rows]]
+        mine = np.isin(services, services[mine]) & ~np.isin(found.rows, found.own)
+    forest.counts["requests_of_other_kinds"] = int(len(found.rows) - mine.sum())
+    rows, kinds = found.rows[mine], found.kinds[mine]
+    left = _usable(forest, _in_time(forest, rows, since_s, until_s))
+    left = left[np.argsort(forest.start[left], kind="stable")]
+    return Requests(left, op, own, kinds[np.searchsorted(rows, left)], found.calls)
 
 
 def label(forest: Forest, op: int) -> str:
@@ -199,10 +219,34 @@ def _none_found(forest: Forest, root: str | None, service: str | None) -> str:
             *([f"service {service!r}"] if service is not None else []),
         ]
     )
+    known = forest.names.operations
+    names = {name for pair in known for name in (pair[1], ":".join(pair))} if root is not None else set()
+    names |= {pair[0] for pair in known} if service is not None else set()
+    near = nearest(root if root is not None else str(service), sorted(names))
     common = Counter(label(forest, op) for op in forest.spans["op"][tops].tolist()).most_common(
         _MAX_ROOTS_SHOWN
     )
-    return f"no span is of {wanted}; roots are: {', '.join(f'{name} ({n})' for name, n in common) or 'none'}"
+    told = f"; the nearest names are: {', '.join(near)}" if near else ""
+    return f"no span is of {wanted}{told}; roots are: {', '.join(f'{n} ({k})' for n, k in common) or 'none'}"
+
+
+def nearest(wanted: str, names: Sequence[str]) -> list[str]:
+    """The names most like the one wanted, best first; those that hold it come before others.
+
+    Args:
+        wanted: name that was looked for.
+        names: names that there are.
+    """
+    holding = [name for name in names if wanted and wanted.lower() in name.lower()]
+    parts = {part: name for name in names[:_MAX_NAMES_COMPARED] for part in _parts(name)}
+    alike = get_close_matches(wanted, parts, n=2 * _MAX_NEAREST_SHOWN)
+    found = [*sorted(holding, key=lambda name: (len(name), name)), *(parts[part] for part in alike)]
+    return list(dict.fromkeys(found))[:_MAX_NEAREST_SHOWN]
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """A name `service:route` whole, without the service, and its last segment, which people leave out."""
+    return name.rsplit("/", 1)[-1], name.partition(":")[2] or name, name
 
 
 def _reasons(forest: Forest) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kwiken.plan import Budgets, Plan
-from kwiken.planning import PlanSettings, replayed, study_plan
+from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile
 from kwiken.reproduction.kwiken.population import (
     POPULATIONS,
@@ -20,8 +20,10 @@ from kwiken.reproduction.kwiken.population import (
     population_profile,
 )
 from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, percent, row
+from kwiken.simulation import replay
 
 EARLIER, LATER = 6_000, 12_000
+MIN_REPLAYED = 20_000  # requests: each later one is replayed often enough
 CASES = (("C", 0.05, 1), ("A", 0.05, 2), ("D", 0.05, 2), ("C", 0.01, 2))  # population, budget, every k-th DAG
 CORRELATIONS = (0.0, 0.5)
 EVEN = {"equal": "the same budget for every stage", "uniform": "the same fraction at every stage"}
@@ -57,10 +59,11 @@ def judge(case: tuple[str, float, int], seed: int, part_index: int) -> list[Judg
 
 def _judged(dag: tuple[StageDistribution, ...], budget: float, rng: np.random.Generator) -> Judged:
     early, later = (population_profile(dag, requests, rng) for requests in (EARLIER, LATER))
+    rows = np.repeat(np.arange(LATER), -(-MIN_REPLAYED // LATER))
     cut, spent = {}, {}
     for method, plan in _plans(early, budget).items():
         for rho in CORRELATIONS:
-            found = replayed(later, plan, correlation=rho, seed=0)
+            found = replay(later, plan, rows, seed=1, copy_correlation=rho)
             cut[method, rho] = 1 - found.after.p99_ms / found.before.p99_ms
             spent[method] = found.reissue / budget
     return Judged(cut, spent)

@@ -122,6 +122,22 @@ def test_spend_of_an_arm_by_hand() -> None:
     assert under_another_plan(arms["before"], None) == 0
 
 
+def test_requests_that_met_a_pause_are_told_from_the_others() -> None:
+    schedule = Schedule(BLOCKS, 0.5)
+    arms, _ = assign([record(n, 101.0 + n / 10) for n in range(4)], schedule)
+    # Each has one call, for 100 ms from its start on, at the replica "r".
+    attach(arms, [noted(n, 101.0 + n, None, AttemptKind.PRIMARY) for n in range(4)])
+    data = arms["before"]
+    assert data.undisturbed_ms({}).size == 4
+    assert data.undisturbed_ms({"another": [(0.0, 1e9)]}).size == 4
+    assert data.undisturbed_ms({"r": [(0.0, 1e9)]}).size == 0
+    assert (
+        data.undisturbed_ms({"r": [(90.0, 91.0), (101.05, 101.06), (102.5, 103.0), (103.05, 103.2)]}).size
+        == 2
+    )
+    assert data.undisturbed_ms({"r": [(100.0, 101.0), (104.2, 105.0)]}).size == 4  # before and after
+
+
 @given(seconds=st.floats(MIN_SECONDS, MAX_SECONDS))
 def test_the_time_is_divided_without_rest(seconds: float) -> None:
     timing = divide(seconds)

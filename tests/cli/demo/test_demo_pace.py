@@ -20,6 +20,7 @@ from kwiken.cli.demo.pace import (
     Window,
     assess,
     check_outcome,
+    check_unrest,
     seconds_for,
     slower_rate,
 )
@@ -91,12 +92,14 @@ def test_the_rate_never_asks_for_more_than_a_third(
     pace = search(cpu_s, idle=idle, gateway=gateway, **figures).pace()
     given_ = use(0.0, **figures).given
     if pace is None:
-        busiest = gateway * (idle + cpu_s * RATES[0]) / RATES[0]
-        assert idle + cpu_s * MIN_RATE > 0.49 * given_ or busiest * MIN_RATE > 0.33
+        # After a single step idle use cannot be told from that of requests, and counts as theirs.
+        used = MIN_RATE * (idle + cpu_s * RATES[0]) / RATES[0]
+        assert used > 0.49 * given_ or gateway * used > 0.33
     else:
         assert MIN_RATE <= pace.rate <= MAX_DEFAULT_RATE
         assert idle + cpu_s * pace.rate <= (1 / 2 if pace.rate == MIN_RATE else 1 / 3) * given_ + 1e-6
-        assert pace.share == pytest.approx((idle + cpu_s * pace.rate) / given_)
+        assert (idle + cpu_s * pace.rate) / given_ <= pace.share + 1e-9
+        assert pace.share <= (1 / 2 if pace.rate == MIN_RATE else 1 / 3) + 1e-9
 
 
 def test_a_slow_machine_is_used_up_to_a_half_by_the_lowest_rate() -> None:
@@ -230,7 +233,8 @@ def test_an_attempt_ends_with_every_stretch_sound_or_with_a_reason(kinds: list[s
     if attempt.failed:
         assert attempt.reason
         assert len(attempt.shares) == len(attempt.void)
-        assert attempt.void[-1].severe or len(attempt.void) == attempt.allowed + 1
+        severe = sum(finding.severe for finding in attempt.void)
+        assert severe == 2 or len(attempt.void) == attempt.allowed + 1
 
 
 def test_a_void_stretch_is_repeated_at_once() -> None:
@@ -254,6 +258,15 @@ def test_slower_rates_end_and_stay_useful(rate: float, shares: list[float], fixe
     assert len(tried) <= 3
     if fixed:
         assert len(tried) == 1
+
+
+def test_a_tail_that_the_machine_makes_is_no_result() -> None:
+    assert check_unrest(100.0, 70.0, requests=500) is None
+    assert check_unrest(150.0, 20.0, requests=500) is None
+    assert check_unrest(106.0, 83.0, requests=199) is None
+    reason = check_unrest(106.0, 83.0, requests=500)
+    assert reason is not None
+    assert "without a plan p99 was 106 ms, and 83 ms for the requests that met no pause" in reason
 
 
 @pytest.mark.parametrize(

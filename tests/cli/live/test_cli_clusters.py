@@ -20,6 +20,7 @@ import msgspec
 import pytest
 
 from kwiken.cli.live.detach import _last_log_line
+from kwiken.cli.live.up import crowd_line
 from kwiken.runtime.cluster import ClusterState, StateFiles
 from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.state import VERSION, ProcessState
@@ -208,3 +209,11 @@ def test_a_supervisor_that_ended_without_a_message_is_explained(
         _last_log_line(log, 7)
         == f"{tmp_path}: the disk is full, so the state of the cluster cannot be written"
     )
+
+
+def test_more_processes_than_processors_are_told_in_a_line() -> None:
+    assert crowd_line(2, 2.0) is None
+    assert crowd_line(1, 64.0) is None
+    line = crowd_line(17, 0.5)
+    assert line is not None
+    assert line.startswith("17 processes share 0.5 processors: under load calls and their copies wait")

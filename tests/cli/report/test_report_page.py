@@ -311,8 +311,22 @@ def test_what_was_expected_changes_what_was_learned_from_not_what_came_later() -
     table = _ladder_table(material_of())
     [p99] = [dict(zip(table.head, row, strict=True)) for row in table.body if row[0] == "p99"]
     assert p99["without the plan, in the profile"] == "180 ms"
+    assert p99["with the plan, at the gateway"] == "78.0 ms"
     [row] = [row for row in table.body if row[0] == "p99"]
+    assert row[table.head.index("with the plan, at the gateway") + 1] == "+9%"
     assert row[table.head.index("expected by the plan") + 1] == "\N{MINUS SIGN}60%"
+
+
+@pytest.mark.parametrize(
+    ("drift", "words"),
+    [(0.1, None), (-0.1, None), (0.21, "21% slower in the median"), (-0.3, "30% faster in the")],
+)
+def test_a_machine_that_changed_since_learning_is_told_beside_the_expectation(
+    drift: float, words: str | None
+) -> None:
+    told = of_result(msgspec.structs.replace(result_of(), drift=drift))[1]
+    assert ("another state" in told) == (words is not None)
+    assert (words or "") in told
 
 
 @pytest.mark.parametrize(
@@ -331,6 +345,14 @@ def test_a_direction_is_told_only_where_the_interval_does_not_contain_zero(
     result = result_of()
     cut = {**result.cut_p99, "after": Cut(cut=0.6, low=low, high=high)}
     assert of_result(msgspec.structs.replace(result, cut_p99=cut))[0].startswith(words)
+
+
+def test_few_requests_tell_no_direction() -> None:
+    result = result_of()
+    few = {arm: msgspec.structs.replace(count, requests=399) for arm, count in result.arms.items()}
+    told = of_result(msgspec.structs.replace(result, arms=few))
+    assert told[0].startswith("p99 cannot be told from so few requests: from 200 ms to 80.0 ms")
+    assert told[2].endswith("a difference that a run this short cannot tell from chance.")
 
 
 def test_a_result_without_figures_of_the_gateway_compares_those_of_the_client() -> None:

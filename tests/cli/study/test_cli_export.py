@@ -12,7 +12,7 @@ import yaml
 
 from kwiken.cli.study.export import PROGRAMS
 from kwiken.export import PROGRAMS as EXPORTERS
-from kwiken.plan import Plan
+from kwiken.plan import Plan, SpanMatch, StagePlan
 from kwiken.service import Reissue
 from tests.support.commands import refused, run
 from tests.support.exports import plan_with, stage
@@ -73,6 +73,40 @@ def test_a_plan_without_reissues_says_so(program: str, tmp_path: Path) -> None:
     result = run("export", path, "--to", program)
     assert result.exit_code == 0
     assert result.stderr == "note: the plan reissues nothing, so there are no settings to write\n"
+
+
+def test_a_template_holds_all_entries_that_are_missing(tmp_path: Path) -> None:
+    stages = {name: stage(name, LATE, service=name) for name in ("rank", "spell", "page")}
+    path = written(tmp_path, plan_with(stages | {"known": stage("/known", LATE), "idle": stage("idle")}))
+    refused(run("export", path, "--to", "envoy"), r"'rank' \(and 2 more; --template writes a map with all\)")
+    template = tmp_path / "map.json"
+    result = run("export", path, "--to", "envoy", "--template", str(template))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "fill in its 3 entries, and give it by --map" in result.stderr
+    entries = json.loads(template.read_text())
+    assert {name: entry["host"] for name, entry in entries.items()} == {name: name for name in stages}
+    assert run("export", path, "--to", "envoy", "--map", str(template)).exit_code == 0
+    again = tmp_path / "again.json"
+    told = run("export", path, "--to", "envoy", "--map", str(template), "--template", str(again))
+    assert "no map is needed" in told.stderr
+    assert not again.exists()
+    assert run("export", path, "--to", "grpc", "--template", str(again)).exit_code == 0
+    assert set(json.loads(again.read_text())) == {*stages, "known"}
+
+
+def test_method_and_address_that_the_spans_state_are_exported(tmp_path: Path) -> None:
+    match = SpanMatch(
+        service="cart", operation="add", method="POST", path="/cart/{id}", host="cart.shop", port=8080
+    )
+    path = written(tmp_path, plan_with({"cart": StagePlan(match=match, reissue=LATE)}))
+    text = run("export", path, "--to", "envoy").stdout
+    assert re.search(r"exact: \"?POST", text)
+    assert re.search(r"regex: \"?/cart/\[\^/\]\+", text)
+    assert "cart.shop:8080" in text
+    assert "is the service name of its spans" not in text
+    other = tmp_path / "map.json"
+    other.write_text(json.dumps({"cart": {"call": "/cart", "host": "edge", "port": 1}}))
+    assert "edge:1" in run("export", path, "--to", "envoy", "--map", str(other)).stdout, "the map wins"
 
 
 def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:

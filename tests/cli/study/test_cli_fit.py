@@ -12,7 +12,8 @@ import pytest
 from kwiken.otel.write import otlp_lines
 from kwiken.profile import profile_from_json
 from tests.support.commands import refused, run
-from tests.support.span_trees import T0, layered_dag, record
+from tests.support.gateway_traces import cart_request, shop_request, spans_of
+from tests.support.span_trees import T0, jaeger_json, layered_dag, record
 from tests.support.traces import jaeger, many, span
 
 SOCIAL = Path(__file__).resolve().parents[3].parent / "shared/data/jaeger/socialnetwork-compose-post.json"
@@ -36,12 +37,17 @@ class TestFit:
         data = data_of("fit", traces)
         after = {stage["name"]: stage["after"] for stage in data["stages"]}
         own = "shop:buy (own time)"
-        assert after == {own: [], "shop:pay": [own], "shop:stock": ["shop:pay"], "shop:mail": ["shop:pay"]}
+        assert after == {
+            own: [],
+            "shop:price": [own],
+            "shop:stock": ["shop:price"],
+            "shop:mail": ["shop:price"],
+        }
         stages = {stage["name"]: stage for stage in data["stages"]}
         assert not stages[own]["reissuable"]
         assert stages["shop:stock"]["p50_ms"] == pytest.approx(2)
-        assert stages["shop:pay"]["p99_ms"] == pytest.approx(9)
-        assert stages["shop:pay"]["match"] == {"service": "shop", "operation": "pay", "occurrence": 1}
+        assert stages["shop:price"]["p99_ms"] == pytest.approx(9)
+        assert stages["shop:price"]["match"] == {"service": "shop", "operation": "price"}
         assert data["requests"] == data["counts"]["requests"] == 40
 
     def test_few_requests_and_an_unknown_attribute_are_noted(self, traces: str) -> None:
@@ -71,7 +77,7 @@ class TestFit:
             for line in result.stderr.splitlines()
             if "shop:" in line and "." in line.split()[0]
         }
-        assert "│     1 │ 100.0% │" in rows["shop:pay"]
+        assert "│     1 │ 100.0% │" in rows["shop:price"]
         assert "│     2 │ 100.0% │" in rows["shop:mail"]
         assert "40 requests of shop" in result.stderr
         assert "traces 40" in result.stderr
@@ -80,7 +86,7 @@ class TestFit:
     def test_the_drawing(self, traces: str) -> None:
         result = run("fit", traces, "--mermaid")
         assert result.stdout.startswith("flowchart LR\n")
-        assert "shop:pay<br/>p50" in result.stdout
+        assert "shop:price<br/>p50" in result.stdout
         assert result.stdout.count("-->") == 3
 
     def test_a_folder_is_its_files(self, tmp_path: Path) -> None:
@@ -107,21 +113,22 @@ class TestFit:
         spans = json.loads(many(40))["data"]
         for n in range(5):
             root = span(1, 0, n * 100_000, 4_000, "sell: all/now")
-            spans += jaeger(root, span(2, 1, n * 100_000, 3_000, "pay"), trace=f"f{n}")["data"]
+            spans += jaeger(root, span(2, 1, n * 100_000, 3_000, "price"), trace=f"f{n}")["data"]
         path, folder = tmp_path / "two.json", tmp_path / "profiles"
         path.write_text(json.dumps({"data": spans}))
         told = run("fit", str(path))
-        assert "requests of other kinds were left out: shop:sell: all/now (5); choose one" in told.stderr
+        assert "learned: shop:buy; choose another kind by --kind NAME" in told.stderr
+        assert "shop:sell: all/now" in told.stderr
         assert data_of("fit", str(path))["roots"] == {"shop:buy": 40, "shop:sell: all/now": 5}
         data = data_of("fit", str(path), "--all", "-o", str(folder))
-        assert [(part["root"], part["requests"]) for part in data["profiles"]] == [
+        assert [(part["kind"], part["requests"]) for part in data["profiles"]] == [
             ("shop:buy", 40),
             ("shop:sell: all/now", 5),
         ]
         files = [Path(part["file"]) for part in data["profiles"]]
         assert [file.name for file in files] == ["shop_buy.json", "shop_sell_all_now.json"]
         assert [profile_from_json(file.read_text()).requests for file in files] == [40, 5]
-        assert "left out" not in run("fit", str(path), "--all").stderr
+        assert "choose another" not in run("fit", str(path), "--all").stderr
 
     def test_kinds_and_drift_are_reported(self, tmp_path: Path) -> None:
         found = []
@@ -129,25 +136,28 @@ class TestFit:
             at, slow = n * 100_000, 5_000 if n >= 200 and n % 5 == 0 else 0
             root = span(1, 0, at, 9_000 + slow, "buy")
             root["tags"].append({"key": "tenant", "type": "string", "value": "gold" if n % 4 == 0 else "tin"})
-            calls = [span(2, 1, at, 4_000 + slow + n % 97, "pay"), span(3, 1, at + 4_200 + slow, 900, "mail")]
+            calls = [
+                span(2, 1, at, 4_000 + slow + n % 97, "price"),
+                span(3, 1, at + 4_200 + slow, 900, "mail"),
+            ]
             found += jaeger(root, *calls, trace=f"{n + 1:x}")["data"]
         path, profile = tmp_path / "a.json", str(tmp_path / "profile.json")
         path.write_text(json.dumps({"data": found}))
         data = data_of("fit", str(path), "--kind-by", "tenant", "-o", profile)
         assert data["kinds"] == {"tin": 300, "gold": 100}
         (changed,) = data["drift"]
-        assert changed["stage"] == "shop:pay"
+        assert changed["stage"] == "shop:price"
         assert changed["late_later"] > changed["late_earlier"]
         shown = run("fit", str(path), "--kind-by", "tenant").stderr
         assert "kinds of requests: tin 300, gold 100" in shown
-        assert "changed while it was traced: shop:pay: " in shown
+        assert "changed while it was traced: shop:price: " in shown
         recent = data_of("fit", str(path), "--half-life", "5s")
         assert recent["requests"] + recent["counts"]["requests_decayed"] == 400
-        planned = data_of("plan", profile, "--reissue", "0.1", "--cost", "calls")
+        planned = data_of("plan", profile, "--reissue", "0.05", "--cost", "calls")
         assert [each["class"] for each in planned["classes"]] == ["tin", "gold"]
         assert sum(each["spent_share"] for each in planned["classes"]) == pytest.approx(1)
-        assert planned["drift"][0]["stage"] == "shop:pay"
-        curve = planned["curves"]["shop:pay"]
+        assert planned["drift"][0]["stage"] == "shop:price"
+        curve = planned["curves"]["shop:price"]
         assert 0 <= curve["certainty"] <= 1
         assert all(
             low <= value <= high
@@ -155,11 +165,11 @@ class TestFit:
                 curve["low_ms2"], curve["variance_ms2"], curve["high_ms2"], strict=True
             )
         )
-        low, high = planned["stages"]["shop:pay"]["gain_between_ms2"]
-        assert low <= planned["stages"]["shop:pay"]["gain_ms2"] <= high
-        told = run("plan", profile, "--reissue", "0.1", "--cost", "calls").stderr
+        low, high = planned["stages"]["shop:price"]["gain_between_ms2"]
+        assert low <= planned["stages"]["shop:price"]["gain_ms2"] <= high
+        told = run("plan", profile, "--reissue", "0.05", "--cost", "calls").stderr
         assert "By kind of request" in told
-        assert "note: the service changed while it was traced (shop:pay: " in told
+        assert "note: the service changed while it was traced (shop:price: " in told
 
     def test_depth_splits_a_stage(self, tmp_path: Path) -> None:
         found = []
@@ -167,7 +177,7 @@ class TestFit:
             at = n * 100_000
             spans = [
                 span(1, 0, at, 9_000, "buy"),
-                span(2, 1, at, 4_000, "pay"),
+                span(2, 1, at, 4_000, "price"),
                 span(3, 1, at + 5_000, 900, "mail"),
             ]
             spans += [span(4, 2, at + 100, 1_000, "card"), span(5, 2, at + 2_000, 1_000, "book")]
@@ -175,20 +185,18 @@ class TestFit:
         path = tmp_path / "deep.json"
         path.write_text(json.dumps({"data": found}))
         stages = {s["name"]: s for s in data_of("fit", str(path), "--depth", "2")["stages"]}
-        assert stages["shop:card"]["after"] == ["shop:pay (own time)"]
+        assert stages["shop:card"]["after"] == ["shop:price (own time)"]
         assert stages["shop:mail"]["after"] == ["shop:book"]
-        assert stages["shop:pay (own time)"]["p50_ms"] == pytest.approx(2)
-        assert not stages["shop:pay (own time)"]["reissuable"]
+        assert stages["shop:price (own time)"]["p50_ms"] == pytest.approx(2)
+        assert not stages["shop:price (own time)"]["reissuable"]
 
     @pytest.mark.skipif(not SOCIAL.exists(), reason="the social network's trace is not beside the repository")
     def test_the_social_network(self, tmp_path: Path) -> None:
         profile, plan = str(tmp_path / "profile.json"), str(tmp_path / "plan.json")
         data = data_of("fit", str(SOCIAL), "-o", profile)
-        short = {stage["name"].split(":")[-1].removesuffix("_client"): stage for stage in data["stages"]}
-        after = {
-            name: {parent.split(":")[-1].removesuffix("_client") for parent in stage["after"]}
-            for name, stage in short.items()
-        }
+        short = {stage["match"]["operation"].removesuffix("_server"): stage for stage in data["stages"]}
+        named = {stage["name"]: name for name, stage in short.items()}
+        after = {name: {named[parent] for parent in stage["after"]} for name, stage in short.items()}
         composed = {"compose_text", "compose_unique_id", "compose_media", "compose_creator"}
         assert after["store_post"] == composed
         assert after["write_user_timeline"] == {"store_post"}
@@ -210,6 +218,58 @@ class TestFit:
         assert run("plan", profile, "-o", plan).exit_code == 0
         copied = {name for name, s in json.loads(Path(plan).read_text())["stages"].items() if "reissue" in s}
         assert copied <= {name for name, may in stages.items() if may}
+
+    def test_a_shop_behind_a_gateway_from_its_kinds_to_another_day(self, tmp_path: Path) -> None:
+        requests = [shop_request(n) if n % 3 else cart_request(n) for n in range(120)]
+        path, profile, plan = tmp_path / "day.json", str(tmp_path / "p.json"), str(tmp_path / "plan.json")
+        path.write_text(jaeger_json(spans_of(requests)))
+        shown = run("fit", str(path), "--list").stdout
+        assert "edge-service:/*" in shown
+        assert all(name in shown for name in ("shop-service:shop/page", "cart-service:cart/add"))
+        listed = data_of("fit", str(path), "--list")
+        assert [(kind["name"], kind["requests"]) for kind in listed["requests_by_kind"]] == [
+            ("shop-service:shop/page", 80),
+            ("cart-service:cart/add", 40),
+        ]
+        told = run("fit", str(path), "-o", profile).stderr
+        assert "learned: shop-service:shop/page; choose another kind by --kind NAME" in told
+        assert "taken for reads, so copies may be sent: price-service:prices, stock-service:search" in told
+        assert "taken for writes, so no copies are sent: visit-service:visits (INSERT visits)" in told
+        assert all(len(line) <= 100 for line in told.splitlines() if "│" in line or "┃" in line)
+        assert data_of("fit", str(path), "--kind", "add")["kind"] == "cart-service:/api/v1/cart/add"
+        later = tmp_path / "later.json"
+        later.write_text(jaeger_json(spans_of([cart_request(n) for n in range(90)] + requests[:60])))
+        assert data_of("fit", str(later))["kind"].startswith("cart-service")
+        alike = data_of("fit", str(later), "--like", profile)
+        assert alike["kind"] == "shop-service:/api/v1/shop/page"
+        allowed = data_of("fit", str(path), "--copyable", "visit-service:*")["stages"]
+        assert all(stage["reissuable"] for stage in allowed[1:])
+        assert run("plan", profile, "-o", plan, "--reissue", "0.3").exit_code == 0
+        copied = {name for name, s in json.loads(Path(plan).read_text())["stages"].items() if "reissue" in s}
+        assert "stock-service:search" in copied
+        assert "visit-service:visits" not in copied
+        kept = str(tmp_path / "kept.json")
+        assert run("plan", profile, "-o", kept, "--reissue", "0.3", "--once", "stock-*").exit_code == 0
+        once = {name for name, s in json.loads(Path(kept).read_text())["stages"].items() if "reissue" in s}
+        assert not {name for name in once if name.startswith("stock")}
+        simulated = run("simulate", profile, "--plan", kept)
+        assert simulated.exit_code == 0
+        assert "another profile" not in simulated.stderr, "the plan still is for this profile"
+        refused(run("plan", profile, "--copyable", "nobody"), "no stage is named 'nobody'")
+
+    def test_a_plan_in_place_of_a_profile_is_recognised_and_the_reverse(
+        self, traces: str, tmp_path: Path
+    ) -> None:
+        profile, plan = str(tmp_path / "p.json"), str(tmp_path / "plan.json")
+        assert run("fit", traces, "-o", profile).exit_code == 0
+        assert run("plan", profile, "-o", plan).exit_code == 0
+        for verb in (["explain"], ["plan"], ["simulate", "--plan", plan]):
+            refused(run(*verb, plan), "plan.json: is a plan, and a profile is needed")
+        refused(run("fit", traces, "--like", plan), "plan.json: is a plan, and a profile is needed")
+        for verb in (["simulate", profile, "--plan"], ["explain", profile, "--plan"]):
+            refused(run(*verb, profile), "p.json: is a profile, and a plan is needed")
+        refused(run("export", profile, "--to", "grpc"), "p.json: is a profile, and a plan is needed")
+        refused(run("plan", traces), "traces.json: holds traces, and a profile is needed")
 
     def test_a_stage_to_keep_single_is_there(self, traces: str) -> None:
         refused(run("fit", traces, "--once", "nobody"), "no stage is named 'nobody'; there are: ")
@@ -296,6 +356,12 @@ class TestBadTraces:
             (["--depth", "0"], "0 is not in the range"),
             (["--half-life", "soon"], "'soon' is not a time; write 90s, 30m, 1h or 2d"),
             (["--half-life", "0s"], "'0s' is not a time"),
+            (["--all", "--kind", "buy"], "--all learns every kind, so --kind has no effect"),
+            (["--list", "--kind", "buy"], "--list learns no profile, so --kind has no effect"),
+            (["--list", "--all"], "--list learns no profile, so --all has no effect"),
+            (["--kind", "sell"], "no kind of requests is named 'sell'; nearest: shop:buy"),
+            (["--ignore", "nothing"], "--ignore: no operation matches 'nothing'"),
+            (["--like", "/nowhere"], "/nowhere: there is no such file"),
             (["--all", "-o", "-"], "-o must be a folder"),
             (["--all", "-o", "/dev/null/x"], "/dev/null/x: "),
         ],

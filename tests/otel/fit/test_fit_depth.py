@@ -16,7 +16,7 @@ from kwiken.errors import InputError
 from kwiken.latency import end_to_end
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.fit.foreign import fit_foreign
-from kwiken.otel.fit.nested import distinct
+from kwiken.otel.fit.names import distinct
 from kwiken.otel.fit.precedence import closure
 from kwiken.otel.trace.requests import choose
 from kwiken.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
@@ -83,7 +83,7 @@ def spans_of(rng: random.Random, root: Node, requests: int) -> list[Span]:
 
 def learn(spans: list[Span], depth: int) -> Profile:
     forest = forest_of(spans)
-    return fit_foreign(forest, choose(forest), depth=depth)
+    return fit_foreign(forest, choose(forest), depth=depth, spans=True)
 
 
 def replayed(profile: Profile) -> np.ndarray:
@@ -220,7 +220,7 @@ def test_one_call_made_inside_of_two_others_is_told_apart() -> None:
 def test_a_stage_named_as_the_request_is_told_apart_from_it() -> None:
     rng = random.Random(1)
     profile = learn(spans_of(rng, Node("c", [[Node("c", [[Node("x"), Node("y")]])], [Node("b")]]), 60), 2)
-    assert [s.name for s in profile.stages[:2]] == [f"s:c{OWN_TIME}", f"s:c{OWN_TIME} in s:c"]
+    assert [s.name for s in profile.stages[:2]] == [f"s:c{OWN_TIME}", f"s:c in s:c{OWN_TIME}"]
     np.testing.assert_allclose(replayed(profile), profile.latency_ms, atol=1e-6)
 
 
@@ -241,10 +241,13 @@ def test_the_social_network_at_depth_two_and_three() -> None:
     path = DATA / "jaeger" / "socialnetwork-compose-post.json"
     if not path.is_file():
         pytest.skip("../shared/data/jaeger is not there")
-    two, three = (fit_profile([path], depth=depth) for depth in (2, 3))
+    two, three = (fit_profile([path], depth=depth, spans=True) for depth in (2, 3))
     for profile in (two, three):
         np.testing.assert_allclose(replayed(profile), profile.latency_ms)
-    after = {s.name: set(s.after) for s in two.stages}
+    named = {f"{s.match.service}:{s.match.operation}{OWN_TIME * s.own_time}": s for s in two.stages}
+    inner = {f"{s.match.service}:{s.match.operation}{OWN_TIME * s.own_time}": s for s in three.stages}
+    whole = {s.name: name for name, s in named.items()}
+    after = {name: {whole[p] for p in s.after} for name, s in named.items()}
     text = f"compose-post-service:compose_text_client{OWN_TIME}"
     mentions, urls = "text-service:compose_user_mentions_client", "text-service:compose_urls_client"
     assert after[mentions] == after[urls] == {text}
@@ -253,8 +256,8 @@ def test_the_social_network_at_depth_two_and_three() -> None:
     assert after[f"{write}redis_update_client"] == {f"{write}mongo_insert_client"}
     # The first trace, by hand: the text took 1,294 us, of which its longer call 3,430 - 2,560.
     first = int(np.argmin(np.abs(two.latency_ms - 5.303)))
-    assert two.stage(text).latency_ms[first] == pytest.approx(1.294 - 0.870)
+    assert named[text].latency_ms[first] == pytest.approx(1.294 - 0.870)
     memcached = "user-mention-service:compose_user_mentions_memcached_get_client"
     find = "user-mention-service:compose_user_mentions_mongo_find_client"
-    assert three.stage(find).after == (memcached,)
-    assert three.stage(f"{mentions}{OWN_TIME}").latency_ms[first] == pytest.approx(0.870 - 0.518 - 0.202)
+    assert inner[find].after == (inner[memcached].name,)
+    assert inner[f"{mentions}{OWN_TIME}"].latency_ms[first] == pytest.approx(0.870 - 0.518 - 0.202)

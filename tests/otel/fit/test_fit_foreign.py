@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kwiken.errors import InputError
 from kwiken.latency import end_to_end
-from kwiken.otel.fit import fit_profile, fit_profiles
+from kwiken.otel.fit import fit_profile, fit_profiles, list_kinds
 from kwiken.otel.fit.foreign import fit_foreign
 from kwiken.otel.fit.precedence import acyclic, closure, precedence, reduction
 from kwiken.otel.fit.repeated_calls import turns
@@ -27,8 +27,9 @@ DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 
 
 def learn(spans: list[Span], root: str | None = None, service: str | None = None) -> Profile:
+    """Profile whose stages are spans; tests of services as stages have a module of their own."""
     forest = forest_of(spans)
-    return fit_foreign(forest, choose(forest, root=root, service=service))
+    return fit_foreign(forest, choose(forest, root=root, service=service), spans=True)
 
 
 def edges(profile: Profile) -> set[tuple[str, str]]:
@@ -270,11 +271,15 @@ def test_where_nothing_branches_the_requests_child_is_the_one_stage() -> None:
     assert profile.stages[1].match.service == "v1"
 
 
-def test_one_request_that_calls_otherwise_keeps_the_stages_at_the_top() -> None:
-    spans = [s for n in range(1, 31) for s in chain(n, "web", "client", "server", leaves=("x", "y"))]
-    spans += chain(99, "web", "other")
+def test_requests_that_call_otherwise_keep_the_stages_at_the_top() -> None:
+    spans = [s for n in range(1, 11) for s in chain(n, "web", "client", "server", leaves=("x", "y"))]
+    start = T0 + 5 * 1000 * MS
+    spans.append(Span(5, 70, 1, "v1", "other", start + 89 * MS, start + 90 * MS))
     profile = learn(spans)
     assert [s.name for s in profile.stages[1:]] == ["v1:client", "v1:other"]
+    spans = [s for n in range(1, 41) for s in chain(n, "web", "client", "server", leaves=("x", "y"))]
+    few = learn([*spans, Span(5, 70, 1, "v1", "other", start + 89 * MS, start + 90 * MS)])
+    assert [s.name for s in few.stages[1:]] == ["leaf:x", "leaf:y"], "an error in a few stops no descent"
 
 
 def test_a_request_that_goes_no_further_is_kept_with_its_own_time_alone() -> None:
@@ -287,6 +292,12 @@ def test_a_request_that_goes_no_further_is_kept_with_its_own_time_alone() -> Non
     np.testing.assert_allclose(replayed(profile), profile.latency_ms)
 
 
+def test_requests_that_a_gateway_passes_on_to_different_services_are_of_different_kinds() -> None:
+    spans = [s for n in range(1, 31) for s in chain(n, "web", "client", "server", leaves=("x", "y"))]
+    profile = learn(spans + chain(99, "web", "other"))
+    assert (profile.requests, profile.counts["requests_of_other_kinds"]) == (30, 1)
+
+
 def test_of_several_root_operations_the_most_frequent_counts_unless_asked() -> None:
     buys = many(lambda n: [("get", 1, 10), ("put", 20, 30)])
     looks = many(lambda n: [("scan", 1, 10), ("rank", 20, 30)], 40)
@@ -296,7 +307,7 @@ def test_of_several_root_operations_the_most_frequent_counts_unless_asked() -> N
             span.name, span.service = "look", "site"
     spans = [*buys, *looks]
     profile = learn(spans)
-    assert (profile.service, profile.requests, profile.counts["requests_of_other_roots"]) == ("shop", 100, 40)
+    assert (profile.service, profile.requests, profile.counts["requests_of_other_kinds"]) == ("shop", 100, 40)
     for asked in (
         {"root": "look"},
         {"root": "site:look"},
@@ -316,13 +327,15 @@ def test_each_root_operation_may_have_a_profile_of_its_own(tmp_path: Path) -> No
             span.name = span.name if span.parent else name
     path = write(tmp_path / "a.jsonl", otlp_lines([*looks, *idles, *buys]))
     fits = fit_profiles([path], every=True)
+    assert {kind.label: kind.requests for kind in fits.kinds} == dict(fits.roots)
+    assert [kind.stages for kind in fits.kinds] == [3, 3, None]
     assert dict(fits.roots) == {"shop:buy": 100, "shop:look": 40, "shop:idle": 7}
     assert [p.requests for p in fits.profiles] == [100, 40]
     assert "makes a call that ends well" in fits.left_out["shop:idle"]
     assert "calls_failed" not in fits.profiles[1].counts, "each counts its own"
     one = fit_profiles([path])
     assert [p.digest for p in one.profiles] == [fit_profile([path]).digest] == [fits.profiles[0].digest]
-    assert one.roots == fits.roots
+    assert (one.roots, one.kinds) == (fits.roots, fits.kinds) == (one.roots, list_kinds([path]).kinds)
     with pytest.raises(InputError, match="there are no stages"):
         fit_profiles([path], every=True, root="idle")
 
@@ -434,13 +447,14 @@ def test_the_social_network_is_read_as_a_reader_would() -> None:
     path = DATA / "jaeger" / "socialnetwork-compose-post.json"
     if not path.is_file():
         pytest.skip("../shared/data/jaeger is not there")
-    profile = fit_profile([path])
-    own = f"nginx-web-server:/wrk2-api/post/compose{OWN_TIME}"
-    after = {short(s.name): {short(p) for p in s.after} for s in profile.stages}
+    profile = fit_profile([path], spans=True)
+    own = f"/wrk2-api/post/compose{OWN_TIME}"
+    called = {s.name: f"{s.match.operation}{OWN_TIME * s.own_time}" for s in profile.stages}
+    after = {called[s.name]: {called[p] for p in s.after} for s in profile.stages}
     composed = {f"compose_{part}_client" for part in ("text", "media", "creator", "unique_id")}
     assert after == {
-        short(own): set(),
-        **{part: {short(own)} for part in composed},
+        own: set(),
+        **{part: {own} for part in composed},
         "store_post_client": composed,
         "write_user_timeline_client": {"store_post_client"},
         "write_home_timeline_client": {"write_user_timeline_client"},
@@ -452,10 +466,10 @@ def test_the_social_network_is_read_as_a_reader_would() -> None:
     np.testing.assert_allclose(replayed(profile), profile.latency_ms)
     # The first trace, by hand: 5,303 us in all; text from 2,255 to 3,549; store 353, user 522, home 576.
     first = int(np.argmin(np.abs(profile.latency_ms - 5.303)))
-    stage = {short(s.name): s.latency_ms[first] for s in profile.stages}
+    stage = {called[s.name]: s.latency_ms[first] for s in profile.stages}
     assert stage["compose_text_client"] == pytest.approx(1.294)
     assert stage["write_home_timeline_client"] == pytest.approx(0.576)
-    assert stage[short(own)] == pytest.approx(5.303 - 1.294 - 0.353 - 0.522 - 0.576)
+    assert stage[own] == pytest.approx(5.303 - 1.294 - 0.353 - 0.522 - 0.576)
 
 
 def test_the_documentation_draws_the_social_networks_dag_as_it_is_found() -> None:

@@ -109,7 +109,7 @@ def test_root_operations_as_kinds_share_one_profile(tmp_path: Path) -> None:
     profile = fit_profile([path], kind_by="root")
     assert profile.stages[0].name == f"shop:buy{OWN_TIME}"
     assert profile.class_names == ("shop:buy", "shop:look")
-    assert (profile.requests, profile.counts["requests_of_other_roots"]) == (100, 10)
+    assert (profile.requests, profile.counts["requests_of_other_kinds"]) == (100, 10)
     assert {short(s.name): s.visit_share for s in profile.stages[1:]} == pytest.approx(
         {"get": 1.0, "put": 0.6, "rank": 0.4}
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken.cli.demo.pace.attempt import Attempt, NothingToldError, slower_rate
-from kwiken.cli.demo.pace.health import Finding, Window, assess, check_outcome
+from kwiken.cli.demo.pace.health import Finding, Window, assess, check_outcome, check_unrest
 from kwiken.cli.demo.pace.monitor import Monitor
 from kwiken.cli.demo.pace.rate_search import (
     RATES,
@@ -29,6 +29,7 @@ __all__ = [
     "Window",
     "assess",
     "check_outcome",
+    "check_unrest",
     "seconds_for",
     "slower_rate",
 ]

@@ -14,6 +14,7 @@ from kwiken.machine import ProcessorUse
 MAX_SLOWDOWNS = 2
 MAX_VOID_SHARE = 1 / 3  # of an attempt's stretches, which may be repeated or, while learning, passed over
 MIN_VOID_ALLOWED = 2
+MAX_SEVERE = 1  # severe findings that may be an accident, such as a program that was started beside this one
 MIN_SLOWER, MAX_SLOWER = 0.25, 0.7  # bounds of the factor by which a rate is lowered
 
 
@@ -28,20 +29,20 @@ class NothingToldError(KwikenError):
 class Attempt:
     """State of an attempt.
 
-    A stretch that is void is repeated at once. The attempt fails at a severe finding, or once more stretches
-    were void than a third of them.
+    A stretch that is void is repeated at once. The attempt fails at the second severe finding, or once more
+    stretches were void than a third of them.
 
     Attributes:
         stretches: arm and number of the round of each stretch that is still to come, in order.
         void: findings so far.
         shares: use of what the program could have in each void stretch, where it was measured.
-        severe: whether one of the findings was severe.
+        severe: number of severe findings.
     """
 
     stretches: list[tuple[str, int]]
     void: list[Finding] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
-    severe: bool = False
+    severe: int = 0
 
     def __post_init__(self) -> None:
         self.allowed = max(MIN_VOID_ALLOWED, math.floor(MAX_VOID_SHARE * len(self.stretches)))
@@ -49,7 +50,7 @@ class Attempt:
     @property
     def failed(self) -> bool:
         """Whether going on at this rate is of no use."""
-        return self.severe or len(self.void) > self.allowed
+        return self.severe > MAX_SEVERE or len(self.void) > self.allowed
 
     @property
     def current(self) -> tuple[str, int] | None:
@@ -68,7 +69,7 @@ class Attempt:
             return True
         self.void.append(finding)
         self.shares += [use.share] if use is not None else []
-        self.severe = self.severe or finding.severe
+        self.severe += finding.severe
         return False
 
     @property

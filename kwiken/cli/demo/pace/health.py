@@ -19,6 +19,8 @@ MAX_LAG_MS = 50.0  # the client's own delay at its 99th percentile: half of a pa
 MAX_LINE_MS = 100.0  # the wait for the gateway's event loop
 MAX_BACKLOG_S = 1.0  # requests without an answer, in seconds of arrivals: pauses end after half of one
 MIN_BACKLOG = 10  # requests that are never a backlog
+MAX_UNREST = 0.7  # of p99, that requests without a pause may have: else no plan could cut it by a third
+MIN_REQUESTS_FOR_UNREST = 200  # of fewer, two or three make the p99, and may have met no pause by chance
 TAKEN_AWAY = 0.2  # processors more than at the start, from which on others count as the reason
 MAX_P99_MS = 1000.0  # pauses end after 500 ms: a p99 of a second has another reason
 
@@ -52,7 +54,7 @@ class Finding:
 
     Attributes:
         words: the reason with its figures, as part of a sentence.
-        severe: whether going on at this rate is of no use.
+        severe: whether requests were lost or piled up, which a rate that fits does not do.
     """
 
     words: str
@@ -122,3 +124,19 @@ def check_outcome(p99_ms: Mapping[str, float], *, due: int, failed: int, dropped
     if worst > MAX_P99_MS:
         return f"p99 was {worst / 1000:.1f} s ({arm}), and no pause lasts half as long"
     return None
+
+
+def check_unrest(p99_ms: float, undisturbed_ms: float, *, requests: int) -> str | None:
+    """Reason why the pauses cannot be told from the machine's own unrest; None if they can.
+
+    Args:
+        p99_ms: p99 without a plan, in milliseconds.
+        undisturbed_ms: p99 of those requests among them that met no pause, in milliseconds.
+        requests: number of requests without a plan; a p99 of few requests says nothing of unrest.
+    """
+    if requests < MIN_REQUESTS_FOR_UNREST or undisturbed_ms <= MAX_UNREST * p99_ms:
+        return None
+    return (
+        f"the machine itself made the tail: without a plan p99 was {p99_ms:.0f} ms, and "
+        f"{undisturbed_ms:.0f} ms for the requests that met no pause"
+    )

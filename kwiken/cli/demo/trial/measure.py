@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import numpy as np
 
 from kwiken.cli.demo.setup import ARMS, Record, Schedule
 from kwiken.cli.demo.trial.spend import Call, catch_up_spend, total_spend, worst_window
 from kwiken.cli.report.model import Floats, LoadRow, Spent
-from kwiken.otel.write import RequestRecord
+from kwiken.otel.write import AttemptRecord, RequestRecord
 
 DROPPED = "dropped"
 
@@ -49,11 +51,32 @@ class ArmData:
         """Latencies of the traced requests at the gateway in milliseconds, (n,)."""
         return np.array([(record.end_ns - record.start_ns) / 1e6 for record in self.records])
 
+    def undisturbed_ms(self, pauses: Mapping[str, Sequence[tuple[float, float]]]) -> Floats:
+        """Latencies of the traced requests that met no pause in milliseconds, (n,), at the gateway.
+
+        Args:
+            pauses: start and end of each pause by replica, in order, in seconds since 1970.
+        """
+        free = (record for record in self.records if not any(_met(call, pauses) for call in _calls(record)))
+        return np.array([(record.end_ns - record.start_ns) / 1e6 for record in free])
+
     def series(self) -> tuple[Floats, Floats]:
         """Due times in seconds and latencies in milliseconds, both (n,); no answer counts as the time-out."""
         due = np.array([row.intended_s for row in self.rows], dtype=np.float64)
         took = [row.counted_ms for row in self.rows]
         return due, np.array(took, dtype=np.float64)
+
+
+def _calls(record: RequestRecord) -> Iterator[AttemptRecord]:
+    for stage in record.stages:
+        yield from stage.attempts
+
+
+def _met(call: AttemptRecord, pauses: Mapping[str, Sequence[tuple[float, float]]]) -> bool:
+    """Tell whether the replica of a call was paused while the call ran."""
+    own = pauses.get(call.replica, ())
+    next_one = bisect_right(own, call.end_ns / 1e9, key=itemgetter(0))  # the first that began after its end
+    return next_one > 0 and own[next_one - 1][1] > call.start_ns / 1e9
 
 
 def assign(records: Iterable[Record], schedule: Schedule) -> tuple[dict[str, ArmData], int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from kwiken.cli.demo.pace import NothingToldError, Pace, check_outcome
+from kwiken.cli.demo.pace import NothingToldError, Pace, check_outcome, check_unrest
 from kwiken.cli.demo.setup import ARMS, EDGE_S, SETTLE_S, DemoSettings, Folder, Record, Schedule, Timing
 from kwiken.cli.demo.trial.arms import Trial
 from kwiken.cli.demo.trial.measure import ArmData, assign, attach, calls_of, spent_of, under_another_plan
@@ -79,7 +79,8 @@ def judge(
 
     Raises:
         NothingMeasuredError: when an arm has no request.
-        NothingToldError: when the latencies are those of an overload; nothing is written then.
+        NothingToldError: when the latencies are those of an overload, or of the machine's own unrest; nothing
+            is written then.
     """
     noted = list(noted)
     arms, settling = assign(noted, Schedule(evidence.trial.blocks, SETTLE_S, EDGE_S))
@@ -96,6 +97,8 @@ def judge(
     ledger = _ledger(evidence.learned, spenders, whole)
     result = _result(evidence, arms, ledger, settling=settling, wall_s=wall_s, lag=_lag(noted))
     _refuse_overload(result)
+    if not evidence.settings.calm:
+        _refuse_unrest(arms["before"], result)
     _write(folder, evidence.learned, arms, result)
     return result
 
@@ -156,6 +159,7 @@ def _result(
         even=ladders["even"],
         expected=promise.after,
         achieved=ladder_of(arms["after"].gateway_ms),
+        drift=_drift(arms["before"], promise),
         budgets={name: getattr(plan.budgets, name) for name in plan.budgets.__struct_fields__},
         peak=plan.ledger.peak(plan.budgets.reissue),
         spent=ledger.spent("after"),
@@ -184,6 +188,33 @@ def _expectation(plan: Plan) -> Expectation:
         spent=expected.spent.reissue,
         coverage=expected.interval,
     )
+
+
+def _refuse_unrest(before: ArmData, result: DemoResult) -> None:
+    """Refuse a result if the machine's own tail hides that of the pauses.
+
+    Only the arm without a plan is looked at, so what a plan did has no say.
+
+    Raises:
+        NothingToldError: says what p99 was without the pauses.
+    """
+    pauses: dict[str, list[tuple[float, float]]] = {}
+    for stage in result.disturbance.stages.values():
+        for replica, start_s, end_s in stage.pauses:
+            pauses.setdefault(replica, []).append((start_s, end_s))
+    reason = check_unrest(
+        ladder_of(before.gateway_ms).p99_ms,
+        ladder_of(before.undisturbed_ms(pauses)).p99_ms,
+        requests=len(before.records),
+    )
+    if reason is not None:
+        raise NothingToldError(f"at {result.settings.rate:g} requests a second {reason}")
+
+
+def _drift(before: ArmData, promise: Expectation) -> float:
+    """Relative change of the median without a plan since the plan was learned, at the gateway."""
+    learned, now = promise.before.p50_ms, ladder_of(before.gateway_ms).p50_ms
+    return now / learned - 1 if learned > 0 and now > 0 else 0.0
 
 
 def _cuts(arms: Mapping[str, ArmData], seed: int) -> dict[str, Cut]:

@@ -167,6 +167,8 @@ class DemoResult(_Struct, frozen=True):
         achieved: percentiles of `after` at the gateway, from its traces; all 0 in earlier results.
         budgets: limits by name of the budget, as fractions, over the horizon of the plan's ledger.
         peak: limit of the spend on reissues over any 10 s, as a fraction; None in earlier results.
+        drift: relative change of the median at the gateway without a plan, from the time of learning to that
+            of the comparison; 0 in earlier results.
         spent: spend of `after`.
         spent_even: spend of `even`.
         requests: number of measured requests of all arms.
@@ -206,6 +208,7 @@ class DemoResult(_Struct, frozen=True):
     remarks: list[str] = []
     achieved: Ladder = Ladder()
     peak: float | None = None
+    drift: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse other versions."""

@@ -38,6 +38,7 @@ LABELS = {
     "expected": "expected by the plan",
 }
 LEARNED = "without the plan, in the profile"
+ACHIEVED = "with the plan, at the gateway"
 HEAD = tuple(NAMES.values())
 
 
@@ -105,6 +106,8 @@ def _ladder_table(material: Material) -> Table:
     ]
     if expected:
         columns += [(LEARNED, learned, None), (LABELS["expected"], expected, learned)]
+    if material.result is not None and material.result.achieved.p99_ms > 0:
+        columns.append((ACHIEVED, rungs(material.result.achieved), expected))
     head = ["", *(cell for label, _, base in columns for cell in (label, "change")[: 1 + (base is not None)])]
     body = []
     for name, key in zip(HEAD, PERCENTILES, strict=True):
@@ -114,7 +117,7 @@ def _ladder_table(material: Material) -> Table:
         if bounds:
             cells.append(between(*bounds[key]) if key in bounds else "\N{EN DASH}")
         body.append(tuple(cells))
-    return Table(head=(*head, *(["interval"] if bounds else [])), body=tuple(body), strong=("p99",))
+    return Table(head=(*head, *(["interval expected"] if bounds else [])), body=tuple(body), strong=("p99",))
 
 
 Rungs = dict[str, float]

@@ -1,66 +1,18 @@
-"""Findings of `fit` and `plan` beyond latencies: drift, confidence of gains, outcomes by request class."""
+"""Findings of `plan` beyond latencies: confidence of gains, drift, outcomes by request class."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from kwiken.cli.shared import drift_words, note, note_words, print_table
+from kwiken.cli.shared import drift_summary, note, print_table
 
 if TYPE_CHECKING:
     from kwiken.diagnosis import ClassOutcome
     from kwiken.plan import Plan
     from kwiken.planning import PlanStudy
-    from kwiken.profile import Drift, Profile
-
-
-MIN_REQUESTS: Final = 200  # fewer say little about high percentiles
-
-
-def note_few(profile: Profile) -> None:
-    """Note that there are too few requests for high percentiles, if so."""
-    if profile.requests < MIN_REQUESTS:
-        many = "request" if profile.requests == 1 else "requests"
-        note(f"only {profile.requests} {many}: their slowest tell little, so trace the service for longer")
-
-
-def note_contradicted(profile: Profile) -> None:
-    """Note that measured request latencies contradict those of the stages, if so."""
-    from kwiken.profile import contradiction
-
-    found = contradiction(profile)
-    if found is not None:
-        note(note_words(found))
-
-
-def cut_short(profile: Profile) -> int:
-    """Number of calls that were cancelled before they ended."""
-    return sum(int(stage.censored.sum()) for stage in profile.stages)
-
-
-def note_cut_short(profile: Profile, what: str) -> None:
-    """Note the calls that were cancelled before they ended, if any.
-
-    Args:
-        profile: profile with the calls.
-        what: text on what is shown in place of their latencies.
-    """
-    cut = cut_short(profile)
-    if cut:
-        note(f"{cut} {'call was' if cut == 1 else 'calls were'} cut short: {what}")
-
-
-def drift_summary(found: tuple[Drift, ...]) -> list[dict[str, Any]]:
-    """Stages whose latency changed while they were traced, as JSON."""
-    return [
-        {
-            "stage": each.stage,
-            "after_ms": each.after_ms,
-            "late_earlier": each.earlier,
-            "late_later": each.later,
-            "p_value": each.p_value,
-        }
-        for each in found
-    ]
+    from kwiken.planning import notes as planning
+    from kwiken.profile import Profile
 
 
 def learned_summary(study: PlanStudy, profile: Profile) -> dict[str, Any]:
@@ -131,7 +83,24 @@ def show_classes(profile: Profile, plan: Plan) -> None:
         print_table("By kind of request, ms", columns, rows)
 
 
-def show_drift(found: tuple[Drift, ...]) -> None:
-    """Print a line for each stage that changed, on stderr."""
-    for each in found:
-        note(f"changed while it was traced: {drift_words(each)}")
+def show_notes(notes: Iterable[planning.Note]) -> None:
+    """Print a line for each note on a plan or on a simulation at a load, on stderr."""
+    from kwiken.cli.shared import note_words
+
+    for each in notes:
+        note(f"note: {note_words(each)}")
+
+
+MIN_PASSED: Final = 1.05  # ratio of spend to budget from which the budget was passed
+
+
+def passed_budget(spent: float, budget: float) -> str | None:
+    """Sentence that says that a plan passed its budget; None where it did not, but for noise.
+
+    Args:
+        spent: extra work, as a share of all work.
+        budget: budget for it, as a share of all work.
+    """
+    if spent <= MIN_PASSED * budget:
+        return None
+    return f"the plan passed its budget: {spent:.2%} spent of {budget:.2%}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kwiken.cli.shared import note, note_summaries, note_words, print_json, print_table, progress, say
-from kwiken.cli.study.load_options import queue_settings
-from kwiken.cli.study.plan import ladder_rows
-from kwiken.cli.study.reissue_limits import hurt_from
+from kwiken.cli.planning.load_options import queue_settings
+from kwiken.cli.planning.plan import ladder_rows
+from kwiken.cli.planning.plan_findings import show_notes
+from kwiken.cli.planning.reissue_limits import hurt_from
+from kwiken.cli.shared import print_json, print_table, progress, say
 
 if TYPE_CHECKING:
     from kwiken.plan import Plan
@@ -56,6 +57,8 @@ def simulate_loaded(
 def _loaded_document(
     result: LoadSimulation, above: Mapping[str, float | None], whole: float | None, requests: int, seed: int
 ) -> dict[str, object]:
+    from kwiken.cli.shared import note_summaries
+
     return {
         "before": result.before,
         "after": result.after,
@@ -102,8 +105,7 @@ def _show_loaded(
     else:
         say("", f"extra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
         say(_verdict(result, plan, whole))
-    for each in result.notes:
-        note(f"note: {note_words(each)}")
+    show_notes(result.notes)
 
 
 def _loaded_rows(

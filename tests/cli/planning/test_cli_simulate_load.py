@@ -211,7 +211,7 @@ class TestPlan:
 def test_the_choices_are_those_that_exist() -> None:
     from typing import get_args
 
-    from kwiken.cli.study.load_options import CANCELS, DISPATCHES
+    from kwiken.cli.planning.load_options import CANCELS, DISPATCHES
 
     assert set(DISPATCHES) == set(get_args(Dispatch))
     assert set(CANCELS) == set(get_args(Cancel))

@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kwiken.cli.planning.load_options import LOAD, queue_options
+from kwiken.cli.planning.plan import ladder_rows
+from kwiken.cli.planning.plan_findings import passed_budget
+from kwiken.cli.planning.plan_levers import LOST
+from kwiken.cli.planning.simulate_load import simulate_loaded
+from kwiken.cli.planning.spend_units import by_every_count
 from kwiken.cli.shared import (
     check_belongs,
     given,
@@ -14,18 +20,15 @@ from kwiken.cli.shared import (
     load_plan,
     load_profile,
     needs_extra,
+    note,
+    note_contradicted,
+    note_few,
     print_json,
     print_table,
     progress,
     say,
     seed_option,
 )
-from kwiken.cli.study.learned import note_contradicted, note_few
-from kwiken.cli.study.load_options import LOAD, queue_options
-from kwiken.cli.study.plan import ladder_rows
-from kwiken.cli.study.plan_levers import LOST
-from kwiken.cli.study.simulate_load import simulate_loaded
-from kwiken.cli.study.spend_units import by_every_count
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
@@ -161,6 +164,8 @@ def _show(result: Simulation, profile: Profile, plan: Plan | None) -> None:
     say("")
     print_table("Spent", columns, rows, to_stdout=True)
     say("", f"extra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
+    if (passed := passed_budget(result.reissue, plan.budgets.reissue)) is not None:
+        note(f"note: {passed}; a ledger would deny some copies, as `kwiken judge` shows")
     if plan.budgets.utility_loss or result.utility_loss:
         say(f"utility lost, {LOST[1]}: {result.utility_loss:.3%}, {plan.budgets.utility_loss:.3%} allowed")
     if plan.budgets.catch_up or result.catch_up:

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec import structs
 
+from kwiken.cli.planning.load_options import (
+    LOAD,
+    load_summary,
+    note_idle_options,
+    queue_options,
+    queue_settings,
+    refuse_unguarded,
+)
+from kwiken.cli.planning.plan_findings import gain_between, learned_summary, show_classes, show_notes
+from kwiken.cli.planning.plan_levers import lever_options, lever_summary, show_levers
+from kwiken.cli.planning.reissue_limits import show_thresholds
+from kwiken.cli.planning.spend_units import by_every_count
 from kwiken.cli.shared import (
     MIB,
     OBJECTIVES,
     SHARE,
+    copyable_option,
     json_option,
     load_profile,
     needs_extra,
     note,
-    note_summaries,
-    note_words,
     note_written,
+    once_option,
     out_option,
     print_json,
     print_table,
@@ -29,18 +43,6 @@ from kwiken.cli.shared import (
     seed_option,
     write_text,
 )
-from kwiken.cli.study.learned import gain_between, learned_summary, show_classes
-from kwiken.cli.study.load_options import (
-    LOAD,
-    load_summary,
-    note_idle_options,
-    queue_options,
-    queue_settings,
-    refuse_unguarded,
-)
-from kwiken.cli.study.plan_levers import lever_options, lever_summary, show_levers
-from kwiken.cli.study.reissue_limits import show_thresholds
-from kwiken.cli.study.spend_units import by_every_count
 from kwiken.errors import InputError
 from kwiken.printable import printable_json
 
@@ -90,6 +92,13 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
     "or the same share of calls (uniform) for every stage.",
 )
 @click.option(
+    "--insurance",
+    type=SHARE,
+    default=0.1,
+    show_default=True,
+    help="Share of the budget that gives every stage a few copies, as what has not stalled yet may stall.",
+)
+@click.option(
     "--load",
     type=LOAD,
     metavar="FACTOR",
@@ -103,6 +112,8 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
     help="Account for the load that copies add, and send none where they hurt, if replicas are busy enough "
     "for load to matter.",
 )
+@once_option
+@copyable_option
 @queue_options
 @seed_option
 @json_option
@@ -118,12 +129,15 @@ def command(
     as_json: bool,
     objective: str,
     spread: str,
+    insurance: float,
     seed: int,
     partial: tuple[str, ...] | None,
     utility_weights: Mapping[str, float] | None,
     levers: str,
     guarded: bool,
     load: float | None,
+    once: tuple[str, ...],
+    copyable: tuple[str, ...],
     **queues: Any,
 ) -> None:
     """Make a plan for the service of PROFILE: divide budgets over its stages.
@@ -140,14 +154,17 @@ def command(
     learned = load_profile(profile)
     from kwiken.plan import Budgets
     from kwiken.planning import PlanSettings, study_plan
-    from kwiken.profile import spent_by_model
+    from kwiken.profile import kept_copyable, kept_single, spent_by_model
 
+    made_from = learned.digest
+    (learned,) = kept_copyable(kept_single((learned,), once), copyable)
     settings = PlanSettings(
         budgets=Budgets(reissue=reissue, utility_loss=utility_loss, catch_up=catch_up),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         objective=objective,
         cost=_cost(cost),
         spread=spread,
+        insurance=insurance,
         seed=seed,
         partial=partial,
         utility_weights=utility_weights,
@@ -158,6 +175,8 @@ def command(
     )
     with progress("planning"):
         study = study_plan(learned, settings)
+    # The plan names the profile in the file, which is the one that later verbs are given.
+    study = replace(study, plan=structs.replace(study.plan, profile=made_from))
     note_idle_options(study.load)
     by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
     if out is not None:
@@ -170,8 +189,7 @@ def command(
         show_thresholds(study.load)
         note(f"copies by every count: {by_every_count(by_model)}")
         show_classes(learned, study.plan)
-        for each in study.notes:
-            note(f"note: {note_words(each)}")
+        show_notes(study.notes)
         note_written(out)
 
 
@@ -198,6 +216,8 @@ def _cost(given: str | None) -> str | Mapping[str, float] | None:
 
 def _summary(study: PlanStudy) -> dict[str, Any]:
     """Summary of the plan and its reasons, as JSON; shares are fractions, times are in milliseconds."""
+    from kwiken.cli.shared import note_summaries
+
     plan, allocation = study.plan, study.allocation
     stages = {}
     for name, stage in plan.stages.items():
@@ -218,7 +238,7 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
         "service": plan.service,
         "profile": plan.profile,
         "budgets": plan.budgets,
-        "apportioned": study.margin,
+        "apportioned": allocation.spent / plan.budgets.reissue if plan.budgets.reissue else 0.0,
         "objective": study.verdict.objective,
         "held_out_p99_cut": dict(study.verdict.cuts),
         "cost_model": plan.cost.model,

@@ -1,0 +1,83 @@
+"""Judgement of recordings for the benchmarks `outside` and `tried`: many ways to plan, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.outside_data import Recording
+from kwiken.apportion import INSURANCE
+from kwiken.evaluation import PLAN, Judgement
+from kwiken.evaluation.compared_plans import rivals
+from kwiken.evaluation.later_requests import Segment, judge_segments
+from kwiken.plan import Budgets, Plan
+from kwiken.planning import PlanSettings, study_plan
+from kwiken.profile import Profile
+
+BUDGETS = (0.005, 0.01, 0.05)
+CORRELATIONS = (None, 0.5)
+PROCESSES = 2
+CREATED = "2026-01-01T00:00:00Z"
+Ways = Callable[[Profile, float], Mapping[str, Plan]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Judgement of one recording at one budget."""
+
+    data_set: str
+    kind: str
+    budget: float
+    judgement: Judgement
+
+
+def made(earlier: Profile, budget: float, *, insurance: float = INSURANCE) -> Plan:
+    """Plan on some requests, with the defaults but for the insurance."""
+    settings = PlanSettings(budgets=Budgets(reissue=budget), insurance=insurance, created=CREATED)
+    return study_plan(earlier, settings).plan
+
+
+def judged(
+    recordings: Iterable[Recording], ways: Ways | None = None, *, budgets: Sequence[float] = BUDGETS
+) -> list[Case]:
+    """Judge every recording at every budget.
+
+    Args:
+        recordings: recordings to judge.
+        budgets: reissue budgets, as shares of all work.
+        ways: makes more plans of earlier requests and a budget, to judge beside the plan; none by default.
+    """
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        jobs = [
+            pool.submit(_cases, recording, budget, ways) for recording in recordings for budget in budgets
+        ]
+        return [case for job in jobs for case in job.result()]
+
+
+def _cases(recording: Recording, budget: float, ways: Ways | None) -> list[Case]:
+    """Judge one recording at one budget, for each data set that it stands for."""
+    segments = []
+    for earlier, later in recording.pairs:
+        plan = made(earlier, budget)
+        more = {} if ways is None else ways(earlier, budget)
+        segments.append(Segment(later, {PLAN: plan, **rivals(plan, earlier, later, seed=0), **more}))
+    starts = [float(later.started_s.min()) for _, later in recording.pairs]
+    end = float(np.nextafter(recording.pairs[-1][1].started_s.max(), np.inf))
+    return [
+        Case(
+            name,
+            recording.kind,
+            budget,
+            judge_segments(
+                segments,
+                edges_s=np.array([*starts, end]),
+                sampled=sampled,
+                correlations=CORRELATIONS if ways is None else (None,),
+                seed=0,
+            ),
+        )
+        for name, sampled in recording.data_sets.items()
+    ]

@@ -1,0 +1,1 @@
+"""Verbs that make a plan or replay one: plan, simulate, judge."""

@@ -1,0 +1,296 @@
+"""`kwiken judge`: a plan against requests that it has not seen, beside none, an even spread and hindsight."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+
+import click
+
+from kwiken.cli.planning.plan_findings import passed_budget
+from kwiken.cli.shared import (
+    OBJECTIVES,
+    Real,
+    check_apart,
+    check_exist,
+    given,
+    json_option,
+    load_plan,
+    load_profile,
+    needs_extra,
+    note,
+    note_contradicted,
+    note_few,
+    note_written,
+    print_json,
+    print_table,
+    progress,
+    say,
+    seed_option,
+    write_text,
+)
+from kwiken.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kwiken.evaluation import Arm, Judgement
+    from kwiken.plan import Plan
+    from kwiken.profile import Profile
+
+DEFAULT_BUDGET: Final = 0.05
+MAX_BLOCKS: Final = 100
+WAYS: Final = {"plan": "the plan", "even": "all stages alike", "hindsight": "in hindsight"}
+PERCENTILES: Final = ("p50", "p90", "p95", "p99", "p99.9")
+
+
+class FitOptions(TypedDict):
+    """Options of a fit of traces, as `fit_profile` takes them."""
+
+    like: Profile | None
+    kind: str | None
+    root: str | None
+    service: str | None
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="[PLAN] TRACES|PROFILE...")
+@click.option(
+    "--blocks",
+    type=click.IntRange(2, MAX_BLOCKS),
+    metavar="N",
+    help="Plan on the first k of N blocks of time and judge on the next, for every k. PLAN then states the "
+    "budget only, and may be left out.",
+)
+@click.option(
+    "--reissue",
+    type=Real(0, 1, above=True),
+    help="Budget of the plans that --blocks makes, as a share of cost.  [default: that of PLAN, else 0.05]",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(OBJECTIVES),
+    default="tail",
+    show_default=True,
+    help="Objective of the plans that --blocks makes.",
+)
+@click.option(
+    "--from",
+    "learned_file",
+    metavar="FILE",
+    help="The profile that PLAN was made from. The even spread learns its time-outs there, and TRACES are "
+    "fitted into its stages.  [default: the judged requests, which favours the even spread]",
+)
+@click.option(
+    "--sampled",
+    type=Real(0, 1, above=True),
+    default=1.0,
+    show_default=True,
+    metavar="SHARE",
+    help="Share of the service's requests that the traces hold: the ledger's floor serves all of them.",
+)
+@click.option("--kind", metavar="NAME", help="Requests of this kind, of TRACES, as in `kwiken fit`.")
+@click.option("--root", metavar="OP", help="Requests of TRACES are spans of this operation.")
+@click.option("--service", metavar="NAME", help="Only requests of this service, of TRACES.")
+@click.option("-o", "--out", metavar="FILE", help="Write the judgement as a page with charts.")
+@seed_option
+@json_option
+@needs_extra("plan")
+def command(
+    *,
+    files: tuple[str, ...],
+    blocks: int | None,
+    reissue: float | None,
+    objective: str,
+    learned_file: str | None,
+    sampled: float,
+    kind: str | None,
+    root: str | None,
+    service: str | None,
+    out: str | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Judge PLAN on requests that it has not seen, in TRACES or a PROFILE, with the ledger in force.
+
+    The requests are replayed in their order of time: without a plan, with PLAN, with the same budget spread
+    evenly, and with a plan made in hindsight. Copies are as slow with their calls as recorded pairs show, and
+    then correlated with them at 0.5.
+    """
+    if as_json and out == "-":
+        raise click.UsageError("-o - and --json both want stdout; choose one")
+    _check_options(blocks, learned_file)
+    check_exist(files)
+    if out is not None and out != "-":
+        check_apart(out, list(files))
+    earlier = None if learned_file is None else load_profile(learned_file)
+    plan, later = _read(files, like=earlier, kind=kind, root=root, service=service)
+    if plan is None and blocks is None:
+        raise InputError("there is no plan among the files; give one, or --blocks", where=files[0])
+    with progress("judging"):
+        if blocks is None:
+            found = _judged(plan, later, earlier, sampled=sampled, seed=seed, where=files[0])
+        else:
+            found = _judged_by_blocks(
+                plan, later, blocks, reissue=reissue, objective=objective, sampled=sampled, seed=seed
+            )
+    if as_json:
+        print_json(found)
+    elif out != "-":
+        _show(found, by_blocks=blocks is not None)
+        note_few(later)
+        note_contradicted(later)
+    for remark in remarks(found):
+        note(f"note: {remark}")
+    if out is not None:
+        _write(out, found, by_blocks=blocks is not None)
+
+
+def _check_options(blocks: int | None, learned_file: str | None) -> None:
+    """Refuse options that would have no effect."""
+    if blocks is not None and learned_file is not None:
+        raise InputError("does not go with --blocks, which learns from the blocks before", where="--from")
+    if blocks is None and (idle := given("reissue", "objective")) is not None:
+        raise InputError("needs --blocks: without it PLAN is judged as it is", where=idle)
+
+
+def _judged(
+    plan: Plan | None, later: Profile, earlier: Profile | None, *, sampled: float, seed: int, where: str
+) -> Judgement:
+    """Judge the plan as it is."""
+    from kwiken.evaluation import judge
+
+    if plan is None:
+        raise InputError("there is no plan among the files; give one, or --blocks", where=where)
+    return judge(plan, later, earlier=earlier, sampled=sampled, seed=seed)
+
+
+def _judged_by_blocks(
+    plan: Plan | None,
+    later: Profile,
+    blocks: int,
+    *,
+    reissue: float | None,
+    objective: str,
+    sampled: float,
+    seed: int,
+) -> Judgement:
+    """Judge plans made block by block, with the budget and ledger of the plan if there is one."""
+    from kwiken.evaluation import judge_blocks
+
+    own = plan.budgets.reissue if plan is not None and plan.budgets.reissue > 0 else DEFAULT_BUDGET
+    return judge_blocks(
+        later,
+        blocks,
+        budget=own if reissue is None else reissue,
+        objective=objective,
+        ledger=None if plan is None else plan.ledger,
+        sampled=sampled,
+        seed=seed,
+    )
+
+
+def _read(files: Sequence[str], **options: Unpack[FitOptions]) -> tuple[Plan | None, Profile]:
+    """Read the plan, if there is one, and the requests; `options` are for a fit of traces."""
+    from kwiken.cli.report import find
+
+    found = find(files)
+    if len(found.plans) > 1:
+        raise InputError("is a second plan; one is judged", where=str(found.plans[1]))
+    if found.profile is not None and found.traces:
+        raise InputError("is a profile, and traces are given too; give either", where=str(found.profile))
+    plan = load_plan(str(found.plans[0])) if found.plans else None
+    if found.profile is not None:
+        if (idle := given("kind", "root", "service")) is not None:
+            raise InputError("is for traces; a profile's requests are chosen already", where=idle)
+        later = load_profile(str(found.profile))
+    elif found.traces:
+        from kwiken.otel.fit import fit_profile
+
+        with progress("reading traces") as bar:
+            later = fit_profile(
+                found.traces, on_progress=lambda done, total: bar.update(done, total=total), **options
+            )
+    else:
+        raise InputError("there are no traces and no profile among the files", where=files[0])
+    if plan is not None and plan.service != later.service:
+        raise InputError(
+            f"is a plan for service {plan.service!r}, and the requests are of {later.service!r}",
+            where=str(found.plans[0]),
+        )
+    return plan, later
+
+
+def _show(found: Judgement, *, by_blocks: bool) -> None:
+    """Print the ways side by side, then the plan by stretches of time."""
+    head = ("budget goes to", "copies", *(f"{at} cut" for at in PERCENTILES), "spent", "denied")
+    before = (found.before.p50_ms, found.before.p90_ms, found.before.p95_ms, found.before.p99_ms)
+    rows = [("no stage", "-", *(f"{value:.4g} ms" for value in (*before, found.before.p999_ms)), "-", "-")]
+    rows += [_row(arm) for arm in found.arms]
+    how = (
+        f"planned block by block on those before, {found.budget:.2%}" if by_blocks else f"{found.budget:.2%}"
+    )
+    print_table(f"{found.service}: {found.requests} requests, budget {how}", head, rows, to_stdout=True)
+    arms = [arm for arm in found.arms if arm.correlation is None]
+    say("")
+    head = (
+        "block" if by_blocks else "from",
+        "requests",
+        "p99 ms",
+        *(f"cut, {WAYS[arm.way]}" for arm in arms),
+        "spent",
+        "denied",
+    )
+    print_table(
+        "p99 by time, and what the plan spent",
+        head,
+        list(_by_time(found, arms, by_blocks=by_blocks)),
+        to_stdout=True,
+    )
+    say("", f"p99 rests on about {max(1, found.requests // 100)} requests")
+
+
+def _row(arm: Arm) -> tuple[str, ...]:
+    linked = f"correlated {arm.correlation:g}" if arm.correlation is not None else "as pairs show"
+    cuts = [
+        f"{cut.share:.1%} ({cut.low:.0%} to {cut.high:.0%})" if name == "p99_ms" else f"{cut.share:.1%}"
+        for name, cut in arm.cuts.items()
+    ]
+    return (WAYS[arm.way], linked, *cuts, f"{arm.spent:.2%}", f"{arm.denied:.0%}")
+
+
+def _by_time(found: Judgement, arms: Sequence[Arm], *, by_blocks: bool) -> list[tuple[str, ...]]:
+    """Rows of the table by stretches of time; the first arm is the plan."""
+    rows = []
+    for i, stretch in enumerate(found.stretches):
+        p99 = stretch.before.p99_ms
+        cuts = [f"{1 - arm.stretches[i].after.p99_ms / p99:.1%}" if p99 > 0 else "-" for arm in arms]
+        plan = arms[0].stretches[i]
+        start = datetime.fromtimestamp(stretch.start_s, UTC)
+        when = f"{i + 2}" if by_blocks else f"{start:%m-%d %H:%M}"
+        spend = (f"{plan.spent:.2%}", f"{plan.denied:.0%}")
+        rows.append((when, f"{stretch.requests}", f"{p99:.4g}", *cuts, *spend))
+    return rows
+
+
+def remarks(found: Judgement) -> list[str]:
+    """Sentences on budgets that were passed and copies that were denied."""
+    arm = found.arm("plan")
+    told = []
+    if (passed := passed_budget(arm.spent, found.budget)) is not None:
+        per_s = found.ledger.floor_per_s
+        told.append(f"{passed}, because the ledger grants {per_s:g} copies a second whatever they come to")
+    if arm.denied > 0:
+        told.append(f"the ledger denied {arm.denied:.0%} of the copies that the plan asked for")
+    return told
+
+
+def _write(out: str, found: Judgement, *, by_blocks: bool) -> None:
+    from kwiken.cli.report import judgement_page
+    from kwiken.cli.report.model import render
+
+    made = f"Drawn {datetime.now(UTC).isoformat(timespec='seconds')}."
+    write_text(out, render(judgement_page(found, made=made, by_blocks=by_blocks)))
+    if out != "-":
+        note_written(str(Path(out)))

@@ -1,0 +1,160 @@
+"""`kwiken advise`: from traces to what makes the tail, what a budget buys, and what to change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from kwiken.cli.shared import (
+    Real,
+    check_apart,
+    check_exist,
+    copyable_option,
+    excess_table,
+    json_option,
+    needs_extra,
+    note_written,
+    once_option,
+    print_json,
+    print_table,
+    progress,
+    refuse_shared_stdout,
+    say,
+    seed_option,
+    write_text,
+)
+from kwiken.errors import InputError
+from kwiken.printable import printable_json
+
+if TYPE_CHECKING:
+    from kwiken.advice import Advice, RequestKind
+    from kwiken.otel.fit import Fits
+
+SETTINGS_HEAD: Final = ("stage", "copy after ms", "of late calls", "calls copied", "extra work")
+
+
+@click.command()
+@click.argument("traces", nargs=-1, required=True, metavar="TRACES...")
+@click.option(
+    "--budget",
+    type=Real(0, 1, above=True),
+    default=0.05,
+    show_default=True,
+    help="Budget for copies of late calls, as a share of all work.",
+)
+@click.option(
+    "--kind",
+    metavar="NAME",
+    help="Requests of this kind, as `kwiken fit --list` shows.  [default: the most frequent]",
+)
+@once_option
+@copyable_option
+@click.option("-o", "--out", metavar="FILE", help="Write the advice as a page with tables and a chart.")
+@click.option("--plan", "plan_file", metavar="FILE", help="Write the plan, for `kwiken export` and `judge`.")
+@seed_option
+@json_option
+@needs_extra("plan")
+def command(
+    *,
+    traces: tuple[str, ...],
+    budget: float,
+    kind: str | None,
+    once: tuple[str, ...],
+    copyable: tuple[str, ...],
+    out: str | None,
+    plan_file: str | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Say what makes requests in TRACES slow, what copies of late calls would buy, and what to change.
+
+    TRACES are files, folders or a Jaeger, as in `kwiken fit`. A plan is made from the earlier half of the
+    requests and judged on the later half; the settings are those of a plan made from all of them.
+    """
+    refuse_shared_stdout(out=out == "-", plan=plan_file == "-", json=as_json)
+    check_exist(traces)
+    for path in (out, plan_file):
+        if path is not None and path != "-":
+            check_apart(path, list(traces))
+    from kwiken.advice import advise
+
+    chosen, others, fits = _read(traces, kind, once, copyable)
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    with progress("planning and judging"):
+        found, plan = advise(
+            fits.profiles[0], budget=budget, kind=chosen, others=others, created=created, seed=seed
+        )
+    if plan_file is not None:
+        if plan is None:
+            raise InputError("there is no plan to write; leave the option out to read why", where="--plan")
+        write_text(plan_file, printable_json(plan.to_json()) + "\n")
+        note_written(plan_file)
+    if as_json:
+        print_json(found)
+    elif "-" not in {out, plan_file}:
+        _show(found, plan_file)
+    if out is not None:
+        _write(out, found, plan_file, made=f"Advice of {created}.")
+
+
+def _read(
+    traces: tuple[str, ...], kind: str | None, once: tuple[str, ...], copyable: tuple[str, ...]
+) -> tuple[RequestKind, list[RequestKind], Fits]:
+    """Learn one kind of requests; returns this kind, the other kinds, and the fit."""
+    from kwiken.advice import RequestKind
+    from kwiken.otel.fit import fit_profiles
+    from kwiken.profile import kept_copyable, kept_single
+
+    with progress("reading traces") as bar:
+        fits = fit_profiles(traces, kind=kind, on_progress=lambda done, total: bar.update(done, total=total))
+    (profile,) = kept_copyable(kept_single(fits.profiles, once), copyable)
+    own = profile.origin.kind if profile.origin is not None else None
+    kinds = [
+        (
+            each.label,
+            RequestKind(name=each.name, requests=each.requests, p50_ms=each.p50_ms, p99_ms=each.p99_ms),
+        )
+        for each in fits.kinds
+    ]
+    chosen = next((found for label, found in kinds if label == own), kinds[0][1])
+    # Failed requests count in the list of kinds, and are no part of the profile.
+    chosen = msgspec.structs.replace(chosen, requests=profile.requests)
+    others = [found for _, found in kinds if found.name != chosen.name]
+    return chosen, others, replace(fits, profiles=(profile,))
+
+
+def _show(found: Advice, plan_file: str | None) -> None:
+    """Print the five answers, each with its table."""
+    from kwiken.cli.report import QUESTIONS, advice_sentences
+
+    told = advice_sentences(found, plan_file)
+    for number, (about, words) in enumerate(zip(QUESTIONS, told, strict=True), 1):
+        say(f"{number}. {about}. {words}")
+    say("")
+    columns, rows = excess_table(found.slow)
+    print_table("Who makes slow requests slow", columns, rows, to_stdout=True)
+    if found.settings:
+        say("")
+        cells = [
+            (
+                each.stage,
+                f"{each.after_ms:.4g}",
+                f"{each.probability:.0%}",
+                f"{each.copies:.2%}",
+                f"{each.spent:.2%}",
+            )
+            for each in found.settings
+        ]
+        print_table("Settings to change", SETTINGS_HEAD, cells, to_stdout=True)
+
+
+def _write(out: str, found: Advice, plan_file: str | None, *, made: str) -> None:
+    from kwiken.cli.report import advice_page
+    from kwiken.cli.report.model import render
+
+    write_text(out, render(advice_page(found, made=made, plan_file=plan_file)))
+    note_written(out)

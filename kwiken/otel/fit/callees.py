@@ -1,0 +1,165 @@
+"""What spans say of the callee of a stage: HTTP method, host, port, and whether its calls write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kwiken.otel.read import Bools, Ints
+from kwiken.otel.trace import Forest, ServiceCalls, levels
+from kwiken.plan import SpanMatch
+from kwiken.profile import Evidence, http_method, says_read, says_write, why_write
+
+_NONE = -1
+MAX_PORT = 65_535
+MAX_PORT_DIGITS = 5
+# A host's name or address, with a port behind it or not.
+_ADDRESS = re.compile(
+    r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?)(?::(?P<port>[0-9]{1,5}))?\Z"
+)
+# Addresses that say how one replica was reached, not how the service is.
+_ONE_REPLICA = re.compile(r"localhost\Z|[0-9.]+\Z", re.IGNORECASE)
+MIN_READ_SHARE = 0.5  # of the calls below which something reads, for "what was seen below only reads"
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """Callee of a stage.
+
+    Attributes:
+        match: service, operation and number of its spans, with the method and the address of its calls.
+        writes: why its calls were taken for writes; empty where they were not.
+    """
+
+    match: SpanMatch
+    writes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """Reads and writes among each span of a forest and all below it.
+
+    Attributes:
+        wrote: (n,) number of an operation that writes; -1 for none.
+        read: (n,) number of an operation that reads; -1 for none.
+    """
+
+    wrote: Ints
+    read: Ints
+
+
+def seen_below(forest: Forest) -> Below:
+    """Find reads and writes by the names of spans.
+
+    Args:
+        forest: forest of all spans.
+    """
+    names = [operation for _, operation in forest.names.operations]
+    return Below(
+        _highest_below(forest, _numbers(says_write(name) for name in names)),
+        _highest_below(forest, _numbers(says_read(name) for name in names)),
+    )
+
+
+class Callees:
+    """Facts on callees, from the spans of calls and from all spans below them.
+
+    Args:
+        forest: forest of all spans.
+        below: what was seen below each span.
+        calls: its requests and calls between services, if the stages are services; None if they are spans.
+    """
+
+    def __init__(self, forest: Forest, below: Below, calls: ServiceCalls | None) -> None:
+        self._forest = forest
+        self._below = below
+        self._calls = calls
+
+    def of(self, op: int, turn: int, rows: Ints) -> Callee:
+        """Callee of a stage.
+
+        Args:
+            op: number of the operation of the stage's calls.
+            turn: number of the stage among those of this operation, from 0.
+            rows: (k,) rows of its calls, in the forest of calls between services if the stages are services.
+        """
+        service, operation = self._forest.names.operations[op]
+        clients = np.empty(0, np.int64)
+        if self._calls is not None:
+            clients = self._calls.clients[rows]
+            clients, rows = clients[clients >= 0], self._calls.rows[rows]
+        stated = self._forest.names.stated.get(op, {})
+        method = http_method(operation) or self._method(clients) or _stated_method(stated)
+        wrote, read = self._below.wrote[rows], self._below.read[rows]
+        seen = Evidence(
+            wrote=self._operation(wrote),
+            read=bool((wrote < 0).all() and (read >= 0).mean() >= MIN_READ_SHARE),
+        )
+        host, port = _stated_address(stated)
+        match = SpanMatch(
+            service=service,
+            operation=operation,
+            occurrence=turn + 1,
+            method=method,
+            path=_stated_path(stated),
+            host=host,
+            port=port,
+        )
+        return Callee(match, why_write(operation, method, seen))
+
+    def _method(self, clients: Ints) -> str | None:
+        """HTTP method in the names of the clients' spans; None if they state none, or several."""
+        ops = np.unique(self._forest.spans["op"][clients]).tolist()
+        found = {http_method(self._forest.names.operations[op][1]) for op in ops}
+        return found.pop() if len(found) == 1 else None
+
+    def _operation(self, ops: Ints) -> str:
+        """Name of the most frequent of these operations; empty for none."""
+        there = ops[ops >= 0]
+        return self._forest.names.operations[int(np.bincount(there).argmax())][1] if len(there) else ""
+
+
+def _stated_method(stated: Mapping[str, str]) -> str | None:
+    return http_method(stated.get("http.request.method") or stated.get("http.method") or "")
+
+
+def _stated_path(stated: Mapping[str, str]) -> str | None:
+    """Route that the spans state, or that of a gRPC method; None if they state neither."""
+    route = stated.get("http.route", "")
+    if route.startswith("/"):
+        return route
+    service, method = stated.get("rpc.service"), stated.get("rpc.method")
+    return f"/{service}/{method}" if service and method else None
+
+
+def _stated_address(stated: Mapping[str, str]) -> tuple[str | None, int | None]:
+    """Host and port that the spans state; None for what they do not, or what cannot be one."""
+    text = stated.get("server.address") or stated.get("http.host") or stated.get("net.host.name") or ""
+    found = _ADDRESS.match(text)
+    if found is None or _ONE_REPLICA.match(found["host"]):
+        return None, None
+    port = found["port"] or stated.get("server.port") or stated.get("net.host.port") or ""
+    fits = port.isascii() and port.isdigit() and len(port) <= MAX_PORT_DIGITS and 0 < int(port) <= MAX_PORT
+    return found["host"], int(port) if fits else None
+
+
+def _numbers(which: Iterable[bool]) -> Ints:
+    """(operations,): number of each operation that is meant; -1 for the others."""
+    meant: Bools = np.fromiter(which, np.bool_)
+    return np.where(meant, np.arange(len(meant)), _NONE)
+
+
+def _highest_below(forest: Forest, operations: Ints) -> Ints:
+    """(n,): highest number among a span and all below it; -1 for none.
+
+    Args:
+        forest: forest of all spans.
+        operations: (operations,) number of each operation that counts; -1 for the others.
+    """
+    found: Ints = operations[forest.spans["op"]] if len(forest) else np.empty(0, np.int64)
+    for rows in reversed(levels(forest.depth)[1:]):
+        np.maximum.at(found, forest.parent[rows], found[rows])
+    return found
