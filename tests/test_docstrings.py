@@ -62,7 +62,7 @@ UNIT_NAME: Final = re.compile(
 )
 UNIT: Final = re.compile(
     r"\bms\b|ms²|millisecond|second|share|fraction|probabilit|0 to 1|number of|how many|\bcosts?\b|budget|weight"
-    r"|utility|correlation|\btimes\b|ratio|factor|percentile|varianc|unit|work",
+    r"|utility|correlation|\btimes\b|ratio|factor|percentile|varianc|unit|work|logarithm|\bGB\b",
     re.IGNORECASE,
 )
 # Errors that a private function of the module raises, but never when called from the public name.
