@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
@@ -40,16 +40,19 @@ def made(earlier: Profile, budget: float, *, insurance: float = INSURANCE) -> Pl
     return study_plan(earlier, settings).plan
 
 
-def judged(recordings: Iterable[Recording], ways: Ways | None = None) -> list[Case]:
+def judged(
+    recordings: Iterable[Recording], ways: Ways | None = None, *, budgets: Sequence[float] = BUDGETS
+) -> list[Case]:
     """Judge every recording at every budget.
 
     Args:
         recordings: recordings to judge.
+        budgets: reissue budgets, as shares of all work.
         ways: makes more plans of earlier requests and a budget, to judge beside the plan; none by default.
     """
     with ProcessPoolExecutor(PROCESSES) as pool:
         jobs = [
-            pool.submit(_cases, recording, budget, ways) for recording in recordings for budget in BUDGETS
+            pool.submit(_cases, recording, budget, ways) for recording in recordings for budget in budgets
         ]
         return [case for job in jobs for case in job.result()]
 

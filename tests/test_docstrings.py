@@ -44,6 +44,8 @@ PACKAGES: Final = (
     "kwiken.diagnosis",
     "kwiken.export",
     "kwiken.workloads",
+    "kwiken.placement",
+    "kwiken.placement.schedulers",
     "kwiken.reproduction",
     "kwiken.otel",
     "kwiken.runtime",

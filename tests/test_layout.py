@@ -47,6 +47,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.advice",
         "kwiken.export",
         "kwiken.workloads",
+        "kwiken.placement",
+        "kwiken.placement.schedulers",
         "kwiken.reproduction.rows",
         "kwiken.reproduction.kwiken",
         "kwiken.reproduction.paragon",

@@ -34,13 +34,14 @@ VERBS = {
     "apply": "Put a plan in force at a running gateway.",
     "load": "Send open-loop load to a gateway.",
     "classify": "Predict workloads' performance on every node from a few measurements.",
+    "place": "Size workloads for their targets and place them on unequal nodes.",
     "reproduce": "Recompute the tables and figures of a published source beside its values.",
 }
 # Folder of each verb; the verbs of `study` are the others.
 FOLDERS = {
     **dict.fromkeys(("apply", "demo", "serve", "stage", "up", "down", "status", "load"), "live"),
     **dict.fromkeys(("plan", "simulate", "judge"), "planning"),
-    "classify": "allocate",
+    **dict.fromkeys(("classify", "place"), "allocate"),
 }
 FAILED = 1
 BAD_INPUT = 2

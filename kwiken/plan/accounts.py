@@ -21,6 +21,7 @@ CALL: Final = 1_000_000  # micro-units that one call costs in its own stage's ac
 MILLION: Final = 1_000_000
 PEAK_WINDOW_S: Final = 10.0
 PEAK_BUCKETS: Final = 40  # of the 10 s
+HORIZON_S: Final = 3600.0
 HORIZON_BUCKETS: Final = 60  # of the horizon
 MIN_HORIZON_S: Final = PEAK_WINDOW_S
 FLOOR_BURST: Final = 6.0  # copies at once that the floor passes after a pause
@@ -56,7 +57,7 @@ class Bounds:
     burst: int = 0
     peak: float = 1.0
     peak_grace: int = 0
-    horizon_s: float = 3600.0
+    horizon_s: float = HORIZON_S
 
 
 class Account:

@@ -10,10 +10,9 @@ from typing import Final
 
 import msgspec
 
-from kwiken.plan.accounts import CALL, MIN_HORIZON_S, REQUEST, Bounds
+from kwiken.plan.accounts import CALL, HORIZON_S, MIN_HORIZON_S, REQUEST, Bounds
 from kwiken.service import Reissue
 
-HORIZON_S: Final = 3600.0
 PEAK_FACTOR: Final = 4.0
 FLOOR_PER_S: Final = 3.0
 MAX_HORIZON_S: Final = 7 * 86_400.0

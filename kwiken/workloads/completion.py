@@ -14,6 +14,7 @@ import numpy as np
 
 from kwiken.arrays import Floats, Ints
 
+MANY_ROWS_PER_COLUMN = 10  # from which the rows are factored by their covariance
 MIN_VARIANCE = 1e-10  # of an entry: keeps systems of equations solvable where rows are exact
 
 
@@ -211,7 +212,11 @@ class FoldIn:
     def fit(self, rows: Floats, *, level: bool) -> GaussianModel:
         """Factor the rows; ridge regression is conditioning on unit row factors and noise of size `ridge`."""
         mean, rest = centred(rows, level=level)
-        _, singular, right = np.linalg.svd(rest, full_matrices=False)
+        if len(rows) > MANY_ROWS_PER_COLUMN * rows.shape[1]:  # the same by a small matrix
+            squares, vectors = np.linalg.eigh(rest.T @ rest)
+            singular, right = np.sqrt(np.maximum(squares[::-1], 0.0)), vectors[:, ::-1].T
+        else:
+            _, singular, right = np.linalg.svd(rest, full_matrices=False)
         factors = right[: self.rank].T * singular[: self.rank] / np.sqrt(len(rows))
         return GaussianModel(mean, factors @ factors.T, self.ridge, level)
 

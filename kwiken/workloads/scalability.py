@@ -13,10 +13,10 @@ from kwiken.workloads.completion import MIN_VARIANCE, Completion
 WIDE_MEAN = np.log([0.03, 1e-5])
 WIDE_DEVIATION = np.array([2.0, 3.0])
 LOG_BOUNDS = (np.log(1e-9), np.log(10.0))  # of contention and coherency
-MAX_STEPS = 50
+MAX_STEPS = 20
 MAX_STEP = 1.0  # of a logarithm in one step of Gauss and Newton
 MIN_SPREAD = 1e-3  # variance of the prior's logarithms: rows that are all alike leave room for another
-DONE = 1e-6  # largest step at which the iteration ends
+DONE = 1e-4  # largest step at which the iteration ends
 
 
 def log_speedup(replicas: Floats, contention: Floats, coherency: Floats) -> Floats:

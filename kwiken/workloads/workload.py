@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from kwiken.errors import InputError
-from kwiken.parsing import convert, to_str
+from kwiken.parsing import convert, parse_toml
 
 MAX_BYTES: Final = 16 << 20  # of a document of workloads
 MAX_WORKLOADS: Final = 10_000
@@ -154,13 +153,7 @@ def workloads_from_toml(text: str | bytes, *, where: str) -> tuple[Workload, ...
     Raises:
         InputError: names the line of broken syntax, or the table and field that is wrong or unknown.
     """
-    source = to_str(text, where=where, max_bytes=MAX_BYTES)
-    try:
-        raw = tomllib.loads(source)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"broken TOML: {error}", where=where) from error
-    except RecursionError as error:
-        raise InputError("is nested too deep", where=where) from error
+    raw = parse_toml(text, where=where, max_bytes=MAX_BYTES)
     workloads = tuple(convert(raw, _Document, where=where).workloads)
     if not 1 <= len(workloads) <= MAX_WORKLOADS:
         raise InputError(f"needs 1 to {MAX_WORKLOADS} workloads, not {len(workloads)}", where=where)

@@ -12,7 +12,7 @@ from kwiken.reproduction.paragon import Episode, drawn, platform_rows, score_row
 from kwiken.reproduction.paragon.tables import descents, platforms, scores
 from kwiken.reproduction.quasar.generators import replica_rows, size_rows
 from kwiken.reproduction.quasar.tables import matrix
-from kwiken.workloads.completion import BayesianRows, ColumnMeans, Completer, FoldIn
+from kwiken.workloads.completion import BayesianRows, ColumnMeans, Completer, FoldIn, GaussianModel
 from kwiken.workloads.gradient_descent import GradientDescent
 from kwiken.workloads.scalability import Scalability
 
@@ -193,6 +193,18 @@ def test_few_known_rows_widen_predictions_of_a_surprising_row() -> None:
     near = model.complete(at, model.mean[at]).deviation
     far = model.complete(at, model.mean[at] + np.array([2.0, -2.0, 2.0])).deviation
     assert (far > 2 * near).all()
+
+
+def test_many_known_rows_are_factored_alike() -> None:
+    rows = platform_rows(np.random.default_rng(1), 150, 2)
+    at = np.array([1, 6])
+    found = FoldIn(2, 1e-3).fit(rows, level=True).complete(at, rows[3, at])
+    mean = rows - rows.mean(axis=1, keepdims=True)
+    _, singular, right = np.linalg.svd(mean - mean.mean(axis=0), full_matrices=False)
+    factors = right[:2].T * singular[:2] / np.sqrt(len(rows))
+    plain = GaussianModel(mean.mean(axis=0), factors @ factors.T, 1e-3, level=True).complete(at, rows[3, at])
+    np.testing.assert_allclose(found.mean, plain.mean, atol=1e-9)
+    np.testing.assert_allclose(found.deviation, plain.deviation, atol=1e-9)
 
 
 def test_the_order_of_columns_does_not_matter() -> None:

@@ -242,9 +242,11 @@ class _Read(NamedTuple):
         """Profiles by number of their kind's operation, together with all kinds of requests."""
         forest, ops = self.forest, list(self.found.frequency)
         short = short_names(forest.names.operations[op] for op in ops)
+        order = np.argsort(self.found.kinds, kind="stable")
+        first, last = (np.searchsorted(self.found.kinds[order], ops, side) for side in ("left", "right"))
         kinds = []
         for place, op in enumerate(ops):
-            rows = self.found.rows[self.found.kinds == op]
+            rows = self.found.rows[order[first[place] : last[place]]]
             p50, p99 = np.percentile((forest.end[rows] - forest.start[rows]) / 1e6, (50, 99)).tolist()
             stages = len(profiles[op].stages) if op in profiles else None
             if stages is None and op not in left_out and place < _MAX_KINDS_LEARNED:

@@ -347,6 +347,14 @@ def test_a_direction_is_told_only_where_the_interval_does_not_contain_zero(
     assert of_result(msgspec.structs.replace(result, cut_p99=cut))[0].startswith(words)
 
 
+def test_few_requests_tell_no_direction() -> None:
+    result = result_of()
+    few = {arm: msgspec.structs.replace(count, requests=399) for arm, count in result.arms.items()}
+    told = of_result(msgspec.structs.replace(result, arms=few))
+    assert told[0].startswith("p99 cannot be told from so few requests: from 200 ms to 80.0 ms")
+    assert told[2].endswith("a difference that a run this short cannot tell from chance.")
+
+
 def test_a_result_without_figures_of_the_gateway_compares_those_of_the_client() -> None:
     earlier = msgspec.structs.replace(result_of(), achieved=Ladder())
     assert of_result(earlier)[1].startswith(

@@ -118,8 +118,8 @@ class TestFiles:
 
     def test_a_profile_for_a_plan_and_a_plan_for_a_profile(self, good: Path) -> None:
         profile, plan = str(good / "profile.json"), str(good / "plan.json")
-        refused(run("plan", plan), f"{plan}: .*(unknown|missing)")
-        refused(run("simulate", profile, "--plan", profile), f"{profile}: .*(unknown|missing)")
+        refused(run("plan", plan), f"{plan}: is a plan, and a profile is needed")
+        refused(run("simulate", profile, "--plan", profile), f"{profile}: is a profile, and a plan is needed")
 
     def test_a_truncated_profile(self, good: Path, tmp_path: Path) -> None:
         whole = (good / "profile.json").read_text()

@@ -119,8 +119,8 @@ def test_kinds_in_json_are_all_different() -> None:
         (
             profile.IdempotenceUnknown(("post:write",)),
             (
-                "traces do not record which calls may run twice; exclude stages that write: "
-                "`kwiken fit --once STAGE`. Copies go to: post:write"
+                "traces do not record which calls may run twice; exclude stages that write by "
+                "--once STAGE. Copies go to: post:write"
             ),
         ),
         (

@@ -11,6 +11,7 @@ from kwiken.cli.report.charts.judgement import draw_judgement
 from kwiken.cli.report.charts.percentiles import Band, Line, draw_ladder
 from kwiken.cli.report.charts.plots import draw_plot
 from kwiken.cli.report.charts.requests import pauses_of, pick_requests
+from kwiken.cli.report.charts.svg import Drawing, shorten
 
 __all__ = [
     "JUDGEMENT_LEGEND",
@@ -19,6 +20,7 @@ __all__ = [
     "Band",
     "Box",
     "CurveView",
+    "Drawing",
     "Line",
     "Request",
     "draw_curve",
@@ -30,4 +32,5 @@ __all__ = [
     "draw_plot",
     "pauses_of",
     "pick_requests",
+    "shorten",
 ]

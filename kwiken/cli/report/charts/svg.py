@@ -106,6 +106,15 @@ class Drawing:
             f'style="--w:{_number(self.width)}px">{defs}{"".join(self._parts)}</svg>'
         )
 
+    def document(self, style: str) -> str:
+        """Finish the drawing as a file of its own.
+
+        Args:
+            style: style sheet for the classes of the shapes.
+        """
+        opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_number(self.width)}" '
+        return f"{self.markup()}\n".replace("<svg ", opening, 1).replace(">", f"><style>{style}</style>", 1)
+
 
 def _safe(words: str) -> str:
     """Escape text for an element or an attribute, invisible and direction-changing characters included."""

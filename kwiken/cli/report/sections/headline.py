@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
-from kwiken.cli.report.model import Card, Cut, DemoResult, between, change, count, ms, percent
+from kwiken.cli.report.model import Card, DemoResult, between, change, count, ms, percent
 from kwiken.cli.report.sections.views import Material, budget_shares, variance_shares
 from kwiken.plan import Budgets, Plan
 from kwiken.profile import Profile
 
+MIN_REQUESTS_FOR_DIRECTION = 400  # of an arm: four lie beyond its p99
 MIN_DRIFT = 0.15  # relative change of the median that is worth a sentence
 
 
@@ -36,7 +37,7 @@ def of_result(result: DemoResult) -> tuple[str, ...]:
     before, after, promised = result.before.p99_ms, result.after.p99_ms, result.expectation
     sure = f"; 90% interval of the cut {between(cut.low, cut.high, '%')}" if math.isfinite(cut.low) else ""
     gist = (
-        f"p99 {_moved(cut)} from {ms(before)} to {ms(after)} ({change(before, after)}) for "
+        f"p99 {_moved(result)} from {ms(before)} to {ms(after)} ({change(before, after)}) for "
         f"{percent(result.spent.reissue)} extra work{sure}."
     )
     low, high = promised.bounds.get("p99_ms", (math.nan, math.nan))
@@ -63,11 +64,22 @@ def _drifted(result: DemoResult) -> str:
     )
 
 
-def _moved(cut: Cut) -> str:
-    """Verb for a change of p99: a direction only if the interval of the cut does not contain zero."""
+def _moved(result: DemoResult) -> str:
+    """Verb for a change of p99: a direction only if the interval of the cut does not contain zero.
+
+    A bootstrap draws from what was seen, so of few requests its interval is too narrow.
+    """
+    cut = result.cut_p99["after"]
+    if _few(result, "before", "after"):
+        return "cannot be told from so few requests:"
     if cut.low > 0:
         return "fell"
     return "rose" if cut.high < 0 else "did not change clearly:"
+
+
+def _few(result: DemoResult, *arms: str) -> bool:
+    """Tell whether one of the arms has too few requests for a direction of p99."""
+    return min(result.arms[arm].requests for arm in arms) < MIN_REQUESTS_FOR_DIRECTION
 
 
 def _against_even(result: DemoResult) -> str:
@@ -77,9 +89,10 @@ def _against_even(result: DemoResult) -> str:
     against = result.cut_p99.get("after_even")
     if against is None or not math.isfinite(against.low):
         return f"{words}."
-    if against.low > 0:
+    enough = not _few(result, "after", "even")
+    if enough and against.low > 0:
         return f"{words}: apportioning it beat spreading it."
-    if against.high < 0:
+    if enough and against.high < 0:
         return f"{words}: here spreading it beat apportioning it."
     return f"{words}: a difference that a run this short cannot tell from chance."
 

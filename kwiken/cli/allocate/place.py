@@ -1,0 +1,335 @@
+"""`kwiken place`: sizes workloads for their targets, and places them on the nodes of a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kwiken.cli.shared import (
+    MIB,
+    Real,
+    json_option,
+    load_plan,
+    needs_extra,
+    note,
+    note_written,
+    out_option,
+    print_json,
+    print_table,
+    progress,
+    read_text,
+    say,
+    seed_option,
+    write_text,
+)
+from kwiken.errors import InputError
+from kwiken.extras import require
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kwiken.placement import Admission, Caution, Cluster, DrawKind, NodeLedger, Placement, Request
+    from kwiken.plan import Plan
+    from kwiken.workloads import Workload, WorkloadProfile
+
+MAX_NODES_FILE: Final = 64 * MIB
+MAX_WORKLOADS_FILE: Final = 16 * MIB
+MAX_PROFILES: Final = 64 * MIB
+MAX_PLACEMENT: Final = 256 * MIB
+# Copied from the package, so that a help text does not load NumPy.
+SCHEDULERS: Final = (
+    "thrifty",
+    "quasar",
+    "paragon",
+    "paragon-statistical",
+    "least-loaded",
+    "reservation",
+    "exact",
+)
+MAX_NEIGHBOURS_SHOWN: Final = 12
+MAX_REPLICAS_SHOWN: Final = 60
+UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
+
+
+@click.command()
+@click.argument("nodes", metavar="NODES")
+@click.argument("workloads", metavar="WORKLOADS")
+@click.option(
+    "--profiles", metavar="FILE", required=True, help="Predictions of the workloads, from kwiken classify."
+)
+@out_option(what="placement")
+@click.option("--picture", metavar="FILE", help="SVG to write: nodes, what is on them, pressure by resource.")
+@click.option(
+    "--confidence",
+    type=Real(0.5, 0.9999),
+    default=0.95,
+    show_default=True,
+    help="Probability with which each target is to be met; headroom comes from the predictions' deviation.",
+)
+@click.option(
+    "--scheduler",
+    "chosen",
+    type=click.Choice(SCHEDULERS),
+    default=SCHEDULERS[0],
+    show_default=True,
+    help="What chooses nodes and sizes; the last four are for comparison.",
+)
+@click.option(
+    "--beside", metavar="FILE", help="Placement that runs already: its replicas stay where they can."
+)
+@click.option("--plan", "plan_file", metavar="FILE", help="Plan whose copies and threads need cores too.")
+@click.option("--explain", is_flag=True, help="Show the factors of each prediction, and who costs whom what.")
+@click.option("--compare", is_flag=True, help="Show what every scheduler makes of it.")
+@seed_option
+@json_option
+@needs_extra("plan")
+def command(
+    *,
+    nodes: str,
+    workloads: str,
+    profiles: str,
+    out: str | None,
+    picture: str | None,
+    confidence: float,
+    chosen: str,
+    beside: str | None,
+    plan_file: str | None,
+    explain: bool,
+    compare: bool,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Place WORKLOADS on NODES, with as little as meets their targets.
+
+    Workloads are served by priority. One that cannot come near its target waits, and the nearest target that
+    it could meet is shown. Best-effort work fills what is left, and makes room for others.
+    """
+    if picture is not None:
+        require("place --picture", "report")
+    texts = [read_text(nodes, MAX_NODES_FILE), read_text(workloads, MAX_WORKLOADS_FILE)]
+    predicted = read_text(profiles, MAX_PROFILES)
+    before = None if beside is None else read_text(beside, MAX_PLACEMENT)
+    plan = None if plan_file is None else load_plan(plan_file)
+    from kwiken.placement import Caution, Placement, explain_placement, nodes_from_toml
+    from kwiken.workloads import profiles_from_json, workloads_from_toml
+
+    cluster = nodes_from_toml(texts[0], where=nodes)
+    wanted = workloads_from_toml(texts[1], where=workloads)
+    by_name = {found.name: found for found in profiles_from_json(predicted, where=profiles)}
+    running = None if before is None else Placement.from_json(before, where=str(beside))
+    _check_profiles(wanted, by_name, workloads, profiles)
+    requests = _requests(wanted, by_name, cluster, Caution(confidence=confidence), plan, plan_file)
+    with progress("placing"):
+        admissions, ledger, placement = _place(requests, cluster, chosen, seed, running)
+    told = explain_placement(admissions, ledger) if explain else None
+    compared = _compare(requests, cluster, seed, running) if compare else None
+    if out is not None:
+        write_text(out, placement.to_json())
+    if picture is not None:
+        from kwiken.cli.allocate.picture import draw_placement  # needs the libraries of reports
+
+        write_text(picture, draw_placement(admissions, ledger))
+    if as_json:
+        print_json({"placement": placement, "explanation": told, "schedulers": compared})
+        return
+    to_stdout = out != "-" and picture != "-"
+    _show(placement, wanted, to_stdout=to_stdout)
+    if told is not None:
+        _explain(told)
+    if compared is not None:
+        _show_compared(compared)
+    note_written(out)
+
+
+def _check_profiles(
+    wanted: Sequence[Workload], profiles: Mapping[str, WorkloadProfile], workloads_file: str, file: str
+) -> None:
+    for place, workload in enumerate(wanted):
+        if workload.name not in profiles:
+            raise InputError(
+                f"workloads[{place}]: {workload.name!r} has no profile in {file}, "
+                f"which has {', '.join(profiles) or 'none'}",
+                where=workloads_file,
+            )
+
+
+def _requests(
+    wanted: Sequence[Workload],
+    profiles: Mapping[str, WorkloadProfile],
+    cluster: Cluster,
+    caution: Caution,
+    plan: Plan | None,
+    plan_file: str | None,
+) -> list[Request]:
+    from kwiken.placement import request
+
+    if plan is not None and not any(one.service == plan.service and one.stage for one in wanted):
+        raise InputError(
+            f"is for service {plan.service!r}, and no workload is a stage of it", where=plan_file
+        )
+    return [
+        request(workload, profiles[workload.name], cluster, caution, _extra_work(workload, plan))
+        for workload in wanted
+    ]
+
+
+def _extra_work(workload: Workload, plan: Plan | None) -> dict[DrawKind, float]:
+    """Extra work of each replica under a plan, by kind, as shares of its own work."""
+    from kwiken.placement import DrawKind
+
+    if plan is None or workload.service != plan.service or workload.stage not in plan.stages:
+        return {}
+    policies = plan.stages[workload.stage]
+    shares = {}
+    if policies.reissue is not None:
+        shares[DrawKind.REISSUES] = policies.reissue.fraction
+    if policies.catch_up is not None:
+        shares[DrawKind.CATCH_UP] = plan.budgets.catch_up
+    return shares
+
+
+def _place(
+    requests: Sequence[Request], cluster: Cluster, name: str, seed: int, running: Placement | None
+) -> tuple[list[Admission], NodeLedger, Placement]:
+    from kwiken.placement import NodeLedger, admit_all, document, resume
+    from kwiken.placement.schedulers import scheduler
+
+    ledger = NodeLedger(cluster)
+    there = [] if running is None else resume(running, {one.name: one for one in requests}, ledger)
+    admissions = admit_all(requests, ledger, scheduler(name, seed=seed), there)
+    caution = requests[0].caution
+    placement = document(cluster, admissions, scheduler=name, confidence=caution.confidence)
+    return admissions, ledger, placement
+
+
+def _compare(
+    requests: Sequence[Request], cluster: Cluster, seed: int, running: Placement | None
+) -> list[dict[str, Any]]:
+    """Outcome under every scheduler; the exact one is left out where it cannot be used."""
+    from kwiken.placement import total_cost
+
+    rows = []
+    for name in SCHEDULERS:
+        try:
+            _, _, placement = _place(requests, cluster, name, seed, running)
+        except InputError as error:
+            note(f"note: scheduler {name} was left out: {error}")
+            continue
+        promised = [one for one in placement.workloads if one.status != "best-effort"]
+        rows.append(
+            {
+                "scheduler": name,
+                "met": sum(one.status == "met" for one in promised),
+                "short": sum(one.status == "short" for one in promised),
+                "queued": sum(one.status == "queued" for one in promised),
+                "replicas": sum(len(one.replicas) for one in promised),
+                "cost_per_hour": sum(one.cost_per_hour for one in promised),
+                "best_effort_cost_per_hour": total_cost(placement)
+                - sum(one.cost_per_hour for one in promised),
+            }
+        )
+    return rows
+
+
+def _show(placement: Placement, wanted: Sequence[Workload], *, to_stdout: bool) -> None:
+    columns = ("workload", "status", "target", "expected", "needed", "surely", "replicas", "cost/h", "on")
+    rows = [
+        (
+            placed.name,
+            placed.status.value,
+            f"{placed.required:.4g}" if placed.required else "-",
+            f"{placed.expected:.4g}" if placed.replicas else "-",
+            f"{placed.needed:.4g}" if placed.required and placed.replicas else "-",
+            f"{placed.probability:.1%}" if placed.required and placed.replicas else "-",
+            str(len(placed.replicas)),
+            f"{placed.cost_per_hour:.3g}",
+            _where([replica.node for replica in placed.replicas]),
+        )
+        for placed in placement.workloads
+    ]
+    print_table("", columns, rows, to_stdout=to_stdout)
+    targets = {one.name: one.target for one in wanted}
+    for placed in placement.workloads:
+        target = targets[placed.name]
+        if placed.status == "queued" and target is not None:
+            measure = target.measure.value
+            note(
+                f"{placed.name} waits: it needs {_in_unit(measure, placed.required)}; the nearest that the "
+                f"free nodes can promise is {_in_unit(measure, placed.nearest)}, and that of all nodes, if "
+                f"they were empty, {_in_unit(measure, placed.nearest_empty)}"
+            )
+        for victim, count in placed.evicted.items():
+            note(f"{placed.name} evicts {count} replica{'s' if count != 1 else ''} of {victim}")
+
+
+def _in_unit(measure: str, performance: float) -> str:
+    """Performance as a target states it: a time for completions, else a rate."""
+    if performance <= 0:
+        return "nothing"
+    return f"{1 / performance:.4g} s" if measure == "completions" else f"{performance:.4g}{UNITS[measure]}"
+
+
+def _where(nodes: Sequence[str]) -> str:
+    counts = {node: nodes.count(node) for node in dict.fromkeys(nodes)}
+    shown = [node if count == 1 else f"{count} x {node}" for node, count in counts.items()]
+    return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")  # noqa: PLR2004
+
+
+def _explain(told: Any) -> None:
+    head = (
+        "replica",
+        "node",
+        "cores",
+        "alone",
+        "x size",
+        "x class",
+        "x contention",
+        "x number",
+        "= rate",
+        "worst",
+    )
+    rows = [
+        (
+            found.workload,
+            found.node,
+            f"{found.cores:g}",
+            f"{found.base:.4g}",
+            f"{found.size:.3f}",
+            f"{found.node_class:.3f}",
+            f"{found.contention:.3f}",
+            f"{found.efficiency:.3f}",
+            f"{found.rate:.4g}",
+            found.source or "-",
+        )
+        for found in told.factors[:MAX_REPLICAS_SHOWN]
+    ]
+    say("")
+    print_table("factors of each replica's prediction", head, rows, to_stdout=True)
+    if len(told.factors) > MAX_REPLICAS_SHOWN:
+        say(f"and {len(told.factors) - MAX_REPLICAS_SHOWN} replicas more; --json has all")
+    if told.neighbours:
+        costs = [
+            (cost.node, cost.by, cost.to, f"{cost.loss:.2%}", cost.source)
+            for cost in told.neighbours[:MAX_NEIGHBOURS_SHOWN]
+        ]
+        say("")
+        print_table("what neighbours cost", ("node", "by", "to", "loss", "at"), costs, to_stdout=True)
+    for name, count in told.refused.items():
+        if count:
+            say(f"{name}: {count} nodes have room for one more replica, and contention forbids it")
+
+
+def _show_compared(compared: Sequence[Mapping[str, Any]]) -> None:
+    head = ("scheduler", "met", "short", "queued", "replicas", "cost/h", "best effort cost/h")
+    rows = [
+        (
+            found["scheduler"],
+            *(str(found[key]) for key in ("met", "short", "queued", "replicas")),
+            f"{found['cost_per_hour']:.4g}",
+            f"{found['best_effort_cost_per_hour']:.4g}",
+        )
+        for found in compared
+    ]
+    say("")
+    print_table("every scheduler on the same nodes", head, rows, to_stdout=True)

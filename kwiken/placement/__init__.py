@@ -1,0 +1,43 @@
+"""Sizing and placing: how many replicas of a workload, of which size, on which of several unequal nodes."""
+
+from __future__ import annotations
+
+from kwiken.placement.admission import Admission, admit_all
+from kwiken.placement.explanations import Explanation, explain_placement
+from kwiken.placement.headroom import SOURCE_CAUTION, Caution
+from kwiken.placement.node_ledger import ROUNDING, DrawKind, NodeLedger
+from kwiken.placement.nodes import Cluster, Node, NodeClass, nodes_from_toml
+from kwiken.placement.placement import Placement, document, resume, total_cost
+from kwiken.placement.quality import node_scores
+from kwiken.placement.request import Request, request
+from kwiken.placement.scheduler import Scheduler
+from kwiken.placement.sizing import Rank, Sizing, by_cost, by_quality, walk
+
+__all__ = [
+    "ROUNDING",
+    "SOURCE_CAUTION",
+    "Admission",
+    "Caution",
+    "Cluster",
+    "DrawKind",
+    "Explanation",
+    "Node",
+    "NodeClass",
+    "NodeLedger",
+    "Placement",
+    "Rank",
+    "Request",
+    "Scheduler",
+    "Sizing",
+    "admit_all",
+    "by_cost",
+    "by_quality",
+    "document",
+    "explain_placement",
+    "node_scores",
+    "nodes_from_toml",
+    "request",
+    "resume",
+    "total_cost",
+    "walk",
+]

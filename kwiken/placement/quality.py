@@ -1,0 +1,120 @@
+"""Quality of nodes for a workload: predicted performance of the largest replica that fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kwiken.arrays import Bools, Floats, Ints
+from kwiken.placement.headroom import LOSS_AT_TOLERANCE
+from kwiken.placement.node_ledger import ROUNDING, NodeLedger
+from kwiken.placement.request import Request
+
+NO_SIZE: Final = -1
+FULL_PRESSURE: Final = 1.0  # what probes can exert; more pressure costs no more
+
+
+@dataclass(frozen=True, eq=False)
+class NodeScores:
+    """How good nodes are for one more replica of a workload.
+
+    Attributes:
+        size: (n,) index of the largest size that fits; `NO_SIZE` where the node cannot take any, because of
+            room or because residents and newcomer cannot stand each other.
+        loss: (n,) share of the newcomer's performance lost to contention; meaningless where `size` is
+            `NO_SIZE`.
+        quality: (n,) predicted performance of that size, work per second; 0 for none.
+    """
+
+    size: Ints
+    loss: Floats
+    quality: Floats
+
+
+def node_scores(request: Request, ledger: NodeLedger, nodes: Ints | None = None) -> NodeScores:
+    """Score nodes for a workload (Quasar section 3.7 steps 1 and 2, with residents' residual tolerance).
+
+    A node is acceptable where the pressure on it stays within what the newcomer tolerates, and the newcomer's
+    pressure within the slack of every resident that was promised something.
+
+    Args:
+        request: workload to place.
+        ledger: state of the nodes.
+        nodes: (m,) indices of the nodes to score; None for all of them.
+    """
+    some = slice(None) if nodes is None else nodes
+    free_cores, free_memory_gb = ledger.free_cores[some], ledger.free_memory_gb[some]
+    pressure, slack = ledger.pressure[:, some], ledger.slack[:, some]
+    classes = ledger.cluster.class_of[some]
+    ratio, refused = _contention(request, pressure, slack)
+    if not request.workload.best_effort:
+        refused |= ratio > 1.0 + ROUNDING
+    size = _largest_fitting(request, free_cores, free_memory_gb, refused)
+    loss = np.minimum(ratio, 1.0)
+    loss *= loss
+    loss *= loss
+    loss *= LOSS_AT_TOLERANCE
+    if request.workload.best_effort and (crowded := np.flatnonzero(ratio > 1.0)).size:
+        loss[crowded] = contention_loss(pressure[:, crowded], request.tolerated).max(axis=0)
+    lookup = request.rate.ravel()
+    quality = lookup.take(size * request.rate.shape[1] + classes, mode="clip")
+    quality *= 1.0 - loss
+    quality[size == NO_SIZE] = 0.0
+    return NodeScores(size, loss, quality)
+
+
+def contention_loss(pressure: Floats, tolerated: Floats) -> Floats:
+    """Share of performance lost to contention, by source (Quasar section 3.5).
+
+    Up to the tolerance the loss rises as the fourth power, to 5%; from there by the excess pressure. The
+    workload loses the largest of these shares.
+
+    Args:
+        pressure: (s, m) pressure on m replicas, without their own, a share, over `SOURCES`.
+        tolerated: (s,) pressure that costs 5%, a share above 0, over `SOURCES`.
+
+    Returns:
+        (s, m) shares from 0 to 1.
+    """
+    exerted = np.minimum(pressure, FULL_PRESSURE)
+    limit = tolerated[:, None]
+    within = LOSS_AT_TOLERANCE * np.minimum(exerted / limit, 1.0) ** 4
+    return np.minimum(within + np.maximum(exerted - limit, 0.0), 1.0)
+
+
+def _contention(request: Request, pressure: Floats, slack: Floats) -> tuple[Floats, Bools]:
+    """Largest ratio of pressure to tolerance, and whether a resident cannot bear the newcomer, by node.
+
+    One source at a time over buffers of one row, which stay in the cache of a core.
+    """
+    count = pressure.shape[1]
+    ratio, row = np.zeros(count), np.empty(count)
+    refused, rowwise = np.zeros(count, dtype=np.bool_), np.empty(count, dtype=np.bool_)
+    caused = request.all_caused
+    for source, tolerated in enumerate(request.tolerated):
+        np.multiply(pressure[source], 1.0 / tolerated, out=row)
+        if tolerated >= FULL_PRESSURE:
+            np.minimum(row, FULL_PRESSURE, out=row)
+        np.maximum(ratio, row, out=ratio)
+        if caused[source] > 0:
+            np.less(slack[source], caused[source] - ROUNDING, out=rowwise)
+            np.logical_or(refused, rowwise, out=refused)
+    return ratio, refused
+
+
+def _largest_fitting(request: Request, free_cores: Floats, free_memory_gb: Floats, refused: Bools) -> Ints:
+    """Index of the best size that fits, by node; sizes rise in performance: the last is tried first."""
+    size = np.full(len(free_cores), NO_SIZE, dtype=np.int64)
+    open_nodes = ~refused
+    cores, memory_gb = request.all_cores, request.memory_gb
+    for place in range(len(cores) - 1, -1, -1):
+        fits = free_cores >= cores[place] - ROUNDING
+        fits &= free_memory_gb >= memory_gb[place] - ROUNDING
+        fits &= open_nodes
+        size[fits] = place
+        open_nodes &= ~fits
+        if not open_nodes.any():
+            break
+    return size

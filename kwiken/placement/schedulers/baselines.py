@@ -1,0 +1,106 @@
+"""Baselines that know nothing of the workload on a node: least-loaded placement of a reservation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kwiken.arrays import Bools
+from kwiken.placement import ROUNDING, Request, Sizing
+from kwiken.workloads import Spread
+
+# Mean by which reservations exceed the need in the source's model of users (Quasar section 3.13).
+MEAN_OVER_RESERVATION: Final = 2.94
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What a workload asks for where nobody predicts its performance.
+
+    Attributes:
+        size: index of the size of each replica.
+        count: number of replicas.
+    """
+
+    size: int
+    count: int
+
+
+def reservation(request: Request, factor: float = 1.0) -> Reservation:
+    """Reservation of a user who knows how the workload performs on the most common class, alone.
+
+    Args:
+        request: workload; best-effort work reserves as many replicas as it may have.
+        factor: how many times the need is reserved, above 0.
+
+    Returns:
+        Replicas of the size with the best performance for its cost, as many as the target needs.
+    """
+    typical = np.median(request.rate, axis=1)
+    size = int(np.argmax(typical / request.cost.mean(axis=1)))
+    most = len(request.efficiency)
+    if not request.required:
+        return Reservation(size, most)
+    reached = request.efficiency * np.arange(1, most + 1) * typical[size]
+    enough = np.flatnonzero(reached >= request.required * (1 - 1e-9))
+    count = int(enough[0]) + 1 if enough.size else most
+    return Reservation(size, min(most, math.ceil(count * factor - 1e-9)))
+
+
+@dataclass(frozen=True)
+class LeastLoadedScheduler:
+    """Least-loaded placement by cores and memory only (Paragon section 3.11).
+
+    Attributes:
+        factor: how many times the need is reserved, a factor above 0.
+        name: name of the scheduler.
+    """
+
+    factor: float = 1.0
+    name: str = "least-loaded"
+
+    def place(self, sizing: Sizing) -> None:
+        """Place each replica on the node with the largest free share of cores, then of memory."""
+        request, ledger = sizing.request, sizing.ledger
+        wanted = reservation(request, self.factor)
+        cores, memory_gb = float(request.all_cores[wanted.size]), float(request.memory_gb[wanted.size])
+        cluster = ledger.cluster
+        free = anti_affinity(sizing)
+        while len(sizing.replicas) < wanted.count:
+            room = (
+                free
+                & (ledger.free_cores >= cores - ROUNDING)
+                & (ledger.free_memory_gb >= memory_gb - ROUNDING)
+            )
+            if not room.any():
+                return
+            nodes = np.flatnonzero(room)
+            share = ledger.free_cores[nodes] / cluster.cores[nodes]
+            order = np.lexsort((nodes, -ledger.free_memory_gb[nodes], -share))
+            sizing.add(int(nodes[order[0]]), wanted.size)
+            free = anti_affinity(sizing)
+
+    def satisfied(self, sizing: Sizing) -> bool:
+        """Whether the whole reservation was placed."""
+        return len(sizing.replicas) >= reservation(sizing.request, self.factor).count
+
+
+def reservation_scheduler() -> LeastLoadedScheduler:
+    """Least-loaded placement of a user's reservation, which exceeds the need as the source's users do."""
+    return LeastLoadedScheduler(MEAN_OVER_RESERVATION, "reservation")
+
+
+def anti_affinity(sizing: Sizing) -> Bools:
+    """(n,) whether a node may take another replica of a workload, as its anti-affinity goes."""
+    cluster = sizing.ledger.cluster
+    free = np.ones(len(cluster.nodes), dtype=np.bool_)
+    spread = sizing.request.workload.spread
+    if spread is Spread.NODE:
+        free[[replica.node for replica in sizing.replicas]] = False
+    elif spread is Spread.ZONE:
+        zones = {cluster.zone_of(replica.node) for replica in sizing.replicas}
+        free[[node for node in range(len(free)) if zones and cluster.zone_of(node) in zones]] = False
+    return free

@@ -1,0 +1,39 @@
+"""Schedulers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from kwiken.placement import Scheduler
+from kwiken.placement.schedulers.baselines import LeastLoadedScheduler, reservation_scheduler
+from kwiken.placement.schedulers.exact import ExactScheduler
+from kwiken.placement.schedulers.paragon import ParagonScheduler, StatisticalScheduler
+from kwiken.placement.schedulers.quasar import QuasarScheduler, ThriftyScheduler
+
+_Maker = Callable[[int], Scheduler]
+
+SCHEDULERS: Final[Mapping[str, _Maker]] = MappingProxyType(
+    {
+        "thrifty": lambda _: ThriftyScheduler(),
+        "quasar": lambda _: QuasarScheduler(),
+        "paragon": lambda _: ParagonScheduler(),
+        "paragon-statistical": lambda seed: StatisticalScheduler(np.random.default_rng(seed)),
+        "least-loaded": lambda _: LeastLoadedScheduler(),
+        "reservation": lambda _: reservation_scheduler(),
+        "exact": lambda _: ExactScheduler(),
+    }
+)
+
+
+def scheduler(name: str, *, seed: int = 0) -> Scheduler:
+    """Scheduler of a name.
+
+    Args:
+        name: key of `SCHEDULERS`.
+        seed: seed of random choices, for the one that makes any.
+    """
+    return SCHEDULERS[name](seed)

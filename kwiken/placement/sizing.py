@@ -1,0 +1,357 @@
+"""Sizing: how many replicas of a workload, of which size, on which nodes, with the least resources."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kwiken.arrays import Floats, Ints
+from kwiken.placement.node_ledger import Draw, NodeLedger
+from kwiken.placement.quality import NO_SIZE, NodeScores, contention_loss, node_scores
+from kwiken.placement.request import Request
+from kwiken.workloads import Spread
+
+FIRST_RANKED: Final = 64  # nodes ranked at first; each later stretch of the ranking is this many times longer
+GROWTH_OF_RANKED: Final = 8
+NO_NODE: Final = -1
+REL_ROUNDING: Final = 1e-9  # of performance
+Rank = Callable[[Request, NodeLedger, NodeScores, Ints], Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica with its place.
+
+    Attributes:
+        node: index of the node.
+        size: index of the size in the request.
+        draws: what the replica takes from the ledger, itself first.
+    """
+
+    node: int
+    size: int
+    draws: tuple[Draw, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """Predicted performance of the replicas of one workload.
+
+    Attributes:
+        performance: predicted performance, work per second.
+        deviation: standard deviation of its natural logarithm, in log units.
+        needed: performance that the prediction must reach: the target with headroom, work per second.
+    """
+
+    performance: float
+    deviation: float
+    needed: float
+
+    @property
+    def met(self) -> bool:
+        """Whether the target is met as surely as asked."""
+        return self.performance >= self.needed * (1 - REL_ROUNDING)
+
+
+class Sizing:
+    """Replicas of one workload while they are chosen; every change is drawn from the ledger at once.
+
+    Args:
+        request: workload to place.
+        ledger: state of the nodes.
+
+    Attributes:
+        request: workload to place.
+        ledger: state of the nodes.
+        replicas: replicas chosen so far.
+    """
+
+    def __init__(self, request: Request, ledger: NodeLedger) -> None:
+        self.request = request
+        self.ledger = ledger
+        self.replicas: list[Replica] = []
+        self._loss: list[float] = []  # of each replica, at the pressure of now
+        self._class_of = ledger.cluster.class_of
+
+    def add(self, node: int, size: int) -> None:
+        """Place a replica; the caller has checked that it fits."""
+        draws = self.request.draws(node, size)
+        for draw in draws:
+            self.ledger.take(draw)
+        self.replicas.append(Replica(node, size, draws))
+        self._loss.append(0.0)
+        self._measure(node)
+
+    def remove(self, place: int) -> Replica:
+        """Take a replica away, by its position in `replicas`."""
+        gone = self.replicas.pop(place)
+        self._loss.pop(place)
+        for draw in gone.draws:
+            self.ledger.release(draw)
+        self._measure(gone.node)
+        return gone
+
+    def resize(self, place: int, size: int) -> None:
+        """Change the size of a replica; the caller has checked that the new size fits in its place."""
+        old = self.replicas[place]
+        for draw in old.draws:
+            self.ledger.release(draw)
+        draws = self.request.draws(old.node, size)
+        for draw in draws:
+            self.ledger.take(draw)
+        self.replicas[place] = Replica(old.node, size, draws)
+
+    def clear(self, keep: int = 0) -> None:
+        """Give replicas back to the ledger.
+
+        Args:
+            keep: how many of the oldest replicas stay.
+        """
+        while len(self.replicas) > keep:
+            self.remove(len(self.replicas) - 1)
+
+    @property
+    def cost(self) -> float:
+        """Cost of all replicas in an hour, with their extra work."""
+        request = self.request
+        return request.work * math.fsum(
+            float(request.cost[replica.size, self._class_of[replica.node]]) for replica in self.replicas
+        )
+
+    def refresh(self) -> None:
+        """Take account of neighbours that came or went since the last change."""
+        for node in {replica.node for replica in self.replicas}:
+            self._measure(node)
+
+    def _measure(self, node: int) -> None:
+        """Update the loss of the replicas on a node, which are one another's neighbours."""
+        for place, replica in enumerate(self.replicas):
+            if replica.node == node:
+                outside = self.ledger.pressure[:, node] - self.request.caused
+                loss = contention_loss(np.maximum(outside, 0.0)[:, None], self.request.tolerated)
+                self._loss[place] = float(loss.max())
+
+    def rate(self, place: int, size: int | None = None, count: int | None = None) -> float:
+        """Performance of one replica before the efficiency of their number, in work per second.
+
+        Args:
+            place: position in `replicas`.
+            size: index of another size to suppose; None for the one it has.
+            count: number of replicas to suppose; None for the present one.
+        """
+        request, replica = self.request, self.replicas[place]
+        node_class = int(self._class_of[replica.node])
+        chosen = replica.size if size is None else size
+        rate = float(request.rate[chosen, node_class])
+        if request.corrections:
+            together = len(self.replicas) if count is None else count
+            rate *= math.exp(request.corrections.get((chosen, together, node_class), 0.0))
+        kept_free = 0.0 if request.workload.best_effort else request.caution.later_loss
+        return rate * (1.0 - max(self._loss[place], kept_free))
+
+    def forecast(self, sizes: list[int] | None = None, *, without: int | None = None) -> Forecast:
+        """Predicted performance of all replicas together.
+
+        Args:
+            sizes: other sizes to suppose, by replica; None for those they have.
+            without: position of a replica to leave out; None for none.
+        """
+        request = self.request
+        places = [place for place in range(len(self.replicas)) if place != without]
+        if not places:
+            return Forecast(0.0, 0.0, request.required)
+        chosen = [self.replicas[place].size if sizes is None else sizes[place] for place in places]
+        rates = [self.rate(place, size, len(places)) for place, size in zip(places, chosen, strict=True)]
+        total, count = math.fsum(rates), len(rates)
+        # The error of a size, and of a class, is common to all replicas that have it: it adds up within the
+        # size, and as independent errors over the sizes, weighted by shares of the performance.
+        by_size, by_class = np.zeros(len(request.cores)), np.zeros(len(request.class_deviation))
+        for place, size, rate in zip(places, chosen, rates, strict=True):
+            by_size[size] += rate / total
+            by_class[self._class_of[self.replicas[place].node]] += rate / total
+        deviation = math.sqrt(
+            request.base_deviation**2
+            + float(request.count_deviation[count - 1]) ** 2
+            + float(np.sum((by_size * request.size_deviation) ** 2))
+            + float(np.sum((by_class * request.class_deviation) ** 2))
+        )
+        needed = request.required * (1.0 + request.caution.headroom(deviation))
+        return Forecast(float(request.efficiency[count - 1]) * total, deviation, needed)
+
+
+def by_quality(request: Request, ledger: NodeLedger, scores: NodeScores, nodes: Ints) -> Floats:
+    """Rank nodes by predicted performance, as the source does (Quasar section 3.7).
+
+    Args:
+        request: workload to place.
+        ledger: state of the nodes.
+        scores: scores of the nodes.
+        nodes: (n,) indices of the nodes.
+
+    Returns:
+        (n,) rank, higher is better, in work per second; 0 where the node cannot take a replica.
+    """
+    del request, ledger, nodes
+    return scores.quality
+
+
+def by_cost(request: Request, ledger: NodeLedger, scores: NodeScores, nodes: Ints) -> Floats:
+    """Rank nodes by predicted performance for the cost of the replica.
+
+    Args:
+        request: workload to place.
+        ledger: state of the nodes.
+        scores: scores of the nodes.
+        nodes: (n,) indices of the nodes.
+
+    Returns:
+        (n,) rank, higher is better, in work per second and unit of cost; 0 where the node cannot take a
+        replica.
+    """
+    cost = request.cost.ravel().take(
+        np.maximum(scores.size, 0) * request.cost.shape[1] + ledger.cluster.class_of[nodes]
+    )
+    return np.asarray(scores.quality / cost)
+
+
+def walk(sizing: Sizing, rank: Rank, scores: NodeScores | None = None) -> None:
+    """Place replicas on the best-ranked nodes until the target is met: scale up first, then out.
+
+    There are five ends: 1. the target is met, 2. one more replica would lower performance, 3. no node takes
+    another replica, 4. the workload may have no more replicas, 5. best-effort work has filled what is there.
+    Then new replicas are trimmed to the least cost that keeps the target.
+
+    Args:
+        sizing: replicas so far, to which others are added.
+        rank: ranking of the nodes.
+        scores: scores of all nodes at present; None to compute them.
+    """
+    request, ledger = sizing.request, sizing.ledger
+    spread = request.workload.spread
+    kept = len(sizing.replicas)
+    best = sizing.forecast()
+    used = {replica.node for replica in sizing.replicas}
+    zones = {ledger.cluster.zone_of(node) for node in used}
+    present = node_scores(request, ledger) if scores is None else scores
+    offers = _offers(request, ledger, rank, present, again=spread is Spread.NONE)
+    while not (request.required and best.met) and len(sizing.replicas) < len(request.efficiency):
+        node, size = next(offers, (NO_NODE, NO_SIZE))
+        if node == NO_NODE:
+            break
+        if spread is not Spread.NONE and node in used:
+            continue
+        if spread is Spread.ZONE and ledger.cluster.zone_of(node) in zones:
+            continue
+        sizing.add(node, size)
+        grown = sizing.forecast()
+        if grown.performance <= best.performance:
+            sizing.remove(len(sizing.replicas) - 1)
+            if node in used:
+                continue  # what it costs its siblings there; another node may still help
+            break
+        best = grown
+        used.add(node)
+        zones.add(ledger.cluster.zone_of(node))
+    if request.required and best.met:
+        trim(sizing, kept)
+
+
+def _offers(
+    request: Request, ledger: NodeLedger, rank: Rank, scores: NodeScores, *, again: bool
+) -> Iterator[tuple[int, int]]:
+    """Nodes and sizes, best rank first; what was drawn since the ranking is accounted for.
+
+    Args:
+        request: workload to place.
+        ledger: state of the nodes; the caller draws between the offers.
+        rank: ranking of the nodes.
+        scores: scores of all nodes at the start.
+        again: whether a node is offered again after it took a replica.
+    """
+    everything = np.arange(len(ledger.cluster.nodes))
+    ranked = _descending(rank(request, ledger, scores, everything))
+    waiting: list[tuple[float, int, int]] = []  # nodes to offer again: rank below 0, node, size
+    following = next(ranked, None)
+    while following is not None or waiting:
+        if waiting and (following is None or -waiting[0][0] >= following[1]):
+            _, node, size = heapq.heappop(waiting)
+        else:
+            assert following is not None
+            node, size = following[0], int(scores.size[following[0]])
+            following = next(ranked, None)
+        before = ledger.free_cores[node]
+        yield node, size
+        if again and ledger.free_cores[node] < before:
+            one = np.array([node])
+            score = node_scores(request, ledger, one)
+            if score.size[0] != NO_SIZE:
+                heapq.heappush(
+                    waiting, (-float(rank(request, ledger, score, one)[0]), node, int(score.size[0]))
+                )
+
+
+def _descending(rank: Floats) -> Iterator[tuple[int, float]]:
+    """Nodes of a rank above 0 with it, best first, ties by index; sorts no more than is asked for.
+
+    Most workloads need a few nodes of many, so the best few are selected in linear time and sorted alone.
+    """
+    count, done = len(rank), 0
+    above = math.inf
+    length = FIRST_RANKED
+    while done < count:
+        length = min(length, count - done)
+        rest = rank if above == math.inf else rank[rank < above]
+        if not rest.size:
+            return
+        floor = rest.min() if len(rest) <= length else np.partition(rest, len(rest) - length)[-length]
+        floor = max(float(floor), np.finfo(float).tiny)
+        stretch = np.flatnonzero((rank >= floor) & (rank < above))
+        order = stretch[np.argsort(-rank[stretch], kind="stable")]
+        yield from zip(order.tolist(), rank[order].tolist(), strict=True)
+        done += len(order)
+        if not len(order):
+            return
+        above, length = floor, length * GROWTH_OF_RANKED
+
+
+def trim(sizing: Sizing, kept: int = 0) -> None:
+    """Lower cost while the target is kept: drop a replica, or give it the cheapest size that is enough.
+
+    Replicas are tried from the last one, which stands on the worst node, to the first (Quasar section 3.7
+    step 5), until a whole round changes nothing. So no replica can be dropped or made cheaper alone.
+
+    Args:
+        sizing: replicas that meet the target.
+        kept: how many of the oldest replicas stay as they are.
+    """
+    changed = True
+    while changed:
+        changed = False
+        for place in range(len(sizing.replicas) - 1, kept - 1, -1):
+            changed |= _trim_one(sizing, place)
+
+
+def _trim_one(sizing: Sizing, place: int) -> bool:
+    """Drop a replica or make it cheaper, if the target allows it; whether anything changed."""
+    request, ledger = sizing.request, sizing.ledger
+    if len(sizing.replicas) > 1 and sizing.forecast(without=place).met:
+        sizing.remove(place)
+        return True
+    replica = sizing.replicas[place]
+    cost = request.cost[:, ledger.cluster.class_of[replica.node]]
+    sizes = [one.size for one in sizing.replicas]
+    extra_cores = request.all_cores - request.all_cores[replica.size]
+    extra_memory_gb = request.memory_gb - request.memory_gb[replica.size]
+    for size in np.argsort(cost, kind="stable").tolist():
+        if cost[size] >= cost[replica.size]:
+            return False
+        sizes[place] = size
+        if ledger.fits(replica.node, extra_cores[size], extra_memory_gb[size]) and sizing.forecast(sizes).met:
+            sizing.resize(place, size)
+            return True
+    return False
