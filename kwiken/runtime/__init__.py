@@ -11,7 +11,7 @@ from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.runtime.clock import Clock, SystemClock
-    from kwiken.runtime.cluster import Cluster
+    from kwiken.runtime.cluster import Cluster, ClusterSettings
     from kwiken.runtime.decisions import Limits
     from kwiken.runtime.engine import Answer, Executor
     from kwiken.runtime.errors import (
@@ -41,6 +41,7 @@ __all__ = [
     "Call",
     "Clock",
     "Cluster",
+    "ClusterSettings",
     "DeadlineError",
     "Executor",
     "Gateway",
@@ -67,7 +68,7 @@ __getattr__ = lazy_names(
             "Clock",
             "SystemClock",
         ),
-        "kwiken.runtime.cluster": ("Cluster",),
+        "kwiken.runtime.cluster": ("Cluster", "ClusterSettings"),
         "kwiken.runtime.decisions": ("Limits",),
         "kwiken.runtime.engine": (
             "Answer",

@@ -87,22 +87,19 @@ def command(
         return
     import asyncio
 
-    from kwiken.runtime.cluster import Cluster
+    from kwiken.runtime.cluster import Cluster, ClusterSettings
 
-    cluster = Cluster(
-        server.target,
+    settings = ClusterSettings(
         host=server.host,
-        port=server.port,
-        state=files.folder,
         traces=_path(server.traces),
         otlp=server.otlp,
         plan=_path(plan),
-        replicas=counts,
         grace_s=server.grace_s,
         unresponsive_s=unresponsive_s,
         max_bodies=server.max_bodies,
         allowed_hosts=allowed_hosts,
     )
+    cluster = Cluster(server.target, settings, port=server.port, state=files.folder, replicas=counts)
     try:
         asyncio.run(_run(cluster, files, warn))
     except asyncio.CancelledError:  # told to stop before it was up

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.state import ClusterState, StateFiles, stop_cluster
 
-__all__ = ["Cluster", "ClusterState", "StateFiles", "stop_cluster"]
+__all__ = ["Cluster", "ClusterSettings", "ClusterState", "StateFiles", "stop_cluster"]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -22,6 +22,7 @@ from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.processes import Processes
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
+from kwiken.runtime.cluster.specs import gateway_spec, local_url, replica_spec
 from kwiken.runtime.cluster.state import VERSION, ClusterState
 from kwiken.runtime.cluster.state_folder import StateFolder
 from kwiken.runtime.http_server import listen
@@ -45,19 +46,11 @@ class Cluster:
 
     Args:
         target: service, as `MODULE:SERVICE`, importable from here.
-        host: address that the gateway listens on; replicas listen on loopback alone.
+        settings: what the processes are started with.
         port: port of the gateway; 0 for any free port.
         state: folder for the state files that `down` and `status` read; None for none.
-        traces: folder for spans; None for none.
-        otlp: endpoint for spans; None for none.
-        plan: file with the plan, followed when it changes; None for none.
-        replicas: number of replicas by stage, 1 to `MAX_REPLICAS`, where it differs from the service's own.
-        max_inflight: largest number of calls that a replica holds at once, 1 or more.
-        grace_s: seconds that requests and calls in flight get at the end.
-        unresponsive_s: seconds without an answer to `/livez` after which a process is killed and restarted, a
-            replica not before its stage's timeout has passed too; 0 for never.
-        max_bodies: bytes that all requests at the gateway together may hold; None for a share of the memory.
-        allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
+        replicas: number of replicas by stage, 1 to `MAX_REPLICAS`, where it differs from the service's own;
+            None for the service's own throughout.
 
     Raises:
         InputError: the target is not a service, a number of replicas is out of range, or, on entering, the
@@ -69,37 +62,19 @@ class Cluster:
     def __init__(
         self,
         target: str,
+        settings: ClusterSettings = ClusterSettings(),  # noqa: B008 - frozen
         *,
-        host: str = "127.0.0.1",
         port: int = 0,
         state: Path | None = None,
-        traces: Path | None = None,
-        otlp: str | None = None,
-        plan: Path | None = None,
         replicas: Mapping[str, int] | None = None,
-        max_inflight: int = 64,
-        grace_s: float = 10.0,
-        unresponsive_s: float = 10.0,
-        max_bodies: int | None = None,
-        allowed_hosts: Collection[str] = (),
     ) -> None:
         self.service: Service = load_target(target)
-        self._settings = settings = ClusterSettings(
-            target=target,
-            host=host,
-            traces=traces,
-            otlp=otlp,
-            plan=plan,
-            max_inflight=max_inflight,
-            grace_s=grace_s,
-            unresponsive_s=unresponsive_s,
-            max_bodies=max_bodies,
-            allowed_hosts=tuple(allowed_hosts),
-        )
+        self._target = target
+        self._settings = settings
         self._processes = Processes(
             _replica_counts(self.service, replicas or {}),
             self._start,
-            grace_s=grace_s,
+            grace_s=settings.grace_s,
             silence_s=_silence_s(self.service, settings.unresponsive_s),
         )
         self._port = port
@@ -113,7 +88,7 @@ class Cluster:
     @property
     def gateway_url(self) -> str:
         """URL for requests from this machine."""
-        return self._settings.gateway_url(self._port)
+        return local_url(self._settings.host, self._port)
 
     @property
     def token(self) -> str:
@@ -185,16 +160,19 @@ class Cluster:
     async def _start(self, slot: Slot) -> Child:
         """Start the process of a slot."""
         if slot.stage is not None:
-            return await Child.start(self._settings.replica(slot.stage, slot.name), name=slot.name)
-        folder, spec = self._opened, self._gateway_spec()
+            spec = replica_spec(self._target, self._settings, stage=slot.stage, name=slot.name)
+            return await Child.start(spec, name=slot.name)
         # The token is not passed by its file, which may have been removed.
-        env = {"KWIKEN_TOKEN": folder.token}
-        child = await Child.start(spec, name=slot.name, env=env, files=spec.sockets)
+        env = {"KWIKEN_TOKEN": self._opened.token}
+        gateway = self._gateway_spec()
+        child = await Child.start(gateway, name=slot.name, env=env, files=gateway.sockets)
         child.url = self.gateway_url  # it tells where it listens, which may be every address
         return child
 
     def _gateway_spec(self) -> GatewaySpec:
-        return self._settings.gateway(
+        return gateway_spec(
+            self._target,
+            self._settings,
             sockets=[sock.fileno() for sock in self._sockets],
             port=self._port,
             kept=self._opened.files.plan,
@@ -267,7 +245,7 @@ class Cluster:
         return ClusterState(
             version=VERSION,
             service=self.service.name,
-            target=self._settings.target,
+            target=self._target,
             supervisor=self._supervisor,
             ready=self._ready,
             token_file=str(self._opened.files.token),

@@ -19,7 +19,7 @@ import pytest_asyncio
 
 from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Budgets, Costs, Plan, StagePlan
-from kwiken.runtime.cluster import Cluster
+from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.runtime.cluster.process_id import Identity
 from kwiken.service import Reissue
 from tests.support.waiting import found, until
@@ -61,7 +61,8 @@ class Client:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster() -> AsyncIterator[Cluster]:
-    async with Cluster(TARGET, replicas={"first": 2}, max_inflight=16, grace_s=3.0) as started:
+    settings = ClusterSettings(max_inflight=16, grace_s=3.0)
+    async with Cluster(TARGET, settings, replicas={"first": 2}) as started:
         yield started
 
 

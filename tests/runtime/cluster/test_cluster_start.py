@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kwiken.errors import DefinitionError, InputError, KwikenError
-from kwiken.runtime.cluster import Cluster, ClusterState, StateFiles, stop_cluster
+from kwiken.runtime.cluster import Cluster, ClusterSettings, ClusterState, StateFiles, stop_cluster
 from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.state import ProcessState
 from tests.support.waiting import until
@@ -60,7 +60,7 @@ async def test_a_bad_plan_file_is_named(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text("{")
     with pytest.raises(KwikenError, match=r"gateway: .*plan\.json"):
-        async with Cluster(TARGET, replicas=ONE_EACH, plan=plan):
+        async with Cluster(TARGET, ClusterSettings(plan=plan), replicas=ONE_EACH):
             pass
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from kwiken.otel.fit import fit_profile
 from kwiken.plan import CatchUpPolicy, PartialPolicy
-from kwiken.runtime.cluster import Cluster
+from kwiken.runtime.cluster import Cluster, ClusterSettings
 from tests.support.replicas import plan_of
 from tests.support.services_late import service
 from tests.support.waiting import until
@@ -35,7 +35,7 @@ PLAN = plan_of(
 
 async def test_partial_and_late_requests_while_a_replica_is_killed(tmp_path: Path) -> None:
     async with (
-        Cluster(TARGET, traces=tmp_path, grace_s=3.0) as cluster,
+        Cluster(TARGET, ClusterSettings(traces=tmp_path, grace_s=3.0)) as cluster,
         aiohttp.ClientSession() as session,
     ):
 

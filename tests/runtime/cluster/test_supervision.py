@@ -16,7 +16,7 @@ import pytest
 
 from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Budgets, Costs, Plan, StagePlan
-from kwiken.runtime.cluster import Cluster, StateFiles
+from kwiken.runtime.cluster import Cluster, ClusterSettings, StateFiles
 from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.process import ReplicaSpec
@@ -27,8 +27,12 @@ from tests.support.waiting import until
 POISON = "tests.support.services_poison:service"
 
 
-def of(count: int, **settings: object) -> Cluster:
-    return Cluster(POISON, replicas={"only": count}, grace_s=0.5, **settings)  # type: ignore[arg-type]
+def of(
+    count: int, *, unresponsive_s: float = 10.0, plan: Path | None = None, state: Path | None = None
+) -> Cluster:
+    """A cluster of so many replicas of one stage."""
+    settings = ClusterSettings(grace_s=0.5, unresponsive_s=unresponsive_s, plan=plan)
+    return Cluster(POISON, settings, state=state, replicas={"only": count})
 
 
 def pids(cluster: Cluster) -> set[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import aiohttp
 
-from kwiken.runtime.cluster import Cluster
+from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.runtime.cluster.child_process import Child
 from kwiken.runtime.process import GatewaySpec
 
@@ -20,7 +20,7 @@ async def told(url: str) -> tuple[int, int]:
 
 
 async def test_a_replica_keeps_its_start_out_of_collections() -> None:
-    async with Cluster(STEADY, grace_s=0.5) as cluster:
+    async with Cluster(STEADY, ClusterSettings(grace_s=0.5)) as cluster:
         frozen, others = await told(cluster.gateway_url)
         assert frozen > MODULES
         assert others < frozen / 5

@@ -1,0 +1,94 @@
+"""Specifications of a cluster's processes, from the cluster's settings."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.process import GatewaySpec, ReplicaSpec
+from kwiken.runtime.transport import Replica
+
+REPLICA_HOST: Final = "127.0.0.1"  # no other machine has business with a replica of a local cluster
+MAX_KNOWN: Final = 500  # replicas that fit into a process's arguments
+
+
+def local_url(host: str, port: int) -> str:
+    """URL at which this machine reaches a server.
+
+    Args:
+        host: address that the server listens on, which may stand for every address.
+        port: port that the server listens on.
+    """
+    try:
+        if ipaddress.ip_address(host).is_unspecified:  # every address, loopback among them
+            host = "::1" if ":" in host else "127.0.0.1"
+    except ValueError:
+        pass  # a name
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def gateway_spec(
+    target: str,
+    settings: ClusterSettings,
+    *,
+    sockets: Sequence[int],
+    port: int,
+    kept: Path,
+    takes_over: bool,
+    known: Mapping[str, list[Replica]],
+) -> GatewaySpec:
+    """Specification of the gateway.
+
+    Args:
+        target: service, as `MODULE:SERVICE`.
+        settings: settings of the cluster.
+        sockets: file descriptors of the gateway's listening sockets.
+        port: port of these sockets.
+        kept: file in which the plan in force is saved.
+        takes_over: whether another gateway ran before.
+        known: replicas that are running, by stage.
+    """
+    count = sum(len(replicas) for replicas in known.values())
+    return GatewaySpec(
+        target=target,
+        host=settings.host,
+        port=port,
+        plan=_text(settings.plan),
+        traces=_text(settings.traces),
+        otlp=settings.otlp,
+        grace_s=settings.grace_s,
+        kept=str(kept),
+        takes_over=takes_over,
+        sockets=list(sockets),
+        max_bodies=settings.max_bodies,
+        allowed_hosts=list(settings.allowed_hosts),
+        known=dict(known) if count <= MAX_KNOWN else {},
+    )
+
+
+def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: str) -> ReplicaSpec:
+    """Specification of a replica.
+
+    Args:
+        target: service, as `MODULE:SERVICE`.
+        settings: settings of the cluster.
+        stage: stage that the replica serves.
+        name: name of the replica.
+    """
+    return ReplicaSpec(
+        target=target,
+        stage=stage,
+        host=REPLICA_HOST,
+        replica=name,
+        traces=_text(settings.traces),
+        otlp=settings.otlp,
+        max_inflight=settings.max_inflight,
+        grace_s=settings.grace_s,
+    )
+
+
+def _text(path: Path | None) -> str | None:
+    return str(path) if path is not None else None
