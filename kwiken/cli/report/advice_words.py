@@ -61,7 +61,7 @@ def _tail(advice: Advice) -> str:
     if advice.leading:
         named = [f"{name} {ms(parts[name].excess_ms)} ({parts[name].share:.0%})" for name in advice.leading]
         told += f"; of the excess of {ms(slow.excess_ms)}, {_listed(named)}"
-    if advice.tailed:
+    if advice.tailed or advice.tail_ratio is None:
         return f"{told}."
     return (
         f"{told}; p99 is only {advice.tail_ratio:.2g} times the median, so there is hardly a tail to lower."
