@@ -121,10 +121,10 @@ def _changes(advice: Advice, plan_file: str | None) -> str:
         return "Nothing: the plan made p99 of later requests worse."
     whole = sum(each.spent for each in advice.settings)
     main = [each for each in advice.settings if each.spent >= MIN_NAMED_SPEND * whole][:MAX_NAMED]
-    named = [f"{each.stage} a copy after {each.after_ms:.4g} ms" for each in main or advice.settings[:1]]
+    named = [f"of {each.stage} after {each.after_ms:.4g} ms" for each in main or advice.settings[:1]]
     rest = len(advice.settings) - len(named)
-    more = f", and {count(rest, 'stage')} more as the table says" if rest else ""
-    told = f"Give late calls of {', '.join(named)}{more}"
+    more = f", and of {count(rest, 'stage')} more as the table says" if rest else ""
+    told = f"Send a copy of calls that are late: {', '.join(named)}{more}"
     if plan_file is None:
         write = "--plan plan.json keeps the plan, and kwiken export plan.json --to envoy writes its settings"
     else:
