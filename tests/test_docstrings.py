@@ -62,7 +62,7 @@ UNIT_NAME: Final = re.compile(
 )
 UNIT: Final = re.compile(
     r"\bms\b|ms²|millisecond|second|share|fraction|probabilit|0 to 1|number of|how many|\bcosts?\b|budget|weight"
-    r"|utility|correlation|\btimes\b|ratio|factor|percentile|varianc|unit|work",
+    r"|utility|correlation|\btimes\b|ratio|factor|percentile|varianc|unit|work|logarithm|\bGB\b",
     re.IGNORECASE,
 )
 # Errors that a private function of the module raises, but never when called from the public name.
@@ -105,9 +105,9 @@ SOURCES: Final = {
         "kwiken.partial.stop_rules.TimeThenFraction",
         "kwiken.partial.stop_rules.WaitForFraction",
         "kwiken.partial.comparison.compare_stop_rules",
-        "kwiken.partial.utility.independent_costs",
+        "kwiken.partial.loss_costs.independent_costs",
         "kwiken.partial.loss_curve.loss_curve",
-        "kwiken.partial.utility.sequential_costs",
+        "kwiken.partial.loss_costs.sequential_costs",
         "kwiken.partial.planner.study_partial",
         "kwiken.partial.tuning.tune_fixed_timeout",
         "kwiken.partial.tuning.tune_stop_rule",

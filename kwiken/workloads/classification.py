@@ -54,8 +54,9 @@ class Classification:
     Attributes:
         measured: measurements of the workload.
         known: history that it was classified with.
-        mean: (1 + k + m + c,) logarithms: base, then relative performance by size, count and class.
-        covariance: (1 + k + m + c, 1 + k + m + c) covariance of their errors.
+        mean: (n,) natural logarithms: the base, per second, then relative performance by size, count and
+            class.
+        covariance: (n, n) covariance of their errors, squared natural logarithms.
         tolerated: scores by source of the history.
         caused: scores by source of the history.
         methods: by matrix: method of completion that was chosen; empty name where there was one column only.
@@ -280,7 +281,7 @@ def first_columns(rows: Floats, count: int, *, level: bool, given: Ints | None =
     """Columns to measure first: greedily those that leave the least variance over the row.
 
     Args:
-        rows: (m, n) known rows, transformed.
+        rows: (m, n) known rows: natural logarithms, or scores from 0 to 1.
         count: number of columns, the given ones included.
         level: whether each row has an unknown level.
         given: (g,) columns that are measured in any case; None for none.

@@ -98,7 +98,7 @@ class GaussianModel:
     """Rows as draws from a Gaussian distribution, with a flat prior on the level of a row where it has one.
 
     Attributes:
-        mean: (n,) mean row.
+        mean: (n,) mean row: natural logarithms, or scores from 0 to 1.
         covariance: (n, n) covariance of rows around it.
         noise: variance of the noise in each entry.
         level: whether a row has an unknown level.

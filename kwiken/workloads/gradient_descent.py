@@ -26,7 +26,7 @@ class GradientDescent:
         rate: step of a row's factors.
         penalty: weight of the squared factors.
         max_epochs: most passes over all entries.
-        tolerance: relative change of the error over one epoch at which the descent ends.
+        tolerance: relative change of the error over one epoch, a share, at which the descent ends.
         seed: seed of the order of entries.
     """
 

@@ -62,8 +62,8 @@ class Estimate:
     """Predictions with their uncertainty.
 
     Attributes:
-        mean: (n,) predicted values.
-        deviation: (n,) standard deviations of the predictions; 0 for a known value.
+        mean: (n,) predicted natural logarithms of relative performance, or scores from 0 to 1.
+        deviation: (n,) standard deviations of the predictions, in the same unit; 0 for a known value.
     """
 
     mean: Floats

@@ -43,7 +43,8 @@ class Chosen:
         model: the fitted model.
         scale: factor on the model's standard deviations that made 90% intervals cover 90% of held-out errors.
         error: mean absolute held-out error, in the unit of the rows.
-        errors: held-out error by name of every method that was tried.
+        errors: mean absolute held-out error by name of every method that was tried: logarithm, or score
+            from 0 to 1.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Chosen:
 
         Args:
             columns: (k,) columns of the entries, each once.
-            values: (k,) the entries, transformed.
+            values: (k,) the entries: natural logarithms, or scores from 0 to 1.
             repeats: (k,) number of measurements that each entry is the mean of; None for one each.
         """
         return self.model.complete(columns, values, repeats).scaled(self.scale)
@@ -82,7 +83,7 @@ def choose(rows: Floats, columns: Ints, methods: Sequence[Completer], *, level: 
     from the other rows (episodic validation, Paragon section 3.4).
 
     Args:
-        rows: (m, n) known rows, transformed, 3 or more.
+        rows: (m, n) known rows, 3 or more: natural logarithms, or scores from 0 to 1.
         columns: (k,) columns of the new row's entries.
         methods: methods to choose from, one or more.
         level: whether each row has an unknown level.

@@ -101,7 +101,7 @@ def test_a_reproduction_repeats_for_a_seed() -> None:
     assert late.measure(3) != late.measure(4)
 
 
-@pytest.mark.parametrize(("name", "seeds"), [("nothing", 1), ("kwiken", 0)])
+@pytest.mark.parametrize(("name", "seeds"), [("nothing", 1), ("kwiken", 0), ("paragon", 0)])
 def test_what_cannot_be_reproduced_is_refused(name: str, seeds: int) -> None:
     with pytest.raises(InputError):
         reproduction(name, seeds=seeds)
