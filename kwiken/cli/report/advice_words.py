@@ -139,7 +139,9 @@ def _measure(advice: Advice) -> str:
         return "Nothing: these traces answer the question."
     told = "; ".join(_lower(step_words(step)) for step in advice.steps[:MAX_NAMED])
     more = len(advice.steps) - MAX_NAMED
-    return f"{told[0].upper()}{told[1:]}" + (f"; and {more} more on the page (-o)." if more > 0 else ".")
+    return f"{told[0].upper()}{told[1:]}" + (
+        f"; {more} more stand in the last section of the page (-o)." if more > 0 else "."
+    )
 
 
 def step_words(step: NextStep) -> str:
@@ -178,7 +180,7 @@ def step_words(step: NextStep) -> str:
         case OutOfReach():
             told = (
                 f"Look into {_listed(step.services)}, to which no stage's calls go, so that no setting "
-                "copies that work alone: kwiken fit --depth 2 shows calls inside of stages"
+                "copies that work alone: kwiken fit --spans shows the work inside of services"
             )
         case RecordBusyTime():
             told = "Record the CPU time of calls: without it, copies are charged by typical latency"
