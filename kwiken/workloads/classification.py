@@ -59,7 +59,7 @@ class Classification:
         covariance: (n, n) covariance of their errors, squared natural logarithms.
         tolerated: scores by source of the history.
         caused: scores by source of the history.
-        methods: by matrix: method of completion that was chosen; empty name where there was one column only.
+        methods: by matrix: method of completion that was chosen; None where every column was measured.
         corrections: log performance at places where runs depart from the product of the factors.
         noise: variance of one run's log performance.
     """
@@ -257,7 +257,7 @@ class Classifier:
     ) -> tuple[Completion, Chosen | None]:
         """Completion of one matrix.
 
-        There are three cases: 1. too few entries, 2. one column or none, 3. more columns.
+        There are three cases: 1. too few entries, 2. every column is measured, 3. some columns are not.
         """
         matrix = _matrix(self._known, kind)
         if len(entries) < min(MIN_ENTRIES, len(matrix.labels)):
@@ -267,7 +267,7 @@ class Classifier:
         columns = np.array(sorted(entries), dtype=np.int64)
         values = np.array([float(np.mean(entries[column])) for column in columns.tolist()])
         repeats = np.array([float(len(entries[column])) for column in columns.tolist()])
-        if len(matrix.labels) <= 1:
+        if len(columns) == len(matrix.labels):
             variance = RUN_DEVIATION**2 / repeats
             return Completion(values, np.diag(variance), RUN_DEVIATION**2, columns), None
         key = (kind, tuple(columns.tolist()))

@@ -254,3 +254,11 @@ def test_a_program_seen_before_is_found_by_its_identity(world: World) -> None:
     fewer = replace(known, het=Matrix(CLASSES[:3], known.het.rows[:, :3], level=True))
     with pytest.raises(InputError, match="classified for other classes than the history's"):
         cache.find(again, fewer)
+
+
+def test_a_matrix_that_is_measured_whole_has_the_noise_of_a_measurement(world: World) -> None:
+    known, rows = world
+    profile = Classifier(known).classify(measured(rows, 0, AXES)).profile()
+    for estimate, at in ((profile.up, SIZES.index(REFERENCE.size)), (profile.out, 0), (profile.het, 0)):
+        others = np.delete(estimate.deviation, at)
+        np.testing.assert_allclose(others, 0.02 * np.sqrt(2))
