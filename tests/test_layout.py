@@ -122,7 +122,6 @@ OPEN_MODULES = {
 MAX_FILES = 13  # Python files in one folder, `__init__` not counted
 MAX_LINES = 600
 CROWDED = {
-    "kwiken/cli/study": "one file for each verb that computes, and what several of them print",
     "kwiken": "the packages' own folders, and five small modules that all of them use",
     "kwiken/loadtest": "one program with one job; its files are a pipeline from settings to report",
     "kwiken/reproduction/kwiken": "one file for each group of tables and figures of one source",

@@ -14,7 +14,6 @@ from kwiken.advice.contents import (
     RecordBusyTime,
     RecordLonger,
     RequestKind,
-    Setting,
     TraceRareKinds,
 )
 
@@ -29,7 +28,6 @@ __all__ = [
     "RecordBusyTime",
     "RecordLonger",
     "RequestKind",
-    "Setting",
     "TraceRareKinds",
     "advise",
 ]

@@ -1,7 +1,8 @@
 """Exact moments of a fan-out's slowest call when each late call has its own independent copy.
 
-A stage of width one is the case of the source (Kwiken section 5.2.2: `Z = X` up to the time-out `T`, then
-`min(X, T + Y)`). At a fan-out every shard's call races its own copy and the stage ends with the slowest.
+The source treats a stage with one call X and one copy Y (Kwiken section 5.2.2): the stage takes `Z = X` up to
+the time-out `T`, and `min(X, T + Y)` beyond. Here every shard's call races its own copy, and the stage ends
+with the slowest shard.
 
 For one request let `x_1 >= x_2 >= ...` be its calls, slowest first. For `t >= T` the stage has ended by `t`
 if the copies of all calls that take longer than `t` have, so `P(Z <= t) = F(t - T)^e` with `e` such calls and
@@ -94,7 +95,7 @@ def slowest_moments(
         if not len(column) or column[-1] <= youngest:
             break  # no call of this rank is late, and further ranks are faster still
         if before[distribution.values.searchsorted(column[-1] - youngest)] < NEGLIGIBLE_PROBABILITY:
-            break  # all slower calls' copies being this fast is negligible, and even more so at further ranks
+            break  # the copies of all slower calls are almost never this fast, and at further ranks even less
         table = _Table.of(distribution.values, before, before * share)
         _add_late(first, second, column, ranks, table, after_ms)
         before = before * share
@@ -167,17 +168,18 @@ def _add_late(
     starts = np.searchsorted(column, after_ms, side="right")
     for some in _groups((len(column) - starts).tolist()):
         ages = after_ms[some]
-        overs = [
+        times_past = [  # by time-out: what its late calls take beyond it
             column[start:] - age for start, age in zip(starts[some].tolist(), ages.tolist(), strict=True)
         ]
-        at = np.cumsum([0, *map(len, overs[:-1])])
-        over = overs[0] if len(overs) == 1 else np.concatenate(overs)
-        among_themselves = ages[0] == 0 and len(overs) == 1 and np.array_equal(column, ranks.values)
-        j = _first_of_ties(over, int(starts[some[0]])) if among_themselves else ranks.below(over)
+        at = np.cumsum([0, *map(len, times_past[:-1])])
+        past = times_past[0] if len(times_past) == 1 else np.concatenate(times_past)
+        # Copies sent at once and distributed as the calls are: the calls are looked up in themselves.
+        in_itself = ages[0] == 0 and len(times_past) == 1 and np.array_equal(column, ranks.values)
+        j = _first_of_ties(past, int(starts[some[0]])) if in_itself else ranks.below(past)
         late = table.late.take(j)
-        late *= over
+        late *= past
         more = np.add.reduceat(table.low.take(j) + late, at)
-        late *= over
+        late *= past
         first[some] += more
         second[some] += 2.0 * ages * more + np.add.reduceat(table.low2.take(j) + late, at)
 

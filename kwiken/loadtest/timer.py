@@ -1,7 +1,7 @@
 """High-resolution timer for greenlets, on a Linux timerfd.
 
-gevent's own timers end on whole milliseconds of epoll, so each request would start up to a millisecond late,
-which would count as latency. A timerfd is a file that becomes readable at the exact time.
+gevent's own timers wait in epoll, which counts whole milliseconds. A request would start up to a millisecond
+late, and that delay would count as latency. A timerfd is a file that becomes readable at the exact time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class _Itimerspec(ctypes.Structure):
 
 
 class Timer:
-    """Timer that wakes the calling greenlet at a time of `time.monotonic`; coarser without timerfd."""
+    """Timer that wakes the calling greenlet at a time of `time.monotonic`.
+
+    Without a timerfd the greenlet wakes up to a millisecond late.
+    """
 
     def __init__(self) -> None:
         self._set: Callable[..., int] | None = None
@@ -48,14 +51,15 @@ class Timer:
     def sleep_until(self, moment: float) -> None:
         """Sleep until `moment` (seconds of `time.monotonic`); returns at once if it has passed."""
         while (left := moment - time.monotonic()) > 0:
-            if self._set is None or not self._armed(moment):
+            if self._set is None or not self._arm(moment):
                 gevent.sleep(left)
                 return
             get_hub().wait(self._watcher)
             with suppress(BlockingIOError):
                 os.read(self._fd, 8)
 
-    def _armed(self, moment: float) -> bool:
+    def _arm(self, moment: float) -> bool:
+        """Set the timer; returns whether the kernel accepted it."""
         assert self._set is not None
         seconds = int(moment)
         spec = _Itimerspec(0, 0, seconds, int((moment - seconds) * 1e9))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kwiken.partial.loss_costs import sequential_costs
 from kwiken.partial.loss_curve import FanOut
 from kwiken.partial.planner import (
     PartialSettings,
@@ -22,7 +23,6 @@ from kwiken.partial.tuning import (
     tune_time_then_fraction,
     tune_wait_for_fraction,
 )
-from kwiken.partial.utility import sequential_costs
 
 __all__ = [
     "FanOut",

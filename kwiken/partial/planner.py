@@ -20,6 +20,7 @@ import numpy as np
 from kwiken.apportion import Allocation, Rows, likely_mean, sumvar, tightened
 from kwiken.arrays import Floats
 from kwiken.errors import InputError
+from kwiken.partial.loss_costs import independent_costs, sequential_costs
 from kwiken.partial.loss_curve import FanOut, LossCurve, loss_curve
 from kwiken.partial.notes import (
     FewShards,
@@ -32,7 +33,6 @@ from kwiken.partial.notes import (
     UtilityKeptBack,
 )
 from kwiken.partial.stop_rules import StopRule
-from kwiken.partial.utility import independent_costs, sequential_costs
 from kwiken.plan import PartialPolicy
 from kwiken.profile import Profile, StageProfile, call_distribution, complete_calls
 from kwiken.simulation import cut_at_stop

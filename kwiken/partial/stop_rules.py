@@ -1,7 +1,8 @@
 """Stop rules of fan-outs: Kwiken's dynamic rule and three simpler ones (Kwiken section 5.3).
 
-Every rule answers at `min(stop, last responder)`, and never before the first answer, as an empty answer is
-none. For their tuning see `kwiken.partial.tuning`.
+Under every rule a query ends when its last responder answers, or at the rule's stop if that comes first. No
+rule stops before the first answer, because an answer without any part is no answer. In the formulas `t_(k)`
+is the time of the k-th of n answers. Rules are tuned in `kwiken.partial.tuning`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Rule(Protocol):
     """Stop rule: decides when each query stops waiting."""
 
     def stop_ms(self, responders: Responders) -> Floats:
-        """(q,): stop of each query, milliseconds from the stage's start; may be infinite."""
+        """(q,): time at which each query stops waiting, milliseconds from its start; may be infinite."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class StopRule:
 
     Attributes:
         cutoff_ms: longest wait from the query's start, milliseconds; infinite for none.
-        wait_ms: longest wait after that progress, milliseconds; infinite for none.
-        progress: share of the responders, above 0 to 1.
+        wait_ms: longest wait after the share `progress` has answered, milliseconds; infinite for none.
+        progress: share of the responders that must answer before `wait_ms` counts, above 0 to 1.
     """
 
     cutoff_ms: float
@@ -40,7 +41,7 @@ class StopRule:
     progress: float
 
     def stop_ms(self, responders: Responders) -> Floats:
-        """(q,): `min(cutoff, t_(ceil(p n)) + wait)`."""
+        """(q,): `min(cutoff, t_(ceil(progress n)) + wait)`."""
         reached = responders.order_statistic(responders.rank_at(self.progress))
         return np.minimum(self.cutoff_ms, reached + self.wait_ms)
 
@@ -56,7 +57,7 @@ class WaitForFraction:
     share: float
 
     def stop_ms(self, responders: Responders) -> Floats:
-        """(q,): `t_(ceil(b n))`."""
+        """(q,): `t_(ceil(share n))`."""
         return responders.order_statistic(responders.rank_at(self.share))
 
 
@@ -90,7 +91,7 @@ class TimeThenFraction:
     share: float
 
     def stop_ms(self, responders: Responders) -> Floats:
-        """(q,): `max(T', t_(ceil(a n)))`."""
+        """(q,): `max(cutoff, t_(ceil(share n)))`."""
         reached = responders.order_statistic(responders.rank_at(self.share))
         return np.maximum(self.cutoff_ms, reached)
 

@@ -8,8 +8,8 @@ from kwiken.placement.headroom import SOURCE_CAUTION, Caution
 from kwiken.placement.node_ledger import ROUNDING, DrawKind, NodeLedger
 from kwiken.placement.nodes import Cluster, Node, NodeClass, nodes_from_toml
 from kwiken.placement.placement import Placement, document, resume, total_cost
-from kwiken.placement.quality import node_scores
-from kwiken.placement.request import Request, request
+from kwiken.placement.quality import Contention, contention_on, node_scores
+from kwiken.placement.request import Request, request_for
 from kwiken.placement.scheduler import Scheduler
 from kwiken.placement.sizing import Rank, Sizing, by_cost, by_quality, walk
 
@@ -19,6 +19,7 @@ __all__ = [
     "Admission",
     "Caution",
     "Cluster",
+    "Contention",
     "DrawKind",
     "Explanation",
     "Node",
@@ -32,11 +33,12 @@ __all__ = [
     "admit_all",
     "by_cost",
     "by_quality",
+    "contention_on",
     "document",
     "explain_placement",
     "node_scores",
     "nodes_from_toml",
-    "request",
+    "request_for",
     "resume",
     "total_cost",
     "walk",

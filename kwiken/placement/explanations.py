@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.placement.admission import Admission
 from kwiken.placement.node_ledger import DrawKind, NodeLedger
-from kwiken.placement.quality import contention_loss, node_scores
+from kwiken.placement.quality import contention_loss, contention_on
 from kwiken.placement.request import Request
 from kwiken.workloads import SOURCES
 
@@ -155,4 +155,4 @@ def _refused(request: Request, ledger: NodeLedger) -> int:
     room = np.zeros(len(ledger.cluster.nodes), dtype=np.bool_)
     for size in range(len(cores)):
         room |= (ledger.free_cores >= cores[size]) & (ledger.free_memory_gb >= memory_gb[size])
-    return int(np.count_nonzero(room & (node_scores(request, ledger).size < 0)))
+    return int(np.count_nonzero(room & (contention_on(request, ledger).refused)))

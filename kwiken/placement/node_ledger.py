@@ -38,7 +38,7 @@ class Draw:
         owner: name of the workload.
         node: index of the node.
         cores: number of cores.
-        memory_gb: memory, in GB.
+        memory_gb: memory, in units of GB.
         caused: (s,) pressure that the work exerts, a share from 0 to 1, over `SOURCES`.
         tolerated: (s,) pressure that the work may be exposed to, a share from 0 to 1; None where nothing is
             promised.

@@ -35,7 +35,7 @@ class NodeClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     Attributes:
         name: unique name, as in the profiles of workloads.
         cores: number of cores of one node; a share of a core may be given.
-        memory_gb: memory of one node, in GB.
+        memory_gb: memory of one node, in units of GB.
         speed: speed as a factor of the reference class, for workloads that were not measured on this class;
             None if it is not known.
         cost_per_hour: cost of one node in an hour, in any currency; None for none. All classes have one, or
@@ -119,7 +119,7 @@ class Cluster:
         Args:
             node: index of the node.
             cores: number of cores used.
-            memory_gb: memory used, in GB.
+            memory_gb: memory used, in units of GB.
 
         Returns:
             Cost in the currency of `cost_per_hour`; without one, a whole node costs its number of cores.

@@ -288,5 +288,9 @@ def resume(placement: Placement, requests: Mapping[str, Request], ledger: NodeLe
 
 
 def total_cost(placement: Placement) -> float:
-    """Cost of all replicas in an hour."""
+    """Cost of all replicas in an hour.
+
+    Args:
+        placement: placement.
+    """
     return math.fsum(workload.cost_per_hour for workload in placement.workloads)

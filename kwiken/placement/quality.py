@@ -21,48 +21,99 @@ class NodeScores:
     """How good nodes are for one more replica of a workload.
 
     Attributes:
+        nodes: (n,) indices of the nodes.
         size: (n,) index of the largest size that fits; `NO_SIZE` where the node cannot take any, because of
             room or because residents and newcomer cannot stand each other.
-        loss: (n,) share of the newcomer's performance lost to contention; meaningless where `size` is
-            `NO_SIZE`.
         quality: (n,) predicted performance of that size, work per second; 0 for none.
     """
 
+    nodes: Ints
     size: Ints
-    loss: Floats
     quality: Floats
 
 
-def node_scores(request: Request, ledger: NodeLedger, nodes: Ints | None = None) -> NodeScores:
-    """Score nodes for a workload (Quasar section 3.7 steps 1 and 2, with residents' residual tolerance).
+@dataclass(frozen=True, eq=False)
+class Contention:
+    """Contention that one more replica of a workload would meet.
+
+    Attributes:
+        nodes: (n,) indices of the nodes.
+        loss: (n,) share of the newcomer's performance lost to contention.
+        refused: (n,) whether newcomer and residents cannot stand each other.
+    """
+
+    nodes: Ints
+    loss: Floats
+    refused: Bools
+
+    def among(self, places: Ints) -> Contention:
+        """The same for some of the nodes.
+
+        Args:
+            places: (m,) positions in `nodes`.
+        """
+        return Contention(self.nodes[places], self.loss[places], self.refused[places])
+
+
+def contention_on(request: Request, ledger: NodeLedger, nodes: Ints | None = None) -> Contention:
+    """Contention on nodes (Quasar section 3.7 step 1, with residents' residual tolerance).
 
     A node is acceptable where the pressure on it stays within what the newcomer tolerates, and the newcomer's
-    pressure within the slack of every resident that was promised something.
+    pressure within the slack of every resident that was promised something. Best-effort work tolerates
+    anything.
 
     Args:
         request: workload to place.
         ledger: state of the nodes.
-        nodes: (m,) indices of the nodes to score; None for all of them.
+        nodes: (m,) indices of the nodes; None for all of them.
     """
     some = slice(None) if nodes is None else nodes
-    free_cores, free_memory_gb = ledger.free_cores[some], ledger.free_memory_gb[some]
     pressure, slack = ledger.pressure[:, some], ledger.slack[:, some]
-    classes = ledger.cluster.class_of[some]
-    ratio, refused = _contention(request, pressure, slack)
-    if not request.workload.best_effort:
-        refused |= ratio > 1.0 + ROUNDING
-    size = _largest_fitting(request, free_cores, free_memory_gb, refused)
+    count = pressure.shape[1]
+    # One source at a time over buffers of one row, which stay in the cache of a core.
+    ratio, row = np.zeros(count), np.empty(count)
+    refused, rowwise = np.zeros(count, dtype=np.bool_), np.empty(count, dtype=np.bool_)
+    caused = request.all_caused
+    for source, tolerated in enumerate(request.tolerated):
+        np.multiply(pressure[source], 1.0 / tolerated, out=row)
+        if tolerated >= FULL_PRESSURE:
+            np.minimum(row, FULL_PRESSURE, out=row)
+        np.maximum(ratio, row, out=ratio)
+        if caused[source] > 0:
+            np.less(slack[source], caused[source] - ROUNDING, out=rowwise)
+            np.logical_or(refused, rowwise, out=refused)
     loss = np.minimum(ratio, 1.0)
     loss *= loss
     loss *= loss
     loss *= LOSS_AT_TOLERANCE
-    if request.workload.best_effort and (crowded := np.flatnonzero(ratio > 1.0)).size:
+    if not request.workload.best_effort:
+        refused |= ratio > 1.0 + ROUNDING
+    elif (crowded := np.flatnonzero(ratio > 1.0)).size:
         loss[crowded] = contention_loss(pressure[:, crowded], request.tolerated).max(axis=0)
-    lookup = request.rate.ravel()
-    quality = lookup.take(size * request.rate.shape[1] + classes, mode="clip")
-    quality *= 1.0 - loss
+    return Contention(np.arange(count) if nodes is None else nodes, loss, refused)
+
+
+def node_scores(
+    request: Request, ledger: NodeLedger, contention: Contention, largest: int | None = None
+) -> NodeScores:
+    """Score nodes for one more replica of a workload (Quasar section 3.7 steps 1 and 2).
+
+    Args:
+        request: workload to place.
+        ledger: state of the nodes.
+        contention: contention on the nodes to score.
+        largest: index of the largest size to consider; None for all sizes.
+    """
+    nodes = contention.nodes
+    sizes = len(request.cores) if largest is None else largest + 1
+    size = _largest_fitting(
+        request, ledger.free_cores[nodes], ledger.free_memory_gb[nodes], contention.refused, sizes
+    )
+    classes = ledger.cluster.class_of[nodes]
+    quality = request.rate.ravel().take(size * request.rate.shape[1] + classes, mode="clip")
+    quality *= 1.0 - contention.loss
     quality[size == NO_SIZE] = 0.0
-    return NodeScores(size, loss, quality)
+    return NodeScores(nodes, size, quality)
 
 
 def contention_loss(pressure: Floats, tolerated: Floats) -> Floats:
@@ -84,32 +135,14 @@ def contention_loss(pressure: Floats, tolerated: Floats) -> Floats:
     return np.minimum(within + np.maximum(exerted - limit, 0.0), 1.0)
 
 
-def _contention(request: Request, pressure: Floats, slack: Floats) -> tuple[Floats, Bools]:
-    """Largest ratio of pressure to tolerance, and whether a resident cannot bear the newcomer, by node.
-
-    One source at a time over buffers of one row, which stay in the cache of a core.
-    """
-    count = pressure.shape[1]
-    ratio, row = np.zeros(count), np.empty(count)
-    refused, rowwise = np.zeros(count, dtype=np.bool_), np.empty(count, dtype=np.bool_)
-    caused = request.all_caused
-    for source, tolerated in enumerate(request.tolerated):
-        np.multiply(pressure[source], 1.0 / tolerated, out=row)
-        if tolerated >= FULL_PRESSURE:
-            np.minimum(row, FULL_PRESSURE, out=row)
-        np.maximum(ratio, row, out=ratio)
-        if caused[source] > 0:
-            np.less(slack[source], caused[source] - ROUNDING, out=rowwise)
-            np.logical_or(refused, rowwise, out=refused)
-    return ratio, refused
-
-
-def _largest_fitting(request: Request, free_cores: Floats, free_memory_gb: Floats, refused: Bools) -> Ints:
+def _largest_fitting(
+    request: Request, free_cores: Floats, free_memory_gb: Floats, refused: Bools, sizes: int
+) -> Ints:
     """Index of the best size that fits, by node; sizes rise in performance: the last is tried first."""
     size = np.full(len(free_cores), NO_SIZE, dtype=np.int64)
     open_nodes = ~refused
     cores, memory_gb = request.all_cores, request.memory_gb
-    for place in range(len(cores) - 1, -1, -1):
+    for place in range(sizes - 1, -1, -1):
         fits = free_cores >= cores[place] - ROUNDING
         fits &= free_memory_gb >= memory_gb[place] - ROUNDING
         fits &= open_nodes

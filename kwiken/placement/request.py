@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -74,17 +75,33 @@ class Request:
         """Name of the workload."""
         return self.workload.name
 
-    @property
+    @cached_property
+    def rates(self) -> list[list[float]]:
+        """`rate` as plain numbers, which are faster one at a time, work per second."""
+        rows: list[list[float]] = self.rate.tolist()
+        return rows
+
+    @cached_property
+    def size_deviations(self) -> list[float]:
+        """`size_deviation` as plain numbers, in log units."""
+        return [float(value) for value in self.size_deviation]
+
+    @cached_property
+    def class_deviations(self) -> list[float]:
+        """`class_deviation` as plain numbers, in log units."""
+        return [float(value) for value in self.class_deviation]
+
+    @cached_property
     def work(self) -> float:
         """Work of a replica with its extra work, as a factor of its own, 1 or more."""
         return 1.0 + math.fsum(self.shares.values())
 
-    @property
+    @cached_property
     def all_cores(self) -> Floats:
         """(k,) number of cores that a replica draws by size, with its extra work."""
         return self.cores * self.work
 
-    @property
+    @cached_property
     def all_caused(self) -> Floats:
         """(s,) pressure of a replica with its extra copies, a share, over `SOURCES`."""
         return self.caused * (1.0 + self.shares.get(DrawKind.REISSUES, 0.0))
@@ -123,7 +140,7 @@ class Request:
         return own, *extra
 
 
-def request(
+def request_for(
     workload: Workload,
     profile: WorkloadProfile,
     cluster: Cluster,
@@ -140,8 +157,6 @@ def request(
         profile: its predictions.
         cluster: nodes that it may be placed on.
         caution: how surely its target is met.
-        corrections: by size, number of replicas and class: what to add to the log of a replica's performance,
-            where it was measured to depart from the product.
         shares: extra work of each replica by kind, as shares of its own, each 0 or more.
 
     Raises:

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from kwiken.arrays import Floats, Ints
+from kwiken.arrays import Floats
 from kwiken.placement.node_ledger import Draw, NodeLedger
-from kwiken.placement.quality import NO_SIZE, NodeScores, contention_loss, node_scores
+from kwiken.placement.quality import (
+    NO_SIZE,
+    Contention,
+    NodeScores,
+    contention_loss,
+    contention_on,
+    node_scores,
+)
 from kwiken.placement.request import Request
 from kwiken.workloads import Spread
 
 FIRST_RANKED: Final = 64  # nodes ranked at first; each later stretch of the ranking is this many times longer
 GROWTH_OF_RANKED: Final = 8
+# Nodes that may be tried in vain, because a replica there costs the others more than it adds. One is enough
+# where all nodes are alike, and the scale-out curve is past its peak.
+MAX_NODES_WITHOUT_GAIN: Final = 8
 NO_NODE: Final = -1
 REL_ROUNDING: Final = 1e-9  # of performance
-Rank = Callable[[Request, NodeLedger, NodeScores, Ints], Floats]
+Rank = Callable[[Request, NodeLedger, NodeScores], Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,28 +86,42 @@ class Sizing:
         self.ledger = ledger
         self.replicas: list[Replica] = []
         self._loss: list[float] = []  # of each replica, at the pressure of now
-        self._class_of = ledger.cluster.class_of
+        self._classes: list[int] = []  # of each replica's node
+        best_effort = request.workload.best_effort
+        self._kept_free = 0.0 if best_effort else request.caution.later_loss
 
     def add(self, node: int, size: int) -> None:
-        """Place a replica; the caller has checked that it fits."""
+        """Place a replica; the caller has checked that it fits.
+
+        Args:
+            node: index of the node.
+            size: index of the size.
+        """
         draws = self.request.draws(node, size)
         for draw in draws:
             self.ledger.take(draw)
         self.replicas.append(Replica(node, size, draws))
         self._loss.append(0.0)
+        self._classes.append(int(self.ledger.cluster.class_of[node]))
         self._measure(node)
 
     def remove(self, place: int) -> Replica:
         """Take a replica away, by its position in `replicas`."""
         gone = self.replicas.pop(place)
         self._loss.pop(place)
+        self._classes.pop(place)
         for draw in gone.draws:
             self.ledger.release(draw)
         self._measure(gone.node)
         return gone
 
     def resize(self, place: int, size: int) -> None:
-        """Change the size of a replica; the caller has checked that the new size fits in its place."""
+        """Change the size of a replica; the caller has checked that the new size fits in its place.
+
+        Args:
+            place: position in `replicas`.
+            size: index of the new size.
+        """
         old = self.replicas[place]
         for draw in old.draws:
             self.ledger.release(draw)
@@ -120,7 +144,8 @@ class Sizing:
         """Cost of all replicas in an hour, with their extra work."""
         request = self.request
         return request.work * math.fsum(
-            float(request.cost[replica.size, self._class_of[replica.node]]) for replica in self.replicas
+            float(request.cost[replica.size, node_class])
+            for replica, node_class in zip(self.replicas, self._classes, strict=True)
         )
 
     def refresh(self) -> None:
@@ -130,11 +155,21 @@ class Sizing:
 
     def _measure(self, node: int) -> None:
         """Update the loss of the replicas on a node, which are one another's neighbours."""
-        for place, replica in enumerate(self.replicas):
-            if replica.node == node:
-                outside = self.ledger.pressure[:, node] - self.request.caused
-                loss = contention_loss(np.maximum(outside, 0.0)[:, None], self.request.tolerated)
-                self._loss[place] = float(loss.max())
+        here = [place for place, replica in enumerate(self.replicas) if replica.node == node]
+        if not here:
+            return
+        outside = np.maximum(self.ledger.pressure[:, node] - self.request.caused, 0.0)
+        loss = float(contention_loss(outside[:, None], self.request.tolerated).max())
+        for place in here:
+            self._loss[place] = loss
+
+    def kind(self, place: int) -> Hashable:
+        """Equal for replicas that are alike: same size, class, neighbours' pressure and room on the node."""
+        replica, ledger = self.replicas[place], self.ledger
+        room = float(ledger.free_cores[replica.node]), float(ledger.free_memory_gb[replica.node])
+        # Siblings on one node gain by each other's leaving.
+        apart = self.request.workload.spread is not Spread.NONE
+        return replica.size, self._classes[place], self._loss[place], room, NO_NODE if apart else replica.node
 
     def rate(self, place: int, size: int | None = None, count: int | None = None) -> float:
         """Performance of one replica before the efficiency of their number, in work per second.
@@ -144,15 +179,13 @@ class Sizing:
             size: index of another size to suppose; None for the one it has.
             count: number of replicas to suppose; None for the present one.
         """
-        request, replica = self.request, self.replicas[place]
-        node_class = int(self._class_of[replica.node])
-        chosen = replica.size if size is None else size
-        rate = float(request.rate[chosen, node_class])
+        request, node_class = self.request, self._classes[place]
+        chosen = self.replicas[place].size if size is None else size
+        rate = request.rates[chosen][node_class]
         if request.corrections:
             together = len(self.replicas) if count is None else count
             rate *= math.exp(request.corrections.get((chosen, together, node_class), 0.0))
-        kept_free = 0.0 if request.workload.best_effort else request.caution.later_loss
-        return rate * (1.0 - max(self._loss[place], kept_free))
+        return rate * (1.0 - max(self._loss[place], self._kept_free))
 
     def forecast(self, sizes: list[int] | None = None, *, without: int | None = None) -> Forecast:
         """Predicted performance of all replicas together.
@@ -162,74 +195,78 @@ class Sizing:
             without: position of a replica to leave out; None for none.
         """
         request = self.request
-        places = [place for place in range(len(self.replicas)) if place != without]
-        if not places:
+        count = len(self.replicas) - (without is not None)
+        if not count:
             return Forecast(0.0, 0.0, request.required)
-        chosen = [self.replicas[place].size if sizes is None else sizes[place] for place in places]
-        rates = [self.rate(place, size, len(places)) for place, size in zip(places, chosen, strict=True)]
-        total, count = math.fsum(rates), len(rates)
         # The error of a size, and of a class, is common to all replicas that have it: it adds up within the
         # size, and as independent errors over the sizes, weighted by shares of the performance.
-        by_size, by_class = np.zeros(len(request.cores)), np.zeros(len(request.class_deviation))
-        for place, size, rate in zip(places, chosen, rates, strict=True):
-            by_size[size] += rate / total
-            by_class[self._class_of[self.replicas[place].node]] += rate / total
+        by_size: dict[int, float] = {}
+        by_class: dict[int, float] = {}
+        for place, replica in enumerate(self.replicas):
+            if place != without:
+                size = replica.size if sizes is None else sizes[place]
+                rate = self.rate(place, size, count)
+                by_size[size] = by_size.get(size, 0.0) + rate
+                by_class[self._classes[place]] = by_class.get(self._classes[place], 0.0) + rate
+        total = math.fsum(by_size.values())
+        by_sizes = math.fsum((rate * request.size_deviations[size]) ** 2 for size, rate in by_size.items())
+        by_classes = math.fsum((rate * request.class_deviations[one]) ** 2 for one, rate in by_class.items())
         deviation = math.sqrt(
             request.base_deviation**2
             + float(request.count_deviation[count - 1]) ** 2
-            + float(np.sum((by_size * request.size_deviation) ** 2))
-            + float(np.sum((by_class * request.class_deviation) ** 2))
+            + (by_sizes + by_classes) / total**2
         )
         needed = request.required * (1.0 + request.caution.headroom(deviation))
         return Forecast(float(request.efficiency[count - 1]) * total, deviation, needed)
 
 
-def by_quality(request: Request, ledger: NodeLedger, scores: NodeScores, nodes: Ints) -> Floats:
+def by_quality(request: Request, ledger: NodeLedger, scores: NodeScores) -> Floats:
     """Rank nodes by predicted performance, as the source does (Quasar section 3.7).
 
     Args:
         request: workload to place.
         ledger: state of the nodes.
-        scores: scores of the nodes.
-        nodes: (n,) indices of the nodes.
+        scores: scores of n nodes.
 
     Returns:
         (n,) rank, higher is better, in work per second; 0 where the node cannot take a replica.
     """
-    del request, ledger, nodes
+    del request, ledger
     return scores.quality
 
 
-def by_cost(request: Request, ledger: NodeLedger, scores: NodeScores, nodes: Ints) -> Floats:
+def by_cost(request: Request, ledger: NodeLedger, scores: NodeScores) -> Floats:
     """Rank nodes by predicted performance for the cost of the replica.
 
     Args:
         request: workload to place.
         ledger: state of the nodes.
-        scores: scores of the nodes.
-        nodes: (n,) indices of the nodes.
+        scores: scores of n nodes.
 
     Returns:
         (n,) rank, higher is better, in work per second and unit of cost; 0 where the node cannot take a
         replica.
     """
     cost = request.cost.ravel().take(
-        np.maximum(scores.size, 0) * request.cost.shape[1] + ledger.cluster.class_of[nodes]
+        np.maximum(scores.size, 0) * request.cost.shape[1] + ledger.cluster.class_of[scores.nodes]
     )
     return np.asarray(scores.quality / cost)
 
 
-def walk(sizing: Sizing, rank: Rank, scores: NodeScores | None = None) -> None:
+def walk(
+    sizing: Sizing, rank: Rank, largest: int | None = None, contention: Contention | None = None
+) -> None:
     """Place replicas on the best-ranked nodes until the target is met: scale up first, then out.
 
-    There are five ends: 1. the target is met, 2. one more replica would lower performance, 3. no node takes
-    another replica, 4. the workload may have no more replicas, 5. best-effort work has filled what is there.
-    Then new replicas are trimmed to the least cost that keeps the target.
+    There are four ends: 1. the target is met, 2. one more replica lowers performance, on several nodes, 3. no
+    node takes another replica, 4. the workload may have no more replicas. Then new replicas are trimmed to
+    the least cost that keeps the target. Best-effort work has no target, and fills what it may.
 
     Args:
         sizing: replicas so far, to which others are added.
         rank: ranking of the nodes.
-        scores: scores of all nodes at present; None to compute them.
+        largest: index of the largest size to use; None for all sizes.
+        contention: contention at present on the nodes to use; None for all nodes.
     """
     request, ledger = sizing.request, sizing.ledger
     spread = request.workload.spread
@@ -237,8 +274,10 @@ def walk(sizing: Sizing, rank: Rank, scores: NodeScores | None = None) -> None:
     best = sizing.forecast()
     used = {replica.node for replica in sizing.replicas}
     zones = {ledger.cluster.zone_of(node) for node in used}
-    present = node_scores(request, ledger) if scores is None else scores
-    offers = _offers(request, ledger, rank, present, again=spread is Spread.NONE)
+    found = contention_on(request, ledger) if contention is None else contention
+    scores = node_scores(request, ledger, found, largest)
+    offers = _offers(request, ledger, rank, largest, scores, again=spread is Spread.NONE)
+    refused = 0
     while not (request.required and best.met) and len(sizing.replicas) < len(request.efficiency):
         node, size = next(offers, (NO_NODE, NO_SIZE))
         if node == NO_NODE:
@@ -251,9 +290,10 @@ def walk(sizing: Sizing, rank: Rank, scores: NodeScores | None = None) -> None:
         grown = sizing.forecast()
         if grown.performance <= best.performance:
             sizing.remove(len(sizing.replicas) - 1)
-            if node in used:
-                continue  # what it costs its siblings there; another node may still help
-            break
+            refused += 1
+            if refused == MAX_NODES_WITHOUT_GAIN:
+                break
+            continue
         best = grown
         used.add(node)
         zones.add(ledger.cluster.zone_of(node))
@@ -262,7 +302,7 @@ def walk(sizing: Sizing, rank: Rank, scores: NodeScores | None = None) -> None:
 
 
 def _offers(
-    request: Request, ledger: NodeLedger, rank: Rank, scores: NodeScores, *, again: bool
+    request: Request, ledger: NodeLedger, rank: Rank, largest: int | None, scores: NodeScores, *, again: bool
 ) -> Iterator[tuple[int, int]]:
     """Nodes and sizes, best rank first; what was drawn since the ranking is accounted for.
 
@@ -270,11 +310,11 @@ def _offers(
         request: workload to place.
         ledger: state of the nodes; the caller draws between the offers.
         rank: ranking of the nodes.
-        scores: scores of all nodes at the start.
+        largest: index of the largest size to offer; None for all sizes.
+        scores: scores of the nodes at the start.
         again: whether a node is offered again after it took a replica.
     """
-    everything = np.arange(len(ledger.cluster.nodes))
-    ranked = _descending(rank(request, ledger, scores, everything))
+    ranked = _descending(rank(request, ledger, scores))
     waiting: list[tuple[float, int, int]] = []  # nodes to offer again: rank below 0, node, size
     following = next(ranked, None)
     while following is not None or waiting:
@@ -282,21 +322,19 @@ def _offers(
             _, node, size = heapq.heappop(waiting)
         else:
             assert following is not None
-            node, size = following[0], int(scores.size[following[0]])
+            node, size = int(scores.nodes[following[0]]), int(scores.size[following[0]])
             following = next(ranked, None)
         before = ledger.free_cores[node]
         yield node, size
         if again and ledger.free_cores[node] < before:
-            one = np.array([node])
-            score = node_scores(request, ledger, one)
+            contention = contention_on(request, ledger, np.array([node]))
+            score = node_scores(request, ledger, contention, largest)
             if score.size[0] != NO_SIZE:
-                heapq.heappush(
-                    waiting, (-float(rank(request, ledger, score, one)[0]), node, int(score.size[0]))
-                )
+                heapq.heappush(waiting, (-float(rank(request, ledger, score)[0]), node, int(score.size[0])))
 
 
 def _descending(rank: Floats) -> Iterator[tuple[int, float]]:
-    """Nodes of a rank above 0 with it, best first, ties by index; sorts no more than is asked for.
+    """Positions of a rank above 0 with it, best first, ties in order; sorts no more than is asked for.
 
     Most workloads need a few nodes of many, so the best few are selected in linear time and sorted alone.
     """
@@ -332,8 +370,15 @@ def trim(sizing: Sizing, kept: int = 0) -> None:
     changed = True
     while changed:
         changed = False
+        tried: set[Hashable] = set()  # replicas that are alike need one trial
         for place in range(len(sizing.replicas) - 1, kept - 1, -1):
-            changed |= _trim_one(sizing, place)
+            if (kind := sizing.kind(place)) in tried:
+                continue
+            if _trim_one(sizing, place):
+                changed = True
+                tried.clear()
+            else:
+                tried.add(kind)
 
 
 def _trim_one(sizing: Sizing, place: int) -> bool:
@@ -345,13 +390,13 @@ def _trim_one(sizing: Sizing, place: int) -> bool:
     replica = sizing.replicas[place]
     cost = request.cost[:, ledger.cluster.class_of[replica.node]]
     sizes = [one.size for one in sizing.replicas]
-    extra_cores = request.all_cores - request.all_cores[replica.size]
-    extra_memory_gb = request.memory_gb - request.memory_gb[replica.size]
     for size in np.argsort(cost, kind="stable").tolist():
         if cost[size] >= cost[replica.size]:
             return False
         sizes[place] = size
-        if ledger.fits(replica.node, extra_cores[size], extra_memory_gb[size]) and sizing.forecast(sizes).met:
+        extra_cores = float(request.all_cores[size] - request.all_cores[replica.size])
+        extra_memory_gb = float(request.memory_gb[size] - request.memory_gb[replica.size])
+        if ledger.fits(replica.node, extra_cores, extra_memory_gb) and sizing.forecast(sizes).met:
             sizing.resize(place, size)
             return True
     return False

@@ -1,4 +1,4 @@
-"""Idempotence of stages: which calls write and must not run twice, by method, name and what was seen below.
+"""Idempotence of stages: which calls write and must not run twice, by method, name and the spans below.
 
 Traces do not state which calls may run twice. The rule here errs on the safe side and can be overruled.
 """
@@ -27,7 +27,8 @@ WRITE_WORDS: Final = frozenset(
         "update", "upload", "upsert", "write"
     }
 )
-COMMIT_WORDS: Final = frozenset(("commit",))  # of a call of its own; below a call it may end a read as well
+# Writes in the name of a call itself. In a span below a call they say nothing: reads are committed too.
+COMMIT_WORDS: Final = frozenset(("commit",))
 READ_WORDS: Final = frozenset(
     {
         "check", "count", "exists", "fetch", "find", "get", "hget", "list", "load", "lookup", "mget",
@@ -43,11 +44,11 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was seen below the calls of a stage.
+    """What the spans below the calls of a stage say.
 
     Attributes:
         wrote: name of the most frequent operation that writes; empty where none does.
-        read: whether all calls with a database or the like below them read, and nothing below them writes.
+        read: whether a span reads below at least half of the calls, and none writes below any.
     """
 
     wrote: str = ""
@@ -67,8 +68,8 @@ def http_method(operation: str) -> str | None:
 def says_write(operation: str, *, commits: bool = False) -> bool:
     """Whether the name of an operation says that it writes.
 
-    A word for reading at the start of its last part (`findByName`, `SELECT orders`) says that it reads; else
-    a word for writing in any part (`OrderRepository.save`, `mongo_insert`, `/cart/add`) that it writes.
+    It reads if its last part begins with a word for reading (`findByName`, `SELECT orders`). Otherwise it
+    writes if any part has a word for writing (`OrderRepository.save`, `mongo_insert`, `/cart/add`).
 
     Args:
         operation: name of a span.
@@ -100,13 +101,13 @@ def _reads(words: Sequence[str]) -> bool:
 
 
 def _parts(operation: str) -> list[list[str]]:
-    """Words of each part of a name, lower case: segments of a path, and what dots and blanks divide."""
+    """Lower-case words of each part of a name: a segment of a path, or the text between dots or slashes."""
     route = _HTTP.sub("", operation)
     if route.startswith("/"):
         parts = [part for part in route.split("/") if part and not _VARIABLE.match(part)]
     else:
         words = route.replace("/", ".").split(" ")
-        # `SELECT shop.orders`: what comes first says what is done; `OrderRepository.save`: what comes last.
+        # The action is the first word of `SELECT shop.orders`, and the last part of `OrderRepository.save`.
         parts = [words[0]] if len(words) > 1 and words[0].isupper() else route.replace("/", ".").split(".")
         parts = [part for part in parts if part]
     return [[word.lower() for word in _WORD.findall(part)] for part in parts]
@@ -117,16 +118,16 @@ def why_write(operation: str, method: str | None, seen: Evidence) -> str:
 
     There are five cases:
 
-    1. Something below the call writes, whatever its method: that operation.
+    1. A span below the call writes, whatever the method of the call: the name of that span.
     2. The method writes (PUT, DELETE, PATCH), or the name says so: the method or the name.
-    3. POST, and what was seen below only reads: it is taken for a read.
-    4. POST, and nothing was seen below: `POST`.
-    5. Otherwise it is taken for a read.
+    3. POST, and spans below only read: the call is taken for a read.
+    4. POST, and no spans below say what it does: `POST`.
+    5. Otherwise the call is taken for a read.
 
     Args:
         operation: route or name of the callee's span.
         method: HTTP method of the call; None if it is not known.
-        seen: what was seen below the calls.
+        seen: what the spans below the calls say.
     """
     if seen.wrote:
         return seen.wrote

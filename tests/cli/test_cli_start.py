@@ -19,6 +19,7 @@ HEAVY = {"aiohttp", "asyncio", "gevent", "jinja2", "joblib", "locust", "matplotl
     "yaml",
 }
 UNKNOWN_FILE = {
+    "advise": ("advise", "/nowhere/traces.json"),
     "fit": ("fit", "/nowhere/traces.json"),
     "plan": ("plan", "/nowhere.json"),
     "explain": ("explain", "/nowhere.json"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kwiken.arrays import Floats
-from kwiken.placement import SOURCE_CAUTION, Caution, Cluster, Node, NodeClass, Request, request
+from kwiken.placement import SOURCE_CAUTION, Caution, Cluster, Node, NodeClass, Request, request_for
 from kwiken.workloads import SOURCES, Estimate, Measure, Size, Spread, Target, Workload, WorkloadProfile
 
 CORES, MEMORY_GB = 8.0, 64.0
@@ -81,4 +81,4 @@ def requested(
     **fields: Any,
 ) -> Request:
     """Request of a workload with the profile's name."""
-    return request(workload(rate_per_s, name=found.name, **fields), found, nodes, caution)
+    return request_for(workload(rate_per_s, name=found.name, **fields), found, nodes, caution)

@@ -162,14 +162,14 @@ def _requests(
     plan: Plan | None,
     plan_file: str | None,
 ) -> list[Request]:
-    from kwiken.placement import request
+    from kwiken.placement import request_for
 
     if plan is not None and not any(one.service == plan.service and one.stage for one in wanted):
         raise InputError(
             f"is for service {plan.service!r}, and no workload is a stage of it", where=plan_file
         )
     return [
-        request(workload, profiles[workload.name], cluster, caution, _extra_work(workload, plan))
+        request_for(workload, profiles[workload.name], cluster, caution, _extra_work(workload, plan))
         for workload in wanted
     ]
 

@@ -148,35 +148,43 @@ def step_words(step: NextStep) -> str:
     Args:
         step: step of an advice.
     """
-    from kwiken import advice
+    from kwiken.advice import (
+        ConfirmReads,
+        ConfirmWrites,
+        OutOfReach,
+        RecordAgain,
+        RecordBusyTime,
+        RecordLonger,
+        TraceRareKinds,
+    )
 
     match step:
-        case advice.RecordLonger():
+        case RecordLonger():
             told = (
                 f"Record {step.needed:,} requests of this kind instead of {step.requests:,}, so that p99 of "
                 "the judged half rests on ten"
             )
-        case advice.ConfirmReads():
+        case ConfirmReads():
             told = (
                 f"Confirm that {_listed(step.stages)} may run twice, which only their names say; "
                 "--once STAGE keeps one from copies"
             )
-        case advice.ConfirmWrites():
+        case ConfirmWrites():
             named = [f"{name} ({why})" for name, why in step.stages.items()]
             told = (
                 f"Check whether calls that were taken for writes may run twice: {_listed(named)}; "
                 "--copyable STAGE allows copies"
             )
-        case advice.OutOfReach():
+        case OutOfReach():
             told = (
                 f"Look into {_listed(step.services)}, to which no stage's calls go, so that no setting "
                 "copies that work alone: kwiken fit --depth 2 shows calls inside of stages"
             )
-        case advice.RecordBusyTime():
+        case RecordBusyTime():
             told = "Record the CPU time of calls: without it, copies are charged by typical latency"
-        case advice.RecordAgain():
+        case RecordAgain():
             told = f"Trace the service anew: {_listed(step.stages)} changed during the recording"
-        case advice.TraceRareKinds():
+        case TraceRareKinds():
             told = f"Record more of {_listed(step.kinds)}: an advice needs {step.needed} requests of a kind"
         case _ as never:
             assert_never(never)

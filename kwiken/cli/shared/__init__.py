@@ -9,8 +9,8 @@ from kwiken.lazy import lazy_names
 if TYPE_CHECKING:
     from kwiken.cli.shared.bands import BANDS
     from kwiken.cli.shared.errors import VerbContext
-    from kwiken.cli.shared.excess_table import excess_table
-    from kwiken.cli.shared.input_files import check_apart, check_exist
+    from kwiken.cli.shared.excess import excess_table
+    from kwiken.cli.shared.input_files import check_apart, check_exist, named_by
     from kwiken.cli.shared.notes import note_sentences, note_summaries, note_words
     from kwiken.cli.shared.options import (
         NOT_NEGATIVE,
@@ -84,6 +84,7 @@ __all__ = [
     "load_plan",
     "load_profile",
     "load_service",
+    "named_by",
     "needs_extra",
     "note",
     "note_contradicted",
@@ -117,8 +118,8 @@ __getattr__ = lazy_names(
     {
         "kwiken.cli.shared.bands": ("BANDS",),
         "kwiken.cli.shared.errors": ("VerbContext",),
-        "kwiken.cli.shared.excess_table": ("excess_table",),
-        "kwiken.cli.shared.input_files": ("check_apart", "check_exist"),
+        "kwiken.cli.shared.excess": ("excess_table",),
+        "kwiken.cli.shared.input_files": ("check_apart", "check_exist", "named_by"),
         "kwiken.cli.shared.notes": (
             "note_sentences",
             "note_summaries",

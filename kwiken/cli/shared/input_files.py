@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,8 @@ from kwiken.cli.shared.output import reason_of
 from kwiken.errors import InputError
 
 FILE: Final = "FILE"  # end of the metavar of each option that takes a file
-OUTPUTS: Final = frozenset(("out", "output", "records", "template"))  # parameters that name an output file
+# Parameters that name an output file.
+OUTPUTS: Final = frozenset(("out", "output", "plan_out", "records", "template"))
 JAEGER: Final = "jaeger:"  # start of an address of Jaeger, where a file could stand
 DATA_SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".gz", ".part")  # files that verbs read in a folder
 
@@ -115,3 +117,22 @@ def _refuse_named_pipe(path: str) -> None:
     found = _status(path)
     if path != "-" and found is not None and stat.S_ISFIFO(found.st_mode) and Path(path).resolve().exists():
         raise InputError("is a named pipe, which may never end; give a file, or /dev/stdin", where=path)
+
+
+@contextlib.contextmanager
+def named_by(paths: Sequence[str]) -> Iterator[None]:
+    """Name the first of several inputs in an error that names none.
+
+    Args:
+        paths: paths of the inputs, one or more.
+
+    Raises:
+        InputError: the error of the body, with the input's name.
+    """
+    try:
+        yield
+    except InputError as error:
+        if error.where is not None:
+            raise
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        raise InputError(str(error), where=f"{paths[0]}{more}") from error

@@ -11,11 +11,11 @@ import msgspec
 
 from kwiken.cli.shared import (
     Real,
-    check_apart,
     check_exist,
     copyable_option,
     excess_table,
     json_option,
+    named_by,
     needs_extra,
     note_written,
     once_option,
@@ -54,7 +54,7 @@ SETTINGS_HEAD: Final = ("stage", "copy after ms", "of late calls", "calls copied
 @once_option
 @copyable_option
 @click.option("-o", "--out", metavar="FILE", help="Write the advice as a page with tables and a chart.")
-@click.option("--plan", "plan_file", metavar="FILE", help="Write the plan, for `kwiken export` and `judge`.")
+@click.option("--plan", "plan_out", metavar="FILE", help="Write the plan, for `kwiken export` and `judge`.")
 @seed_option
 @json_option
 @needs_extra("plan")
@@ -66,7 +66,7 @@ def command(
     once: tuple[str, ...],
     copyable: tuple[str, ...],
     out: str | None,
-    plan_file: str | None,
+    plan_out: str | None,
     seed: int,
     as_json: bool,
 ) -> None:
@@ -75,11 +75,10 @@ def command(
     TRACES are files, folders or a Jaeger, as in `kwiken fit`. A plan is made from the earlier half of the
     requests and judged on the later half; the settings are those of a plan made from all of them.
     """
-    refuse_shared_stdout(out=out == "-", plan=plan_file == "-", json=as_json)
+    refuse_shared_stdout(out=out == "-", plan=plan_out == "-", json=as_json)
     check_exist(traces)
-    for path in (out, plan_file):
-        if path is not None and path != "-":
-            check_apart(path, list(traces))
+    if out is not None and out == plan_out:
+        raise InputError("is the file of -o too; give another", where="--plan")
     from kwiken.advice import advise
 
     chosen, others, fits = _read(traces, kind, once, copyable)
@@ -88,17 +87,17 @@ def command(
         found, plan = advise(
             fits.profiles[0], budget=budget, kind=chosen, others=others, created=created, seed=seed
         )
-    if plan_file is not None:
+    if plan_out is not None:
         if plan is None:
             raise InputError("there is no plan to write; leave the option out to read why", where="--plan")
-        write_text(plan_file, printable_json(plan.to_json()) + "\n")
-        note_written(plan_file)
+        write_text(plan_out, printable_json(plan.to_json()) + "\n")
+        note_written(plan_out)
     if as_json:
         print_json(found)
-    elif "-" not in {out, plan_file}:
-        _show(found, plan_file)
+    elif "-" not in {out, plan_out}:
+        _show(found, plan_out)
     if out is not None:
-        _write(out, found, plan_file, made=f"Advice of {created}.")
+        _write(out, found, plan_out, made=f"Advice of {created}.")
 
 
 def _read(
@@ -109,7 +108,7 @@ def _read(
     from kwiken.otel.fit import fit_profiles
     from kwiken.profile import kept_copyable, kept_single
 
-    with progress("reading traces") as bar:
+    with named_by(traces), progress("reading traces") as bar:
         fits = fit_profiles(traces, kind=kind, on_progress=lambda done, total: bar.update(done, total=total))
     (profile,) = kept_copyable(kept_single(fits.profiles, once), copyable)
     own = profile.origin.kind if profile.origin is not None else None

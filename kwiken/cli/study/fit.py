@@ -20,6 +20,7 @@ from kwiken.cli.shared import (
     given,
     json_option,
     load_profile,
+    named_by,
     needs_extra,
     note,
     note_cut_short,
@@ -178,20 +179,14 @@ def _learn(traces: tuple[str, ...], *, listed: bool, every: bool, **settings: An
     check_exist(traces)
     from kwiken.otel.fit import fit_profiles, list_kinds
 
-    try:
-        with progress("reading traces") as bar:
+    with named_by(traces), progress("reading traces") as bar:
 
-            def tell(done: int, total: int) -> None:
-                bar.update(done, total=total)
+        def tell(done: int, total: int) -> None:
+            bar.update(done, total=total)
 
-            if listed:
-                return list_kinds(traces, on_progress=tell, **settings)
-            return fit_profiles(traces, every=every, on_progress=tell, **settings)
-    except InputError as error:
-        if error.where is not None:
-            raise
-        more = f" and {len(traces) - 1} more" if len(traces) > 1 else ""
-        raise InputError(str(error), where=f"{traces[0]}{more}") from error
+        if listed:
+            return list_kinds(traces, on_progress=tell, **settings)
+        return fit_profiles(traces, every=every, on_progress=tell, **settings)
 
 
 def _write(fits: Fits, out: str | None, traces: tuple[str, ...], *, every: bool) -> list[str]:

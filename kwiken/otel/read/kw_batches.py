@@ -1,4 +1,7 @@
-"""Batch decoder of the `kw.*` attributes of our own spans, with a cache of attributes that recur."""
+"""Batch decoder of the `kw.*` attributes of our own spans, with a cache of attributes that recur.
+
+The note of a span is what these attributes state, other than CPU time and worth. Equal notes have one number.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ _Times = list[Annotated[float, msgspec.Meta(ge=0.0, le=MAX_BUSY_MS)] | None]
 
 
 @dataclass(slots=True)
-class Told:
-    """Notes of our own spans among a list of spans.
+class OwnSpans:
+    """Decoded attributes of a list of spans, some of them our own.
 
     Attributes:
-        which: index of each span's note in the batch; -1 for a span of another tracer.
-        notes: number of each own span's note.
-        busy_ms: CPU time of each own span's call, milliseconds; None or NaN if not stated.
-        worth: weight of each own span's answer, from 0 to 1; NaN if not stated.
+        which: by span: index of its note in the batch; -1 for a span of another tracer.
+        notes: by own span: number of its note.
+        busy_ms: by own span: CPU time of its call, milliseconds; None or NaN if not stated.
+        worth: by own span: weight of its answer, from 0 to 1; NaN if not stated.
     """
 
     which: list[int] = field(default_factory=list)
@@ -60,11 +63,11 @@ class OwnReader:
     def __init__(self, names: Names, plain: Plain) -> None:
         self._names = names
         self._plain = plain
-        self._known: dict[bytes, _Known] = {}
+        self._cached: dict[bytes, _Known] = {}
         self._times = msgspec.json.Decoder(_Times)
 
-    def told(self, attributes: Sequence[bytes], first: int) -> Told:
-        """Decode the notes of spans.
+    def decode(self, attributes: Sequence[bytes], first: int) -> OwnSpans:
+        """Decode the attributes of spans.
 
         Args:
             attributes: undecoded attributes of each span.
@@ -74,25 +77,24 @@ class OwnReader:
             msgspec.MsgspecError, ValueError: an attribute has a wrong type or range.
         """
         try:
-            return self._by_heart(attributes, first)
+            return self._decode_cached(attributes, first)
         except (msgspec.MsgspecError, ValueError):
-            return self._in_full(attributes, first)
+            return self._decode_uncached(attributes, first)
 
-    def _by_heart(self, attributes: Sequence[bytes], first: int) -> Told:
-        """Decode by the cache; a number in an unusual form is an error."""
-        found, remembered = Told(), self._known
+    def _decode_cached(self, attributes: Sequence[bytes], first: int) -> OwnSpans:
+        """Decode with the cache; raises for a number in an unusual form."""
+        found, cached = OwnSpans(), self._cached
         which, notes, worths = found.which, found.notes, found.worth
         times: list[bytes] = []
         for raw in attributes:
-            if (
-                raw.find(MARK) < 0
-            ):  # `in` takes twice as long, because it first checks whether the mark is a number
+            # `in` takes twice as long, because it first checks whether the mark is a number.
+            if raw.find(MARK) < 0:
                 which.append(-1)
                 continue
             head, _, tail = raw.rpartition(_BUSY)
             if len(tail) > _MAX_TAIL:  # the CPU time is not the last attribute
                 head = b""
-            known = remembered.get(head or raw) or self._learnt(raw, head)
+            known = cached.get(head or raw) or self._decode_new(raw, head)
             if known is None:
                 which.append(-1)
                 continue
@@ -107,14 +109,14 @@ class OwnReader:
                 raise ValueError
         return found
 
-    def _learnt(self, raw: bytes, head: bytes) -> _Known | None:
+    def _decode_new(self, raw: bytes, head: bytes) -> _Known | None:
         """Decode attributes that are not cached up to the CPU time; None for a span of another tracer."""
-        start, _, told = head.rpartition(_WORTH)
-        if not start or not told.endswith(_NEXT):
+        start, _, stated = head.rpartition(_WORTH)
+        if not start or not stated.endswith(_NEXT):
             return self._note(raw, head or raw)
-        key = start + _WORTH  # no span's attributes before its CPU time end like this
-        known = self._known.get(key) or self._note(raw, key, with_worth=False)
-        return None if known is None else (known[0], _NONE, worth(float(told[: -len(_NEXT)])))
+        key = start + _WORTH  # no other key ends like this: it lacks the number
+        known = self._cached.get(key) or self._note(raw, key, with_worth=False)
+        return None if known is None else (known[0], _NONE, worth(float(stated[: -len(_NEXT)])))
 
     def _note(self, raw: bytes, key: bytes, *, with_worth: bool = True) -> _Known | None:
         """Decode attributes, and cache the result by a key."""
@@ -123,23 +125,23 @@ class OwnReader:
         if note is None:
             return None
         busy, value = busy_ms(attributes.get("kw.busy_ms")), worth(attributes.get("kw.worth"))
-        if len(self._known) >= _MAX_CACHED:
-            self._known.clear()
+        if len(self._cached) >= _MAX_CACHED:
+            self._cached.clear()
         known = (note, _NONE if isnan(busy) else repr(busy).encode(), value if with_worth else nan)
-        self._known[key] = known
+        self._cached[key] = known
         return known
 
-    def _in_full(self, attributes: Sequence[bytes], first: int) -> Told:
+    def _decode_uncached(self, attributes: Sequence[bytes], first: int) -> OwnSpans:
         """Decode span by span, without the cache."""
-        found = Told()
+        found = OwnSpans()
         times: list[float] = []
         for raw in attributes:
-            said = self._plain(raw) if MARK in raw else {}
-            note = own_note(said, self._names)
+            decoded = self._plain(raw) if MARK in raw else {}
+            note = own_note(decoded, self._names)
             found.which.append(-1 if note is None else first + len(found.notes))
             if note is not None:
                 found.notes.append(note)
-                times.append(busy_ms(said.get("kw.busy_ms")))
-                found.worth.append(worth(said.get("kw.worth")))
+                times.append(busy_ms(decoded.get("kw.busy_ms")))
+                found.worth.append(worth(decoded.get("kw.worth")))
         found.busy_ms = times
         return found

@@ -112,15 +112,15 @@ class OtlpReader:
         ops = self._ops(groups)
         attributes = [bytes(span.attributes) for span in spans]
         self._store.names.state(ops, lambda place: self._plain(attributes[place]))
-        told = self._own.told(attributes, len(batch.notes))
+        own = self._own.decode(attributes, len(batch.notes))
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in attributes]
-        if told.notes:
-            batch.links += _links(spans, told.which)
-            batch.notes += told.notes
-            batch.busy_ms += told.busy_ms
-            batch.worth += told.worth
-        batch.own += told.which
+        if own.notes:
+            batch.links += _links(spans, own.which)
+            batch.notes += own.notes
+            batch.busy_ms += own.busy_ms
+            batch.worth += own.worth
+        batch.own += own.which
         batch.trace_ids += [span.traceId for span in spans]
         batch.span_ids += [span.spanId for span in spans]
         batch.parent_ids += [span.parentSpanId or "" for span in spans]

@@ -1,7 +1,8 @@
 """Critical path of one request: the spans that it waited for, with their own share of the latency.
 
-Backwards from its end, a span waited for the child that ended last; before that for the child that ended last
-before this one started, and so on (CRISP, Zhang et al., ATC 2022, section 4).
+Each span is walked backwards from its end. The span waited for the child that ended last. Before that child
+started, the span waited for the child that had ended last by then, and so on (CRISP, Zhang et al., ATC 2022,
+section 4).
 """
 
 from __future__ import annotations

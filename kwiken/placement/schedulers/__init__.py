@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.placement.schedulers.exact import solve
+from kwiken.placement.schedulers.exact import Optimum, solve
 from kwiken.placement.schedulers.names import SCHEDULERS, scheduler
 
-__all__ = ["SCHEDULERS", "scheduler", "solve"]
+__all__ = ["SCHEDULERS", "Optimum", "scheduler", "solve"]

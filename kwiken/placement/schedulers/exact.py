@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -77,8 +78,8 @@ def solve(requests: Sequence[Request], ledger: NodeLedger, *, time_limit_s: floa
     The program has the variables x[w, n, k], the number of replicas; z[w, n], whether there is any; and
     y[w, m], whether there are m in all. It holds room, anti-affinity, residents' slack and newcomers'
     tolerance. A neighbour costs each replica `later_loss`, which the greedy walk supposes too. The program is
-    exact where that is at least the 5% that tolerated pressure costs, and where all sizes and classes have
-    the same deviation, since the largest is taken.
+    exact where that is at least the 5% that tolerated pressure costs, and where predictions are taken as they
+    are; with headroom it asks mixtures of sizes and classes for a little more than the walk does.
 
     Args:
         requests: workloads with targets.
@@ -146,27 +147,19 @@ def _target(program: _Program, request: Request, ledger: NodeLedger, x: list[lis
     program.row([(column, 1.0) for column in y], low=1, high=1)
     numbers = [(column, -float(count)) for column, count in zip(y, counts, strict=True)]
     program.row([*((column, 1.0) for column in flat), *numbers], low=0, high=0)
-    kept = 1.0 - request.caution.later_loss
-    rates = [
-        (column, kept * float(request.rate[size, ledger.cluster.class_of[node]]))
-        for node, here in enumerate(x)
-        for size, column in enumerate(here)
-    ]
-    spread = np.hypot(np.max(request.size_deviation), np.max(request.class_deviation))
-    needed = [
-        request.required
-        * (1 + request.caution.headroom(float(np.hypot(np.hypot(request.base_deviation, deviation), spread))))
-        / efficiency
-        for deviation, efficiency in zip(request.count_deviation, request.efficiency, strict=True)
-    ]
-    scale = 1.0 / request.required
-    program.row(
-        [
-            *((column, weight * scale) for column, weight in rates),
-            *((column, -need * scale) for column, need in zip(y, needed, strict=True)),
-        ],
-        low=-ROUNDING,
-    )
+    # With headroom, each replica counts for less, by its own deviation. That is exact where all replicas have
+    # one size and class; the errors of different ones partly cancel, so a mixture is asked for a little more.
+    kept = (1.0 - request.caution.later_loss) / request.required
+    for column, count in zip(y, counts, strict=True):
+        common = request.base_deviation**2 + float(request.count_deviation[count - 1]) ** 2
+        weights = []
+        for node, here in enumerate(x):
+            node_class = int(ledger.cluster.class_of[node])
+            for size, replica in enumerate(here):
+                own = request.size_deviations[size] ** 2 + request.class_deviations[node_class] ** 2
+                sure = 1.0 + request.caution.headroom(math.sqrt(common + own))
+                weights.append((replica, kept * request.rates[size][node_class] / sure))
+        program.row([*weights, (column, -1.0 / float(request.efficiency[count - 1]))], low=-ROUNDING)
 
 
 def _apart(program: _Program, request: Request, ledger: NodeLedger, z: list[int]) -> None:

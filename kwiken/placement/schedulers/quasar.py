@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from kwiken.placement import Rank, Sizing, by_cost, by_quality, node_scores, walk
+import numpy as np
+
+from kwiken.placement import (
+    Contention,
+    Rank,
+    Sizing,
+    by_cost,
+    by_quality,
+    contention_on,
+    node_scores,
+    walk,
+)
+from kwiken.workloads import Spread
+
+MIN_SHORTLIST: Final = 64  # nodes by each ranking
 
 
 @dataclass(frozen=True)
@@ -30,7 +45,10 @@ class QuasarScheduler:
 
 @dataclass(frozen=True)
 class ThriftyScheduler:
-    """Quasar's walk by performance and by performance for cost; the cheaper of the two is kept.
+    """Quasar's walk, by performance and by performance for cost, with each size as the largest one allowed.
+
+    The cheapest placement that meets the target is kept. Quality first, as the source has it, takes large and
+    fast replicas, which are rarely the ones that perform most for their cost.
 
     Attributes:
         name: name of the scheduler.
@@ -39,17 +57,21 @@ class ThriftyScheduler:
     name: str = "thrifty"
 
     def place(self, sizing: Sizing) -> None:
-        """Walk twice, and keep what meets the target at the lower cost, or else performs more."""
-        kept = len(sizing.replicas)
-        scores = node_scores(sizing.request, sizing.ledger)
-        walk(sizing, by_quality, scores)
-        first, chosen = _worth(sizing), [(one.node, one.size) for one in sizing.replicas[kept:]]
-        sizing.clear(kept)
-        walk(sizing, by_cost, scores)
-        if _worth(sizing) < first:
+        """Keep the walk that meets the target at the lowest cost, or else performs most."""
+        request, kept = sizing.request, len(sizing.replicas)
+        contention = _shortlist(sizing)
+        best, chosen = (False, 0.0), [(one.node, one.size) for one in sizing.replicas[:0]]
+        for largest in range(len(request.cores) - 1, -1, -1):
+            for rank in (by_quality, by_cost):
+                walk(sizing, rank, largest, contention)
+                if (worth := _worth(sizing)) > best:
+                    best, chosen = worth, [(one.node, one.size) for one in sizing.replicas[kept:]]
+                sizing.clear(kept)
+        for node, size in chosen:
+            sizing.add(node, size)
+        if not self.satisfied(sizing):
             sizing.clear(kept)
-            for node, size in chosen:
-                sizing.add(node, size)
+            walk(sizing, by_quality)
 
     def satisfied(self, sizing: Sizing) -> bool:
         """Whether the target is met as surely as asked."""
@@ -57,5 +79,25 @@ class ThriftyScheduler:
 
 
 def _worth(sizing: Sizing) -> tuple[bool, float]:
+    """Order of placements: a met target at a low cost, else performance; best-effort work has no target."""
     found = sizing.forecast()
-    return found.met, -sizing.cost if found.met else found.performance
+    met = found.met and sizing.request.required > 0
+    return met, -sizing.cost if met else found.performance
+
+
+def _shortlist(sizing: Sizing) -> Contention:
+    """Nodes that are ranked best for the largest size that they take, by performance or by cost.
+
+    A zone takes one replica where zones must differ, so then every node stays on the list.
+    """
+    request, ledger = sizing.request, sizing.ledger
+    found = contention_on(request, ledger)
+    if request.workload.spread is Spread.ZONE or len(found.nodes) <= MIN_SHORTLIST:
+        return found
+    scores = node_scores(request, ledger, found)
+    length = min(max(MIN_SHORTLIST, 2 * len(request.efficiency)), len(found.nodes))
+    best = [
+        np.argpartition(rank(request, ledger, scores), len(found.nodes) - length)[-length:]
+        for rank in (by_quality, by_cost)
+    ]
+    return found.among(np.union1d(*best))

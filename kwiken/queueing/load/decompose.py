@@ -1,4 +1,4 @@
-"""Decomposition of a profile's latencies into work, waiting and residual, as a model that load can act on.
+"""Decomposition of a profile's latencies into work, waiting and residual: a model of them at other loads.
 
 A profile holds latencies as callers saw them, at the load of its recording. Each call is decomposed:
 
@@ -6,8 +6,8 @@ A profile holds latencies as callers saw them, at the load of its recording. Eac
 
 The distribution of work has the measured mean and variation of busy times. Waits follow from work, replicas
 and rate by simulation. The rest is the residual: the distribution that, added to work and wait, gives the
-measured latencies. So at the profile's own load the model reproduces the profile's own percentiles whatever
-the error in work or waits, and at other loads only the waits change.
+measured latencies. At the profile's own load the model therefore has the profile's percentiles, even if work
+or waits are wrong. At other loads only the waits change.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from kwiken.queueing.simulator import (
 )
 
 # Shares of the pilot calls simulated in each pass. Rests affect the choice of replicas and thus waits, and
-# waits determine rests, so waits are simulated repeatedly; the first passes only have to come near.
+# waits determine rests, so waits are simulated repeatedly; the first passes need not be exact.
 PASS_SHARES = (0.25, 0.25, 1.0)
-# share of the replicas' time below which calls do not wait: one pass suffices
+# Utilisation below which calls hardly ever wait, so that one pass suffices.
 MIN_UTILISATION_FOR_WAITS = 0.02
 MAX_LATENCY_ERROR = 0.001  # mean error of the latency distribution, relative to its mean, that ends a pass
 MAX_CORRECTIONS = 20  # corrections of the distribution of rests in one pass
@@ -62,7 +62,7 @@ class QueueSettings:
     Attributes:
         replicas: number of replicas by stage, where the profile lacks the number or has a wrong one.
         utilisation: share of the replicas' time in use, by stage. By default calls a second times mean busy
-            time over replicas. An excess over that is modelled as background work.
+            time over replicas. What a given share exceeds that by is modelled as background work.
         rate_per_s: requests a second; by default the profile's requests over their time span. Needed where
             the profile is a sample of the requests.
         dispatch: replica choice; by default approximately the runtime's.
@@ -252,8 +252,8 @@ def _work(stage: StageProfile, distribution: EmpiricalDistribution, mean_ms: flo
 
 
 def _without_replicas(stage: StageProfile, calls: Floats, rate: float, rho: float) -> StageModel:
-    there = calls[~np.isnan(calls)]
-    rest: ServiceTimes = Empirical(EmpiricalDistribution.of(there)) if len(there) else Constant(0.0)
+    latencies = calls[~np.isnan(calls)]
+    rest: ServiceTimes = Empirical(EmpiricalDistribution.of(latencies)) if len(latencies) else Constant(0.0)
     station = Station(
         name=stage.name,
         after=stage.after,
@@ -261,7 +261,7 @@ def _without_replicas(stage: StageProfile, calls: Floats, rate: float, rho: floa
         rest=rest,
         replicas=None,
         fanout=calls.shape[1],
-        copy_correlation=rho if len(there) else 0.0,
+        copy_correlation=rho if len(latencies) else 0.0,
     )
     return StageModel(station, 0.0, calls, calls, rate * stage.visit_share)
 
@@ -269,10 +269,10 @@ def _without_replicas(stage: StageProfile, calls: Floats, rate: float, rho: floa
 def _decomposed(station: Station, calls: Floats, rate: float, rho: float, *, seed: int) -> StageModel:
     """Decompose the calls of a stage into work, wait and rest."""
     distribution = EmpiricalDistribution.of(calls)
-    there = ~np.isnan(calls)
-    visits = float(rate * there.any(axis=1).mean())
+    called = ~np.isnan(calls)
+    visits = float(rate * called.any(axis=1).mean())
     assert station.replicas is not None
-    used = station.work.mean_ms * rate * float(there.sum()) / len(calls) / 1e3 / station.replicas
+    used = station.work.mean_ms * rate * float(called.sum()) / len(calls) / 1e3 / station.replicas
     model = StageModel(station, used, calls, calls, visits)
     rest, busy = _rests(model, distribution, seed)
     wanted = distribution.quantile(levels(len(rest)))
@@ -317,11 +317,11 @@ def _rests(model: StageModel, distribution: EmpiricalDistribution, seed: int) ->
 
 def _notes(profile: Profile, stages: Mapping[str, StageModel]) -> list[LoadNote]:
     notes: list[LoadNote] = []
-    blind = tuple(
+    unaffected = tuple(
         s.name for s in profile.stages if stages[s.name].station.replicas is None and not s.own_time
     )
-    if blind:
-        notes.append(LoadHasNoEffect(blind))
+    if unaffected:
+        notes.append(LoadHasNoEffect(unaffected))
     excess_wait = {
         name: float(model.excess_wait)
         for name, model in stages.items()

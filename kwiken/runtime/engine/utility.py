@@ -34,9 +34,8 @@ def worths_of(stage: Stage, values: tuple[Any, ...], rng: random.Random) -> list
     """Value of each shard's answer in a whole answer: shares of 1, or all 0 if no shard had any value.
 
     Measured by the stage's `worth`, else by how far its `utility` falls without the shard (its marginal
-    value: for a utility that asks for the top hit, 1 or 0). Only a sample of the wide fan-outs is judged, so
-        that judging takes
-    at most `MEAN_EVALUATIONS` evaluations on average.
+    value: for a utility that asks for the top hit, 1 or 0). Of wide fan-outs only a sample is judged, so that
+    judging takes at most `MEAN_EVALUATIONS` evaluations on average.
 
     Returns:
         The values, or None: the stage has neither measure, this fan-out is not in the sample, or the measure

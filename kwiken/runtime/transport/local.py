@@ -18,22 +18,22 @@ from kwiken.service import Service
 
 
 class LocalStage(NamedTuple):
-    """Stage as it is run here.
+    """Stage as this process runs it.
 
     Attributes:
         handler: its handler.
         sharded: whether the handler takes the keyword `shard`.
         threaded: whether the handler takes the keyword `threads`.
-        codec: checks the types of its answers; None if they have no form on the wire, so that no other
-            transport could carry them.
-        plain: class whose instances pass without a check; None for none.
+        codec: checks the types of its answers; None if the types cannot be encoded, so that only this
+            transport can run the stage.
+        unchecked: class whose instances need no check of their types; None for none.
     """
 
     handler: Callable[..., Any]
     sharded: bool
     threaded: bool
     codec: Codec | None
-    plain: type | None
+    unchecked: type | None
 
 
 class LocalTransport:
@@ -43,7 +43,7 @@ class LocalTransport:
         service: service to run; every stage needs a handler.
         now: clock of the calls' deadlines, seconds.
         report: called with the stage, the trace id (0 for none) and the exception of a handler that raised;
-            None for nothing, since the caller of a request gets the exception as the cause of its error.
+            None to report nothing: the caller of a request gets the exception as the cause of its error.
 
     Raises:
         DefinitionError: a stage has no handler.
@@ -68,7 +68,7 @@ class LocalTransport:
                 sharded=stage.fanout > 1,
                 threaded=stage.threads > 1,
                 codec=_codec_of(service, name),
-                plain=_plain_class(service.signature(name).output),
+                unchecked=_unchecked_class(service.signature(name).output),
             )
 
     async def setup(self) -> None:
@@ -97,14 +97,14 @@ class LocalTransport:
         started = self._now()
         if started >= call.deadline:
             raise DeadlineError(f"stage {call.stage!r}: its deadline had passed before it ran")
-        handler, sharded, threaded, codec, plain = self._stages[call.stage]
+        handler, sharded, threaded, codec, unchecked = self._stages[call.stage]
         try:
             if threaded:
                 told = {"shard": call.shard} if sharded else {}
                 value = await handler(*call.args, **told, threads=call.threads)
             else:
                 value = await (handler(*call.args, shard=call.shard) if sharded else handler(*call.args))
-            if type(value) is not plain and codec is not None:
+            if type(value) is not unchecked and codec is not None:
                 value = codec.fit(value)
         except BaseException as error:
             if not is_own(error):
@@ -120,11 +120,11 @@ class LocalTransport:
         heard(True)
 
 
-def _plain_class(answer: Any) -> type | None:
-    """The annotated class of an answer, where an instance of it cannot have another type within."""
+def _unchecked_class(answer: Any) -> type | None:
+    """Annotated class of an answer whose instances need no check; None where a part may have a wrong type."""
     if answer in (bool, int, float, str, bytes):
         return cast("type", answer)
-    # A struct is taken as it is: msgspec looks at its fields only when it decodes.
+    # An instance of a Struct passes too: msgspec checks its fields only when it decodes one.
     return answer if isinstance(answer, type) and issubclass(answer, msgspec.Struct) else None
 
 

@@ -48,6 +48,8 @@ MAX_INFLIGHT: Final = 1_000_000
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _WHOLE = re.compile(r"-?[0-9]{1,15}")
 _ADDRESS = re.compile(r"http://([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]):([0-9]{1,5})\Z")
+# Place that a decoder's message names: the number of an input, and the path within the input.
+_INPUT = re.compile(r" - at `\$\[(?P<index>\d{1,4})\](?P<path>[^`]*)`\Z")
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
 
 
@@ -147,6 +149,7 @@ class Codec:
         signature = service.signature(stage)
         self.stage = stage
         self.takes_shard = signature.takes_shard
+        self._sources = service[stage].after
         self.takes_threads = signature.takes_threads
         self._answer = signature.output
         try:
@@ -164,8 +167,17 @@ class Codec:
         try:
             inputs: tuple[Any, ...] = self._inputs.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise InputError(f"its input does not fit: {error}", where=f"stage {self.stage!r}") from error
+            raise InputError(self._unfit_input(str(error)), where=f"stage {self.stage!r}") from error
         return inputs
+
+    def _unfit_input(self, message: str) -> str:
+        """Message for an input of another type; names the parent whose answer it is, if there is one."""
+        found = _INPUT.search(message)
+        if found is None or not self._sources:
+            return f"its input does not fit: {message}"
+        place = f" - at `${found['path']}`" if found["path"] else ""
+        parent = self._sources[int(found["index"])]
+        return f"its input from {parent!r} does not fit: {message[: found.start()]}{place}"
 
     def output(self, body: bytes) -> Any:
         """Decode the handler's answer from the body of a reply.

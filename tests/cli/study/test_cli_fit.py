@@ -153,7 +153,7 @@ class TestFit:
         assert "changed while it was traced: shop:price: " in shown
         recent = data_of("fit", str(path), "--half-life", "5s")
         assert recent["requests"] + recent["counts"]["requests_decayed"] == 400
-        planned = data_of("plan", profile, "--reissue", "0.1", "--cost", "calls")
+        planned = data_of("plan", profile, "--reissue", "0.05", "--cost", "calls")
         assert [each["class"] for each in planned["classes"]] == ["tin", "gold"]
         assert sum(each["spent_share"] for each in planned["classes"]) == pytest.approx(1)
         assert planned["drift"][0]["stage"] == "shop:price"
@@ -167,7 +167,7 @@ class TestFit:
         )
         low, high = planned["stages"]["shop:price"]["gain_between_ms2"]
         assert low <= planned["stages"]["shop:price"]["gain_ms2"] <= high
-        told = run("plan", profile, "--reissue", "0.1", "--cost", "calls").stderr
+        told = run("plan", profile, "--reissue", "0.05", "--cost", "calls").stderr
         assert "By kind of request" in told
         assert "note: the service changed while it was traced (shop:price: " in told
 

@@ -19,6 +19,7 @@ from kwiken.runtime.errors import UnfitError
 from kwiken.runtime.replica import ReplicaServer
 from kwiken.runtime.replica.server import ServedCall
 from kwiken.runtime.transport import Call, HttpTransport, Replica
+from kwiken.runtime.transport.wire import Codec
 from kwiken.service import Service, Stage
 from tests.support.misbehaving import misbehaving, saying
 from tests.support.services_http import Ask, service
@@ -122,6 +123,33 @@ async def test_an_input_of_the_wrong_type_names_the_stage_and_place() -> None:
     async with serving(service, "middle") as (_, replica), HttpTransport(service) as transport:
         with pytest.raises(HandlerError, match=r"stage 'middle'.*text"):
             await transport.call(replica, call_of("middle", {"text": 3}))
+
+
+async def test_an_input_of_the_wrong_type_names_the_parent_that_answered_it() -> None:
+    async def text(request: str) -> str:
+        return request
+
+    async def asks(request: str) -> list[Ask]:
+        return [Ask(request)]
+
+    async def both(asks: list[Ask], text: str) -> str:
+        return text
+
+    stages = [
+        Stage(name="text", handler=text),
+        Stage(name="asks", handler=asks),
+        Stage(name="both", handler=both, after=("asks", "text")),
+    ]
+    codec = Codec(Service.of("two_parents", stages), "both")
+    encode = msgspec.msgpack.encode
+    with pytest.raises(InputError) as whole:
+        codec.inputs(encode(([Ask("hi")], 3)))
+    assert str(whole.value) == "stage 'both': its input from 'text' does not fit: Expected `str`, got `int`"
+    with pytest.raises(InputError) as part:
+        codec.inputs(encode(([{"text": 3}], "hi")))
+    assert str(part.value) == (
+        "stage 'both': its input from 'asks' does not fit: Expected `str`, got `int` - at `$[0].text`"
+    )
 
 
 async def test_an_answer_that_cannot_be_sent_is_the_handlers_error() -> None:

@@ -17,13 +17,14 @@ from kwiken.services.search.index import source as source_module
 from kwiken.services.search.index.names import Names, private, shown
 from kwiken.services.search.index.source import Definition, Module
 
-# A module that says at its top that it will go.
+# In the source of a module that announces its removal.
 _DEPRECATED = re.compile(
     r"^(_DEPRECATION_MESSAGE =|warnings\._deprecated\(|_deprecated\(__name__)", re.MULTILINE
 )
 _CALL = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\(")
 _DOTTED = re.compile(r"\b([A-Za-z_]\w*)\.([A-Za-z_]\w*)")
-MAX_TEXT = 60_000
+MAX_TEXT = 60_000  # characters of a document
+DEPRECATED_PENALTY = 0.4  # of the prior of what a deprecated module defines
 
 
 class Document(Struct, frozen=True):
@@ -32,14 +33,14 @@ class Document(Struct, frozen=True):
     Attributes:
         kind: module, class, function, method, property or topic.
         name: public name.
-        title: what a person reads first.
+        title: heading in a list of results.
         signature: parameters as written.
         text: docstring; for the few public things without one, the comment above them.
-        path: source file relative to the library; empty for C.
-        line: in that file, from 1; 0 where there is none.
+        path: source file relative to the library; empty for a definition in C.
+        line: line in that file, from 1; 0 where there is no file.
         aliases: its other names, the defining one among them.
-        prior: standing before any query, from how much of the library uses it and how public it is; natural
-            logarithm of a factor.
+        prior: weight whatever the query, as the natural logarithm of a factor; higher for a name that much of
+            the library uses, lower for a private one.
     """
 
     kind: str
@@ -74,14 +75,14 @@ def corpus(folder: Path | None = None) -> list[Document]:
             "holds no Python source to search; is the standard library installed?", where=str(root)
         )
     names = Names(modules)
-    leaving = {name for name, module in modules.items() if _DEPRECATED.search(module.source)}
+    deprecated = {name for name, module in modules.items() if _DEPRECATED.search(module.source)}
     used = _uses(modules)
     chosen: dict[str, tuple[Definition, list[str]]] = {}
     for module in modules.values():
         for definition in module.definitions.values():
             if definition.text or _listed(module, definition):
                 _merge(chosen, definition, names)
-    documents = [_document(name, *found, used, leaving) for name, found in chosen.items()]
+    documents = [_document(name, *found, used, deprecated) for name, found in chosen.items()]
     if folder is None:
         documents.extend(_topics())
     return sorted(documents, key=lambda document: (document.name, document.kind))
@@ -106,7 +107,7 @@ def _listed(module: Module, definition: Definition) -> bool:
 
 
 def _merge(chosen: dict[str, tuple[Definition, list[str]]], definition: Definition, names: Names) -> None:
-    """Keep one definition a name: the one in Python where it is documented, else the one in C."""
+    """Keep one definition for each name: documented before not, then public, then in Python, then longer."""
     name, others = names.of(definition)
     old, known = chosen.get(name, (None, []))
     aliases = sorted({*known, *others})
@@ -120,11 +121,14 @@ def _quality(definition: Definition) -> tuple[bool, bool, bool, int]:
 
 
 def _document(
-    name: str, definition: Definition, aliases: list[str], used: Mapping[str, int], leaving: set[str]
+    name: str, definition: Definition, aliases: list[str], used: Mapping[str, int], deprecated: set[str]
 ) -> Document:
     kind = definition.kind
     if kind == "method" and definition.qualname.count(".") == 1 and name.count(".") == 1:
         kind = _kind_of_alias(name, definition)
+    prior = _prior(name, kind, definition, max(used.get(item, 0) for item in (name, *aliases)))
+    if not deprecated.isdisjoint((definition.module, definition.module.partition(".")[0])):
+        prior -= DEPRECATED_PENALTY
     return Document(
         kind=kind,
         name=name,
@@ -134,19 +138,21 @@ def _document(
         path=definition.path,
         line=definition.line,
         aliases=aliases,
-        prior=_prior(name, kind, definition, max(used.get(item, 0) for item in (name, *aliases)))
-        - 0.4 * (not leaving.isdisjoint((definition.module, definition.module.partition(".")[0]))),
+        prior=prior,
     )
 
 
 def _kind_of_alias(name: str, definition: Definition) -> str:
-    """`random.randint` is a method of a hidden instance, and a function to whoever calls it."""
+    """Kind of a method with a short public name: a method if the name begins with its class, else a function.
+
+    `random.randint` is a method of an instance that the module hides, and callers use it as a function.
+    """
     owner = definition.qualname.partition(".")[0]
     return "method" if name.partition(".")[0] == owner else "function"
 
 
 def _prior(name: str, kind: str, definition: Definition, used: int) -> float:
-    """Log of the factor by which a document is likelier to be meant than another one of equal words."""
+    """Log of the factor by which a document is preferred to others that match a query as well."""
     prior = 0.12 * math.log1p(used)
     prior += {"module": 0.15, "class": 0.1, "function": 0.1, "property": -0.25}.get(kind, -0.15)
     if private(name) or (not definition.path and private(definition.module) and name.startswith("_")):
@@ -157,7 +163,7 @@ def _prior(name: str, kind: str, definition: Definition, used: int) -> float:
 
 
 def _uses(modules: Mapping[str, Module]) -> Counter[str]:
-    """In how many modules of the library each name is imported, or read from an imported module."""
+    """Number of modules of the library that import each name, or read it from an imported module."""
     used: Counter[str] = Counter()
     for module in modules.values():
         used.update(_used_by(module))

@@ -1,4 +1,4 @@
-"""Utility of a whole answer: cost of a unit of loss at each of several stages (Kwiken 5.3)."""
+"""Costs of lost utility: what a unit of loss at one stage costs the whole answer (Kwiken 5.3)."""
 
 from __future__ import annotations
 

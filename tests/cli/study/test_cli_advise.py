@@ -1,0 +1,142 @@
+"""`kwiken advise`: five answers from traces alone, JSON, a page, a plan to export, and refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kwiken.advice import Advice
+from tests.support.commands import refused, run
+from tests.support.gateway_traces import Request, cart_request, shop_request, spans_of
+from tests.support.span_trees import jaeger_json
+
+DAY = Path(__file__).resolve().parents[3].parent / "shared/data/train-ticket/2023-01-29.json.gz"
+QUESTIONS = (
+    "1. Which requests. ",
+    "2. What makes their tail. ",
+    "3. What the budget buys. ",
+    "4. What to change. ",
+    "5. What to measure next. ",
+)
+
+
+def written(folder: Path, requests: Sequence[Request], name: str = "traces.json") -> str:
+    path = folder / name
+    path.write_text(jaeger_json(spans_of(requests)))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """400 requests of a page whose slowest 5% are the stock service's work, and 30 of another kind."""
+    requests = [shop_request(number) for number in range(400)] + [
+        cart_request(number) for number in range(30)
+    ]
+    return written(tmp_path_factory.mktemp("advise"), requests)
+
+
+def test_five_answers_come_first_and_name_kind_service_gain_setting_and_next_step(traces: str) -> None:
+    shown = run("advise", traces)
+    assert shown.exit_code == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    for line, question in zip(lines, QUESTIONS, strict=False):
+        assert line.startswith(question)
+    which, tail, gain, change, measure = lines[:5]
+    assert "shop/page: 400 requests" in which
+    assert "cart/add (30)" in which
+    assert "instead of" in tail
+    assert "stock-service" in tail
+    assert "judged on the later half" in gain
+    assert "spread evenly" in gain
+    assert "p99 of the later half rests on 2 requests" in gain
+    assert "stock-service:search a copy after" in change
+    assert "kwiken export plan.json --to envoy" in change
+    assert "Record 2,000 requests of this kind instead of 400" in measure
+    assert "Who makes slow requests slow" in shown.stdout
+    assert "Settings to change" in shown.stdout
+
+
+def test_another_kind_is_chosen_and_few_requests_are_told(traces: str) -> None:
+    shown = run("advise", traces, "--kind", "cart/add")
+    assert shown.exit_code == 0
+    assert "cart/add: 30 requests" in shown.stdout
+    assert "cannot be told: 30 requests are too few" in shown.stdout
+    assert "Nothing: there is no setting to advise" in shown.stdout
+    refused(run("advise", traces, "--kind", "cart/add", "--plan", "plan.json"), "there is no plan to write")
+
+
+def test_calls_that_may_not_run_twice_get_no_setting(traces: str) -> None:
+    shown = run("advise", traces, "--once", "*", "--json")
+    assert shown.exit_code == 0
+    found = json.loads(shown.stdout)
+    assert (found["doubt"], found["settings"], found["judgement"]) == ("nothing_to_copy", [], None)
+    told = run("advise", traces, "--once", "*").stdout
+    assert "cannot be told: no call that these requests make may be copied" in told
+    allowed = json.loads(run("advise", traces, "--copyable", "visit-service:*", "--json").stdout)
+    assert any(each["service"] == "visit-service" for each in allowed["settings"])
+
+
+def test_traces_that_all_start_at_once_cannot_be_divided(tmp_path: Path, traces: str) -> None:
+    document = json.loads(Path(traces).read_text())
+    for trace in document["data"]:
+        first = min(span["startTime"] for span in trace["spans"])
+        for span in trace["spans"]:
+            span["startTime"] += 1_700_000_000_000_000 - first
+    path = tmp_path / "at_once.json"
+    path.write_text(json.dumps(document))
+    shown = run("advise", str(path))
+    assert shown.exit_code == 0, shown.stderr
+    assert "all requests carry the same start time" in shown.stdout
+
+
+def test_json_page_and_plan_carry_the_same_answer(traces: str, tmp_path: Path) -> None:
+    page, plan = tmp_path / "advice.html", tmp_path / "plan.json"
+    shown = run("advise", traces, "--budget", "0.1", "-o", str(page), "--plan", str(plan), "--json")
+    assert shown.exit_code == 0, shown.stderr
+    found = msgspec.json.decode(shown.stdout, type=Advice)
+    assert found.budget == 0.1
+    drawn = page.read_text()
+    assert "<svg" in drawn
+    assert "http" not in drawn.replace("http://www.w3.org", "")
+    for question in QUESTIONS:
+        assert question[3:].strip() in drawn
+    for each in found.settings:
+        assert each.stage in drawn
+    kept = json.loads(plan.read_text())
+    assert {name for name, stage in kept["stages"].items() if "reissue" in stage} == {
+        each.stage for each in found.settings
+    }
+    assert kept["budgets"]["reissue"] == 0.1
+    exported = run("export", str(plan), "--to", "envoy", "--template", str(tmp_path / "map.json"))
+    assert exported.exit_code == 0
+    to_stdout = run("advise", traces, "-o", "-")
+    assert to_stdout.stdout.startswith("<!doctype html>")
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path, traces: str) -> None:
+    refused(run("advise", str(tmp_path / "none.json")), "none.json: there is no such file")
+    empty = tmp_path / "empty.json"
+    empty.write_text('{"data": []}')
+    refused(run("advise", str(empty)), "empty.json")
+    refused(run("advise", traces, "--budget", "0"), "--budget")
+    refused(run("advise", traces, "--kind", "crat/add"), "no kind of requests is named 'crat/add'.*cart/add")
+    refused(run("advise", traces, "-o", traces), "traces.json")
+    refused(run("advise", traces, "--plan", traces), "traces.json")
+    refused(run("advise", traces, "-o", "-", "--json"), "stdout")
+    refused(run("advise", traces, "-o", "a.html", "--plan", "a.html"), "is the file of -o too")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DAY.is_file(), reason="the ticket shop's traces are not beside the repository")
+def test_the_ticket_shop_is_answered_as_a_reader_finds_by_hand() -> None:
+    shown = run("advise", str(DAY), "--kind", "preserve", "--json")
+    assert shown.exit_code == 0
+    found = msgspec.json.decode(shown.stdout, type=Advice)
+    assert found.kind.name == "ts-preserve-service:preserve"
+    assert found.leading == ("ts-order-service", "ts-seat-service")
+    shares = {part.name: part.share for part in found.slow[-1].services}
+    assert (round(shares["ts-order-service"], 2), round(shares["ts-seat-service"], 2)) == (0.45, 0.38)
