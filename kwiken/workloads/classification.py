@@ -18,9 +18,11 @@ from kwiken.workloads.sources import SOURCES
 
 MIN_ENTRIES: Final = 2  # of a workload in each matrix (Quasar section 3.3)
 RUN_DEVIATION: Final = 0.02  # of the logarithm of one measured performance, where nothing better is known
-# Departure of log performance at one place from the product of its factors, as a standard deviation. Most do
-# not depart at all; one place of fifty that loses half of its performance gives this (Quasar section 5.6).
-COMBINATION_DEVIATION: Final = 0.1
+# Departure of log performance at one place from the product of its factors: standard deviations. Most places
+# depart hardly; one of fifty loses half of its performance (Quasar section 5.6).
+COMMON_DEPARTURE: Final = 0.03
+RARE_DEPARTURE: Final = 0.69
+RARE_SHARE: Final = 0.02
 WORDS: Final = {
     "size": "by size",
     "replicas": "by number of replicas",
@@ -97,8 +99,9 @@ class Classification:
         at = self._columns(run.place)
         missed = float(np.log(run.performance)) - self.predict(run.place)[0]
         toward = self.covariance[:, at].sum(axis=1)
-        apart = 0.0 if self._on_axis(run.place) else COMBINATION_DEVIATION**2
-        total = float(toward[at].sum()) + apart + self.noise
+        expected = float(toward[at].sum()) + self.noise
+        apart = 0.0 if self._on_axis(run.place) else _departure(missed, expected)
+        total = expected + apart
         corrections = dict(self.corrections)
         if apart:
             corrections[run.place] = corrections.get(run.place, 0.0) + apart / total * missed
@@ -327,6 +330,20 @@ def _matrix(known: Measurements, kind: str) -> Matrix:
         "tolerated": known.tolerated,
         "caused": known.caused,
     }[kind]
+
+
+def _departure(missed: float, expected: float) -> float:
+    """Variance of the departure at a place: the more probable of a common and a rare one.
+
+    Args:
+        missed: measured less predicted log performance.
+        expected: variance of that difference without a departure.
+    """
+    found = []
+    for deviation, share in ((COMMON_DEPARTURE, 1 - RARE_SHARE), (RARE_DEPARTURE, RARE_SHARE)):
+        total = expected + deviation**2
+        found.append((np.log(share) - 0.5 * (np.log(total) + missed**2 / total), deviation**2))
+    return float(max(found)[1])
 
 
 def _label_of(place: Place, kind: str) -> object:
