@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -76,7 +77,7 @@ def advise(
         service=profile.service,
         kind=kind,
         others=tuple(others),
-        tail_ratio=story.tail_ratio,
+        tail_ratio=story.tail_ratio if math.isfinite(story.tail_ratio) else None,
         tailed=story.tail_ratio >= MIN_TAIL_RATIO,
         slow=story.slow,
         leading=leading,

@@ -151,7 +151,7 @@ class Advice(_Struct, frozen=True):
         service: name of the service.
         kind: the kind of requests.
         others: other kinds of requests in the traces, most frequent first.
-        tail_ratio: p99 over the median of the requests; infinite where the median is 0.
+        tail_ratio: p99 over the median of the requests; None where the median is 0.
         tailed: whether p99 is far enough above the median to be worth lowering.
         slow: the slowest 1% and 5% of the requests, and the part of each service in what makes them slow.
         leading: names of the few services that make most of the excess of the slowest 5%, largest first.
@@ -168,7 +168,7 @@ class Advice(_Struct, frozen=True):
     service: str
     kind: RequestKind
     others: tuple[RequestKind, ...]
-    tail_ratio: float
+    tail_ratio: float | None
     tailed: bool
     slow: tuple[SlowRequests, ...]
     leading: tuple[str, ...]

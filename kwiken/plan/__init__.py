@@ -6,8 +6,6 @@ from kwiken.plan.accounts import (
     BY_FLOOR,
     CALL,
     OWN_COST,
-    PEAK_BUCKETS,
-    PEAK_WINDOW_S,
     REQUEST,
     VERDICTS,
     WITHIN,
@@ -38,6 +36,7 @@ from kwiken.plan.plan import (
     StagePlan,
 )
 from kwiken.plan.rounding import later, tidied
+from kwiken.plan.windows import PEAK_BUCKETS, PEAK_WINDOW_S
 
 __all__ = [
     "BY_FLOOR",

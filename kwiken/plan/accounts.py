@@ -16,17 +16,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from kwiken.plan.windows import BUCKETS_PER_S, HORIZON_S, HorizonWindow, PeakWindow
+
 REQUEST: Final = 1_000_000_000  # micro-units that one whole request costs: the unit of the plan's costs
 CALL: Final = 1_000_000  # micro-units that one call costs in its own stage's account
 MILLION: Final = 1_000_000
-PEAK_WINDOW_S: Final = 10.0
-PEAK_BUCKETS: Final = 40  # of the 10 s
-HORIZON_S: Final = 3600.0
-HORIZON_BUCKETS: Final = 60  # of the horizon
-MIN_HORIZON_S: Final = PEAK_WINDOW_S
 FLOOR_BURST: Final = 6.0  # copies at once that the floor passes after a pause
 _ROUNDING_S = 1e-6  # sums of intervals beside a large clock are rounded
-_RATE = PEAK_BUCKETS / PEAK_WINDOW_S  # buckets per second
 
 # Verdicts on one copy. The first two grant it; the others name the bound that denied it.
 WITHIN: Final = 0  # all bounds hold
@@ -68,9 +64,8 @@ class Account:
     - the work of the horizon that ends with it, times `fraction`, plus one `burst`; and
     - the work of the 10 s that end with it, times `peak`, plus `peak_grace`.
 
-    Work counts for both if it fills the account (`earn` with `refill`). Times are kept in buckets, of 0.25 s
-    for the 10 s and of a sixtieth for the horizon. Work is counted for at most the stretch and spends for at
-    least the stretch, so that rounding never favours spending.
+    Work counts for both if it fills the account (`earn` with `refill`). The account keeps the totals. Its two
+    windows (`PeakWindow`, `HorizonWindow`) keep when the work was done and the amounts were spent.
 
     The clock is used only to forget, and may jump. After a jump forwards what lies behind is forgotten; after
     a jump backwards the account continues from the new time.
@@ -83,41 +78,23 @@ class Account:
         spent: all spend so far, in micro-units.
         denied: number of denials so far, by verdict.
         floor_spent: part of `spent` that only the floor granted, in micro-units.
-        worst: highest spend over 10 s as a share of the work of these 10 s; None before 10 s of work.
     """
 
     __slots__ = (
         "_bounds",
-        "_busy_since",
-        "_coarse",
-        "_coarse_slot",
         "_credit",
-        "_earned_at",
-        "_earned_elsewise",
-        "_earned_from",
         "_fed",
-        "_fed_at",
-        "_fed_from",
         "_full",
-        "_grace",
-        "_head",
-        "_horizon_spent",
-        "_long_spent_in",
-        "_long_work_at",
+        "_horizon",
         "_most_pledged",
+        "_peak",
         "_peak_ppm",
-        "_peak_spent",
         "_pledged",
         "_ppm",
-        "_slot",
-        "_spent_in",
-        "_steps",
-        "_work_at",
         "denied",
         "floor_spent",
         "spent",
         "work",
-        "worst",
     )
 
     def __init__(self, bounds: Bounds = Bounds()) -> None:
@@ -125,31 +102,15 @@ class Account:
         self.spent = 0
         self.floor_spent = 0
         self.denied = [0] * len(VERDICTS)
-        self.worst: float | None = None
+        self._peak = PeakWindow()
+        self._horizon = HorizonWindow(bounds.horizon_s)
         self._fed = 0  # work that fills the account
         self._pledged = 0  # late work that prompt work may yet redeem
-        # Earnings count by the fraction in force when the work was done: what the present fraction would have
-        # earned with all work so far differs by `_earned_elsewise`. In micro-units times a million, as is
-        # `_credit`: burst and earnings of the horizon, but for `_fed` times `_ppm`.
-        self._ppm = 0
-        self._earned_elsewise = 0
-        self._credit = 0
-        # Bucket `_head` is the present one, at index `_slot`. Totals of work are kept as they were when each
-        # bucket began, so that a success costs one addition; spends are kept by bucket, since they can be
-        # refunded.
-        self._head = -1
-        self._slot = 0
-        self._work_at = [0] * (PEAK_BUCKETS + 1)
-        self._fed_at = [0] * (PEAK_BUCKETS + 1)
-        self._spent_in = [0] * (PEAK_BUCKETS + 1)
-        self._fed_from = 0  # what `_fed` was when the oldest bucket of the 10 s began
-        self._peak_spent = 0
-        self._busy_since = -1
-        self._coarse_slot = 0
-        self._horizon_spent = 0
-        self._earned_from = 0  # what was earned when the oldest bucket of the horizon began
-        self._earned_at = self._long_work_at = self._long_spent_in = [0]
-        self._set_horizon(bounds.horizon_s)
+        # `_credit` plus `_fed` times `_ppm` is the burst plus the earnings of the horizon. Work earns by the
+        # fraction in force when it is done, so `_credit` is the burst (`_full`), less the earnings that left
+        # the horizon, plus the difference that work under other fractions makes. `_credit` and `_full` are in
+        # micro-units times a million.
+        self._credit = self._full = self._ppm = 0
         self._bounds = bounds
         self.retune(bounds)
 
@@ -164,47 +125,19 @@ class Account:
         """
         earned = self._earned
         if bounds.horizon_s != self._bounds.horizon_s:
-            self._set_horizon(bounds.horizon_s)
+            self._horizon.resize(bounds.horizon_s, self._peak.head)
         self._bounds = bounds
         self._ppm = int(bounds.fraction * MILLION)
-        self._earned_elsewise = earned - self._fed * self._ppm
         self._full = bounds.burst * MILLION
+        self._credit = self._full + earned - self._horizon.earned_from - self._fed * self._ppm
         self._peak_ppm = int(bounds.peak * MILLION)
-        self._grace = bounds.peak_grace
-        self._most_pledged = bounds.burst * MILLION // self._ppm if self._ppm else 0
+        self._most_pledged = self._full // self._ppm if self._ppm else 0
         self._pledged = min(self._pledged, self._most_pledged)
-        self._count_credit()
-
-    def _count_credit(self) -> None:
-        self._credit = self._full + self._earned_elsewise - self._earned_from
-
-    def _set_horizon(self, horizon_s: float) -> None:
-        """Divide the horizon into buckets of a multiple of 0.25 s; the present one takes what it holds."""
-        buckets = int(horizon_s * _RATE)
-        self._steps = -(-buckets // HORIZON_BUCKETS)
-        count = buckets // self._steps + 1
-        work_from = self._long_work_at[self._first]
-        self._coarse = self._head // self._steps
-        self._coarse_slot = 0
-        self._earned_at = [self._earned_from] * count
-        self._long_work_at = [work_from] * count
-        self._long_spent_in = [0] * count
-        self._long_spent_in[0] = self._horizon_spent
 
     @property
     def _earned(self) -> int:
         """All earnings so far, in micro-units times a million."""
-        return self._earned_elsewise + self._fed * self._ppm
-
-    @property
-    def _first(self) -> int:
-        """Index of the oldest bucket whose work counts in the horizon."""
-        return (self._coarse_slot + 2) % len(self._earned_at)
-
-    @property
-    def _peak_first(self) -> int:
-        """Index of the oldest bucket whose work counts in the 10 s."""
-        return (self._slot + 2) % (PEAK_BUCKETS + 1)
+        return self._credit - self._full + self._horizon.earned_from + self._fed * self._ppm
 
     @property
     def fraction(self) -> float:
@@ -219,7 +152,12 @@ class Account:
     @property
     def head(self) -> int:
         """Number of the present bucket of 0.25 s."""
-        return self._head
+        return self._peak.head
+
+    @property
+    def worst(self) -> float | None:
+        """Highest spend over 10 s as a share of the work of these 10 s; None before 10 s of work."""
+        return self._peak.worst
 
     def left(self, now: float) -> int:
         """Amount that the horizon leaves, in micro-units; negative after spends by the floor or forced."""
@@ -227,19 +165,17 @@ class Account:
         return self._left() // MILLION
 
     def _left(self) -> int:
-        return self._credit + self._fed * self._ppm - self._horizon_spent * MILLION
+        return self._credit + self._fed * self._ppm - self._horizon.spent * MILLION
 
     def horizon_share(self, now: float) -> float:
         """Spend of the horizon as a share of its work; 0 without work."""
         self._turn(now)
-        work = self.work - self._long_work_at[self._first]
-        return self._horizon_spent / work if work else 0.0
+        return self._horizon.share(self.work)
 
     def share_10s(self, now: float) -> float:
         """Spend of the last 10 s as a share of the work of the last 10 s; 0 without work."""
         self._turn(now)
-        work = self.work - self._work_at[self._peak_first]
-        return self._peak_spent / work if work else 0.0
+        return self._peak.share(self.work)
 
     # Work.
 
@@ -252,8 +188,8 @@ class Account:
             refill: whether the work may be spent against; if false it counts only in the shares that are
                 shown.
         """
-        head = int(now * _RATE)
-        if head != self._head:
+        head = int(now * BUCKETS_PER_S)
+        if head != self._peak.head:
             self._advance(head)
         self.work += work
         if refill:
@@ -299,20 +235,19 @@ class Account:
             headroom: extra work, as a share of the work, that the present load leaves room for; it lowers the
                 peak.
         """
-        head = int(now * _RATE)
-        if head != self._head:
+        head, peak, bounds = int(now * BUCKETS_PER_S), self._peak, self._bounds
+        if head != peak.head:
             self._advance(head)
-        peak, fed, wanted = self._peak_ppm, self._fed, cost * MILLION
-        if headroom < self._bounds.peak:
-            peak = int(headroom * MILLION)
-        most = (fed - self._fed_from) * peak
-        room = most + (self._grace - self._peak_spent) * MILLION - wanted
+        fed, wanted = self._fed, cost * MILLION
+        peak_ppm = int(headroom * MILLION) if headroom < bounds.peak else self._peak_ppm
+        most = (fed - peak.fed_from) * peak_ppm
+        room = most + (bounds.peak_grace - peak.spent) * MILLION - wanted
         if room < 0 or (denied is not None and room < most >> (denied + 3)):
             return PEAK
         if denied is not None:
             # What is left of an untouched burst is enough for any cost that fits it.
             wanted = max(wanted, min(wanted + (self._full >> (denied + 1)), self._full))
-        left = self._credit + fed * self._ppm - self._horizon_spent * MILLION
+        left = self._credit + fed * self._ppm - self._horizon.spent * MILLION
         return WITHIN if wanted <= left and self._ppm else HORIZON
 
     def spend(self, cost: int, now: float) -> None:
@@ -324,10 +259,8 @@ class Account:
         """
         self._turn(now)
         self.spent += cost
-        self._spent_in[self._slot] += cost
-        self._peak_spent += cost
-        self._long_spent_in[self._coarse_slot] += cost
-        self._horizon_spent += cost
+        self._peak.spend(cost)
+        self._horizon.spend(cost)
 
     def force(self, cost: int, now: float) -> None:
         """Record a spend that could not be prevented. The horizon goes into debt by at most one burst.
@@ -339,8 +272,7 @@ class Account:
         self.spend(cost, now)
         debt = -(self._left() // MILLION) - self._bounds.burst
         waived = min(max(0, debt), cost)
-        self._long_spent_in[self._coarse_slot] -= waived
-        self._horizon_spent -= waived
+        self._horizon.spend(-waived)
 
     def refund(self, cost: int, head: int) -> None:
         """Undo a part of a spend.
@@ -350,77 +282,27 @@ class Account:
             head: value of `head` at the time of the spend.
         """
         self.spent -= cost
-        back = self._head - head
-        if 0 <= back <= PEAK_BUCKETS:
-            slot = (self._slot - back) % (PEAK_BUCKETS + 1)
-            taken = min(cost, self._spent_in[slot])  # after a clock jump this may be another bucket
-            self._spent_in[slot] -= taken
-            self._peak_spent -= taken
-        count = len(self._long_spent_in)
-        back = self._coarse - head // self._steps
-        if 0 <= back < count:
-            slot = (self._coarse_slot - back) % count
-            taken = min(cost, self._long_spent_in[slot])
-            self._long_spent_in[slot] -= taken
-            self._horizon_spent -= taken
+        self._peak.refund(cost, head)
+        self._horizon.refund(cost, head)
 
     # Time.
 
     def _turn(self, now: float) -> None:
-        head = int(now * _RATE)
-        if head != self._head:
+        head = int(now * BUCKETS_PER_S)
+        if head != self._peak.head:
             self._advance(head)
 
     def _advance(self, head: int) -> None:
-        if head < self._head:  # the clock went back: continue from the new time
-            self._head = head
-            self._coarse = head // self._steps
-            self._busy_since = -1
+        """Move both windows to another bucket of 0.25 s."""
+        horizon = self._horizon
+        if head < self._peak.head:
+            self._peak.go_back(head)
+            horizon.go_back(head)
             return
-        work, fed, slot = self.work, self._fed, self._slot
-        if work != self._work_at[slot]:
-            self._measure()
-        spent_in, work_at, fed_at = self._spent_in, self._work_at, self._fed_at
-        for _ in range(min(head - self._head, PEAK_BUCKETS + 1)):
-            slot = slot + 1 if slot < PEAK_BUCKETS else 0
-            if spent_in[slot]:
-                self._peak_spent -= spent_in[slot]
-                spent_in[slot] = 0
-            work_at[slot] = work
-            fed_at[slot] = fed
-        self._slot = slot
-        self._head = head
-        first = self._peak_first
-        self._fed_from = fed_at[first]
-        if work == work_at[first]:
-            self._busy_since = -1
-        coarse = head // self._steps
-        if coarse != self._coarse:
-            self._advance_horizon(coarse)
-
-    def _advance_horizon(self, coarse: int) -> None:
-        count = len(self._earned_at)
-        earned = self._earned
-        for _ in range(min(coarse - self._coarse, count)):
-            self._coarse_slot = slot = (self._coarse_slot + 1) % count
-            self._horizon_spent -= self._long_spent_in[slot]
-            self._long_spent_in[slot] = 0
-            self._earned_at[slot] = earned
-            self._long_work_at[slot] = self.work
-        self._coarse = coarse
-        self._earned_from = self._earned_at[self._first]
-        self._count_credit()
-
-    def _measure(self) -> None:
-        """Update the worst ratio by the 10 s that end now, once the account has been busy for 10 s."""
-        if self._busy_since < 0:
-            self._busy_since = self._head
-        if self._head - self._busy_since < PEAK_BUCKETS - 1:
-            return
-        before = self._spent_in[(self._slot + 1) % (PEAK_BUCKETS + 1)]
-        ratio = (self._peak_spent - before) / (self.work - self._work_at[self._peak_first])
-        if self.worst is None or ratio > self.worst:
-            self.worst = ratio
+        self._peak.advance(head, self.work, self._fed)
+        bucket = head // horizon.steps
+        if bucket != horizon.bucket:
+            self._credit -= horizon.advance(bucket, self.work, self._earned)
 
 
 class Floor:

@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from kwiken.plan.accounts import CALL, HORIZON_S, MIN_HORIZON_S, REQUEST, Bounds
+from kwiken.plan.accounts import CALL, REQUEST, Bounds
+from kwiken.plan.windows import HORIZON_S, MIN_HORIZON_S
 from kwiken.service import Reissue
 
 PEAK_FACTOR: Final = 4.0

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from scipy.special import ndtr
 
 from kwiken.arrays import Floats, Ints
 from kwiken.errors import InputError
-from kwiken.workloads.completion import BayesianRows, Completion
+from kwiken.workloads.completion import MIN_VARIANCE, BayesianRows, Completion
 from kwiken.workloads.measurements import Matrix, Measured, Measurements, Place, Run
 from kwiken.workloads.profile import Correction, Estimate, Size, WorkloadProfile
 from kwiken.workloads.selection import Chosen, candidates, choose
@@ -18,9 +19,12 @@ from kwiken.workloads.sources import SOURCES
 
 MIN_ENTRIES: Final = 2  # of a workload in each matrix (Quasar section 3.3)
 RUN_DEVIATION: Final = 0.02  # of the logarithm of one measured performance, where nothing better is known
-# Departure of log performance at one place from the product of its factors, as a standard deviation. Most do
-# not depart at all; one place of fifty that loses half of its performance gives this (Quasar section 5.6).
-COMBINATION_DEVIATION: Final = 0.1
+# Departure of log performance at one place from the product of its factors: standard deviations. Most places
+# depart hardly; one of fifty loses half of its performance (Quasar section 5.6).
+COMMON_DEPARTURE: Final = 0.03
+RARE_DEPARTURE: Final = 0.69
+RARE_SHARE: Final = 0.02
+MIN_UNDECIDED: Final = 1e-6  # sum over places: below, the decision is clear and all places count alike
 WORDS: Final = {
     "size": "by size",
     "replicas": "by number of replicas",
@@ -59,7 +63,7 @@ class Classification:
         covariance: (n, n) covariance of their errors, squared natural logarithms.
         tolerated: scores by source of the history.
         caused: scores by source of the history.
-        methods: by matrix: method of completion that was chosen; empty name where there was one column only.
+        methods: by matrix: method of completion that was chosen; None where every column was measured.
         corrections: log performance at places where runs depart from the product of the factors.
         noise: variance of one run's log performance.
     """
@@ -97,8 +101,9 @@ class Classification:
         at = self._columns(run.place)
         missed = float(np.log(run.performance)) - self.predict(run.place)[0]
         toward = self.covariance[:, at].sum(axis=1)
-        apart = 0.0 if self._on_axis(run.place) else COMBINATION_DEVIATION**2
-        total = float(toward[at].sum()) + apart + self.noise
+        expected = float(toward[at].sum()) + self.noise
+        apart = 0.0 if self._on_axis(run.place) else _departure(missed, expected)
+        total = expected + apart
         corrections = dict(self.corrections)
         if apart:
             corrections[run.place] = corrections.get(run.place, 0.0) + apart / total * missed
@@ -109,12 +114,19 @@ class Classification:
             corrections=corrections,
         )
 
-    def proposals(self) -> tuple[Proposal, ...]:
-        """Measurements not made yet: the most telling run first, then sources; each kind by falling share."""
-        return (*self._proposed_runs(), *self._proposed_sources())
+    def proposals(self, required: float | None = None) -> tuple[Proposal, ...]:
+        """Measurements not made yet: the most telling run first, then sources; each kind by falling share.
 
-    def _proposed_runs(self) -> list[Proposal]:
-        spread = _mean_square(self.known)
+        Args:
+            required: performance that the workload needs, in its unit per second. Runs are then judged by the
+                places of which it is not known whether they meet that; None judges by all places alike.
+        """
+        return (*self._proposed_runs(required), *self._proposed_sources())
+
+    def _proposed_runs(self, required: float | None) -> list[Proposal]:
+        shape = tuple(len(matrix.labels) for matrix in (self.known.up, self.known.out, self.known.het))
+        weights = np.ones(shape) if required is None else self._undecided(required)
+        spread = _mean_square(self.known, weights)
         total = float(np.einsum("ij,ji->", spread, self.covariance))
         reference = self.known.reference
         done = {run.place for run in self.measured.runs}
@@ -133,6 +145,19 @@ class Classification:
                 gain = float(toward @ spread @ toward) / (float(toward[at].sum()) + self.noise)
                 found.append(Proposal(kind=kind, label=label, share=gain / total))
         return sorted(found, key=lambda each: -each.share)
+
+    def _undecided(self, required: float) -> Floats:
+        """(k, m, c) variance p (1 - p) of whether a place meets a performance: 1/4 where nothing is known."""
+        up, out, het = (slice(*bounds) for bounds in _bounds(self.known))
+        mean, cov = self.mean, self.covariance
+        of_each = cov.diagonal() + 2 * cov[0]
+        expected = mean[0] + mean[up][:, None, None] + mean[out][None, :, None] + mean[het]
+        variance = cov[0, 0] + of_each[up][:, None, None] + of_each[out][None, :, None] + of_each[het]
+        pairs = cov[up, out][:, :, None] + cov[up, het][:, None, :] + cov[out, het]
+        deviation = np.sqrt(np.maximum(variance + 2 * pairs, MIN_VARIANCE))
+        meets = ndtr((expected - np.log(required)) / deviation)
+        undecided: Floats = meets * (1 - meets)
+        return undecided if undecided.sum() > MIN_UNDECIDED else np.ones_like(undecided)
 
     def _proposed_sources(self) -> list[Proposal]:
         both = (self.tolerated, self.caused)
@@ -257,7 +282,7 @@ class Classifier:
     ) -> tuple[Completion, Chosen | None]:
         """Completion of one matrix.
 
-        There are three cases: 1. too few entries, 2. one column or none, 3. more columns.
+        There are three cases: 1. too few entries, 2. every column is measured, 3. some columns are not.
         """
         matrix = _matrix(self._known, kind)
         if len(entries) < min(MIN_ENTRIES, len(matrix.labels)):
@@ -267,7 +292,7 @@ class Classifier:
         columns = np.array(sorted(entries), dtype=np.int64)
         values = np.array([float(np.mean(entries[column])) for column in columns.tolist()])
         repeats = np.array([float(len(entries[column])) for column in columns.tolist()])
-        if len(matrix.labels) <= 1:
+        if len(columns) == len(matrix.labels):
             variance = RUN_DEVIATION**2 / repeats
             return Completion(values, np.diag(variance), RUN_DEVIATION**2, columns), None
         key = (kind, tuple(columns.tolist()))
@@ -329,6 +354,20 @@ def _matrix(known: Measurements, kind: str) -> Matrix:
     }[kind]
 
 
+def _departure(missed: float, expected: float) -> float:
+    """Variance of the departure at a place: the more probable of a common and a rare one.
+
+    Args:
+        missed: measured less predicted log performance.
+        expected: variance of that difference without a departure.
+    """
+    found = []
+    for deviation, share in ((COMMON_DEPARTURE, 1 - RARE_SHARE), (RARE_DEPARTURE, RARE_SHARE)):
+        total = expected + deviation**2
+        found.append((np.log(share) - 0.5 * (np.log(total) + missed**2 / total), deviation**2))
+    return float(max(found)[1])
+
+
 def _label_of(place: Place, kind: str) -> object:
     return {"size": place.size, "replicas": place.replicas, "class": place.node_class}[kind]
 
@@ -375,17 +414,28 @@ def _joined(known: Measurements, found: dict[str, Completion]) -> tuple[Floats, 
     return mean, covariance, RUN_DEVIATION**2
 
 
-def _mean_square(known: Measurements) -> Floats:
-    """Matrix Q for which the mean of (base + up + out + het)^2 over all places is v' Q v for a vector v."""
+def _mean_square(known: Measurements, weights: Floats) -> Floats:
+    """Matrix Q for which the weighted mean of (base + up + out + het)^2 over places is v' Q v for a vector v.
+
+    Args:
+        known: history, whose columns the vector is over.
+        weights: (k, m, c) weights of the places, not all zero.
+    """
+    shares = weights / weights.sum()
     bounds = _bounds(known)
-    mean = np.zeros(bounds[-1][1])
-    mean[0] = 1.0
-    within = np.zeros((len(mean), len(mean)))
-    for start, end in bounds:
-        count = end - start
-        mean[start:end] = 1.0 / count
-        within[start:end, start:end] = np.eye(count) / count - 1.0 / count**2
-    return np.outer(mean, mean) + within
+    found = np.zeros((bounds[-1][1], bounds[-1][1]))
+    found[0, 0] = 1.0
+    for axis, (start, end) in enumerate(bounds):
+        others = tuple(other for other in range(3) if other != axis)
+        found[0, start:end] = found[start:end, 0] = shares.sum(axis=others)
+        found[start:end, start:end] = np.diag(shares.sum(axis=others))
+        for second in range(axis + 1, 3):
+            (left,) = (other for other in others if other != second)
+            pairs = shares.sum(axis=left)
+            begin, stop = bounds[second]
+            found[start:end, begin:stop] = pairs
+            found[begin:stop, start:end] = pairs.T
+    return found
 
 
 def _over_sources(labels: tuple[str, ...], found: Completion, *, otherwise: float) -> Estimate:

@@ -84,7 +84,7 @@ def choose(rows: Floats, columns: Ints, methods: Sequence[Completer], *, level: 
 
     Args:
         rows: (m, n) known rows, 3 or more: natural logarithms, or scores from 0 to 1.
-        columns: (k,) columns of the new row's entries.
+        columns: (k,) columns of the new row's entries; not all.
         methods: methods to choose from, one or more.
         level: whether each row has an unknown level.
 
@@ -110,17 +110,14 @@ def held_out(rows: Floats, columns: Ints, method: Completer, *, level: bool) -> 
 
     Args:
         rows: (m, n) known rows, transformed.
-        columns: (k,) columns that are not hidden.
+        columns: (k,) columns that are not hidden; not all.
         method: method of completion.
         level: whether each row has an unknown level.
 
     Returns:
-        Two arrays (h, n - k) for h rows held out: predicted less true values, and standard deviations. Where
-        no column is hidden, all columns are returned.
+        Two arrays (h, n - k) for h rows held out: predicted less true values, and standard deviations.
     """
     hidden = np.setdiff1d(np.arange(rows.shape[1]), columns)
-    if not len(hidden):
-        hidden = np.arange(rows.shape[1])
     judged = np.linspace(0, len(rows) - 1, min(len(rows), MAX_HELD_OUT)).astype(int)
     missed, deviations = [], []
     for fold in range(min(MAX_FOLDS, len(judged))):

@@ -16,7 +16,6 @@ from kwiken.plan.accounts import (
     CALL,
     FLOOR_BURST,
     HORIZON,
-    HORIZON_BUCKETS,
     LOAD,
     PEAK,
     STAGE_HORIZON,
@@ -24,6 +23,7 @@ from kwiken.plan.accounts import (
     VERDICTS,
     Bounds,
 )
+from kwiken.plan.windows import HORIZON_BUCKETS
 from kwiken.service import Reissue
 
 HORIZON_S = 60.0  # short, so that a fuzzed sequence passes it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -127,12 +128,10 @@ def test_a_pathological_place_is_learned_and_other_places_keep_their_predictions
     found = classifier.classify(measured(rows, 2, AXES))
     other = classifier.classify(measured(rows, 3, FEW))
     halved = float(np.exp(truth(rows, 2, ODD))) / 2
-    learned = found
-    for _ in range(3):
-        learned = learned.observed(Run(ODD, halved))
+    learned = found.observed(Run(ODD, halved))
     assert np.exp(learned.predict(ODD)[0]) == pytest.approx(halved, rel=0.05)
     beside = replace(ODD, node_class="old")
-    assert abs(learned.predict(beside)[0] - found.predict(beside)[0]) < 0.1
+    assert abs(learned.predict(beside)[0] - found.predict(beside)[0]) < 0.02
     assert classifier.classify(measured(rows, 3, FEW)).mean.tolist() == other.mean.tolist()
     (correction,) = learned.profile().corrections
     assert (correction.size, correction.replicas, correction.node_class) == (ODD.size, 8, "small")
@@ -254,3 +253,31 @@ def test_a_program_seen_before_is_found_by_its_identity(world: World) -> None:
     fewer = replace(known, het=Matrix(CLASSES[:3], known.het.rows[:, :3], level=True))
     with pytest.raises(InputError, match="classified for other classes than the history's"):
         cache.find(again, fewer)
+
+
+def test_a_matrix_that_is_measured_whole_has_the_noise_of_a_measurement(world: World) -> None:
+    known, rows = world
+    profile = Classifier(known).classify(measured(rows, 0, AXES)).profile()
+    for estimate, at in ((profile.up, SIZES.index(REFERENCE.size)), (profile.out, 0), (profile.het, 0)):
+        others = np.delete(estimate.deviation, at)
+        np.testing.assert_allclose(others, 0.02 * np.sqrt(2))
+
+
+def test_a_target_asks_for_what_decides_whether_the_target_is_met(world: World) -> None:
+    known, rows = world
+    found = Classifier(known).classify(measured(rows, 0, FEW))
+    base = float(np.exp(found.predict(REFERENCE)[0]))
+    places = [Place(size, count, name) for size in SIZES for count in COUNTS for name in CLASSES]
+    for required in (base, 4 * base):
+        weights = found._undecided(required)
+        for at, place in zip(np.ndindex(weights.shape), places, strict=True):
+            mean, deviation = found.predict(place)
+            meets = NormalDist().cdf((mean - np.log(required)) / max(deviation, 1e-5))
+            assert weights[at] == pytest.approx(meets * (1 - meets), abs=1e-6)
+    near, far = (
+        [proposal.label for proposal in found.proposals(required) if proposal.kind != "source"]
+        for required in (0.6 * base, 8 * base)
+    )
+    assert near != far
+    plain = found.proposals()
+    assert found.proposals(1e-9 * base) == plain  # every place meets this: nothing to decide

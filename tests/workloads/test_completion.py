@@ -70,6 +70,7 @@ def test_sizes_are_predicted_as_well_as_specified() -> None:
     found = {entries: mean_error(episodes, entries) for entries in anchors}
     for entries, anchor in anchors.items():
         assert found[entries] == pytest.approx(anchor, rel=0.25)
+    assert found[2] > found[4] > found[8]
     assert mean_error(episodes, 2, "means") >= 1.3 * found[2]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kwiken.errors import InputError
 from kwiken.reproduction.paragon import platform_rows
@@ -84,3 +86,28 @@ def test_designed_columns_start_with_those_that_are_given() -> None:
 def test_too_few_known_rows_are_refused() -> None:
     with pytest.raises(InputError, match="needs 3 or more workloads that are measured whole, not 2"):
         choose(np.zeros((2, 4)), np.array([0]), (ColumnMeans(),), level=False)
+
+
+@given(
+    rows=st.integers(3, 6),
+    columns=st.integers(2, 5),
+    kind=st.sampled_from(["random", "alike", "flat", "huge"]),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=25, deadline=None)
+def test_any_small_history_gives_finite_predictions(rows: int, columns: int, kind: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = {
+        "random": rng.normal(0, 1, (rows, columns)),
+        "alike": np.tile(rng.normal(0, 1, columns), (rows, 1)),
+        "flat": np.zeros((rows, columns)),
+        "huge": rng.normal(0, 15, (rows, columns)),
+    }[kind]
+    for level in (True, False):
+        replicas = tuple(range(1, columns + 1)) if level else None
+        at = np.array(sorted(rng.permutation(columns)[: max(1, columns - 1)].tolist()))
+        chosen = choose(values, at, candidates(replicas), level=level)
+        found = chosen.complete(at, values[0, at] + 0.1)
+        assert np.isfinite(found.mean).all()
+        assert np.isfinite(found.deviation).all()
+        assert (found.covariance.diagonal() >= -1e-6).all()

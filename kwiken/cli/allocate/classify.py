@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -22,11 +23,14 @@ from kwiken.cli.shared import (
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from kwiken.workloads import Classification, Proposal, WorkloadProfile
+    from kwiken.workloads import Classification, Measured, Proposal, Workload, WorkloadProfile
+
+    Required = Mapping[str, float | None]  # by name of a workload: performance that meets its target
 
 MAX_MEASUREMENTS: Final = 64 * MIB
 MAX_PROFILES: Final = 64 * MIB
 UNITS: Final = {"rate": "requests/s", "completions": "completions/s", "ips": "instructions/s"}
+MAX_WORKLOADS: Final = 16 * MIB
 MAX_PROPOSALS: Final = 3  # of each kind, that are shown
 KINDS: Final = {
     "size": "by size",
@@ -39,12 +43,23 @@ KINDS: Final = {
 
 @click.command()
 @click.argument("measurements", metavar="MEASUREMENTS")
-@out_option("profiles")
+@out_option(what="profiles")
 @click.option("--known", metavar="FILE", help="Profiles of earlier runs, found again by their identity.")
+@click.option(
+    "--targets", metavar="WORKLOADS", help="Targets: propose measurements that decide whether they are met."
+)
 @click.option("--explain", is_flag=True, help="Show every prediction, the methods, and what to measure next.")
 @json_option
 @needs_extra("plan")
-def command(*, measurements: str, out: str | None, known: str | None, explain: bool, as_json: bool) -> None:
+def command(
+    *,
+    measurements: str,
+    out: str | None,
+    known: str | None,
+    targets: str | None,
+    explain: bool,
+    as_json: bool,
+) -> None:
     """Predict how the workloads of MEASUREMENTS perform at every size, number of replicas and node class.
 
     MEASUREMENTS is a TOML or JSON document with workloads that were measured everywhere, and two or more
@@ -53,6 +68,7 @@ def command(*, measurements: str, out: str | None, known: str | None, explain: b
     if out == "-" and (explain or as_json):
         raise InputError("is written to stdout too; give -o FILE", where="--explain" if explain else "--json")
     text = read_text(measurements, MAX_MEASUREMENTS)
+    wanted = None if targets is None else read_text(targets, MAX_WORKLOADS)
     earlier = None if known is None else read_text(known, MAX_PROFILES)
     from kwiken.workloads import (
         Classifier,
@@ -60,9 +76,12 @@ def command(*, measurements: str, out: str | None, known: str | None, explain: b
         measurements_from_text,
         profiles_from_json,
         profiles_to_json,
+        workloads_from_toml,
     )
 
     read = measurements_from_text(text, where=measurements)
+    listed = () if wanted is None else workloads_from_toml(wanted, where=str(targets))
+    required = {each.name: _required(each, read.workloads, str(targets)) for each in listed}
     cache = KnownProfiles(() if earlier is None else profiles_from_json(earlier, where=str(known)))
     classifier = Classifier(read)
     found: list[tuple[WorkloadProfile, Classification | None]] = []
@@ -75,12 +94,12 @@ def command(*, measurements: str, out: str | None, known: str | None, explain: b
     if out is not None:
         write_text(out, profiles_to_json(tuple(profile for profile, _ in found)))
     if as_json:
-        print_json({"workloads": [_told(profile, classified) for profile, classified in found]})
+        print_json({"workloads": [_told(profile, classified, required) for profile, classified in found]})
         return
-    _show(found, to_stdout=out != "-")
+    _show(found, required, to_stdout=out != "-")
     if explain:
         for profile, classified in found:
-            _explain(profile, classified)
+            _explain(profile, classified, required)
     note_written(out)
 
 
@@ -89,7 +108,23 @@ def _profile(classified: Classification | None) -> WorkloadProfile:
     return classified.profile()
 
 
-def _show(found: list[tuple[WorkloadProfile, Classification | None]], *, to_stdout: bool) -> None:
+def _required(workload: Workload, measured: Sequence[Measured], where: str) -> float | None:
+    """Performance that meets a workload's target; None for best-effort work."""
+    if workload.target is None:
+        return None
+    for each in measured:
+        if each.name == workload.name and each.measure != workload.target.measure:
+            told = f"has a target of {workload.target.measure}, and is measured as {each.measure}"
+            raise InputError(f"workload {each.name!r} {told}", where=where)
+    return workload.target.required
+
+
+def _show(
+    found: list[tuple[WorkloadProfile, Classification | None]],
+    required: Required,
+    *,
+    to_stdout: bool,
+) -> None:
     columns = ("workload", "unit", "one replica", "deviation", "typical deviation", "measure next")
     rows = [
         (
@@ -98,7 +133,7 @@ def _show(found: list[tuple[WorkloadProfile, Classification | None]], *, to_stdo
             f"{profile.base:.4g}",
             f"{profile.base_deviation:.1%}",
             f"{_typical(profile):.1%}",
-            "known before" if classified is None else _next(classified),
+            "known before" if classified is None else _next(classified, required),
         )
         for profile, classified in found
     ]
@@ -111,8 +146,8 @@ def _typical(profile: WorkloadProfile) -> float:
     return float((profile.base_deviation**2 + sum(variances)) ** 0.5)
 
 
-def _next(classified: Classification) -> str:
-    proposals = classified.proposals()
+def _next(classified: Classification, required: Required) -> str:
+    proposals = classified.proposals(required.get(classified.measured.name))
     return _text(proposals[0]) if proposals else "-"
 
 
@@ -123,7 +158,7 @@ def _text(proposal: Proposal) -> str:
     return f"{what} replicas" if proposal.kind == "replicas" else what
 
 
-def _explain(profile: WorkloadProfile, classified: Classification | None) -> None:
+def _explain(profile: WorkloadProfile, classified: Classification | None, required: Required) -> None:
     from kwiken.workloads import SOURCES, label_text
 
     unit = UNITS[profile.measure.value]
@@ -161,7 +196,7 @@ def _explain(profile: WorkloadProfile, classified: Classification | None) -> Non
             baseline = chosen.errors["column means"]
             error = f"held-out error {chosen.error:.3f} (column means {baseline:.3f})"
             say(f"{KINDS[kind]}: {chosen.name}; {error}")
-    for proposal in _best(classified):
+    for proposal in _best(classified, required):
         say(f"measure {_text(proposal)}: removes {proposal.share:.0%} of the remaining variance")
 
 
@@ -171,15 +206,15 @@ def _factor(log: float) -> float:
     return math.exp(log)
 
 
-def _best(classified: Classification) -> list[Proposal]:
+def _best(classified: Classification, required: Required) -> list[Proposal]:
     """The most telling runs and sources."""
-    proposals = classified.proposals()
+    proposals = classified.proposals(required.get(classified.measured.name))
     sources = [proposal for proposal in proposals if proposal.kind == "source"]
     runs = [proposal for proposal in proposals if proposal.kind != "source"]
     return [*runs[:MAX_PROPOSALS], *sources[:MAX_PROPOSALS]]
 
 
-def _told(profile: WorkloadProfile, classified: Classification | None) -> dict[str, Any]:
+def _told(profile: WorkloadProfile, classified: Classification | None, required: Required) -> dict[str, Any]:
     """What `--json` prints of one workload."""
     told: dict[str, Any] = {
         "name": profile.name,
@@ -201,5 +236,7 @@ def _told(profile: WorkloadProfile, classified: Classification | None) -> dict[s
         for kind, chosen in classified.methods.items()
         if chosen is not None
     }
-    proposals = [{"kind": each.kind, "label": each.label, "share": each.share} for each in _best(classified)]
+    proposals = [
+        {"kind": each.kind, "label": each.label, "share": each.share} for each in _best(classified, required)
+    ]
     return {**told, "methods": methods, "measure_next": proposals}

@@ -61,7 +61,7 @@ def _tail(advice: Advice) -> str:
     if advice.leading:
         named = [f"{name} {ms(parts[name].excess_ms)} ({parts[name].share:.0%})" for name in advice.leading]
         told += f"; of the excess of {ms(slow.excess_ms)}, {_listed(named)}"
-    if advice.tailed:
+    if advice.tailed or advice.tail_ratio is None:
         return f"{told}."
     return (
         f"{told}; p99 is only {advice.tail_ratio:.2g} times the median, so there is hardly a tail to lower."
@@ -121,10 +121,10 @@ def _changes(advice: Advice, plan_file: str | None) -> str:
         return "Nothing: the plan made p99 of later requests worse."
     whole = sum(each.spent for each in advice.settings)
     main = [each for each in advice.settings if each.spent >= MIN_NAMED_SPEND * whole][:MAX_NAMED]
-    named = [f"{each.stage} a copy after {each.after_ms:.4g} ms" for each in main or advice.settings[:1]]
+    named = [f"of {each.stage} after {each.after_ms:.4g} ms" for each in main or advice.settings[:1]]
     rest = len(advice.settings) - len(named)
-    more = f", and {count(rest, 'stage')} more as the table says" if rest else ""
-    told = f"Give late calls of {', '.join(named)}{more}"
+    more = f", and of {count(rest, 'stage')} more as the table says" if rest else ""
+    told = f"Send a copy of calls that are late: {', '.join(named)}{more}"
     if plan_file is None:
         write = "--plan plan.json keeps the plan, and kwiken export plan.json --to envoy writes its settings"
     else:
@@ -139,7 +139,9 @@ def _measure(advice: Advice) -> str:
         return "Nothing: these traces answer the question."
     told = "; ".join(_lower(step_words(step)) for step in advice.steps[:MAX_NAMED])
     more = len(advice.steps) - MAX_NAMED
-    return f"{told[0].upper()}{told[1:]}" + (f"; and {more} more on the page (-o)." if more > 0 else ".")
+    return f"{told[0].upper()}{told[1:]}" + (
+        f"; {more} more stand in the last section of the page (-o)." if more > 0 else "."
+    )
 
 
 def step_words(step: NextStep) -> str:
@@ -178,7 +180,7 @@ def step_words(step: NextStep) -> str:
         case OutOfReach():
             told = (
                 f"Look into {_listed(step.services)}, to which no stage's calls go, so that no setting "
-                "copies that work alone: kwiken fit --depth 2 shows calls inside of stages"
+                "copies that work alone: kwiken fit --spans shows the work inside of services"
             )
         case RecordBusyTime():
             told = "Record the CPU time of calls: without it, copies are charged by typical latency"

@@ -34,6 +34,14 @@ def test_the_example_is_classified(profiles: Path) -> None:
     assert all(0 < deviation < 1 for deviation in lookup.up.deviation[[0, 1, 4, 5, 6, 7]])
 
 
+def test_nothing_is_written_without_an_output_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("classify", str(EXAMPLE))
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.endswith("not written: give -o FILE to keep it\n")
+    assert not list(tmp_path.iterdir())
+
+
 def test_json_has_methods_errors_and_what_to_measure_next() -> None:
     result = run("classify", str(EXAMPLE), "--json")
     assert result.exit_code == 0, result.stderr
@@ -112,3 +120,19 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
     refused(
         run("classify", str(EXAMPLE), "-o", "-", "--json"), "--json: is written to stdout too; give -o FILE"
     )
+
+
+def test_targets_decide_what_to_measure_next(tmp_path: Path) -> None:
+    table = '[[workloads]]\nname = "look-up"\nmemory_gb = 2\ntarget = {{ {} }}\n'
+    found = []
+    for rate in (40, 2000):
+        file = tmp_path / f"{rate}.toml"
+        file.write_text(table.format(f"p99_ms = 50, rate_per_s = {rate}"))
+        result = run("classify", str(EXAMPLE), "--targets", str(file), "--json")
+        assert result.exit_code == 0, result.stderr
+        found.append(json.loads(result.stdout)["workloads"][0]["measure_next"])
+    assert found[0] != found[1]
+    other = tmp_path / "other.toml"
+    other.write_text(table.format("completion_s = 60"))
+    told = "other.toml: workload 'look-up' has a target of completions, and is measured as rate"
+    refused(run("classify", str(EXAMPLE), "--targets", str(other)), told)

@@ -20,8 +20,8 @@ from kwiken.profile.cost_models import MODELS
 from tests.support.commands import refused, run
 from tests.support.profiles import small_profile
 
-# The plan apportions the whole budget of 5%; the expectation draws its copies anew, which moves the spend a little.
-MOST_SPENT = 0.05 * 1.005
+# The plan apportions the whole budget of 5%, and a time-out may miss its share by 1%.
+MOST_SPENT = 0.05 * 1.01
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ def test_five_answers_come_first_and_name_kind_service_gain_setting_and_next_ste
     assert "judged on the later half" in gain
     assert "spread evenly" in gain
     assert "p99 of the later half rests on 2 requests" in gain
-    assert "stock-service:search a copy after" in change
+    assert "of stock-service:search after " in change
     assert "kwiken export plan.json --to envoy" in change
     assert "Record 2,000 requests of this kind instead of 400" in measure
     assert "Who makes slow requests slow" in shown.stdout

@@ -1,0 +1,244 @@
+"""Sliding windows of work and spend, in buckets of time: the 10 s of the peak, and the horizon.
+
+An account keeps the totals and moves both windows on together. The windows keep what the totals were when
+each bucket began, and the spend of each bucket. Work is counted for at most the window and spends for at
+least the window, so that rounding never favours spending.
+
+Amounts are whole micro-units. Buckets of 0.25 s are numbered by the clock, and both windows are moved by that
+number. Pure, and no NumPy: replicas and gateways start without it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PEAK_WINDOW_S: Final = 10.0
+PEAK_BUCKETS: Final = 40  # of the 10 s
+BUCKETS_PER_S: Final = PEAK_BUCKETS / PEAK_WINDOW_S
+HORIZON_S: Final = 3600.0
+HORIZON_BUCKETS: Final = 60  # of the horizon
+MIN_HORIZON_S: Final = PEAK_WINDOW_S
+
+
+class PeakWindow:
+    """Work and spend of the last 10 s, in buckets of 0.25 s.
+
+    Attributes:
+        head: number of the present bucket; -1 before the first.
+        spent: spend of the window, in micro-units.
+        fed_from: work that had filled the account when the oldest bucket of the window began, in micro-units.
+        worst: highest spend of a window as a share of the window's work; None before 10 s of work.
+    """
+
+    __slots__ = (
+        "_busy_since",
+        "_fed_at",
+        "_slot",
+        "_spent_in",
+        "_work_at",
+        "fed_from",
+        "head",
+        "spent",
+        "worst",
+    )
+
+    def __init__(self) -> None:
+        self.head = -1
+        self.spent = 0
+        self.fed_from = 0
+        self.worst: float | None = None
+        # The present bucket stands at index `_slot`. Totals of work are kept as they were when each bucket
+        # began, so that a success costs one addition; spends are kept by bucket, since they can be refunded.
+        self._slot = 0
+        self._work_at = [0] * (PEAK_BUCKETS + 1)
+        self._fed_at = [0] * (PEAK_BUCKETS + 1)
+        self._spent_in = [0] * (PEAK_BUCKETS + 1)
+        self._busy_since = -1
+
+    @property
+    def _first(self) -> int:
+        """Index of the oldest bucket whose work counts."""
+        return (self._slot + 2) % (PEAK_BUCKETS + 1)
+
+    def share(self, work: int) -> float:
+        """Spend of the window as a share of its work; 0 without work.
+
+        Args:
+            work: all work so far, in micro-units.
+        """
+        inside = work - self._work_at[self._first]
+        return self.spent / inside if inside else 0.0
+
+    def spend(self, cost: int) -> None:
+        """Add a spend to the present bucket, in micro-units."""
+        self._spent_in[self._slot] += cost
+        self.spent += cost
+
+    def refund(self, cost: int, head: int) -> None:
+        """Take a spend back out of the bucket that it was made in, if the window still holds that bucket.
+
+        Args:
+            cost: amount to give back, in micro-units.
+            head: number of the bucket.
+        """
+        back = self.head - head
+        if 0 <= back <= PEAK_BUCKETS:
+            slot = (self._slot - back) % (PEAK_BUCKETS + 1)
+            taken = min(cost, self._spent_in[slot])  # after a clock jump this may be another bucket
+            self._spent_in[slot] -= taken
+            self.spent -= taken
+
+    def go_back(self, head: int) -> None:
+        """Continue from an earlier bucket with what the window holds: the clock jumped backwards.
+
+        Args:
+            head: number of the bucket, below the present one.
+        """
+        self.head = head
+        self._busy_since = -1
+
+    def advance(self, head: int, work: int, fed: int) -> None:
+        """Move the window on, and forget what it leaves behind.
+
+        Args:
+            head: number of the new bucket, above the present one.
+            work: all work so far, in micro-units.
+            fed: all work so far that filled the account, in micro-units.
+        """
+        slot = self._slot
+        if work != self._work_at[slot]:
+            self._measure(work)
+        spent_in, work_at, fed_at = self._spent_in, self._work_at, self._fed_at
+        for _ in range(min(head - self.head, PEAK_BUCKETS + 1)):
+            slot = slot + 1 if slot < PEAK_BUCKETS else 0
+            if spent_in[slot]:
+                self.spent -= spent_in[slot]
+                spent_in[slot] = 0
+            work_at[slot] = work
+            fed_at[slot] = fed
+        self._slot = slot
+        self.head = head
+        first = self._first
+        self.fed_from = fed_at[first]
+        if work == work_at[first]:
+            self._busy_since = -1
+
+    def _measure(self, work: int) -> None:
+        """Update the worst ratio by the 10 s that end now, once there has been work for 10 s."""
+        if self._busy_since < 0:
+            self._busy_since = self.head
+        if self.head - self._busy_since < PEAK_BUCKETS - 1:
+            return
+        before = self._spent_in[(self._slot + 1) % (PEAK_BUCKETS + 1)]
+        ratio = (self.spent - before) / (work - self._work_at[self._first])
+        if self.worst is None or ratio > self.worst:
+            self.worst = ratio
+
+
+class HorizonWindow:
+    """Work, earnings and spend of the horizon, in sixtieths rounded up to a multiple of 0.25 s.
+
+    Args:
+        horizon_s: length of the horizon, seconds, `MIN_HORIZON_S` or more.
+
+    Attributes:
+        steps: number of buckets of 0.25 s in a bucket of the horizon.
+        bucket: number of the present bucket of the horizon; -1 before the first.
+        spent: spend of the window that counts against earnings, in micro-units.
+        earned_from: what had been earned when the oldest bucket of the window began, in micro-units times a
+            million.
+    """
+
+    __slots__ = ("_earned_at", "_slot", "_spent_in", "_work_at", "bucket", "earned_from", "spent", "steps")
+
+    def __init__(self, horizon_s: float) -> None:
+        self.spent = 0
+        self.earned_from = 0
+        self._divide(horizon_s, -1, work_from=0)
+
+    def _divide(self, horizon_s: float, head: int, *, work_from: int) -> None:
+        """Divide the horizon into buckets; the present one takes all that the window holds."""
+        buckets = int(horizon_s * BUCKETS_PER_S)
+        self.steps = -(-buckets // HORIZON_BUCKETS)
+        count = buckets // self.steps + 1
+        self.bucket = head // self.steps
+        self._slot = 0  # index of the present bucket
+        self._earned_at = [self.earned_from] * count
+        self._work_at = [work_from] * count
+        self._spent_in = [0] * count
+        self._spent_in[0] = self.spent
+
+    @property
+    def _first(self) -> int:
+        """Index of the oldest bucket whose work counts."""
+        return (self._slot + 2) % len(self._earned_at)
+
+    def resize(self, horizon_s: float, head: int) -> None:
+        """Set another horizon; what the old one held counts as of the present.
+
+        Args:
+            horizon_s: length of the horizon, seconds, `MIN_HORIZON_S` or more.
+            head: number of the present bucket of 0.25 s.
+        """
+        self._divide(horizon_s, head, work_from=self._work_at[self._first])
+
+    def share(self, work: int) -> float:
+        """Spend of the window as a share of its work; 0 without work.
+
+        Args:
+            work: all work so far, in micro-units.
+        """
+        inside = work - self._work_at[self._first]
+        return self.spent / inside if inside else 0.0
+
+    def spend(self, cost: int) -> None:
+        """Add a spend to the present bucket, in micro-units; a negative one waives spend."""
+        self._spent_in[self._slot] += cost
+        self.spent += cost
+
+    def refund(self, cost: int, head: int) -> None:
+        """Take a spend back out of the bucket that it was made in, if the window still holds that bucket.
+
+        Args:
+            cost: amount to give back, in micro-units.
+            head: number of the bucket of 0.25 s.
+        """
+        count = len(self._spent_in)
+        back = self.bucket - head // self.steps
+        if 0 <= back < count:
+            slot = (self._slot - back) % count
+            taken = min(cost, self._spent_in[slot])  # after a clock jump this may be another bucket
+            self._spent_in[slot] -= taken
+            self.spent -= taken
+
+    def go_back(self, head: int) -> None:
+        """Continue from an earlier bucket with what the window holds: the clock jumped backwards.
+
+        Args:
+            head: number of the bucket of 0.25 s, below the present one.
+        """
+        self.bucket = head // self.steps
+
+    def advance(self, bucket: int, work: int, earned: int) -> int:
+        """Move the window on, and forget what it leaves behind.
+
+        Args:
+            bucket: number of the new bucket of the horizon, above the present one.
+            work: all work so far, in micro-units.
+            earned: all earnings so far, in micro-units times a million.
+
+        Returns:
+            Earnings that the window leaves behind, in micro-units times a million.
+        """
+        count = len(self._earned_at)
+        slot = self._slot
+        for _ in range(min(bucket - self.bucket, count)):
+            slot = (slot + 1) % count
+            self.spent -= self._spent_in[slot]
+            self._spent_in[slot] = 0
+            self._earned_at[slot] = earned
+            self._work_at[slot] = work
+        self._slot = slot
+        self.bucket = bucket
+        before, self.earned_from = self.earned_from, self._earned_at[self._first]
+        return self.earned_from - before
