@@ -123,7 +123,8 @@ def command(
     with progress("placing"):
         admissions, ledger, placement = _place(requests, cluster, chosen, seed, running)
     told = explain_placement(admissions, ledger) if explain else None
-    compared = _compare(requests, cluster, seed, running) if compare else None
+    with progress("comparing schedulers"):
+        compared = _compare(requests, cluster, seed, running) if compare else None
     if out is not None:
         write_text(out, placement.to_json())
     if picture is not None:

@@ -232,7 +232,7 @@ class ExactScheduler:
         name: name of the scheduler.
     """
 
-    time_limit_s: float = 60.0
+    time_limit_s: float = 20.0
     name: str = "exact"
 
     def place(self, sizing: Sizing) -> None:

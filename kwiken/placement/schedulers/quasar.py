@@ -45,7 +45,7 @@ class QuasarScheduler:
 
 @dataclass(frozen=True)
 class ThriftyScheduler:
-    """Quasar's walk, by performance and by performance for cost, with each size as the largest one allowed.
+    """Quasar's walk, and walks by performance for cost with each size as the largest one allowed.
 
     The cheapest placement that meets the target is kept. Quality first, as the source has it, takes large and
     fast replicas, which are rarely the ones that perform most for their cost.
@@ -61,12 +61,13 @@ class ThriftyScheduler:
         request, kept = sizing.request, len(sizing.replicas)
         contention = _shortlist(sizing)
         best, chosen = (False, 0.0), [(one.node, one.size) for one in sizing.replicas[:0]]
-        for largest in range(len(request.cores) - 1, -1, -1):
-            for rank in (by_quality, by_cost):
-                walk(sizing, rank, largest, contention)
-                if (worth := _worth(sizing)) > best:
-                    best, chosen = worth, [(one.node, one.size) for one in sizing.replicas[kept:]]
-                sizing.clear(kept)
+        walks: list[tuple[Rank, int | None]] = [(by_quality, None)]
+        walks += [(by_cost, largest) for largest in range(len(request.cores) - 1, -1, -1)]
+        for rank, largest in walks:
+            walk(sizing, rank, largest, contention)
+            if (worth := _worth(sizing)) > best:
+                best, chosen = worth, [(one.node, one.size) for one in sizing.replicas[kept:]]
+            sizing.clear(kept)
         for node, size in chosen:
             sizing.add(node, size)
         if not self.satisfied(sizing):
