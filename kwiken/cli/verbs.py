@@ -24,7 +24,7 @@ VERBS = {
     "explain": "Say which stages make slow requests slow, and what a budget buys there.",
     "simulate": "Replay a profile, with a plan or without.",
     "judge": "Judge a plan on requests that it has not seen, with the ledger in force.",
-    "export": "Write a plan as settings for gRPC, Envoy or Istio.",
+    "export": "Write a plan for gRPC, Envoy or Istio, or a placement for Compose or Kubernetes.",
     "report": "Write one page with charts of what was learned, planned and measured.",
     "serve": "Run a service's gateway.",
     "stage": "Run one replica of one stage.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kwiken.placement.admission import Admission, admit_all
 from kwiken.placement.explanations import Explanation, explain_placement
 from kwiken.placement.headroom import SOURCE_CAUTION, Caution
+from kwiken.placement.manifests import MANIFESTS
 from kwiken.placement.node_ledger import ROUNDING, DrawKind, NodeLedger
 from kwiken.placement.nodes import Cluster, Node, NodeClass, nodes_from_toml
 from kwiken.placement.placement import Placement, document, resume, total_cost
@@ -14,6 +15,7 @@ from kwiken.placement.scheduler import Scheduler
 from kwiken.placement.sizing import Rank, Sizing, by_cost, by_quality, walk
 
 __all__ = [
+    "MANIFESTS",
     "ROUNDING",
     "SOURCE_CAUTION",
     "Admission",

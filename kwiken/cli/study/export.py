@@ -1,4 +1,4 @@
-"""`kwiken export`: a plan as settings that gRPC, Envoy or Istio take."""
+"""`kwiken export`: a plan for gRPC, Envoy or Istio; a placement for Compose or Kubernetes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from kwiken.cli.shared import (
     MIB,
+    given,
     load_plan,
     needs_extra,
     note,
@@ -17,6 +18,7 @@ from kwiken.cli.shared import (
     read_text,
     write_text,
 )
+from kwiken.errors import InputError
 from kwiken.printable import printable_json
 
 if TYPE_CHECKING:
@@ -26,12 +28,20 @@ if TYPE_CHECKING:
     from kwiken.plan import Plan
 
 PROGRAMS: Final = ("grpc", "envoy", "istio")
+MANIFESTS: Final = ("compose", "kubernetes")
+MAX_PLACEMENT: Final = 256 * MIB
 MAX_MAP: Final = 4 * MIB
 
 
 @click.command()
 @click.argument("plan", metavar="PLAN")
-@click.option("--to", "program", type=click.Choice(PROGRAMS), required=True, help="Whose settings to write.")
+@click.option(
+    "--to",
+    "program",
+    type=click.Choice((*PROGRAMS, *MANIFESTS)),
+    required=True,
+    help="Whose settings to write; the last two take a placement from kwiken place.",
+)
 @click.option(
     "--map",
     "targets",
@@ -47,12 +57,15 @@ MAX_MAP: Final = 4 * MIB
 @out_option(default="-", what="settings")
 @needs_extra("plan")
 def command(*, plan: str, program: str, targets: str | None, template: str | None, out: str) -> None:
-    """Write the reissues of PLAN as settings for a program that you run already.
+    """Write the reissues of PLAN, or the replicas of a placement, as settings for what you run already.
 
     A stage's calls are known by the name of its spans where that is a gRPC method or an HTTP path; --map says
     it for the others, and --template writes one map with all that are missing. What the program cannot
     express is told on stderr, and in the file where it may hold comments.
     """
+    if program in MANIFESTS:
+        _write_manifest(plan, program, out)
+        return
     learned = load_plan(plan)
     from kwiken.export import PROGRAMS as EXPORTERS
     from kwiken.export import missing_calls
@@ -65,6 +78,18 @@ def command(*, plan: str, program: str, targets: str | None, template: str | Non
     write_text(out, exported.text)
     for remark in exported.notes:
         note(f"note: {remark}")
+    note_written(out)
+
+
+def _write_manifest(path: str, program: str, out: str) -> None:
+    """Write the replicas of a placement."""
+    if given("targets", "template") is not None:
+        raise InputError(f"has no calls, so --map and --template do not go with --to {program}", where=path)
+    text = read_text(path, MAX_PLACEMENT)
+    from kwiken.placement import MANIFESTS as WRITERS
+    from kwiken.placement import Placement
+
+    write_text(out, WRITERS[program](Placement.from_json(text, where=path), where=path))
     note_written(out)
 
 
