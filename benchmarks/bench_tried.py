@@ -18,19 +18,21 @@ from kwiken.plan import Budgets, Plan
 from kwiken.profile import Profile, part_of
 
 BUDGETS = (0.01, 0.05)
-TOO_SMALL = {"social network", "Train Ticket, within a day"}  # to tell the ways apart
+TOO_SMALL_SETS = {"social network", "Train Ticket, within a day"}  # to tell the ways apart
 MIN_RECENT = 50  # requests that a plan on recent requests has at least
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
-    chosen = (each for each in recordings(quick=quick, services=1) if not TOO_SMALL & each.data_sets.keys())
+    chosen = (
+        each for each in recordings(quick=quick, services=1) if not TOO_SMALL_SETS & each.data_sets.keys()
+    )
     cases = judged(chosen, ways, budgets=BUDGETS)
     rows = []
     for name in dict.fromkeys(case.data_set for case in cases):
         for budget in BUDGETS:
             some = [case for case in cases if (case.data_set, case.budget) == (name, budget)]
             names = dict.fromkeys(arm.way for case in some for arm in case.judgement.arms)
-            rows += [_row(f"{name}, {budget:.1%}: {way}", way, some) for way in names]
+            rows += [cut_row(f"{name}, {budget:.1%}: {way}", way, some) for way in names]
     return rows
 
 
@@ -51,7 +53,8 @@ def _recent(profile: Profile, share: float) -> Profile:
     return part_of(profile, order[-max(MIN_RECENT, int(share * len(order))) :])
 
 
-def _row(name: str, way: str, cases: Sequence[Case]) -> Row:
+def cut_row(name: str, way: str, cases: Sequence[Case]) -> Row:
+    """Mean cut of p99 by one way to plan, with the share of the budget that it spent."""
     arms = [case.judgement.arm(way) for case in cases]
     cuts = [100 * arm.cuts["p99_ms"].share for arm in arms]
     spent = [arm.spent / case.budget for arm, case in zip(arms, cases, strict=True)]

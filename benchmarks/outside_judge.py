@@ -13,7 +13,7 @@ from kwiken.apportion import INSURANCE
 from kwiken.evaluation import PLAN, Judgement
 from kwiken.evaluation.compared_plans import rivals
 from kwiken.evaluation.later_requests import Segment, judge_segments
-from kwiken.plan import Budgets, Plan
+from kwiken.plan import Budgets, LedgerTerms, Plan
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile
 
@@ -34,14 +34,22 @@ class Case:
     judgement: Judgement
 
 
-def made(earlier: Profile, budget: float, *, insurance: float = INSURANCE) -> Plan:
-    """Plan on some requests, with the defaults but for the insurance."""
-    settings = PlanSettings(budgets=Budgets(reissue=budget), insurance=insurance, created=CREATED)
+def made(
+    earlier: Profile, budget: float, *, insurance: float = INSURANCE, ledger: LedgerTerms | None = None
+) -> Plan:
+    """Plan on some requests, with the defaults but for the insurance and the terms of the ledger."""
+    settings = PlanSettings(
+        budgets=Budgets(reissue=budget), insurance=insurance, ledger=ledger, created=CREATED
+    )
     return study_plan(earlier, settings).plan
 
 
 def judged(
-    recordings: Iterable[Recording], ways: Ways | None = None, *, budgets: Sequence[float] = BUDGETS
+    recordings: Iterable[Recording],
+    ways: Ways | None = None,
+    *,
+    budgets: Sequence[float] = BUDGETS,
+    ledger: LedgerTerms | None = None,
 ) -> list[Case]:
     """Judge every recording at every budget.
 
@@ -49,19 +57,22 @@ def judged(
         recordings: recordings to judge.
         budgets: reissue budgets, as shares of all work.
         ways: makes more plans of earlier requests and a budget, to judge beside the plan; none by default.
+        ledger: terms of the ledger in force; None for the default terms.
     """
     with ProcessPoolExecutor(PROCESSES) as pool:
         jobs = [
-            pool.submit(_cases, recording, budget, ways) for recording in recordings for budget in budgets
+            pool.submit(_cases, recording, budget, ways, ledger)
+            for recording in recordings
+            for budget in budgets
         ]
         return [case for job in jobs for case in job.result()]
 
 
-def _cases(recording: Recording, budget: float, ways: Ways | None) -> list[Case]:
+def _cases(recording: Recording, budget: float, ways: Ways | None, ledger: LedgerTerms | None) -> list[Case]:
     """Judge one recording at one budget, for each data set that it stands for."""
     segments = []
     for earlier, later in recording.pairs:
-        plan = made(earlier, budget)
+        plan = made(earlier, budget, ledger=ledger)
         more = {} if ways is None else ways(earlier, budget)
         segments.append(Segment(later, {PLAN: plan, **rivals(plan, earlier, later, seed=0), **more}))
     starts = [float(later.started_s.min()) for _, later in recording.pairs]

@@ -17,10 +17,12 @@ from pathlib import Path
 
 import pytest
 
+from kwiken.cli.live.demo import NOTHING_TOLD
 from tests.support.commands import one_refusal
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN_S = 300.0  # bounds one command; the slowest takes half a minute on an idle machine
+TRIES = 3  # of a demo that other programs on the machine disturb
 LOAD_S = 4  # the pages' loads last longer than a test needs
 pytestmark = [
     pytest.mark.slow,
@@ -235,11 +237,17 @@ def test_a_shell_completes_verbs_and_options(core: Environment, tmp_path: Path) 
 
 
 def test_the_demo_and_the_readmes_commands_on_its_output(whole: Environment, tmp_path: Path) -> None:
-    whole.ok("kwiken", "demo", "--seconds", "8", "--out", "demo-out", cwd=tmp_path)
+    for _ in range(TRIES):
+        command = ("kwiken", "demo", "--seconds", "30", "--rate", "10", "--out", "demo-out")
+        done = whole.run(*command, cwd=tmp_path)
+        if done.returncode != NOTHING_TOLD:  # else what runs beside the tests took the processors
+            break
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "demo-out" / "report.html").stat().st_size
-    [block] = blocks("README.md", "You have a slow service, and traces of it", language="")
-    whole.script(block, tmp_path)
-    assert "<svg" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    for block in blocks("README.md", "You have a slow service, and traces of it", language=""):
+        whole.script(block, tmp_path)
+    for page in ("advice.html", "report.html"):
+        assert "<svg" in (tmp_path / page).read_text(encoding="utf-8")
     plan = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     (tmp_path / "map.json").write_text(json.dumps({stage: f"/{stage}" for stage in plan["stages"]}))
     whole.ok("kwiken", "export", "plan.json", "--to", "envoy", "--map", "map.json", cwd=tmp_path)
