@@ -76,7 +76,8 @@ def test_the_command_answers_who_makes_slow_requests_slow_first(faulty: Profile,
     path.write_text(profile_to_json(faulty))
     lines = run("explain", str(path)).stdout.splitlines()
     assert re.match(
-        r"The slowest 5% \(200 of 4000 requests\) take \S+ ms instead of \S+: of the difference ", lines[0]
+        r"The slowest 5% \(200 of 4000 requests\) take \S+ ms, where the medians of the services come to \S+: of the difference ",
+        lines[0],
     )
     assert "middle 9" in lines[0] or "middle 100%" in lines[0]
     whole = next(line for line in lines if line.startswith("all "))

@@ -55,7 +55,7 @@ def _tail(advice: Advice) -> str:
     slow = advice.slow[-1]
     told = (
         f"The slowest {slow.share:.0%} ({count(slow.requests, 'request')}) take {ms(slow.latency_ms)} "
-        f"instead of {ms(slow.typical_ms)}"
+        f"where the medians of the services come to {ms(slow.typical_ms)}"
     )
     parts = {part.name: part for part in slow.services}
     if advice.leading:

@@ -146,7 +146,8 @@ def _show_slow(story: Explanation) -> None:
     named = ", ".join(f"{part.name} {part.share:.0%}" for part in leading)
     say(
         f"The slowest {last.share:.0%} ({last.requests} of {story.requests} requests) take "
-        f"{last.latency_ms:.4g} ms instead of {last.typical_ms:.4g}: of the difference {named}.",
+        f"{last.latency_ms:.4g} ms, where the medians of the services come to {last.typical_ms:.4g}: "
+        f"of the difference {named}.",
         "",
     )
     columns, rows = excess_table(story.slow)

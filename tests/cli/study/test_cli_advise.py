@@ -48,7 +48,7 @@ def test_five_answers_come_first_and_name_kind_service_gain_setting_and_next_ste
     which, tail, gain, change, measure = lines[:5]
     assert "shop/page: 400 requests" in which
     assert "cart/add (30)" in which
-    assert "instead of" in tail
+    assert "where the medians of the services come to" in tail
     assert "stock-service" in tail
     assert "judged on the later half" in gain
     assert "spread evenly" in gain
