@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -152,6 +150,8 @@ def command(
     if not guarded:
         refuse_unguarded(load, queues)
     learned = load_profile(profile)
+    from dataclasses import replace
+
     from kwiken.plan import Budgets
     from kwiken.planning import PlanSettings, study_plan
     from kwiken.profile import kept_copyable, kept_single, spent_by_model
@@ -197,6 +197,8 @@ def _cost(given: str | None) -> str | Mapping[str, float] | None:
     """Name of a cost model, or the costs in a file; None if none is given."""
     if given is None or given in COST_MODELS:
         return given
+    from pathlib import Path
+
     if not given or not Path(given).exists():
         models = ", ".join(COST_MODELS)
         raise InputError(f"must be one of {models}, or a file; there is no file {given!r}", where="--cost")

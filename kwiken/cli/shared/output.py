@@ -12,7 +12,6 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kwiken.cli.shared.process import silence
@@ -20,6 +19,8 @@ from kwiken.errors import InputError
 from kwiken.printable import printable, printable_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.progress import Progress
 
 MIB: Final = 1 << 20
@@ -51,6 +52,8 @@ def read_text(path: str, max_bytes: int) -> str:
 
 
 def _read(path: str, name: str, max_bytes: int) -> bytes:
+    from pathlib import Path  # not at the start, of which it is a tenth
+
     try:
         if path == "-":
             data = sys.stdin.buffer.read(max_bytes + 1)
@@ -90,6 +93,8 @@ def write_text(path: str, text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
+    from pathlib import Path
+
     target = Path(path)
     try:
         if target.exists() and not target.is_file() and not target.is_dir():
@@ -112,13 +117,14 @@ def _replace(target: Path, text: str) -> None:
         raise IsADirectoryError
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
+    written = target.parent / temporary  # an absolute path
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(target)
+        written.chmod(mode)
+        written.replace(target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        written.unlink(missing_ok=True)
         raise
 
 
