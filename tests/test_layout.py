@@ -58,6 +58,8 @@ WINGS: dict[str, tuple[str, ...]] = {
     ),
     # Spans out, traces in.
     "otel": ("kwiken.otel.write", "kwiken.otel.read", "kwiken.otel.trace", "kwiken.otel.fit", "kwiken.otel"),
+    # What processors and memory this machine gives; on Linux's /proc and control groups.
+    "machine": ("kwiken.machine",),
     # Executes services. `kwiken.runtime` itself holds errors, clock, tasks and files, and stands on both ends.
     "runtime": (
         "kwiken.runtime",
@@ -70,8 +72,6 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.process",
         "kwiken.runtime.cluster",
     ),
-    # What the processors of this machine do; on Linux's /proc and control groups.
-    "machine": ("kwiken.machine",),
     "loadtest": ("kwiken.loadtest",),
     "services": (
         "kwiken.services",
@@ -101,8 +101,8 @@ WINGS: dict[str, tuple[str, ...]] = {
 MAY_USE: dict[str, set[str]] = {
     "brain": set(),
     "otel": {"brain"},
-    "runtime": {"brain", "otel"},
     "machine": set(),
+    "runtime": {"brain", "otel", "machine"},
     "loadtest": {"brain", "machine"},
     "services": {"brain", "runtime"},
     # The command names services as any user does, by MODULE:SERVICE.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
+from kwiken.machine.control_groups import control_groups
 from kwiken.machine.processor_use import Reading
 
 ROOT = Path("/")
@@ -104,35 +105,10 @@ def _scheduled(root: Path, pid: int) -> tuple[float, float] | None:
     return (ran / NANOSECONDS, waited / NANOSECONDS) if ran else None
 
 
-def _groups(root: Path) -> Iterator[tuple[Path, int]]:
-    """Folders of this process's control groups that may limit processors, and the version of each.
-
-    Inside a container the path in /proc/self/cgroup may be the host's, and the container's own group is
-    mounted as the root: the root is tried too.
-    """
-    mount = root / "sys/fs/cgroup"
-    yield mount, 2
-    yield mount / "cpu", 1
-    try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return
-    for line in lines:
-        _, kinds, group = [*line.split(":", 2), "", ""][:3]
-        if kinds == "":
-            here, version = mount, 2
-        elif "cpu" in kinds.split(","):
-            here, version = mount / "cpu", 1
-        else:
-            continue
-        for part in Path(group).parts[1:]:
-            here /= part
-            yield here, version
-
-
 def _quota(root: Path) -> float:
     """Smallest quota of the control groups, in processors; infinite without one."""
-    return min((_quota_of(folder, version) for folder, version in _groups(root)), default=math.inf)
+    groups = control_groups("cpu", root)
+    return min((_quota_of(folder, version) for folder, version in groups), default=math.inf)
 
 
 def _quota_of(folder: Path, version: int) -> float:
@@ -149,7 +125,7 @@ def _quota_of(folder: Path, version: int) -> float:
 def _throttling(root: Path) -> tuple[int, int]:
     """Periods of all quotas on this process, and the periods among them that were throttled."""
     periods = throttled = 0
-    for folder, version in _groups(root):
+    for folder, version in control_groups("cpu", root):
         if math.isfinite(_quota_of(folder, version)):
             words = _words(folder / "cpu.stat")
             found = dict(zip(words[::2], words[1::2], strict=False))
