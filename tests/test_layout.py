@@ -65,6 +65,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime",
         "kwiken.runtime.transport",
         "kwiken.runtime.decisions",
+        "kwiken.runtime.foreign",
         "kwiken.runtime.http_server",
         "kwiken.runtime.engine",
         "kwiken.runtime.replica",

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
         service_to_yaml,
     )
     from kwiken.service.drawing import Box, to_dot, to_mermaid
+    from kwiken.service.remote import (
+        GrpcCall,
+        HttpCall,
+        input_names,
+        templates_of,
+    )
     from kwiken.service.service import MAX_STAGES, Service
     from kwiken.service.stage import MAX_FANOUT, MAX_MS, MAX_REPLICAS, Partial, Reissue, Stage
 
@@ -27,10 +33,13 @@ __all__ = [
     "MAX_REPLICAS",
     "MAX_STAGES",
     "Box",
+    "GrpcCall",
+    "HttpCall",
     "Partial",
     "Reissue",
     "Service",
     "Stage",
+    "input_names",
     "service_from_dict",
     "service_from_graph",
     "service_from_json",
@@ -39,6 +48,7 @@ __all__ = [
     "service_to_graph",
     "service_to_json",
     "service_to_yaml",
+    "templates_of",
     "to_dot",
     "to_mermaid",
 ]
@@ -60,6 +70,12 @@ __getattr__ = lazy_names(
             "Box",
             "to_dot",
             "to_mermaid",
+        ),
+        "kwiken.service.remote": (
+            "GrpcCall",
+            "HttpCall",
+            "input_names",
+            "templates_of",
         ),
         "kwiken.service.service": (
             "MAX_STAGES",

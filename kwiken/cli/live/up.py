@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kwiken.runtime.cluster import Cluster, StateFiles
     from kwiken.service import Service
 
+FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
 _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
@@ -66,7 +67,8 @@ def command(
     from kwiken.runtime.cluster import StateFiles
 
     files = StateFiles(Path(state), service.name)
-    processes = 1 + sum(counts.get(name, stage.replicas) for name, stage in service.stages.items())
+    own = {name: stage for name, stage in service.stages.items() if stage.remote_call is None}
+    processes = 1 + sum(counts.get(name, stage.replicas) for name, stage in own.items())
 
     def warn() -> None:
         _warn_of_strangers(server.host, allowed_hosts)
@@ -125,6 +127,8 @@ def replica_counts(service: Service, texts: Sequence[str]) -> dict[str, int]:
         if not equals:
             raise InputError(f"must be STAGE=N, not {text!r}", where="--replicas")
         stage = service[name].name
+        if service[stage].remote_call is not None:
+            raise InputError(f"stage {stage!r}: {FOREIGN}", where="--replicas")
         if not (_WHOLE.fullmatch(number) and 1 <= int(number) <= MAX_REPLICAS):
             raise InputError(
                 f"stage {stage!r}: must be a whole number from 1 to {MAX_REPLICAS}, not {number!r}",

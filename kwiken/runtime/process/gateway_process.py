@@ -17,6 +17,7 @@ from kwiken.errors import InputError
 from kwiken.runtime.clock import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.files import read_file
+from kwiken.runtime.foreign import ForeignTransport
 from kwiken.runtime.gateway import (
     Control,
     Gateway,
@@ -54,7 +55,14 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
     Raises:
         KwikenError: the gateway cannot be served as specified; names the option or file.
     """
-    endpoints = {stage: [parse_endpoint(text) for text in those] for stage, those in spec.replicas.items()}
+    told = {
+        name: stage.remote_call.endpoints
+        for name, stage in service.stages.items()
+        if stage.remote_call is not None
+    }
+    endpoints = {
+        stage: [parse_endpoint(text) for text in those] for stage, those in (told | spec.replicas).items()
+    }
     clock = SystemClock()
     async with _transport(spec, service) as transport:
         with request_observer(spec, service) as observer:
@@ -80,13 +88,15 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 ),
             )
             gateway.control.set_replicas(spec.known)
-            await _serve(spec, gateway, endpoints, stop, announce)
+            healthy = transport.healthy if isinstance(transport, ForeignTransport) else None
+            names = NameResolver(endpoints, gateway.control, healthy) if endpoints else None
+            await _serve(spec, gateway, names, stop, announce)
 
 
 async def _serve(
     spec: GatewaySpec,
     gateway: Gateway,
-    endpoints: dict[str, list[tuple[str, int]]],
+    names: NameResolver | None,
     stop: asyncio.Event,
     announce: Announce,
 ) -> None:
@@ -95,8 +105,7 @@ async def _serve(
     _begin_with_plan(spec, gateway.control, plan_file)
     if plan_file is not None:
         watches.append(plan_file.watch)
-    if endpoints:
-        names = NameResolver(endpoints, gateway.control)
+    if names is not None:
         await names.resolve()
         watches.append(names.watch)
     critical_tasks = CriticalTasks()
@@ -133,6 +142,16 @@ def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | 
 
 @contextlib.asynccontextmanager
 async def _transport(spec: GatewaySpec, service: Service) -> AsyncIterator[Transport]:
+    async with _own_transport(spec, service) as own:
+        if all(stage.remote_call is None for stage in service.stages.values()):
+            yield own
+            return
+        async with ForeignTransport(service, own) as foreign:
+            yield foreign
+
+
+@contextlib.asynccontextmanager
+async def _own_transport(spec: GatewaySpec, service: Service) -> AsyncIterator[Transport]:
     if spec.local:
         local = LocalTransport(service, report=functools.partial(log_handler_error, LOG))
         await local.setup()

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     )
     from kwiken.runtime.transport.http import HttpTransport
     from kwiken.runtime.transport.http_head import BadHeadError, read_length, split_head
+    from kwiken.runtime.transport.http_pool import (
+        BrokenReplyError,
+        Connection,
+        HttpReply,
+        NoConnectionError,
+        Pool,
+        UnreadReplyError,
+    )
     from kwiken.runtime.transport.local import LocalTransport, local_replicas
     from kwiken.runtime.transport.wire import MAX_BODY
 
@@ -23,12 +31,18 @@ __all__ = [
     "MAX_BODY",
     "MAX_PRIORITY",
     "BadHeadError",
+    "BrokenReplyError",
     "Call",
+    "Connection",
+    "HttpReply",
     "HttpTransport",
     "LocalTransport",
+    "NoConnectionError",
+    "Pool",
     "Replica",
     "Reply",
     "Transport",
+    "UnreadReplyError",
     "is_own",
     "kind_and_message",
     "local_replicas",
@@ -59,6 +73,14 @@ __getattr__ = lazy_names(
             "BadHeadError",
             "read_length",
             "split_head",
+        ),
+        "kwiken.runtime.transport.http_pool": (
+            "BrokenReplyError",
+            "Connection",
+            "HttpReply",
+            "NoConnectionError",
+            "Pool",
+            "UnreadReplyError",
         ),
         "kwiken.runtime.transport.local": (
             "LocalTransport",
