@@ -68,6 +68,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.http_server",
         "kwiken.runtime.engine",
         "kwiken.runtime.replica",
+        "kwiken.runtime.live_page",
         "kwiken.runtime.gateway",
         "kwiken.runtime.process",
         "kwiken.runtime.cluster",
