@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from kwiken.service.remote import (
         GrpcCall,
         HttpCall,
+        Templates,
         input_names,
         templates_of,
     )
     from kwiken.service.service import MAX_STAGES, Service
     from kwiken.service.stage import MAX_FANOUT, MAX_MS, MAX_REPLICAS, Partial, Reissue, Stage
+    from kwiken.service.template import Place
 
 __all__ = [
     "MAX_FANOUT",
@@ -36,9 +38,11 @@ __all__ = [
     "GrpcCall",
     "HttpCall",
     "Partial",
+    "Place",
     "Reissue",
     "Service",
     "Stage",
+    "Templates",
     "input_names",
     "service_from_dict",
     "service_from_graph",
@@ -74,6 +78,7 @@ __getattr__ = lazy_names(
         "kwiken.service.remote": (
             "GrpcCall",
             "HttpCall",
+            "Templates",
             "input_names",
             "templates_of",
         ),
@@ -89,5 +94,6 @@ __getattr__ = lazy_names(
             "Reissue",
             "Stage",
         ),
+        "kwiken.service.template": ("Place",),
     },
 )

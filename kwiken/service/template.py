@@ -112,17 +112,20 @@ class JsonTemplate:
         value: JSON value as written: dicts with names as keys, lists and scalars.
         names: names of the inputs.
 
+    Attributes:
+        tree: the value, with a `Place` or a `TextTemplate` in place of each string.
+
     Raises:
         ValueError: the value is not JSON or nested too deep, or a placeholder is wrong.
     """
 
     def __init__(self, value: Any, names: Sequence[str]) -> None:
-        self._tree = _compile(value, names, 0)
+        self.tree = _compile(value, names, 0)
 
     @property
     def places(self) -> Iterator[Place]:
         """Placeholders of the value."""
-        yield from _places(self._tree)
+        yield from _places(self.tree)
 
     def fill(self, inputs: Sequence[Any]) -> Any:
         """Value with fields in place of the placeholders.
@@ -133,7 +136,7 @@ class JsonTemplate:
         Raises:
             InputError: a field is missing or does not fit into text; names the placeholder.
         """
-        return _fill(self._tree, inputs)
+        return _fill(self.tree, inputs)
 
 
 def _parts(text: str, names: Sequence[str]) -> Iterator[str | Place]:

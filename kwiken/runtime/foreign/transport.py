@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from kwiken.runtime.clock import Clock, SystemClock
 from kwiken.runtime.errors import DeadlineError
-from kwiken.runtime.foreign.http import HttpCaller
+from kwiken.runtime.foreign.http_calls import HttpCaller
 from kwiken.runtime.foreign.http_connection import ForeignConnection
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import MAX_BODY, Call, Pool, Replica, Reply, Transport
 from kwiken.service import HttpCall, Service, Stage
 
+LOG = logging.getLogger("kwiken.foreign")
 # Seconds for which a connection is kept without use: shorter than common servers keep it (Node.js and
 # uvicorn: 5 s), so that no call is sent into a connection that is being closed.
 IDLE_S: Final = 4.0
@@ -31,6 +33,16 @@ class Caller(Protocol):
     @property
     def checks_health(self) -> bool:
         """Whether the service has a health check of its own."""
+
+    async def check(self, replicas: Sequence[Replica]) -> str | None:
+        """Check the definition at the service; returns why it could not be asked, None if it was.
+
+        Raises:
+            DefinitionError: the service cannot be called as defined.
+        """
+
+    async def close(self) -> None:
+        """Close what the caller opened."""
 
     async def call(self, replica: Replica, call: Call, remaining_s: float) -> Reply:
         """Send one call within the time until its deadline, seconds; errors as in `Transport.call`."""
@@ -73,7 +85,8 @@ class ForeignTransport:
             opening.push_async_callback(pool.close)
             for stage in self._service.stages.values():
                 if stage.remote_call is not None:
-                    self._callers[stage.name] = self._caller(stage, pool)
+                    caller = self._callers[stage.name] = self._caller(stage, pool)
+                    opening.push_async_callback(caller.close)
             self._opened = opening.pop_all()
         return self
 
@@ -86,8 +99,11 @@ class ForeignTransport:
         await self._opened.aclose()
 
     def _caller(self, stage: Stage, pool: Pool) -> Caller:
-        assert isinstance(stage.remote_call, HttpCall)
-        return HttpCaller(self._service, stage, pool)
+        if isinstance(stage.remote_call, HttpCall):
+            return HttpCaller(self._service, stage, pool)
+        from kwiken.runtime.foreign.grpc_calls import GrpcCaller
+
+        return GrpcCaller(self._service, stage, self._max_body)
 
     def call(self, replica: Replica, call: Call) -> Coroutine[Any, Any, Reply]:
         """Send one call; see `Transport`."""
@@ -116,6 +132,21 @@ class ForeignTransport:
 
     async def _ask(self, caller: Caller, replica: Replica, heard: Callable[[bool], None]) -> None:
         heard(await _healthy(caller, replica, PROBE_TIMEOUT_S))
+
+    async def check(self, replicas: Mapping[str, Sequence[Replica]]) -> None:
+        """Check the definitions of foreign stages at their services; those that do not answer are logged.
+
+        Args:
+            replicas: replicas by stage.
+
+        Raises:
+            DefinitionError: a service cannot be called as defined, for example for an unknown method; names
+                the stage.
+        """
+        for stage, caller in self._callers.items():
+            reason = await caller.check(replicas.get(stage, ()))
+            if reason is not None:
+                LOG.warning("stage %r: its service cannot be asked for its types yet: %s", stage, reason)
 
     async def healthy(self, stage: str, replicas: Sequence[Replica]) -> list[Replica]:
         """Replicas of a stage without those whose own health checks failed; all of them if all failed.

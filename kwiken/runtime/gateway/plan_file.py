@@ -144,8 +144,12 @@ class NameResolver:
         self._healthy = healthy
         self._known: dict[tuple[str, int], list[str]] = {}
 
-    async def resolve(self) -> None:
-        """Look up every name and check health once; a name that is not found keeps its known addresses."""
+    async def resolve(self) -> dict[str, list[Replica]]:
+        """Look up every name and check health once; a name that is not found keeps its known addresses.
+
+        Returns:
+            Replicas by stage.
+        """
         wanted = {endpoint for those in self._endpoints.values() for endpoint in those}
         await asyncio.gather(*(self._look_up(*endpoint) for endpoint in wanted))
         current = {
@@ -157,6 +161,7 @@ class NameResolver:
             checks = (self._healthy(stage, those) for stage, those in current.items())
             current = dict(zip(current, await asyncio.gather(*checks), strict=True))
         self._control.set_replicas(current)
+        return current
 
     async def watch(self) -> None:
         """Look up the names at intervals until cancelled."""

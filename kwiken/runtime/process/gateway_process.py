@@ -88,15 +88,16 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 ),
             )
             gateway.control.set_replicas(spec.known)
-            healthy = transport.healthy if isinstance(transport, ForeignTransport) else None
-            names = NameResolver(endpoints, gateway.control, healthy) if endpoints else None
-            await _serve(spec, gateway, names, stop, announce)
+            foreign = transport if isinstance(transport, ForeignTransport) else None
+            names = NameResolver(endpoints, gateway.control, foreign.healthy if foreign else None)
+            await _serve(spec, gateway, names if endpoints else None, foreign, stop, announce)
 
 
 async def _serve(
     spec: GatewaySpec,
     gateway: Gateway,
     names: NameResolver | None,
+    foreign: ForeignTransport | None,
     stop: asyncio.Event,
     announce: Announce,
 ) -> None:
@@ -106,7 +107,9 @@ async def _serve(
     if plan_file is not None:
         watches.append(plan_file.watch)
     if names is not None:
-        await names.resolve()
+        found = await names.resolve()
+        if foreign is not None:
+            await foreign.check(found)
         watches.append(names.watch)
     critical_tasks = CriticalTasks()
     for watch in watches:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.runtime.transport.base import MAX_PRIORITY, Call, Replica, Reply, Transport
+    from kwiken.runtime.transport.base import MAX_PRIORITY, Call, Replica, Reply, Stream, Transport
     from kwiken.runtime.transport.handler_errors import (
         is_own,
         kind_and_message,
@@ -41,6 +41,7 @@ __all__ = [
     "Pool",
     "Replica",
     "Reply",
+    "Stream",
     "Transport",
     "UnreadReplyError",
     "is_own",
@@ -60,6 +61,7 @@ __getattr__ = lazy_names(
             "MAX_PRIORITY",
             "Replica",
             "Reply",
+            "Stream",
             "Transport",
         ),
         "kwiken.runtime.transport.handler_errors": (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
@@ -81,6 +81,16 @@ class HttpCaller:
     def checks_health(self) -> bool:
         """Whether the service has a health check of its own."""
         return self._checks_health
+
+    async def check(self, replicas: Sequence[Replica]) -> None:
+        """Check the definition at the service: HTTP says nothing of types, so there is nothing to ask.
+
+        Args:
+            replicas: replicas of the service.
+        """
+
+    async def close(self) -> None:
+        """Close nothing: the connections belong to the pool."""
 
     async def call(self, replica: Replica, call: Call, remaining_s: float) -> Reply:
         """Send one call; see `Transport`. Cancelling closes the connection.
