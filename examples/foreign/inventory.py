@@ -1,4 +1,4 @@
-"""Inventory service over gRPC, written without kwiken: the methods of inventory.proto, reflection and health."""
+"""Inventory service over gRPC, written without kwiken: the methods of inventory.proto, with reflection."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ class _Stage(msgspec.Struct):
     """Fields of a stage that `kwiken status` needs."""
 
     replicas: list[_Replica]
+    foreign: bool = False
 
 
 class _Budget(msgspec.Struct):

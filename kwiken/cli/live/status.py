@@ -124,6 +124,12 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
             }
             for each in state.replicas
         ],
+        "foreign": [
+            {"stage": name, **replica}
+            for name, stage in (figures or {}).get("stages", {}).items()
+            if stage.get("foreign")
+            for replica in stage["replicas"]
+        ],
         "runtime": figures,
     }
 
@@ -160,14 +166,28 @@ def _show(cluster: dict[str, Any]) -> None:
         )
         for each in cluster["replicas"]
     ]
+    rows += [
+        (
+            f"{each['stage']} (foreign)",
+            "-",
+            "avoided" if each["ejected"] else "serving",
+            _shown(each["inflight"]),
+            _shown(each["latency_ms"]),
+            "-",
+            each["address"],
+        )
+        for each in cluster["foreign"]
+    ]
     print_table(f"{cluster['service']} at {place}", COLUMNS, rows, to_stdout=True)
     if cluster["runtime"] is None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
     say(_spend(cluster["runtime"]))
-    for each in cluster["replicas"]:
-        if trouble := each.get("trouble"):
-            note(f"kwiken: {cluster['service']}: {each['replica']}: its last call failed: {trouble}")
+    called = [(each["replica"], each.get("trouble")) for each in cluster["replicas"]]
+    called += [(f"{each['stage']} at {each['id']}", each["trouble"]) for each in cluster["foreign"]]
+    for name, trouble in called:
+        if trouble:
+            note(f"kwiken: {cluster['service']}: {name}: its last call failed: {trouble}")
     if unknown := unnoted(cluster):
         note(
             f"kwiken: {cluster['service']}: the gateway has {unknown} of its replicas that are not noted; "
@@ -184,7 +204,8 @@ def unnoted(cluster: dict[str, Any]) -> int:
     """Number of serving replicas that replaced dead ones and are missing in the state."""
     noted = {each["address"] for each in cluster["replicas"]}
     stages = cluster["runtime"].get("stages", {}).values()
-    serving = {replica["address"] for stage in stages for replica in stage["replicas"]}
+    own = [stage for stage in stages if not stage.get("foreign")]
+    serving = {replica["address"] for stage in own for replica in stage["replicas"]}
     return len(serving - noted) if any(not each["alive"] for each in cluster["replicas"]) else 0
 
 
