@@ -34,7 +34,7 @@ from kwiken.runtime.cluster import Cluster, ClusterSettings
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "foreign"
 BODY = b'{"sku": "tea"}'
-RATE_PER_S = 40.0
+RATE_PER_S = 25.0
 BUDGET = 0.05
 PAUSED_SHARE = 0.08  # of the time, in which one replica of a service is paused
 START_S = 20.0
@@ -42,7 +42,7 @@ ALL_S = 60.0  # longest time for which the gateway may still write spans
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
-    record_s, arm_s, rounds = (10.0, 5.0, 1) if quick else (60.0, 20.0, 4)
+    record_s, arm_s, rounds = (10.0, 5.0, 1) if quick else (80.0, 30.0, 4)
     rows: list[Row] = uvloop.run(_measure(record_s, arm_s, rounds))
     return rows
 

@@ -44,6 +44,7 @@ __all__ = [
     "ClusterSettings",
     "DeadlineError",
     "Executor",
+    "ForeignTransport",
     "Gateway",
     "GatewaySettings",
     "HandlerError",
@@ -84,6 +85,7 @@ __getattr__ = lazy_names(
             "RefusedError",
             "UnavailableError",
         ),
+        "kwiken.runtime.foreign": ("ForeignTransport",),
         "kwiken.runtime.gateway": ("Gateway", "GatewaySettings"),
         "kwiken.runtime.replica": ("ReplicaServer",),
         "kwiken.runtime.transport": (

@@ -124,14 +124,19 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
             }
             for each in state.replicas
         ],
-        "foreign": [
-            {"stage": name, **replica}
-            for name, stage in (figures or {}).get("stages", {}).items()
-            if stage.get("foreign")
-            for replica in stage["replicas"]
-        ],
+        "foreign": _foreign(figures),
         "runtime": figures,
     }
+
+
+def _foreign(figures: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Replicas of foreign services, which no supervisor started, each with its stage."""
+    return [
+        {"stage": name, **replica}
+        for name, stage in (figures or {}).get("stages", {}).items()
+        if stage.get("foreign")
+        for replica in stage["replicas"]
+    ]
 
 
 def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
@@ -176,7 +181,7 @@ def _show(cluster: dict[str, Any]) -> None:
             "-",
             each["address"],
         )
-        for each in cluster["foreign"]
+        for each in _foreign(cluster["runtime"])
     ]
     print_table(f"{cluster['service']} at {place}", COLUMNS, rows, to_stdout=True)
     if cluster["runtime"] is None:
@@ -184,7 +189,7 @@ def _show(cluster: dict[str, Any]) -> None:
         return
     say(_spend(cluster["runtime"]))
     called = [(each["replica"], each.get("trouble")) for each in cluster["replicas"]]
-    called += [(f"{each['stage']} at {each['id']}", each["trouble"]) for each in cluster["foreign"]]
+    called += [(f"{each['stage']} at {each['id']}", each["trouble"]) for each in _foreign(cluster["runtime"])]
     for name, trouble in called:
         if trouble:
             note(f"kwiken: {cluster['service']}: {name}: its last call failed: {trouble}")
