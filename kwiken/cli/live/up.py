@@ -31,6 +31,13 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     metavar="STAGE=N",
     help="Number of replicas of a stage, in place of the service's own; repeatable.",
 )
+@click.option(
+    "--gateways",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of gateways that share the port; each keeps the budget of its own requests.",
+)
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @plan_option
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
@@ -47,6 +54,7 @@ def command(
     *,
     server: ServerSettings,
     replicas: tuple[str, ...],
+    gateways: int,
     state: str,
     plan: str | None,
     detach: bool,
@@ -66,7 +74,7 @@ def command(
     from kwiken.runtime.cluster import StateFiles
 
     files = StateFiles(Path(state), service.name)
-    processes = 1 + sum(counts.get(name, stage.replicas) for name, stage in service.stages.items())
+    processes = gateways + sum(counts.get(name, stage.replicas) for name, stage in service.stages.items())
 
     def warn() -> None:
         _warn_of_strangers(server.host, allowed_hosts)
@@ -76,7 +84,7 @@ def command(
     if detach:
         from kwiken.cli.live.detach import start_detached
 
-        words = [server.target, *server.arguments(), "--state", state]
+        words = [server.target, *server.arguments(), "--state", state, "--gateways", str(gateways)]
         words += ["--plan", plan] if plan is not None else []
         words += ["--unresponsive-after", str(unresponsive_s)]
         words += [word for text in replicas for word in ("--replicas", text)]
@@ -98,6 +106,7 @@ def command(
         unresponsive_s=unresponsive_s,
         max_bodies=server.max_bodies,
         allowed_hosts=allowed_hosts,
+        gateways=gateways,
     )
     cluster = Cluster(server.target, settings, port=server.port, state=files.folder, replicas=counts)
     try:

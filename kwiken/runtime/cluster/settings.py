@@ -20,6 +20,7 @@ class ClusterSettings:
         unresponsive_s: seconds without an answer to `/livez` after which a process is killed and restarted, a
             replica not before its stage's timeout has passed too; 0 for never.
         max_bodies: bytes that all requests at the gateway together may hold; None for a share of the memory.
+        gateways: number of gateways that share the port, 1 or more; each keeps the budget of its requests.
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
     """
 
@@ -31,4 +32,5 @@ class ClusterSettings:
     grace_s: float = 10.0
     unresponsive_s: float = 10.0
     max_bodies: int | None = None
+    gateways: int = 1
     allowed_hosts: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kwiken.runtime.gateway.allowed_origins import is_loopback
 from kwiken.runtime.gateway.control import Control
-from kwiken.runtime.gateway.plan_file import NameResolver, PlanFile, parse_endpoint
+from kwiken.runtime.gateway.plan_file import NameResolver, PlanFile, SharedPlan, parse_endpoint
 from kwiken.runtime.gateway.plan_store import PlanStore
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import GatewaySettings
@@ -16,6 +16,7 @@ __all__ = [
     "NameResolver",
     "PlanFile",
     "PlanStore",
+    "SharedPlan",
     "is_loopback",
     "parse_endpoint",
 ]

@@ -103,10 +103,8 @@ class Control:
             DefinitionError: the plan does not fit the service; names the stage.
             PlanNotSavedError: the plan must be saved and cannot be.
         """
-        text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
-        plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
         before = self._executor.plan
-        self._executor.apply(plan)
+        plan = self.adopt(text, where=where)
         if self.save_plan is None:
             return
         try:
@@ -114,6 +112,22 @@ class Control:
         except PlanNotSavedError:
             self._executor.apply(before)  # no request has run in between
             raise
+
+    def adopt(self, text: bytes, *, where: str) -> Plan | None:
+        """Put a plan in force that is saved already, whole or not at all; returns it.
+
+        Args:
+            text: plan as JSON; null for no plan.
+            where: name of the source in errors.
+
+        Raises:
+            InputError: the text is not a plan, or a plan for another service.
+            DefinitionError: the plan does not fit the service; names the stage.
+        """
+        text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
+        plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
+        self._executor.apply(plan)
+        return plan
 
     async def replicas(self, request: web.BaseRequest) -> Any:
         """GET the replicas by stage, or PUT those of the stages named."""

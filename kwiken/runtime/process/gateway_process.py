@@ -24,6 +24,7 @@ from kwiken.runtime.gateway import (
     NameResolver,
     PlanFile,
     PlanStore,
+    SharedPlan,
     parse_endpoint,
 )
 from kwiken.runtime.process.critical_tasks import CriticalTasks
@@ -95,6 +96,8 @@ async def _serve(
     _begin_with_plan(spec, gateway.control, plan_file)
     if plan_file is not None:
         watches.append(plan_file.watch)
+    if spec.kept is not None and spec.follows_kept:
+        watches.append(SharedPlan(PlanStore(Path(spec.kept)), gateway.control).watch)
     if endpoints:
         names = NameResolver(endpoints, gateway.control)
         await names.resolve()

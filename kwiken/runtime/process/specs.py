@@ -56,6 +56,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         sockets: file descriptors of sockets that listen at this host and port already; empty to open new
             ones.
         kept: file in which the plan in force is saved; None for none.
+        follows_kept: whether other gateways save their plans in that file too, so that it is followed.
         takes_over: whether another gateway ran before, so that its saved plan continues.
         known: by stage, replicas at the start.
         max_bodies: bytes that all requests together may hold; None for a share of the memory.
@@ -74,6 +75,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grace_s: float = 10.0
     sockets: list[int] = []
     kept: str | None = None
+    follows_kept: bool = False
     takes_over: bool = False
     known: dict[str, list[Replica]] = {}
     max_bodies: int | None = None
