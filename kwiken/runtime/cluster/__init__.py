@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken.runtime.cluster.cluster import Cluster
-from kwiken.runtime.cluster.combined_status import combined_status
+from kwiken.runtime.cluster.gateway_figures import combined_status
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.state import ClusterState, StateFiles, stop_cluster
 

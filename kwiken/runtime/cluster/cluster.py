@@ -16,8 +16,8 @@ import msgspec
 from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Plan
 from kwiken.runtime.cluster.child_process import Child, ChildError
-from kwiken.runtime.cluster.combined_status import combined_status
 from kwiken.runtime.cluster.gateway_client import GatewayClient
+from kwiken.runtime.cluster.gateway_figures import combined_status
 from kwiken.runtime.cluster.gateway_sockets import GatewaySockets
 from kwiken.runtime.cluster.processes import Processes
 from kwiken.runtime.cluster.settings import ClusterSettings
