@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.runtime.replica.cpu_meter import MeteredThreads
-from kwiken.runtime.replica.server import CallObserver, ReplicaServer
+from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.replica.stage_calls import CallObserver
 
 __all__ = ["CallObserver", "MeteredThreads", "ReplicaServer"]

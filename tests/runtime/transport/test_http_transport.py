@@ -17,7 +17,7 @@ from kwiken.errors import DefinitionError, InputError
 from kwiken.runtime import DeadlineError, HandlerError, LostError, RefusedError
 from kwiken.runtime.errors import UnfitError
 from kwiken.runtime.replica import ReplicaServer
-from kwiken.runtime.replica.server import ServedCall
+from kwiken.runtime.replica.stage_calls import ServedCall
 from kwiken.runtime.transport import Call, HttpTransport, Replica
 from kwiken.runtime.transport.wire import Codec
 from kwiken.service import Service, Stage
