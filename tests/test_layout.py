@@ -69,6 +69,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.engine",
         "kwiken.runtime.replica",
         "kwiken.runtime.gateway",
+        "kwiken.runtime.grpc",
         "kwiken.runtime.process",
         "kwiken.runtime.cluster",
     ),

@@ -76,7 +76,7 @@ def judge(error: BaseException) -> Failure:
     worst = _worst(_leaves(error))
     status = _status_of(worst)
     if status == INTERNAL and not isinstance(worst, HandlerError):
-        return Failure(status, f"{type(worst).__name__}: {worst}", is_own=not isinstance(worst, KwikenError))
+        return Failure(status, f"{type(worst).__name__}: {worst}", is_own=True)
     reason = _said(error) if status == BAD_GATEWAY else str(worst)
     if status != UNAVAILABLE:
         return Failure(status, reason)

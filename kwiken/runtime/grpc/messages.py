@@ -106,7 +106,8 @@ def _read_varint(message: bytes, place: int) -> tuple[int, int]:
         number |= (byte & LAST_ONE_BYTE) << 7 * count
         if byte <= LAST_ONE_BYTE:
             return number, place + count + 1
-    raise _malformed("it ends within a number" if place + MAX_VARINT > len(message) else "a number is too long")
+    cut = place + MAX_VARINT > len(message)
+    raise _malformed("it ends within a number" if cut else "a number is too long")
 
 
 def _malformed(reason: str) -> InputError:

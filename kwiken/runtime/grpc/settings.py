@@ -11,6 +11,8 @@ Options = tuple[tuple[str, int], ...]
 CALL_METHOD: Final = "/kwiken.v1.Stage/Call"
 ASK_METHOD: Final = "/kwiken.v1.Gateway/Ask"
 HEALTH_METHOD: Final = "/grpc.health.v1.Health/Check"
+# Metadata by which a server tells a client with a retry policy when to send a request again, if at all.
+RETRY_PUSHBACK: Final = "grpc-retry-pushback-ms"
 FAILURE: Final = "kw-failure-bin"  # metadata: kind and message of a handler's error, as MessagePack
 
 MAX_OVERHEAD: Final = 64 << 10  # bytes of a message beside its payload

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
-import grpc
-from grpc import aio
+from grpc import StatusCode, aio
 
 from kwiken.errors import InputError
 from kwiken.runtime.clock import Clock, SystemClock
-from kwiken.runtime.errors import DeadlineError, HandlerError, LostError, RefusedError
+from kwiken.runtime.errors import DeadlineError, LostError, RefusedError
 from kwiken.runtime.grpc.messages import payload_message, payload_of
-from kwiken.runtime.grpc.settings import CALL_METHOD, FAILURE, HEALTH_METHOD, client_options
+from kwiken.runtime.grpc.settings import CALL_METHOD, HEALTH_METHOD, client_options
+from kwiken.runtime.grpc.statuses import failure_of, status_of, texts_of
 from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.transport import Call, CallBodies, Replica, Reply, failure_of_handler, is_replicas, wire
+from kwiken.runtime.transport import Call, CallBodies, Replica, Reply, wire
 from kwiken.service import Service
 
-Code = grpc.StatusCode
 MAX_EARLY_S: Final = 0.05  # remaining time from which on a replica's report of a missed deadline is rejected
 MAX_DEADLINE_S: Final = wire.MAX_DEADLINE_MS / 1e3
 PROBE_TIMEOUT_S: Final = 5.0  # timeout of a probe
 KEEP_UNUSED_S: Final = 300.0  # time after which the channel of an address without calls is closed
-MAX_DETAILS: Final = 300  # characters
-# gRPC gives one status to a call that was never sent and to one whose connection was lost. Only its message
-# tells them apart; any other message counts as a loss, after which a call is only repeated if it may run twice.
-NEVER_SENT: Final = ("failed to connect to all addresses", "errors resolving ", "empty address list")
-TOO_LARGE: Final = "CLIENT: Received message larger than max"
 
 
 class Channel:
@@ -93,7 +87,7 @@ class GrpcTransport:
             await channel.close()
 
     async def call(self, replica: Replica, call: Call) -> Reply:
-        """Send one call; see `Transport`. Cancelling resets the call's stream, which cancels at the replica."""
+        """Send one call; see `Transport`. Cancelling resets the stream, which cancels at the replica."""
         assert not self._closed, "use the transport within its context"
         now = self._now()
         remaining_s = call.deadline - now
@@ -118,7 +112,7 @@ class GrpcTransport:
             raise LostError(
                 f"stage {call.stage!r}: replica {replica.id}: not a replica's answer: {error}"
             ) from error
-        return self._bodies.reply(call.stage, replica, _texts(trailing), body)
+        return self._bodies.reply(call.stage, replica, texts_of(trailing), body)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
         """Probe the health service, any of whose answers is a sign of life; see `Transport`."""
@@ -134,7 +128,7 @@ class GrpcTransport:
         except RefusedError:
             pass
         except aio.AioRpcError as error:
-            alive = error.code() not in {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED}
+            alive = error.code() not in {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED}
         heard(alive)
 
     def _channel(self, replica: Replica, now: float) -> Channel:
@@ -159,49 +153,13 @@ class GrpcTransport:
         task.add_done_callback(self._tasks.discard)
 
     async def _failure(self, error: aio.AioRpcError, replica: Replica, call: Call) -> Exception:
-        """Error that a status stands for.
-
-        There are seven cases:
-        1. The replica refused the call.
-        2. The replica dropped the call past its deadline.
-        3. The handler raised, or the call had an invalid input.
-        4. The call was never sent, or its receiver is no replica.
-        5. The answer is too long.
-        6. The deadline passed here.
-        7. Anything else: the call was sent, and whether it ran is unknown.
-        """
-        at = f"stage {call.stage!r}: replica {replica.id}"
-        code, details = error.code(), (error.details() or "")[:MAX_DETAILS]
-        trailing = _texts(error.trailing_metadata())
+        """Error that a call ended with."""
         early = self._now() < call.deadline - MAX_EARLY_S
-        if wire.REFUSED in trailing:  # 1.
-            full = trailing[wire.REFUSED] == wire.FULL
-            return RefusedError(f"{at}: refused with {code.name}: {details}", full=full)
-        if is_replicas(trailing):
-            if code is Code.DEADLINE_EXCEEDED:  # 2.
-                return _missed(at, early=early)
-            told = error.trailing_metadata().get(FAILURE)
-            failure = failure_of_handler(call.stage, told) if isinstance(told, bytes) else None  # 3.
-            return failure or LostError(f"{at}: answered {code.name} in an unknown form")
-        if code is Code.UNAVAILABLE and details.startswith(NEVER_SENT):  # 4.
-            return RefusedError(f"{at}: no connection: {details}")
-        if code is Code.UNIMPLEMENTED:
-            return RefusedError(f"{at}: answered {code.name}, so it is not a replica")
-        if code is Code.RESOURCE_EXHAUSTED and details.startswith(TOO_LARGE):  # 5.
-            return HandlerError(
-                call.stage, "ReplyTooLarge", f"replica {replica.id}: at most {self._max_body} bytes are taken"
-            )
-        if code is Code.DEADLINE_EXCEEDED and not early:  # 6.
+        failure = failure_of(status_of(error), call.stage, replica.id, early=early)
+        if isinstance(failure, DeadlineError):
             # The race has a timer for the same moment, and learns more from a call that it ends itself.
             await asyncio.sleep(MAX_EARLY_S)
-            return DeadlineError(f"{at}: no answer by the deadline")
-        return LostError(f"{at}: {code.name}: {details}")  # 7.
-
-
-def _missed(at: str, *, early: bool) -> Exception:
-    if early:
-        return LostError(f"{at}: dropped the call before its deadline")
-    return DeadlineError(f"{at}: dropped the call past its deadline")
+        return failure
 
 
 def target_of(host: str, port: int) -> str:
@@ -219,7 +177,7 @@ def target_of(host: str, port: int) -> str:
 
 def _metadata(call: Call) -> tuple[tuple[str, str], ...]:
     """Metadata of a call; its deadline is gRPC's own."""
-    words = (
+    words: tuple[tuple[str, str], ...] = (
         (wire.STAGE, call.stage),
         (wire.SHARD, str(call.shard)),
         (wire.ATTEMPT, str(call.attempt)),
@@ -230,8 +188,3 @@ def _metadata(call: Call) -> tuple[tuple[str, str], ...]:
     if call.trace_id:
         words = (*words, (wire.TRACEPARENT, wire.format_traceparent(call.trace_id, call.span_id)))
     return words
-
-
-def _texts(metadata: Any) -> Mapping[str, str]:
-    """Metadata that is text, by name; of a repeated name the last."""
-    return {name: value for name, value in metadata or () if isinstance(value, str)}
