@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 import msgspec
@@ -17,7 +18,7 @@ from grpc import aio
 
 from kwiken.runtime import GrpcReplicaServer, GrpcTransport, HttpTransport, ReplicaServer
 from kwiken.runtime.grpc.messages import payload_message
-from kwiken.runtime.transport import Replica
+from kwiken.runtime.transport import Call, Replica
 from kwiken.service import Service
 from tests.support.misbehaving import misbehaving, saying
 from tests.support.waiting import until
@@ -31,7 +32,7 @@ UNFIT = msgspec.msgpack.encode(5)  # an answer of another type than any stage's 
 class Protocol:
     """One protocol: its client, its server, and a server that answers every call in one wrong way."""
 
-    scheme: str
+    scheme: Literal["http", "grpc"]
     transport: type[HttpTransport | GrpcTransport]
     server: type[Server]
     answering: Callable[[str], contextlib.AbstractAsyncContextManager[Replica]]
@@ -101,6 +102,28 @@ async def _grpc_answering(how: str) -> AsyncIterator[Replica]:
 HTTP = Protocol("http", HttpTransport, ReplicaServer, _http_answering)
 GRPC = Protocol("grpc", GrpcTransport, GrpcReplicaServer, _grpc_answering)
 PROTOCOLS = pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=str)
+
+
+def call_of(
+    stage: str,
+    *args: Any,
+    shard: int = 0,
+    deadline_s: float = 5.0,
+    priority: int = 0,
+    span_id: int = 7,
+    threads: int = 1,
+) -> Call:
+    return Call(
+        stage=stage,
+        args=args,
+        shard=shard,
+        attempt=0,
+        deadline=time.monotonic() + deadline_s,
+        priority=priority,
+        trace_id=5,
+        span_id=span_id,
+        threads=threads,
+    )
 
 
 class Relay:

@@ -10,7 +10,6 @@ from kwiken.runtime.gateway.plan_store import PlanStore
 from kwiken.runtime.gateway.responses import BAD_GATEWAY, Failure, judge
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import MAX_REQUEST, GatewaySettings
-from kwiken.runtime.gateway.timing import timing_of
 
 __all__ = [
     "BAD_GATEWAY",
@@ -27,5 +26,4 @@ __all__ = [
     "is_loopback",
     "judge",
     "parse_endpoint",
-    "timing_of",
 ]

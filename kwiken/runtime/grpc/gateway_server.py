@@ -10,7 +10,8 @@ from typing import Any, Final
 import grpc
 import msgspec
 
-from kwiken.runtime.gateway import BAD_GATEWAY, MAX_REQUEST, Failure, FrontDoor, judge, timing_of
+from kwiken.runtime.engine import timing_of
+from kwiken.runtime.gateway import BAD_GATEWAY, MAX_REQUEST, Failure, FrontDoor, judge
 from kwiken.runtime.grpc.messages import answer_message, payload_of
 from kwiken.runtime.grpc.server import GrpcServer
 from kwiken.runtime.grpc.settings import ASK_METHOD, RETRY_PUSHBACK

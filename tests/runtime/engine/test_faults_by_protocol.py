@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -22,9 +21,9 @@ from kwiken.runtime import (
 )
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.errors import UnfitError
-from kwiken.runtime.transport import Call, Replica
+from kwiken.runtime.transport import Replica
 from kwiken.service import Service
-from tests.support.protocols import HTTP, PROTOCOLS, WRONG_ANSWERS, Protocol, Relay, nothing_leaked
+from tests.support.protocols import HTTP, PROTOCOLS, WRONG_ANSWERS, Protocol, Relay, call_of, nothing_leaked
 from tests.support.services_http import Ask, plan_for, service
 from tests.support.waiting import found, until
 
@@ -44,19 +43,6 @@ once = Service("once")  # its stage must not run twice
 async def only(ask: Ask) -> str:
     await asyncio.sleep(ask.sleep_ms / 1e3)
     return ask.text
-
-
-def call_of(stage: str, *args: object, deadline_s: float = 5.0) -> Call:
-    return Call(
-        stage=stage,
-        args=args,
-        shard=0,
-        attempt=0,
-        deadline=time.monotonic() + deadline_s,
-        priority=0,
-        trace_id=5,
-        span_id=7,
-    )
 
 
 @contextlib.asynccontextmanager
