@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -64,6 +64,7 @@ class Control:
         self._replicas: dict[str, list[Replica]] = {name: [] for name in service.stages}
         self.save_plan: SavePlan | None = None  # takes every plan that was put in force
         self.unsaved_reason: Callable[[], str | None] = lambda: None  # why the one in force is not noted
+        self.prepare: Callable[[Iterable[Replica]], None] = lambda _: None  # told of replicas before any call
         self._read_replicas = msgspec.json.Decoder(dict[str, list[Replica]])
 
     def authorise(self, headers: Any) -> None:
@@ -154,6 +155,7 @@ class Control:
         for stage, those in replicas.items():
             _ = self._service[stage]
             _check_replicas(stage, those)
+            self.prepare(those)
         for stage, those in replicas.items():
             self._replicas[stage] = those
             self._executor.set_replicas(stage, those)
@@ -176,4 +178,4 @@ def _check_replicas(stage: str, replicas: list[Replica]) -> None:
     if len({replica.id for replica in replicas}) != len(replicas):
         raise InputError("two have the same id", where=where)
     for replica in replicas:
-        wire.split_address(replica.address, where=f"{where}: {replica.id}")
+        wire.split_address(replica.address, where=f"{where}: {replica.id}", schemes=wire.SCHEMES)

@@ -8,13 +8,13 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kwiken.errors import InputError, KwikenError
 from kwiken.runtime.files import read_file
 from kwiken.runtime.gateway.control import Control
 from kwiken.runtime.gateway.plan_store import PlanStore, stamp_of
-from kwiken.runtime.transport import Replica
+from kwiken.runtime.transport import Replica, wire
 
 LOG = logging.getLogger("kwiken.gateway")
 POLL_S: Final = 0.5  # interval of looks at the file
@@ -125,8 +125,22 @@ class SharedPlan:
                 self._control.adopt(b"null", where=str(self._kept.path))
 
 
-def parse_endpoint(text: str) -> tuple[str, int]:
-    """Parse `HOST:PORT` into host and port; an IPv6 address stands in brackets.
+class Endpoint(NamedTuple):
+    """Place of one or more replicas.
+
+    Attributes:
+        host: name or address; a name may have several addresses.
+        port: port.
+        scheme: protocol that the replicas speak, as in their addresses.
+    """
+
+    host: str
+    port: int
+    scheme: str = wire.HTTP
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """Parse `HOST:PORT`, or `grpc://HOST:PORT`; an IPv6 address stands in brackets.
 
     Args:
         text: text as given by the user.
@@ -134,36 +148,42 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     Raises:
         InputError: the text has another form.
     """
-    host, colon, port = text.rpartition(":")
+    before, slashes, after = text.partition("://")
+    scheme, place = (before, after) if slashes else (wire.HTTP, text)
+    host, colon, port = place.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
         host = ""
-    if not (colon and host and _PORT.fullmatch(port) and 0 < int(port) <= MAX_PORT):
-        raise InputError("must be HOST:PORT, for example 127.0.0.1:9001", where=repr(text))
-    return host, int(port)
+    if not (
+        scheme in wire.SCHEMES and colon and host and _PORT.fullmatch(port) and 0 < int(port) <= MAX_PORT
+    ):
+        raise InputError(
+            "must be HOST:PORT or grpc://HOST:PORT, for example 127.0.0.1:9001", where=repr(text)
+        )
+    return Endpoint(host, int(port), scheme)
 
 
 class NameResolver:
     """Resolver of replicas' host names; a name may have several addresses, which may change.
 
     Args:
-        endpoints: host and port of each endpoint, by stage.
+        endpoints: endpoints by stage.
         control: receives the replicas.
     """
 
-    def __init__(self, endpoints: Mapping[str, Sequence[tuple[str, int]]], control: Control) -> None:
+    def __init__(self, endpoints: Mapping[str, Sequence[Endpoint]], control: Control) -> None:
         self._endpoints = endpoints
         self._control = control
         self._known: dict[tuple[str, int], list[str]] = {}
 
     async def resolve(self) -> None:
         """Look up every name once; a name that cannot be resolved keeps its known addresses."""
-        wanted = {endpoint for those in self._endpoints.values() for endpoint in those}
+        wanted = {endpoint[:2] for those in self._endpoints.values() for endpoint in those}
         await asyncio.gather(*(self._look_up(*endpoint) for endpoint in wanted))
         current = {
             # Two names may have the same address.
-            stage: list(dict.fromkeys(one for endpoint in those for one in self._replicas(*endpoint)))
+            stage: list(dict.fromkeys(one for endpoint in those for one in self._replicas(endpoint)))
             for stage, those in self._endpoints.items()
         }
         self._control.set_replicas(current)
@@ -189,9 +209,10 @@ class NameResolver:
             return
         self._known[host, port] = sorted({str(address[0]) for *_, address in found})
 
-    def _replicas(self, host: str, port: int) -> list[Replica]:
+    def _replicas(self, endpoint: Endpoint) -> list[Replica]:
+        host, port, scheme = endpoint
         out = []
         for address in self._known.get((host, port), ()):
             shown = f"[{address}]" if ":" in address else address
-            out.append(Replica(id=f"{shown}:{port}", node=address, address=f"http://{shown}:{port}"))
+            out.append(Replica(id=f"{shown}:{port}", node=address, address=f"{scheme}://{shown}:{port}"))
         return out
