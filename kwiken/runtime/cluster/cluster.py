@@ -76,6 +76,8 @@ class Cluster:
             raise InputError(
                 f"must be from 1 to {MAX_GATEWAYS}, not {settings.gateways}", where="number of gateways"
             )
+        if settings.gateways > 1 and settings.grpc_port is not None:
+            raise InputError("several gateways cannot share a port for gRPC", where="number of gateways")
         self._processes = Processes(
             settings.gateways,
             _replica_counts(self.service, replicas or {}),

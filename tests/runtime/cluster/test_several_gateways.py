@@ -102,6 +102,11 @@ async def test_a_number_out_of_range_is_refused(gateways: int) -> None:
         Cluster(TARGET, ClusterSettings(gateways=gateways))
 
 
+async def test_a_port_for_grpc_is_not_shared() -> None:
+    with pytest.raises(InputError, match="several gateways cannot share a port for gRPC"):
+        Cluster(TARGET, ClusterSettings(gateways=2, grpc_port=0))
+
+
 async def test_a_port_of_another_cluster_is_not_shared(cluster: Cluster) -> None:
     port = int(cluster.gateway_url.rpartition(":")[2])
     with pytest.raises(Exception, match="the port is in use"):
