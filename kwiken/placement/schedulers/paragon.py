@@ -21,9 +21,15 @@ class ParagonScheduler:
     """Greedy choice of a node for each replica of a reservation (Paragon section 3.7).
 
     Attributes:
+        by_class: whether predicted performance by class is used; without it the tightest fit of any class is
+            taken (Paragon section 3.11, NH).
+        by_contention: whether predicted contention is used; without it the first node of the best class with
+            room is taken (Paragon section 3.11, NI).
         name: name of the scheduler.
     """
 
+    by_class: bool = True
+    by_contention: bool = True
     name: str = "paragon"
 
     def place(self, sizing: Sizing) -> None:
@@ -40,12 +46,15 @@ class ParagonScheduler:
         return len(sizing.replicas) >= reservation(sizing.request).count
 
     def _chosen(self, sizing: Sizing, nodes: Ints, size: int) -> int:
+        rate = sizing.request.rate[size, sizing.ledger.cluster.class_of[nodes]]
+        if not self.by_contention:
+            return int(nodes[np.argmax(rate)])
         spare, margin = _differences(sizing, nodes)
         alive = _tolerable(spare, sizing.request.all_caused) & _tolerable(margin, -sizing.request.tolerated)
         if not alive.any():  # both filters alone left nodes, and no node passed both
             alive = np.ones(len(nodes), dtype=np.bool_)
-        rate = sizing.request.rate[size, sizing.ledger.cluster.class_of[nodes]]
-        alive &= rate >= rate[alive].max() * (1 - ROUNDING)
+        if self.by_class:
+            alive &= rate >= rate[alive].max() * (1 - ROUNDING)
         # Slack on one side must not pay for a violation on the other: violations count ten times.
         distance = np.abs(spare) + np.abs(margin) + 10 * (np.maximum(-spare, 0) + np.maximum(-margin, 0))
         candidates = np.flatnonzero(alive)
