@@ -16,7 +16,7 @@ from kwiken.fleet.world import MAX_OF_ONE, SPREAD_OF_DURATIONS, World, behaviour
 from kwiken.workloads import Size, Target, Workload
 
 KNOWN: Final = 30  # workloads that were measured everywhere
-LOOK_AHEAD: Final = 8  # waiting workloads that are tried: one that does not fit holds up no others
+LOOK_AHEAD: Final = 4  # waiting workloads that are tried: one that does not fit holds up no others
 SERVICE, BATCH, SINGLE = range(3)
 
 

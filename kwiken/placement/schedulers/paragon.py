@@ -151,21 +151,25 @@ def _tolerable(difference: Floats, hardness: Floats) -> Bools:
         difference: (s, m) tolerance less pressure.
         hardness: (s,) order of the sources, largest first.
     """
+    fine = np.all(difference >= -ROUNDING, axis=0)
+    if fine.any():
+        return np.asarray(fine)
     order = np.argsort(-hardness, kind="stable")
     allowed = np.zeros(len(order))
-
-    def passing(levels: int) -> Bools:
-        rows = order[:levels]
-        return np.asarray(np.all(difference[rows] >= -allowed[rows, None] - ROUNDING, axis=0))
-
-    for level in range(1, len(order) + 1):
-        for back in range(level, 0, -1):
-            if passing(level).any():
+    passing = np.ones(difference.shape[1], dtype=np.bool_)  # by the sources so far
+    for level, source in enumerate(order.tolist(), start=1):
+        passing &= difference[source] >= -ROUNDING
+        if passing.any():
+            continue
+        for place in range(level - 1, -1, -1):
+            row = order[place]
+            others = np.delete(order[:level], place)
+            left = np.all(difference[others] >= -allowed[others, None] - ROUNDING, axis=0)
+            # As little as lets one node of the others' choice pass; where they leave none, all that is missing.
+            missing = -difference[row, left].max() if left.any() else -difference[row].min()
+            allowed[row] = STEP_OF_TOLERANCE * max(0, math.ceil((missing - ROUNDING) / STEP_OF_TOLERANCE))
+            if left.any():
                 break
-            worst = -float(difference[order[back - 1]].min())
-            steps = max(0, math.ceil((worst - ROUNDING) / STEP_OF_TOLERANCE))
-            for step in range(steps + 1):
-                allowed[order[back - 1]] = step * STEP_OF_TOLERANCE
-                if passing(level).any():
-                    break
-    return passing(len(order))
+        rows = order[:level]
+        passing = np.all(difference[rows] >= -allowed[rows, None] - ROUNDING, axis=0)
+    return np.asarray(passing)
