@@ -65,10 +65,20 @@ def applications(
         for each, rows in zip(cores.tolist(), chosen, strict=True)
     ]
     jobs = [
-        _application(f"job-{place}", float(arrivals_s[place]), truth, chosen[place], sizes[place], platforms, duration_s)
+        _application(
+            f"job-{place}",
+            float(arrivals_s[place]),
+            truth,
+            chosen[place],
+            sizes[place],
+            platforms,
+            duration_s,
+        )
         for place, duration_s in enumerate(durations_s.tolist())
     ]
-    scenario = Scenario(name, cluster, tuple(jobs), random_outages(rng, cluster, outages, float(arrivals_s[-1])))
+    scenario = Scenario(
+        name, cluster, tuple(jobs), random_outages(rng, cluster, outages, float(arrivals_s[-1]))
+    )
     rows = tuple(tuple(each) for each in chosen)
     return World(scenario, truth.part(0, pool), truth.part(pool, pool + known), rows, tuple(sizes), seed)
 

@@ -1,4 +1,4 @@
-"""Behaviour of simulated workloads: what is true of them, and what a manager predicts from few measurements."""
+"""Behaviour of simulated workloads: the truth, and what a manager predicts from few measurements."""
 
 from __future__ import annotations
 
@@ -190,9 +190,7 @@ def _published(what: str, seen: Floats, past: Floats, rng: np.random.Generator) 
 def _chosen(what: str, seen: Floats, past: Floats, replicas: Ints) -> tuple[Floats, Floats]:
     """(n, k) rows and deviations by the method with the least held-out error, all from the same columns."""
     level = what not in SCORES
-    columns = np.sort(
-        np.array(ONE_AND_FOUR) if what == "out" else first_columns(past, ENTRIES, level=level)
-    )
+    columns = np.sort(np.array(ONE_AND_FOUR) if what == "out" else first_columns(past, ENTRIES, level=level))
     methods: tuple[Completer, ...] = candidates(tuple(replicas.tolist()) if what == "out" else None)
     found = choose(past, columns, methods, level=level)
     means, deviations = found.model.predict(columns, seen[:, columns])

@@ -1,7 +1,7 @@
-"""Generators of true behaviour: performance by platform, size and number of replicas, and scores of contention.
+"""Generators of true behaviour: performance by platform, size and replicas, and scores of contention.
 
-The specifications of Paragon (section 5.6) and Quasar (section 5.6) give the forms and ranges. What they leave
-open is a constant here, chosen before anything was simulated and not adjusted to results.
+The specifications of Paragon and Quasar (section 5.6 of each) give the forms and ranges. What they leave open
+is a constant here, chosen before anything was simulated and not adjusted to results.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from kwiken.arrays import Floats
 from kwiken.fleet.platforms import Platform, features
 from kwiken.workloads import SOURCES
 
-# Paragon's ten sources of contention, in the order of `SOURCES`. The three kinds of work of a processor have no
-# score in a simulated fleet, because no two replicas share a core.
-CONTENDED: Final = tuple(
-    place for place, source in enumerate(SOURCES) if not source.startswith("cpu-")
-)
+# Paragon's ten sources of contention, in the order of `SOURCES`. The three kinds of work of a processor have
+# no score in a simulated fleet, because no two replicas share a core.
+CONTENDED: Final = tuple(place for place, source in enumerate(SOURCES) if not source.startswith("cpu-"))
 # Quantile of the platforms' features up to which needs are drawn: with it an application is within 5% of its
 # best on about six platforms of ten.
 MAX_NEED_QUANTILE: Final = 0.6
@@ -48,7 +46,9 @@ def platform_response(rng: np.random.Generator, count: int, platforms: tuple[Pla
     """
     offered = features(platforms)
     quantiles = rng.uniform(0, MAX_NEED_QUANTILE, (count, offered.shape[1]))
-    needs = np.column_stack([np.quantile(offered[:, one], quantiles[:, one]) for one in range(offered.shape[1])])
+    needs = np.column_stack(
+        [np.quantile(offered[:, one], quantiles[:, one]) for one in range(offered.shape[1])]
+    )
     powers = rng.uniform(0.2, 1.0, needs.shape)
     log = (powers[:, None] * np.log(np.minimum(1.0, offered[None] / needs[:, None]))).sum(axis=2)
     log += rng.normal(0, NOISE_OF_PLATFORM, log.shape)
@@ -78,8 +78,8 @@ def score_rows(rng: np.random.Generator, count: int, rank: int, noise: float = N
 def contention_scores(rng: np.random.Generator, count: int) -> tuple[Floats, Floats]:
     """True tolerated and caused pressure of applications, by source of contention.
 
-    Both follow `score_rows` with two traits. What is caused is the square of a score, times `MAX_CAUSED`: most
-    applications press hard on few sources.
+    Both follow `score_rows` with two traits. What is caused is the square of a score, times `MAX_CAUSED`:
+    most applications press hard on few sources.
 
     Args:
         rng: generator.

@@ -34,9 +34,9 @@ class Platform:
     count: int
 
 
-# Paragon's local cluster (Table 3.3): 40 nodes, 178 cores. The table gives clock rates, caches and memory. Work
-# per cycle by generation (Westmere 1.0, Core 0.8, K8 0.55, NetBurst 0.45, Atom 0.3) and bandwidths by type of
-# memory are taken from the generations' published properties.
+# Paragon's local cluster (Table 3.3): 40 nodes, 178 cores. The table gives clock rates, caches and memory.
+# Work per cycle by generation (Westmere 1.0, Core 0.8, K8 0.55, NetBurst 0.45, Atom 0.3) and bandwidths by
+# type of memory are taken from the generations' published properties.
 LOCAL: Final = (
     Platform("Xeon L5609", 8, 24, 1.87, 3.0, 6.0, 1),
     Platform("Xeon X5650", 12, 24, 2.67, 2.0, 4.5, 2),
@@ -94,9 +94,7 @@ def cloud(servers: int) -> tuple[Platform, ...]:
 
 def cluster_of(platforms: tuple[Platform, ...]) -> Cluster:
     """Cluster of all nodes of some platforms; the classes have the platforms' names, and no prices."""
-    classes = tuple(
-        NodeClass(name=one.name, cores=one.cores, memory_gb=one.memory_gb) for one in platforms
-    )
+    classes = tuple(NodeClass(name=one.name, cores=one.cores, memory_gb=one.memory_gb) for one in platforms)
     nodes = tuple(
         Node(f"{one.name}-{number}", one.name) for one in platforms for number in range(1, one.count + 1)
     )

@@ -96,4 +96,3 @@ class Scenario:
     jobs: tuple[Job, ...]
     outages: tuple[Outage, ...] = ()
     look_ahead: int = 1
-

@@ -1,9 +1,10 @@
 """Event-driven simulation of a cluster under one scheduler: arrivals, ends, phases, loads, failures.
 
-The scheduler sees the ledger and predictions. What happens follows from the true state. Five rules stand beside
-the scheduler: 1. who cannot be placed waits in line; 2. a node that fails loses what runs there, and a workload
-without replicas starts anew; 3. a manager that follows its workloads acts when one stays below 95% of its
-demand; 4. it gives back what a falling load leaves idle; 5. a workload that moves stands still meanwhile.
+The scheduler sees the ledger and predictions. What happens follows from the true state. Five rules stand
+beside the scheduler: 1. a workload that cannot be placed waits in line; 2. a node that fails loses what runs
+there, and a workload without replicas starts anew; 3. a manager that follows its workloads acts when one
+stays below 95% of its demand; 4. it gives back what a falling load leaves idle; 5. a workload that moves
+stands still meanwhile.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final
@@ -158,27 +160,27 @@ class Simulation:
     def _happened(self, event: Event, subject: int) -> None:
         match event:
             case Event.ARRIVAL:
-                self._line.append(subject)
-                if len(self._line) <= self._scenario.look_ahead:
-                    self._admit()
+                self._arrive(subject)
             case Event.DOWN:
                 self._fail(subject)
             case Event.UP:
-                if subject in self._down:
-                    self._ledger.release(self._down.pop(subject))
-                self._admit()
+                self._repair(subject)
             case Event.STEP:
                 self._step(subject)
             case Event.RESUME:
                 self._state.paused[subject] = False
                 self._settle((), (subject,))
             case Event.ACT:
-                if self._runs[subject].act_s == self._now_s:
-                    self._act(subject)
+                self._act(subject)
             case Event.RECLAIM:
                 self._reclaim(subject)
 
     # Waiting and placement
+
+    def _arrive(self, place: int) -> None:
+        self._line.append(place)
+        if len(self._line) <= self._scenario.look_ahead:
+            self._admit()
 
     def _admit(self) -> None:
         """Place waiting jobs in order; the first few that do not fit are passed by."""
@@ -384,6 +386,12 @@ class Simulation:
                 self._restart(run, place)
         self._admit()
 
+    def _repair(self, node: int) -> None:
+        """A node takes work again."""
+        if node in self._down:
+            self._ledger.release(self._down.pop(node))
+        self._admit()
+
     def _restart(self, run: _Run, place: int) -> None:
         """Begin a job anew that lost all replicas; it goes to the head of the line."""
         run.sizing = None
@@ -396,47 +404,59 @@ class Simulation:
 
     def _act(self, place: int) -> None:
         """Help a job that stays below its demand: add replicas where it is, and move it if that is better."""
-        run, manager = self._runs[place], self._manager
+        run = self._runs[place]
+        if run.act_s != self._now_s:
+            return
         run.act_s, run.calm_s = np.inf, self._now_s + COOL_DOWN_S
         sizing = run.sizing
         if sizing is None or not sizing.replicas:
             return
         sizing.refresh()
         if run.told != run.phase:
-            request, run.told = self._request(run, place), run.phase
+            run.request, run.told = self._request(run, place), run.phase
         else:
-            request = _corrected(run.request or sizing.request, sizing, float(self._state.performance[place]))
-        run.request = request
+            measured = float(self._state.performance[place])
+            run.request = _corrected(run.request or sizing.request, sizing, measured)
+        before = sizing.replicas[:]
+        run.sizing = trial = self._better(sizing, run.request)
+        self._outcome.decisions += 1
+        if not trial.replicas:  # no node takes what the workload has become; it goes on when there is room
+            run.sizing = None
+            self._line.appendleft(place)
+        elif {one.node for one in before} - {one.node for one in trial.replicas}:
+            self._outcome.moves[place] += 1
+            if len(before) == 1 and len(trial.replicas) == 1:
+                memory_gb = float(trial.request.memory_gb[trial.replicas[0].size])
+                self._state.paused[place] = True
+                self._later(self._now_s + MOVE_S + memory_gb / GB_PER_S, Event.RESUME, place)
+        self._settle(self._replaced(run, place), (place,))
+        self._admit()
+
+    def _better(self, sizing: Sizing, request: Request) -> Sizing:
+        """Replicas for a request that is now known better.
+
+        There are two steps: 1. the replicas stay, and others are added; 2. if that does not meet the target,
+        the workload is placed anew, and stays where that is not predicted to win 5%. Where sizes differ from
+        those of the old request, only the second step is possible.
+        """
+        scheduler = self._manager.scheduler
         before = [(one.node, one.size) for one in sizing.replicas]
         same = np.array_equal(request.cores, sizing.request.cores) and np.array_equal(
             request.memory_gb, sizing.request.memory_gb
         )
         sizing.clear()
         trial = Sizing(request, self._ledger)
-        run.sizing = trial
-        if same:
-            for node, size in before:
-                trial.add(node, size)
-        self._outcome.decisions += 1
-        manager.scheduler.place(trial)
+        _put(trial, before if same else [])
+        scheduler.place(trial)
         stayed = trial.forecast()
         if same and not stayed.met:
             kept = [(one.node, one.size) for one in trial.replicas]
             trial.clear()
-            manager.scheduler.place(trial)
+            scheduler.place(trial)
             if trial.forecast().performance <= (1 + MIN_GAIN_OF_MOVE) * stayed.performance:
                 trial.clear()
-                for node, size in kept:
-                    trial.add(node, size)
-        moved = {node for node, _ in before} - {one.node for one in trial.replicas}
-        if moved or (not same and [(one.node, one.size) for one in trial.replicas] != before):
-            self._outcome.moves[place] += 1
-            if len(before) == 1 and len(trial.replicas) == 1:
-                memory_gb = float(request.memory_gb[trial.replicas[0].size])
-                self._state.paused[place] = True
-                self._later(self._now_s + MOVE_S + memory_gb / GB_PER_S, Event.RESUME, place)
-        self._settle(self._replaced(run, place), (place,))
-        self._admit()
+                _put(trial, kept)
+        return trial
 
     def _close(self) -> None:
         state, outcome = self._state, self._outcome
@@ -451,3 +471,8 @@ def _corrected(request: Request, sizing: Sizing, performance: float) -> Request:
         return request
     ratio = performance / expected
     return replace(request, base=request.base * ratio, rate=request.rate * ratio)
+
+
+def _put(sizing: Sizing, replicas: Sequence[tuple[int, int]]) -> None:
+    for node, size in replicas:
+        sizing.add(node, size)

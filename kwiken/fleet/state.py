@@ -1,7 +1,7 @@
 """True state of a simulated cluster, as arrays over replicas, nodes and workloads.
 
-Schedulers see predictions and the ledger; here stands what is really so: the pressure that residents exert, the
-performance that each workload gets, and what it has done so far.
+Schedulers see predictions and the ledger. The state holds what is really so: the pressure that residents
+exert, the performance that each workload gets, and what it has done so far.
 """
 
 from __future__ import annotations

@@ -106,5 +106,6 @@ def _swings(rng: np.random.Generator, duration_s: float) -> tuple[Step, ...]:
     spike = int(rng.integers(24))
     factors[spike] = 1.5
     return tuple(
-        Step(duration_s * float(hour) / 24, float(factor)) for hour, factor in zip(hours, factors, strict=True)
+        Step(duration_s * float(hour) / 24, float(factor))
+        for hour, factor in zip(hours, factors, strict=True)
     )

@@ -85,7 +85,9 @@ def behaviour_of(
     )
 
 
-def random_outages(rng: np.random.Generator, cluster: Cluster, count: int, until_s: float) -> tuple[Outage, ...]:
+def random_outages(
+    rng: np.random.Generator, cluster: Cluster, count: int, until_s: float
+) -> tuple[Outage, ...]:
     """Failures for good of random nodes, each in the middle half of a period.
 
     Args:

@@ -165,7 +165,7 @@ def _tolerable(difference: Floats, hardness: Floats) -> Bools:
             row = order[place]
             others = np.delete(order[:level], place)
             left = np.all(difference[others] >= -allowed[others, None] - ROUNDING, axis=0)
-            # As little as lets one node of the others' choice pass; where they leave none, all that is missing.
+            # As little as lets one node pass that the others leave; if they leave none, all that is missing.
             missing = -difference[row, left].max() if left.any() else -difference[row].min()
             allowed[row] = STEP_OF_TOLERANCE * max(0, math.ceil((missing - ROUNDING) / STEP_OF_TOLERANCE))
             if left.any():
