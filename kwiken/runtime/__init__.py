@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from kwiken.runtime.gateway import Gateway, GatewaySettings
+    from kwiken.runtime.grpc import GrpcReplicaServer, GrpcTransport, RemoteTransport
     from kwiken.runtime.replica import ReplicaServer
     from kwiken.runtime.transport import (
         Call,
@@ -47,6 +48,8 @@ __all__ = [
     "ForeignTransport",
     "Gateway",
     "GatewaySettings",
+    "GrpcReplicaServer",
+    "GrpcTransport",
     "HandlerError",
     "HttpTransport",
     "Limits",
@@ -54,6 +57,7 @@ __all__ = [
     "LostError",
     "OverloadError",
     "RefusedError",
+    "RemoteTransport",
     "Replica",
     "ReplicaServer",
     "Reply",
@@ -87,6 +91,11 @@ __getattr__ = lazy_names(
         ),
         "kwiken.runtime.foreign": ("ForeignTransport",),
         "kwiken.runtime.gateway": ("Gateway", "GatewaySettings"),
+        "kwiken.runtime.grpc": (
+            "GrpcReplicaServer",
+            "GrpcTransport",
+            "RemoteTransport",
+        ),
         "kwiken.runtime.replica": ("ReplicaServer",),
         "kwiken.runtime.transport": (
             "Call",

@@ -155,8 +155,8 @@ class GrpcCall(
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """`HOST:PORT` of the replicas; a name stands for all its addresses."""
-        return self.addresses or (self.authority,)
+        """`grpc://HOST:PORT` of the replicas; a name stands for all its addresses."""
+        return tuple(f"grpc://{each}" for each in self.addresses or (self.authority,))
 
     @property
     def method(self) -> str:

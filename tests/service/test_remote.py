@@ -229,7 +229,7 @@ def test_addresses() -> None:
     assert HttpCall("http://prices/p").endpoints == ("prices:80",)
     assert HttpCall(URL).endpoints == ("prices:8000",)
     assert HttpCall(URL, addresses=("a:1", "b:2")).endpoints == ("a:1", "b:2")
-    assert GrpcCall("grpc://[::1]:1/a.B/C").endpoints == ("[::1]:1",)
+    assert GrpcCall("grpc://[::1]:1/a.B/C").endpoints == ("grpc://[::1]:1",)
     stage = Stage(name="price", remote=HttpCall(URL, addresses=["a:1"]))  # type: ignore[arg-type]
     assert stage.remote_call is not None
     assert stage.remote_call.addresses == ("a:1",)

@@ -102,7 +102,7 @@ class HttpCaller:
         """
         del remaining_s  # HTTP has no header for it that foreign servers know
         request = self._request(call)
-        place = wire.split_address(replica.address, where=f"replica {replica.id}")
+        place = wire.split_address(replica.address, where=f"replica {replica.id}", schemes=wire.SCHEMES)
         try:
             reply = await self._pool.exchange(place, request)
         except NoConnectionError as error:
@@ -191,7 +191,7 @@ class HttpCaller:
             replica: replica to ask.
         """
         with contextlib.suppress(NoConnectionError, BrokenReplyError, InputError):
-            place = wire.split_address(replica.address, where=f"replica {replica.id}")
+            place = wire.split_address(replica.address, where=f"replica {replica.id}", schemes=wire.SCHEMES)
             try:
                 status = (await self._pool.exchange(place, self._probe)).status
             except UnreadReplyError as error:

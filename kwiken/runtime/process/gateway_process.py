@@ -25,18 +25,14 @@ from kwiken.runtime.gateway import (
     NameResolver,
     PlanFile,
     PlanStore,
+    SharedPlan,
     parse_endpoint,
 )
+from kwiken.runtime.grpc import RemoteTransport
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
-from kwiken.runtime.transport import (
-    HttpTransport,
-    LocalTransport,
-    Transport,
-    local_replicas,
-    log_handler_error,
-)
+from kwiken.runtime.transport import LocalTransport, Transport, local_replicas, log_handler_error
 from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -64,7 +60,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
         stage: [parse_endpoint(text) for text in those] for stage, those in (told | spec.replicas).items()
     }
     clock = SystemClock()
-    async with _transport(spec, service) as transport:
+    async with _own_transport(spec, service) as own, _transport(service, own) as transport:
         with request_observer(spec, service) as observer:
             executor = Executor(
                 service,
@@ -87,6 +83,8 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                     sockets=[socket.socket(fileno=number) for number in spec.sockets],
                 ),
             )
+            if isinstance(own, RemoteTransport):
+                gateway.control.prepare = own.prepare
             gateway.control.set_replicas(spec.known)
             foreign = transport if isinstance(transport, ForeignTransport) else None
             names = NameResolver(endpoints, gateway.control, foreign.healthy if foreign else None)
@@ -106,6 +104,8 @@ async def _serve(
     _begin_with_plan(spec, gateway.control, plan_file)
     if plan_file is not None:
         watches.append(plan_file.watch)
+    if spec.kept is not None and spec.follows_kept:
+        watches.append(SharedPlan(PlanStore(Path(spec.kept)), gateway.control).watch)
     if names is not None:
         found = await names.resolve()
         if foreign is not None:
@@ -115,13 +115,34 @@ async def _serve(
     for watch in watches:
         critical_tasks.add(watch())
     try:
-        await gateway.start()
-        announce(gateway.url)
-        await stop.wait()
+        async with _over_grpc(spec, gateway):
+            try:
+                await gateway.start()
+                announce(gateway.url)
+                await stop.wait()
+            finally:
+                await gateway.stop(grace_s=spec.grace_s)
     finally:
-        await gateway.stop(grace_s=spec.grace_s)
         await critical_tasks.stop()
         critical_tasks.check()
+
+
+@contextlib.asynccontextmanager
+async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]:
+    """Take requests over gRPC too, if the specification says so, until the gateway has stopped."""
+    if spec.grpc_port is None:
+        yield
+        return
+    from kwiken.runtime.grpc import GrpcGatewayServer
+
+    server = GrpcGatewayServer(gateway.door, host=spec.host, port=spec.grpc_port, budget=gateway.budget)
+    gateway.report_stopping = server.report_stopping
+    try:
+        await server.start()
+        LOG.warning("requests over gRPC at %s", server.url)
+        yield
+    finally:
+        await server.stop()
 
 
 def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | None) -> None:
@@ -144,23 +165,25 @@ def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | 
 
 
 @contextlib.asynccontextmanager
-async def _transport(spec: GatewaySpec, service: Service) -> AsyncIterator[Transport]:
-    async with _own_transport(spec, service) as own:
-        if all(stage.remote_call is None for stage in service.stages.values()):
-            yield own
-            return
-        async with ForeignTransport(service, own) as foreign:
-            yield foreign
+async def _transport(service: Service, own: LocalTransport | RemoteTransport) -> AsyncIterator[Transport]:
+    """Transport of all stages: the given one, within one for foreign services if there are any."""
+    if all(stage.remote_call is None for stage in service.stages.values()):
+        yield own
+        return
+    async with ForeignTransport(service, own) as foreign:
+        yield foreign
 
 
 @contextlib.asynccontextmanager
-async def _own_transport(spec: GatewaySpec, service: Service) -> AsyncIterator[Transport]:
+async def _own_transport(
+    spec: GatewaySpec, service: Service
+) -> AsyncIterator[LocalTransport | RemoteTransport]:
     if spec.local:
         local = LocalTransport(service, report=functools.partial(log_handler_error, LOG))
         await local.setup()
         yield local
         return
-    async with HttpTransport(service, raw=True) as remote:
+    async with RemoteTransport(service, raw=True) as remote:
         yield remote
 
 

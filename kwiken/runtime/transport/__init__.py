@@ -8,6 +8,7 @@ from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.runtime.transport.base import MAX_PRIORITY, Call, Replica, Reply, Stream, Transport
+    from kwiken.runtime.transport.call_bodies import CallBodies, failure_of_handler, is_replicas
     from kwiken.runtime.transport.handler_errors import (
         is_own,
         kind_and_message,
@@ -33,6 +34,7 @@ __all__ = [
     "BadHeadError",
     "BrokenReplyError",
     "Call",
+    "CallBodies",
     "Connection",
     "HttpReply",
     "HttpTransport",
@@ -44,7 +46,9 @@ __all__ = [
     "Stream",
     "Transport",
     "UnreadReplyError",
+    "failure_of_handler",
     "is_own",
+    "is_replicas",
     "kind_and_message",
     "local_replicas",
     "log_handler_error",
@@ -63,6 +67,11 @@ __getattr__ = lazy_names(
             "Reply",
             "Stream",
             "Transport",
+        ),
+        "kwiken.runtime.transport.call_bodies": (
+            "CallBodies",
+            "failure_of_handler",
+            "is_replicas",
         ),
         "kwiken.runtime.transport.handler_errors": (
             "is_own",
