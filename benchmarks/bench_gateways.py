@@ -1,7 +1,7 @@
 """Benchmark of several gateways at one port, against one gateway: throughput with the same replicas and client.
 
-Gateways help where a processor is free for each. Where gateways, replicas and client share few processors,
-the figure shows what the division costs.
+Gateways help where a processor is free for each. Where gateways, replicas and client share few of them, the
+figure shows what the division costs.
 """
 
 from __future__ import annotations
