@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         StageRecord,
     )
     from kwiken.otel.write.sdk_exporter import OtlpLinesExporter
+    from kwiken.otel.write.span_model import attempt_name
 
 __all__ = [
     "AttemptKind",
@@ -30,6 +31,7 @@ __all__ = [
     "RequestRecord",
     "ServerSpans",
     "StageRecord",
+    "attempt_name",
     "make_observer",
     "otlp_lines",
     "readable_spans",
@@ -56,5 +58,6 @@ __getattr__ = lazy_names(
             "StageRecord",
         ),
         "kwiken.otel.write.sdk_exporter": ("OtlpLinesExporter",),
+        "kwiken.otel.write.span_model": ("attempt_name",),
     },
 )

@@ -61,8 +61,16 @@ class FinishedCall(Protocol):
         """Time at which its answer was ready, nanoseconds since 1970."""
 
     @property
+    def began_ns(self) -> int:
+        """Time at which its handler began, nanoseconds since 1970."""
+
+    @property
     def busy_ms(self) -> float:
         """CPU time of the call, milliseconds."""
+
+    @property
+    def attempt(self) -> int:
+        """Number of the attempt, from 0."""
 
     @property
     def error(self) -> str | None:
@@ -186,7 +194,9 @@ class ServerSpans(SpanWriter[CallRecord]):
                 call.shard,
                 call.start_ns,
                 call.end_ns,
+                call.began_ns,
                 busy_ms=call.busy_ms,
+                attempt=call.attempt,
                 error=call.error,
                 exception=call.exception,
             )

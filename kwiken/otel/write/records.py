@@ -64,6 +64,10 @@ class AttemptRecord:
             the catch-up budget pays for it.
         worth: weight of its answer beside those of the other shards, from 0 to 1; None if unknown.
         exception: exception of its handler, where the handler ran in this process; None for none.
+        sent_ns: time at which the call was written to a connection, nanoseconds since 1970; None if the
+            transport did not state it, or the call was given up before.
+        first_byte_ns: time at which the first byte of the answer came, nanoseconds since 1970; None if none
+            came, or the transport did not state it.
     """
 
     span_id: int
@@ -81,6 +85,8 @@ class AttemptRecord:
     catch_up: bool = False
     worth: float | None = None
     exception: ExceptionRecord | None = None
+    sent_ns: int | None = None
+    first_byte_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -130,6 +136,7 @@ class RequestRecord:
         plan: digest of the plan in force; None without a plan.
         control: True for a request of the control group, which the plan does not apply to.
         error: error message; None for no error.
+        cancelled: True if the request was given up, because its caller had gone for example.
         stages: visits of stages, in the order of their start.
     """
 
@@ -142,6 +149,7 @@ class RequestRecord:
     plan: str | None = None
     control: bool = False
     error: str | None = None
+    cancelled: bool = False
     stages: list[StageRecord] = field(default_factory=list)
 
 

@@ -239,6 +239,7 @@ class HedgedCall(msgspec.Struct, eq=False):
             request.span_id if note is None else note.span_id,
             attempt.threads,
         )
+        attempt.call = call
         try:
             reply = await site.shared.transport.call(attempt.target.replica, call)
         except asyncio.CancelledError:

@@ -20,7 +20,7 @@ from kwiken.runtime.decisions import (
 )
 from kwiken.runtime.engine.recorder import Recorder
 from kwiken.runtime.tracebacks import ExceptionRecorder
-from kwiken.runtime.transport import Transport
+from kwiken.runtime.transport import Call, Transport
 
 
 class Shared:
@@ -134,6 +134,7 @@ class Attempt(msgspec.Struct, eq=False):
         was_healthy: whether the replica was not ejected when it was sent.
         open: whether it has no outcome yet.
         note: record of the attempt; None if nothing is recorded.
+        call: the call as it was handed to the transport; None before.
     """
 
     number: int
@@ -144,3 +145,4 @@ class Attempt(msgspec.Struct, eq=False):
     was_healthy: bool
     open: bool = True
     note: AttemptRecord | None = None
+    call: Call | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Final
 
@@ -100,9 +101,25 @@ class Recorder:
         *,
         busy_ms: float | None = None,
         error: str | None = None,
+        sent: float = 0.0,
+        first_byte: float = 0.0,
     ) -> None:
-        """Complete the record of an attempt."""
+        """Complete the record of an attempt.
+
+        Args:
+            record: record of the attempt.
+            outcome: its outcome.
+            now: present moment, seconds.
+            busy_ms: CPU time that the replica spent on it, milliseconds; None if not stated.
+            error: error message; None for no error.
+            sent: moment at which the call was written to a connection, seconds; 0 if not known.
+            first_byte: moment at which the first byte of the answer came, seconds; 0 if not known.
+        """
         record.end_ns = self.ns(now)
+        if sent:
+            record.sent_ns = self.ns(sent)
+        if first_byte:
+            record.first_byte_ns = self.ns(first_byte)
         record.outcome = outcome
         record.busy_ms = busy_ms
         record.error = error
@@ -116,6 +133,7 @@ class Recorder:
         """Complete the record of the request, and of stage runs that were cut short."""
         self.record.end_ns = self.ns(now)
         self.record.error = describe(error)
+        self.record.cancelled = isinstance(error, asyncio.CancelledError)
         for stage in self.record.stages:
             if stage.end_ns == 0:
                 stage.end_ns = self.record.end_ns

@@ -95,7 +95,7 @@ class HttpTransport:
 
     async def __aenter__(self) -> Self:
         """Open the pool of connections."""
-        self._pool = Pool(max_body=self._max_body)
+        self._pool = Pool(max_body=self._max_body, now=self._clock.monotonic)
         return self
 
     async def __aexit__(
@@ -123,7 +123,7 @@ class HttpTransport:
             )
         request = _head(endpoint, call, min(remaining_ms, wire.MAX_DEADLINE_MS), len(body)) + body
         with map_errors(call.stage, replica):
-            status, headers, data = await self._pool.exchange(endpoint.host_and_port, request)
+            status, headers, data = await self._pool.exchange(endpoint.host_and_port, request, call)
         if status != OK:
             early = self._clock.monotonic() < call.deadline - MAX_EARLY_S
             _raise(status, headers, data, call.stage, replica, early=early)

@@ -43,6 +43,7 @@ MAX_DEADLINE_MS: Final = 3_600_000.0
 # Limits of the figures that a replica reports: they affect the choice of replicas and the charge for threads.
 MAX_BUSY_MS: Final = 1e9
 MAX_INFLIGHT: Final = 1_000_000
+MAX_ATTEMPT: Final = 1_000_000
 
 # `float` and `int` accept more than a header may contain: underscores, digits of other scripts, `nan`, `1e9`.
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
