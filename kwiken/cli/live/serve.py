@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kwiken.cli.live.server_options import ServerSettings, allowed_hosts_option, plan_option, server_options
+from kwiken.cli.live.server_options import (
+    ServerSettings,
+    TraceSettings,
+    allowed_hosts_option,
+    plan_option,
+    server_options,
+    trace_options,
+)
 from kwiken.cli.shared import load_service, note
 from kwiken.errors import InputError
 
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run a service's gateway.")
 @server_options(port=8080, what="the gateway")
+@trace_options
 @click.option(
     "--replica",
     "replicas",
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
 def command(
     *,
     server: ServerSettings,
+    trace: TraceSettings,
     replicas: tuple[str, ...],
     local: bool,
     plan: str | None,
@@ -65,6 +74,8 @@ def command(
         token_file=token_file,
         traces=server.traces,
         otlp=server.otlp,
+        trace=trace.mode,
+        trace_share=trace.share,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
         allowed_hosts=list(allowed_hosts),

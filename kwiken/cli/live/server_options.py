@@ -5,14 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from kwiken.cli.shared import MIB, NOT_NEGATIVE
 
+if TYPE_CHECKING:
+    from kwiken.runtime.process import TraceMode
+
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_PORT: Final = 65_535
+DRAWN_SHARE: Final = 0.04  # the runtime's own default, which is not loaded for a help text
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,52 @@ def server_options(*, port: int, what: str) -> Callable[[F], F]:
         return cast("F", decorated)
 
     return decorate
+
+
+@dataclass(frozen=True)
+class TraceSettings:
+    """Values of a gateway's options on which requests' spans are written.
+
+    Attributes:
+        mode: all requests, those that the gateway's sampler keeps, or none.
+        share: share of all requests that the sampler draws uniformly, above 0, at most 1.
+    """
+
+    mode: TraceMode
+    share: float
+
+    def arguments(self) -> list[str]:
+        """Command-line words of these settings."""
+        return ["--trace", self.mode, "--trace-share", str(self.share)]
+
+
+def trace_options(callback: F) -> F:
+    """Decorate a verb's function with the options of tracing; it gets their values as `trace`."""
+
+    @functools.wraps(callback)
+    def with_settings(*, trace: str, trace_share: float, **values: Any) -> Any:
+        return callback(trace=TraceSettings(cast("TraceMode", trace), trace_share), **values)
+
+    decorated: Callable[..., Any] = with_settings
+    for option in (
+        click.option(
+            "--trace-share",
+            type=click.FloatRange(0, 1, min_open=True),
+            metavar="SHARE",
+            default=DRAWN_SHARE,
+            show_default=True,
+            help="Share of ordinary requests that --trace sampled keeps.",
+        ),
+        click.option(
+            "--trace",
+            type=click.Choice(["all", "sampled", "off"]),
+            default="sampled",
+            show_default=True,
+            help="Requests whose spans are written; sampled: those that tell most, and a share of the rest.",
+        ),
+    ):
+        decorated = option(decorated)
+    return cast("F", decorated)
 
 
 plan_option = click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")

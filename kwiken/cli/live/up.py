@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.cli.live.server_options import ServerSettings, allowed_hosts_option, plan_option, server_options
+from kwiken.cli.live.server_options import (
+    ServerSettings,
+    TraceSettings,
+    allowed_hosts_option,
+    plan_option,
+    server_options,
+    trace_options,
+)
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
 
@@ -24,6 +31,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 @click.command(short_help="Start a local cluster: a gateway and every stage's replicas.")
 @server_options(port=8080, what="the gateway")
+@trace_options
 @click.option(
     "--replicas",
     "replicas",
@@ -46,6 +54,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 def command(
     *,
     server: ServerSettings,
+    trace: TraceSettings,
     replicas: tuple[str, ...],
     state: str,
     plan: str | None,
@@ -76,7 +85,7 @@ def command(
     if detach:
         from kwiken.cli.live.detach import start_detached
 
-        words = [server.target, *server.arguments(), "--state", state]
+        words = [server.target, *server.arguments(), *trace.arguments(), "--state", state]
         words += ["--plan", plan] if plan is not None else []
         words += ["--unresponsive-after", str(unresponsive_s)]
         words += [word for text in replicas for word in ("--replicas", text)]
@@ -93,6 +102,8 @@ def command(
         host=server.host,
         traces=_path(server.traces),
         otlp=server.otlp,
+        trace=trace.mode,
+        trace_share=trace.share,
         plan=_path(plan),
         grace_s=server.grace_s,
         unresponsive_s=unresponsive_s,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Observer,
         Outcome,
         RequestRecord,
+        Sample,
         StageRecord,
     )
     from kwiken.otel.write.sdk_exporter import OtlpLinesExporter
@@ -29,6 +30,7 @@ __all__ = [
     "OtlpLinesExporter",
     "Outcome",
     "RequestRecord",
+    "Sample",
     "ServerSpans",
     "StageRecord",
     "attempt_name",
@@ -55,6 +57,7 @@ __getattr__ = lazy_names(
             "Observer",
             "Outcome",
             "RequestRecord",
+            "Sample",
             "StageRecord",
         ),
         "kwiken.otel.write.sdk_exporter": ("OtlpLinesExporter",),

@@ -38,7 +38,7 @@ class SpanCounts:
     Attributes:
         taken: number of records queued.
         dropped: number of records refused because the queue was full or closed.
-        sampled_out: number of records outside the sampled share.
+        not_sampled: number of calls without a span, because their caller does not record the trace.
         spans: number of spans made of the records.
         bad: number of records that could not be converted to spans.
         lines: number of lines written to files.
@@ -52,7 +52,7 @@ class SpanCounts:
 
     taken: int = 0
     dropped: int = 0
-    sampled_out: int = 0
+    not_sampled: int = 0
     spans: int = 0
     bad: int = 0
     lines: int = 0

@@ -122,6 +122,19 @@ class StageRecord:
     threads: int = 1
 
 
+@dataclass(slots=True, frozen=True)
+class Sample:
+    """How a request came to be kept, where not all are (`kw.sample.reason`, `kw.sample.share`).
+
+    Attributes:
+        reason: why it was kept, in one word.
+        share: probability with which a request like this one is kept, above 0, at most 1.
+    """
+
+    reason: str
+    share: float
+
+
 @dataclass(slots=True)
 class RequestRecord:
     """One request through the DAG.
@@ -138,6 +151,7 @@ class RequestRecord:
         error: error message; None for no error.
         cancelled: True if the request was given up, because its caller had gone for example.
         stages: visits of stages, in the order of their start.
+        sample: how it came to be kept; None where every request is kept.
     """
 
     trace_id: int
@@ -151,6 +165,7 @@ class RequestRecord:
     error: str | None = None
     cancelled: bool = False
     stages: list[StageRecord] = field(default_factory=list)
+    sample: Sample | None = None
 
 
 class Observer(Protocol):

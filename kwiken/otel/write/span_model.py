@@ -36,7 +36,6 @@ ANSWERED: Final = "answered"  # outcome of a request
 # Names of attempts' operations: few, so that a trace store lists them, and telling at a glance.
 _SUFFIX: Final = {AttemptKind.PRIMARY: "", AttemptKind.REISSUE: " copy", AttemptKind.RETRY: " retry"}
 _LOSER_MARGIN_NS: Final = 1000
-_MAX_LOW_ID: Final = (1 << 64) - 1
 
 
 @dataclass(slots=True)
@@ -102,11 +101,6 @@ class CallRecord:
     exception: ExceptionRecord | None = None
 
 
-def sampled(trace_id: int, share: float) -> bool:
-    """True if a trace is in the sampled share; decided by its id, as the SDK does, alike in all processes."""
-    return share >= 1.0 or (trace_id & _MAX_LOW_ID) < share * (_MAX_LOW_ID + 1)
-
-
 def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
     """Spans of one request, of its stages and of their attempts."""
     hedged = partial = late = False
@@ -131,6 +125,9 @@ def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
     for key, holds in (("kw.hedged", hedged), ("kw.partial", partial), ("kw.catch_up", late)):
         if holds:
             attributes.append((key, True))
+    if record.sample is not None:
+        attributes.append(("kw.sample.reason", record.sample.reason))
+        attributes.append(("kw.sample.share", float(record.sample.share)))
     root = SpanData(
         record.trace_id,
         record.span_id,

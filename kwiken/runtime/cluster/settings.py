@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from kwiken.runtime.decisions import DRAWN_SHARE
+from kwiken.runtime.process import TraceMode
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
@@ -14,6 +17,8 @@ class ClusterSettings:
         host: address that the gateway listens on; replicas listen on loopback alone.
         traces: folder for spans; None for none.
         otlp: endpoint for spans; None for none.
+        trace: which requests' spans are written: all, those that the gateway's sampler keeps, or none.
+        trace_share: share of all requests that the sampler draws uniformly, above 0, at most 1.
         plan: file with the plan, followed when it changes; None for none.
         max_inflight: largest number of calls that a replica holds at once, 1 or more.
         grace_s: seconds that requests and calls in flight get at the end.
@@ -26,6 +31,8 @@ class ClusterSettings:
     host: str = "127.0.0.1"
     traces: Path | None = None
     otlp: str | None = None
+    trace: TraceMode = "sampled"
+    trace_share: float = DRAWN_SHARE
     plan: Path | None = None
     max_inflight: int = 64
     grace_s: float = 10.0

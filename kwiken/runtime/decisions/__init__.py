@@ -10,9 +10,11 @@ from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUS
 from kwiken.runtime.decisions.replica_choice import ReplicaState
 from kwiken.runtime.decisions.stage_state import StageState
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
+from kwiken.runtime.decisions.trace_sampling import DRAWN_SHARE, KeepReason, RequestSampling, TraceSampler
 
 __all__ = [
     "COPY",
+    "DRAWN_SHARE",
     "FINAL",
     "FINISH",
     "LATE",
@@ -26,14 +28,17 @@ __all__ = [
     "CompiledStage",
     "FanOut",
     "Hold",
+    "KeepReason",
     "Ledger",
     "Limits",
     "Program",
     "Race",
     "ReplicaState",
     "RequestBudget",
+    "RequestSampling",
     "RetryAccount",
     "StageState",
+    "TraceSampler",
     "compile_program",
     "retune",
 ]

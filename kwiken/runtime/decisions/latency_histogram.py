@@ -30,6 +30,11 @@ class LatencyHistogram:
         else:
             self.cells[0 if cell < 0 or seconds <= 0 else -1] += 1
 
+    def halve(self) -> None:
+        """Let every latency so far count half; odd numbers are rounded up, so that the tail stays."""
+        self.cells = [(count + 1) // 2 for count in self.cells]
+        self.count = sum(self.cells)
+
     def quantile(self, share: float) -> float | None:
         """Latency that a share of the samples, 0 to 1, do not exceed, in seconds; None without samples."""
         wanted = share * self.count

@@ -51,6 +51,7 @@ class Request:
     Attributes:
         lost: by stage, replicas that were lost or hung while serving this request and were not ejected
             before; None for none.
+        sampled: whether the caller records the trace, of a request that is not recorded here.
     """
 
     __slots__ = (
@@ -64,6 +65,7 @@ class Request:
         "priority",
         "program",
         "recorder",
+        "sampled",
         "span_id",
         "started",
         "trace_id",
@@ -80,6 +82,7 @@ class Request:
         control: bool,
         trace: tuple[int, int],
         recorder: Recorder | None,
+        sampled: bool = False,
     ) -> None:
         self.program = program
         self.loop = loop
@@ -89,6 +92,7 @@ class Request:
         self.control = control
         self.trace_id, self.span_id = trace
         self.recorder = recorder
+        self.sampled = sampled
         self.budget = RequestBudget(program.request_budget)
         self.partial = False
         self.lost_weight = 0.0

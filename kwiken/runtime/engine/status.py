@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kwiken.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
-from kwiken.runtime.decisions import Program, ReplicaState, StageState
+from kwiken.runtime.decisions import Program, ReplicaState, StageState, TraceSampler
 from kwiken.runtime.engine.context import Shared
 
 
@@ -24,7 +24,13 @@ class Counts:
 
 
 def status(
-    program: Program, states: Mapping[str, StageState], shared: Shared, counts: Counts, now: float
+    program: Program,
+    states: Mapping[str, StageState],
+    shared: Shared,
+    counts: Counts,
+    sampler: TraceSampler | None,
+    *,
+    now: float,
 ) -> dict[str, Any]:
     """Counters, budgets, load and replica states of an executor."""
     admission, ledger = shared.admission, shared.ledger
@@ -46,6 +52,7 @@ def status(
         "ledger": _account(ledger.service, REQUEST, now),
         "catch_up": _account(ledger.catch_up, REQUEST, now),
         "utility": _account(ledger.utility, REQUEST, now),
+        "traces": None if sampler is None else {"kept": dict(sampler.kept), "dropped": sampler.dropped},
         "stages": {name: _stage(state, now) for name, state in states.items()},
     }
 

@@ -82,7 +82,7 @@ class FrontDoor:
                 request,
                 deadline_ms=deadline_ms,
                 priority=priority,
-                parent=None if parent is None else (parent.trace_id, parent.span_id),
+                parent=parent,
                 note=timing,
             )
         except Exception as error:

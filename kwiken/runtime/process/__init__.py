@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from kwiken.runtime.process.critical_tasks import CriticalTasks
     from kwiken.runtime.process.log_file import LogFile
     from kwiken.runtime.process.server_process import run_server
-    from kwiken.runtime.process.specs import GatewaySpec, ReplicaSpec, Report
+    from kwiken.runtime.process.specs import GatewaySpec, ReplicaSpec, Report, TraceMode
 
-__all__ = ["CriticalTasks", "GatewaySpec", "LogFile", "ReplicaSpec", "Report", "run_server"]
+__all__ = ["CriticalTasks", "GatewaySpec", "LogFile", "ReplicaSpec", "Report", "TraceMode", "run_server"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -20,6 +20,6 @@ __getattr__ = lazy_names(
         "kwiken.runtime.process.critical_tasks": ("CriticalTasks",),
         "kwiken.runtime.process.log_file": ("LogFile",),
         "kwiken.runtime.process.server_process": ("run_server",),
-        "kwiken.runtime.process.specs": ("GatewaySpec", "ReplicaSpec", "Report"),
+        "kwiken.runtime.process.specs": ("GatewaySpec", "ReplicaSpec", "Report", "TraceMode"),
     },
 )

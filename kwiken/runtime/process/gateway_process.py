@@ -15,6 +15,7 @@ from typing import Final
 
 from kwiken.errors import InputError
 from kwiken.runtime.clock import SystemClock
+from kwiken.runtime.decisions import TraceSampler
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.files import read_file
 from kwiken.runtime.gateway import (
@@ -65,6 +66,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 clock=clock,
                 rng=random.Random(),  # noqa: S311 - no secrets
                 observer=observer,
+                sampler=TraceSampler(spec.trace_share) if spec.trace == "sampled" else None,
             )
             gateway = Gateway(
                 service,

@@ -83,7 +83,7 @@ def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer |
     Raises:
         InputError: the folder cannot be written, or the endpoint is invalid.
     """
-    if spec.traces is None and spec.otlp is None:
+    if (spec.traces is None and spec.otlp is None) or spec.trace == "off":
         yield None
         return
     from kwiken.otel.write import make_observer

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
+from kwiken.runtime.decisions import DRAWN_SHARE
 from kwiken.runtime.transport import Replica
+
+TraceMode = Literal["all", "sampled", "off"]
 
 
 class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="replica"):
@@ -52,6 +56,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         token_file: file with the token of the control routes; None closes those routes.
         traces: folder for spans; None for none.
         otlp: endpoint for spans; None for none.
+        trace: which requests' spans go there: all, those that the sampler keeps, or none.
+        trace_share: share of all requests that the sampler draws uniformly, above 0, at most 1.
         grace_s: seconds that requests in flight get when the process is told to stop.
         sockets: file descriptors of sockets that listen at this host and port already; empty to open new
             ones.
@@ -71,6 +77,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     token_file: str | None = None
     traces: str | None = None
     otlp: str | None = None
+    trace: TraceMode = "sampled"
+    trace_share: float = DRAWN_SHARE
     grace_s: float = 10.0
     sockets: list[int] = []
     kept: str | None = None

@@ -208,11 +208,10 @@ class HttpTransport:
 
 def _head(endpoint: Endpoint, call: Call, remaining_ms: float, length: int) -> bytes:
     """Head of a request. Stage names and addresses were checked, so they contain no line breaks."""
-    trace = (
-        f"{wire.TRACEPARENT}: {wire.format_traceparent(call.trace_id, call.span_id)}\r\n"
-        if call.trace_id
-        else ""
-    )
+    trace = ""
+    if call.trace_id:
+        parent = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
+        trace = f"{wire.TRACEPARENT}: {parent}\r\n"
     more = f"{wire.THREADS}: {call.threads}\r\n" if call.threads > 1 else ""
     return (
         f"{endpoint.head}Content-Length: {length}\r\n"

@@ -84,9 +84,15 @@ def parse_traceparent(text: str | None) -> Parent | None:
     return parent if parent.trace_id and parent.span_id else None
 
 
-def format_traceparent(trace_id: int, span_id: int) -> str:
-    """Header for a call made in one of this process's spans, which are always recorded."""
-    return f"00-{trace_id:032x}-{span_id:016x}-01"
+def format_traceparent(trace_id: int, span_id: int, *, sampled: bool = True) -> str:
+    """Header for a call made in one of this process's spans.
+
+    Args:
+        trace_id: trace id, 128 bits.
+        span_id: id of the span, 64 bits.
+        sampled: whether the span is recorded.
+    """
+    return f"00-{trace_id:032x}-{span_id:016x}-0{sampled:d}"
 
 
 def read_number(headers: Mapping[str, str], name: str, *, low: float, high: float) -> float | None:

@@ -1,0 +1,206 @@
+"""Tail sampling of traces: which requests' spans to keep, decided while and after a request runs.
+
+Every kept request has an inclusion probability that is written into its trace, so that `fit` can weight it by
+the inverse (Horvitz and Thompson, 1952). All draws of one request compare the same number, made of its trace
+id, with these probabilities. A state machine in fixed memory; the latencies are passed in.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from kwiken.errors import InputError
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
+
+DRAWN_SHARE: Final = 0.04  # of all requests, drawn uniformly
+SLOW_QUANTILE: Final = 0.99
+MIN_REQUESTS_FOR_SLOW: Final = 200  # every request is kept before, as nothing says yet what is slow
+WINDOW_REQUESTS: Final = 20_000  # latencies count half after so many later ones
+REFRESH_REQUESTS: Final = 64  # latencies between two computations of the quantile
+# Requests that were copied, retried, late, partial or failed are all kept up to this share of all requests;
+# beyond it they are drawn, so that a fault, or a plan with many copies, does not make tracing costly.
+MAX_EXCEPTIONAL_SHARE: Final = 0.1
+EXCEPTIONAL_GAIN: Final = 1 / 256  # weight of one request in the moving share of exceptional requests
+SHARE_DIGITS: Final = 2  # so that few different values of the share are written
+_LOW_BITS: Final = (1 << 64) - 1
+_LOST_BITS: Final = 11  # of 64, which a float cannot hold: it would round the largest number up to 1
+
+
+class KeepReason(StrEnum):
+    """Why a request's spans are kept (`kw.sample.reason`); the first that applies is stated."""
+
+    ASKED = "asked"  # the caller records the trace
+    CONTROL = "control"
+    FIRST = "first"  # too few requests before it to say what is slow
+    SLOW = "slow"
+    FAILED = "failed"
+    PARTIAL = "partial"
+    COPIED = "copied"
+    RETRIED = "retried"
+    LATE = "late"
+    DRAWN = "drawn"
+
+
+class Kept(NamedTuple):
+    """Decision to keep a request's spans.
+
+    Attributes:
+        reason: why they are kept.
+        share: probability with which a request like this one is kept, above 0, at most 1.
+    """
+
+    reason: KeepReason
+    share: float
+
+
+class RunningQuantile:
+    """Quantile of recent values of a stream, in fixed memory; values count less the older they are.
+
+    Args:
+        share: quantile, between 0 and 1.
+        least: number of values from which on the quantile is known, 1 or more.
+    """
+
+    __slots__ = ("_histogram", "_least", "_share", "_since", "value")
+
+    def __init__(self, share: float, *, least: int) -> None:
+        self._share = share
+        self._least = least
+        self._histogram = LatencyHistogram()
+        self._since = 0
+        self.value: float | None = None
+
+    def add(self, seconds: float) -> None:
+        """Count one latency, in seconds."""
+        histogram = self._histogram
+        histogram.add(seconds)
+        self._since += 1
+        if self._since < REFRESH_REQUESTS and not (self.value is None and histogram.count >= self._least):
+            return
+        self._since = 0
+        if histogram.count >= self._least:
+            self.value = histogram.quantile(self._share)
+        if histogram.count >= WINDOW_REQUESTS:
+            histogram.halve()
+
+
+def draw_of(trace_id: int) -> float:
+    """Number of a trace, from 0 to below 1, uniform over random trace ids: its lower 64 bits as a fraction."""
+    return ((trace_id & _LOW_BITS) >> _LOST_BITS) / (1 << 64 - _LOST_BITS)
+
+
+class RequestSampling:
+    """Sampling of one request while it runs.
+
+    Args:
+        draw: number of the request from 0 to 1, below which a probability keeps it.
+        share: probability with which it is kept so far.
+        reason: why it is kept for certain; None if it is not.
+
+    Attributes:
+        kept: whether its spans will be kept whatever happens; replicas are told.
+    """
+
+    __slots__ = ("draw", "exceptional", "kept", "reason", "share")
+
+    def __init__(self, draw: float, share: float, reason: KeepReason | None) -> None:
+        self.draw = draw
+        self.share = share
+        self.reason = reason
+        self.exceptional: KeepReason | None = None
+        self.kept = reason is not None or draw < share
+
+
+class TraceSampler:
+    """Decides which requests' spans are kept.
+
+    Args:
+        drawn_share: share of all requests that is drawn uniformly, above 0, at most 1.
+
+    Raises:
+        InputError: the share is out of range.
+    """
+
+    def __init__(self, drawn_share: float = DRAWN_SHARE) -> None:
+        if not 0 < drawn_share <= 1:
+            raise InputError(
+                f"must be a share above 0 and at most 1, not {drawn_share}", where="share of traces"
+            )
+        self._drawn_share = drawn_share
+        self._slow = RunningQuantile(SLOW_QUANTILE, least=MIN_REQUESTS_FOR_SLOW)
+        self._exceptional = 0.0
+        self.kept: dict[KeepReason, int] = dict.fromkeys(KeepReason, 0)
+        self.dropped = 0
+
+    def begin(self, trace_id: int, *, asked: bool, control: bool) -> RequestSampling:
+        """Begin the sampling of a request.
+
+        Args:
+            trace_id: id of its trace, 128 bits, of which the lower 64 are uniformly distributed.
+            asked: whether the caller records the trace.
+            control: whether the request is one of the control share.
+        """
+        reason = None
+        if asked:
+            reason = KeepReason.ASKED
+        elif control:
+            reason = KeepReason.CONTROL
+        elif self._slow.value is None:
+            reason = KeepReason.FIRST
+        return RequestSampling(draw_of(trace_id), self._drawn_share, reason)
+
+    def note(self, request: RequestSampling, reason: KeepReason) -> None:
+        """Note what happened to a request; its probability may rise, and it never falls."""
+        if request.exceptional is not None:
+            return
+        request.exceptional = reason
+        if self._exceptional > MAX_EXCEPTIONAL_SHARE:
+            request.share = max(request.share, round(MAX_EXCEPTIONAL_SHARE / self._exceptional, SHARE_DIGITS))
+        else:
+            request.share = 1.0
+        request.kept = request.kept or request.draw < request.share
+
+    def end(self, request: RequestSampling, took_s: float, *, failed: bool, partial: bool) -> Kept | None:
+        """Decide about a request at its end; None to drop its spans.
+
+        Args:
+            request: sampling of the request.
+            took_s: its latency, seconds.
+            failed: whether it failed or was given up.
+            partial: whether a part of its answer is missing.
+        """
+        if failed:
+            self.note(request, KeepReason.FAILED)
+        elif partial:
+            self.note(request, KeepReason.PARTIAL)
+        slow = False
+        if not failed:
+            slow = self._slow.value is not None and took_s > self._slow.value
+            self._slow.add(took_s)
+        self._exceptional += EXCEPTIONAL_GAIN * ((request.exceptional is not None) - self._exceptional)
+        kept = _decide(request, slow=slow)
+        if kept is None:
+            self.dropped += 1
+        else:
+            self.kept[kept.reason] += 1
+        return kept
+
+
+def _decide(request: RequestSampling, *, slow: bool) -> Kept | None:
+    """Decide by all that is known of a request.
+
+    There are four cases:
+
+    1. Kept for certain from its start.
+    2. Slow: kept for certain.
+    3. Drawn, from all requests or from the exceptional ones, whichever share is larger.
+    4. Not drawn.
+    """
+    if request.reason is not None:
+        return Kept(request.reason, 1.0)
+    if slow:
+        return Kept(KeepReason.SLOW, 1.0)
+    if request.draw < request.share:
+        return Kept(request.exceptional or KeepReason.DRAWN, request.share)
+    return None
