@@ -162,6 +162,13 @@ class Executor:
         """Report the measured wait of requests for the event loop, in seconds, to the admission control."""
         self._shared.admission.note_line(line_s)
 
+    def begin_interval(self) -> None:
+        """Begin another interval of the recent latencies in `status`; a gateway does once a second."""
+        now = self._now()
+        self._counts.recent.step(now)
+        for state in self._states.values():
+            state.recent.step(now)
+
     def turn_away(self, *, deadline_ms: float | None = None, priority: int = 0) -> None:
         """Refuse a request that `run` would turn away, before its body is read.
 
@@ -244,6 +251,7 @@ class Executor:
         record = context.recorder.record if context.recorder is not None else None
         if context.program.weight:
             shared.ledger.utility.earn(REQUEST, end)
+        counts.latencies.add(end - now)
         if not context.partial:
             return Answer(value, record=record)
         counts.partial += 1
