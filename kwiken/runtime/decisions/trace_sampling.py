@@ -86,7 +86,7 @@ class RunningQuantile:
 
 
 def draw_of(trace_id: int) -> float:
-    """Number of a trace, from 0 to below 1, uniform over random trace ids: its lower 64 bits as a fraction."""
+    """Number of a trace from 0 to below 1, made of the lower 64 bits of its id: uniform for random ids."""
     return ((trace_id & _LOW_BITS) >> _LOST_BITS) / (1 << 64 - _LOST_BITS)
 
 

@@ -64,7 +64,7 @@ def test_quantiles_of_5_percent_of_the_spans_are_within_3_percent_of_those_of_al
     assert 0.04 < kept / REQUESTS < 0.06
     profile = fit_profile([tmp_path])
     assert profile.counts["requests_kept_of_sampled"] == kept
-    assert profile.counts["requests"] == len(profile.latency_ms) == pytest.approx(REQUESTS, rel=0.02)
+    assert profile.counts["requests"] == len(profile.latency_ms) == pytest.approx(REQUESTS, rel=0.05)
     for share in QUANTILES:
         exact = float(np.quantile(latency, share))
         assert float(np.quantile(profile.latency_ms, share)) == pytest.approx(exact, rel=0.03), share
