@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 _CALLS_A_LINE = 64
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Parent(Protocol):
@@ -119,7 +122,8 @@ class RequestSpans(SpanWriter[RequestRecord]):
         def spans_of(record: RequestRecord) -> list[SpanData]:
             return request_spans(record, labels)
 
-        super().__init__(Pipeline(spans_of, resource(service), files=files, collector=collector))
+        shared = {**resource(service), **machine()}
+        super().__init__(Pipeline(spans_of, shared, files=files, collector=collector))
 
     def request_finished(self, record: RequestRecord) -> None:
         """Queue the record of one request; returns at once. The record must not change afterwards."""
@@ -158,7 +162,7 @@ class ServerSpans(SpanWriter[CallRecord]):
             return [call_span(call, server, rng.getrandbits(64) or 1, labels)]
 
         name = f"{service}-{stage}"
-        shared: dict[str, Value] = {**resource(name), "service.instance.id": replica}
+        shared: dict[str, Value] = {**resource(name), **machine(), "service.instance.id": replica}
         files, collector = _outputs(name, shared, traces, otlp)
         pipeline = Pipeline(spans_of, shared, files=files, collector=collector, per_line=_CALLS_A_LINE)
         super().__init__(pipeline)
@@ -203,8 +207,20 @@ def make_observer(service: str, *, traces: Path | None = None, otlp: str | None 
     Raises:
         InputError: the collector's address is no HTTP URL, or the folder cannot be made.
     """
-    files, collector = _outputs(service, resource(service), traces, otlp)
+    files, collector = _outputs(service, {**resource(service), **machine()}, traces, otlp)
     return RequestSpans(service, files=files, collector=collector)
+
+
+def machine() -> dict[str, Value]:
+    """Resource attributes of this machine, by OpenTelemetry's names.
+
+    `host.id` is the kernel's boot id where there is one, so that containers of one machine share it: they
+    share its clock, and a trace store need not look for skew between them.
+    """
+    found: dict[str, Value] = {"host.name": os.uname().nodename}
+    with contextlib.suppress(OSError):
+        found["host.id"] = BOOT_ID.read_text(encoding="ascii").strip()
+    return found
 
 
 def resource(name: str) -> dict[str, Value]:
