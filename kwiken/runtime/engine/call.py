@@ -238,7 +238,7 @@ class HedgedCall(msgspec.Struct, eq=False):
             request.trace_id,
             request.span_id if note is None else note.span_id,
             attempt.threads,
-            request.sampled if request.recorder is None else request.recorder.kept,
+            request.sampled and (request.recorder is None or request.recorder.kept),
         )
         attempt.call = call
         try:

@@ -51,7 +51,7 @@ class Request:
     Attributes:
         lost: by stage, replicas that were lost or hung while serving this request and were not ejected
             before; None for none.
-        sampled: whether the caller records the trace, of a request that is not recorded here.
+        sampled: whether the caller records the trace, or this process may.
     """
 
     __slots__ = (

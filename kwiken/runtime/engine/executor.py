@@ -106,6 +106,7 @@ class Executor:
         self._rng = rng
         self._observer = observer
         self._sampler = sampler if observer is not None else None
+        self._watcher: Observer | None = None
         self._control_share = control_share
         self._limits = limits
         self._counts = Counts()
@@ -161,6 +162,10 @@ class Executor:
     def note_line(self, line_s: float) -> None:
         """Report the measured wait of requests for the event loop, in seconds, to the admission control."""
         self._shared.admission.note_line(line_s)
+
+    def watch(self, watcher: Observer | None) -> None:
+        """Set a second observer, which may come and go while requests run; None for none."""
+        self._watcher = watcher
 
     def begin_interval(self) -> None:
         """Begin another interval of the recent latencies in `status`; a gateway does once a second."""
@@ -222,9 +227,8 @@ class Executor:
         retry_after = shared.admission.enter(now, priority, allowed)
         if retry_after is not None:
             raise OverloadError(OVERLOADED, retry_after_s=retry_after)
-        context = self._begin(
-            now + allowed, priority, parent, recording=note or self._observer is not None, now=now
-        )
+        recording = note or self._observer is not None or self._watcher is not None
+        context = self._begin(now + allowed, priority, parent, recording=recording, now=now)
         counts.requests += 1
         error: BaseException | None = None
         try:
@@ -245,8 +249,7 @@ class Executor:
                 shared.admission.leave(end, took=end - now, allowed=allowed)
             if context.recorder is not None:
                 kept = context.recorder.end(end, took=end - now, partial=context.partial, error=error)
-                if kept is not None:
-                    self._report(kept)
+                self._report(context.recorder.record, kept=kept)
             del error  # its traceback holds this frame: a cycle that only the garbage collector would free
         record = context.recorder.record if context.recorder is not None else None
         if context.program.weight:
@@ -291,13 +294,13 @@ class Executor:
             control=control,
             trace=trace,
             recorder=recorder,
-            sampled=asked,
+            sampled=asked or self._observer is not None,
         )
 
-    def _report(self, record: RequestRecord) -> None:
-        if self._observer is None:
-            return
-        try:
-            self._observer.request_finished(record)
-        except Exception:
-            logger.exception("the observer of requests failed; the request did not")
+    def _report(self, record: RequestRecord, *, kept: bool) -> None:
+        for observer in (self._observer if kept else None, self._watcher):
+            if observer is not None:
+                try:
+                    observer.request_finished(record)
+                except Exception:
+                    logger.exception("the observer of requests failed; the request did not")

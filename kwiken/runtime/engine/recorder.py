@@ -161,9 +161,7 @@ class Recorder:
         record.end_ns = self.ns(now)
         record.error = describe(error)
 
-    def end(
-        self, now: float, *, took: float, partial: bool, error: BaseException | None = None
-    ) -> RequestRecord | None:
+    def end(self, now: float, *, took: float, partial: bool, error: BaseException | None = None) -> bool:
         """Complete the record of the request, and of stage runs that were cut short.
 
         Args:
@@ -173,7 +171,7 @@ class Recorder:
             error: error of the request; None for none.
 
         Returns:
-            The record; None if its spans are not to be kept.
+            Whether its spans are to be kept.
         """
         self.record.end_ns = self.ns(now)
         self.record.error = describe(error)
@@ -182,12 +180,12 @@ class Recorder:
             if stage.end_ns == 0:
                 stage.end_ns = self.record.end_ns
         if self._sampler is None or self._sampling is None:
-            return self.record
+            return True
         kept = self._sampler.end(self._sampling, took, failed=error is not None, partial=partial)
         if kept is None:
-            return None
+            return False
         self.record.sample = Sample(kept.reason, kept.share)
-        return self.record
+        return True
 
 
 def new_id(rng: random.Random, bits: int) -> int:
