@@ -78,6 +78,7 @@ def command(
         trace_share=trace.share,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
+        log_format=server.log_format,
         allowed_hosts=list(allowed_hosts),
     )
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))

@@ -12,7 +12,7 @@ import click
 from kwiken.cli.shared import MIB, NOT_NEGATIVE
 
 if TYPE_CHECKING:
-    from kwiken.runtime.process import TraceMode
+    from kwiken.runtime.process import LogFormat, TraceMode
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_PORT: Final = 65_535
@@ -31,6 +31,7 @@ class ServerSettings:
         otlp: collector for spans; None for none.
         grace_s: seconds that requests in flight get at a stop.
         bodies_mib: memory for all requests' bodies together, MiB; None for a share of all.
+        log_format: format of the log's lines.
     """
 
     target: str
@@ -40,6 +41,7 @@ class ServerSettings:
     otlp: str | None
     grace_s: float
     bodies_mib: int | None
+    log_format: LogFormat
 
     @property
     def max_bodies(self) -> int | None:
@@ -55,6 +57,7 @@ class ServerSettings:
             "--otlp": self.otlp,
             "--grace": self.grace_s,
             "--bodies-mib": self.bodies_mib,
+            "--log-format": self.log_format,
         }
         return [word for name, value in options.items() if value is not None for word in (name, str(value))]
 
@@ -120,6 +123,13 @@ def server_options(*, port: int, what: str) -> Callable[[F], F]:
             type=click.IntRange(1, 1 << 24),
             metavar="MIB",
             help="Memory for all requests' bodies together; more are refused.  [default: a share of all]",
+        ),
+        click.option(
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            help="Format of the log's lines on stderr.",
         ),
     )
 

@@ -97,7 +97,9 @@ def command(
     import asyncio
 
     from kwiken.runtime.cluster import Cluster, ClusterSettings
+    from kwiken.runtime.process import set_up_logs
 
+    set_up_logs(server.log_format, "supervisor")
     settings = ClusterSettings(
         host=server.host,
         traces=_path(server.traces),
@@ -108,6 +110,7 @@ def command(
         grace_s=server.grace_s,
         unresponsive_s=unresponsive_s,
         max_bodies=server.max_bodies,
+        log_format=server.log_format,
         allowed_hosts=allowed_hosts,
     )
     cluster = Cluster(server.target, settings, port=server.port, state=files.folder, replicas=counts)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 LOG = logging.getLogger("kwiken.spans")
+# The event's name in the log, as in `kwiken.runtime.log_events`, which this package may not import.
+NOT_CONVERTED: Final = {"kw_event": "record_not_converted"}
 MAX_QUEUE: Final = 20_000
 _TICK_S: Final = 0.2
 _LINES_A_WRITE: Final = 64
@@ -180,7 +182,7 @@ class Pipeline(Generic[Item]):
                 spans.extend(self._spans_of(self._queue.popleft()))
             except Exception:
                 self._bad += 1
-                LOG.exception("a record could not be converted to spans")
+                LOG.exception("a record could not be converted to spans", extra=NOT_CONVERTED)
         self._spans += len(spans)
         return spans
 

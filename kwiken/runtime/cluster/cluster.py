@@ -25,6 +25,7 @@ from kwiken.runtime.cluster.specs import gateway_spec, local_url, replica_spec
 from kwiken.runtime.cluster.state import VERSION, ClusterState
 from kwiken.runtime.cluster.state_folder import StateFolder
 from kwiken.runtime.http_server import listen
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
 from kwiken.runtime.process_id import Identity
 from kwiken.runtime.target import load_target
@@ -198,7 +199,11 @@ class Cluster:
                 await client.request("PUT", "/v1/replicas", addresses)
                 told = gateway
             except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
-                LOG.warning("the gateway could not be updated with the replicas: %s", error)
+                LOG.warning(
+                    "the gateway could not be updated with the replicas: %s",
+                    error,
+                    extra=about(Event.GATEWAY_NOT_TOLD),
+                )
                 await asyncio.sleep(RETRY_S)
                 self._processes.changed.set()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kwiken.runtime.decisions import DRAWN_SHARE
-from kwiken.runtime.process import TraceMode
+from kwiken.runtime.process import LogFormat, TraceMode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,7 @@ class ClusterSettings:
             replica not before its stage's timeout has passed too; 0 for never.
         max_bodies: bytes that all requests at the gateway together may hold; None for a share of the memory.
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
+        log_format: format of the processes' log lines.
     """
 
     host: str = "127.0.0.1"
@@ -39,3 +40,4 @@ class ClusterSettings:
     unresponsive_s: float = 10.0
     max_bodies: int | None = None
     allowed_hosts: tuple[str, ...] = ()
+    log_format: LogFormat = "text"

@@ -62,6 +62,7 @@ def gateway_spec(
         trace=settings.trace,
         trace_share=settings.trace_share,
         grace_s=settings.grace_s,
+        log_format=settings.log_format,
         kept=str(kept),
         takes_over=takes_over,
         sockets=list(sockets),
@@ -90,6 +91,7 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
         otlp=settings.otlp if traced else None,
         max_inflight=settings.max_inflight,
         grace_s=settings.grace_s,
+        log_format=settings.log_format,
     )
 
 

@@ -31,6 +31,7 @@ from kwiken.runtime.engine.dag_run import run_dag
 from kwiken.runtime.engine.recorder import Recorder, new_id
 from kwiken.runtime.engine.status import Counts, status
 from kwiken.runtime.errors import DeadlineError, OverloadError, UnavailableError
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.transport import Replica, Transport, wire
 from kwiken.service import Service
 
@@ -303,4 +304,7 @@ class Executor:
                 try:
                     observer.request_finished(record)
                 except Exception:
-                    logger.exception("the observer of requests failed; the request did not")
+                    logger.exception(
+                        "the observer of requests failed; the request did not",
+                        extra=about(Event.OBSERVER_FAILED, trace_id=record.trace_id),
+                    )

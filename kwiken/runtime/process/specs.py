@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from kwiken.runtime.decisions import DRAWN_SHARE
+from kwiken.runtime.process.log_format import LogFormat
 from kwiken.runtime.transport import Replica
 
 TraceMode = Literal["all", "sampled", "off"]
@@ -28,6 +29,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         grace_s: seconds that calls in flight get when the process is told to stop.
         max_inflight: largest number of calls at once, 1 or more; further ones are refused.
         max_bodies: bytes that all calls together may hold; None for a share of the memory.
+        log_format: format of the log's lines.
     """
 
     target: str
@@ -41,6 +43,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grace_s: float = 10.0
     max_inflight: int = 64
     max_bodies: int | None = None
+    log_format: LogFormat = "text"
 
 
 class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="gateway"):
@@ -66,6 +69,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         known: by stage, replicas at the start.
         max_bodies: bytes that all requests together may hold; None for a share of the memory.
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
+        log_format: format of the log's lines.
     """
 
     target: str
@@ -86,6 +90,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     known: dict[str, list[Replica]] = {}
     max_bodies: int | None = None
     allowed_hosts: list[str] = []
+    log_format: LogFormat = "text"
 
 
 Spec = ReplicaSpec | GatewaySpec
