@@ -1,14 +1,17 @@
 """Records of requests, stages and attempts: plain values that are converted to spans after the request.
 
 Records are cheap, so every request is recorded, and sampling can wait until its latency is known. All times
-are nanoseconds since 1970; identifiers are the integers that OpenTelemetry uses.
+are nanoseconds since 1970; identifiers are the integers that OpenTelemetry uses. They are in no cycles, so the
+garbage collector need not look at them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+import msgspec
 
 
 class Outcome(StrEnum):
@@ -43,8 +46,7 @@ class ExceptionRecord:
     stacktrace: str | None = None
 
 
-@dataclass(slots=True)
-class AttemptRecord:
+class AttemptRecord(msgspec.Struct, gc=False):
     """One call to one replica.
 
     Attributes:
@@ -89,8 +91,7 @@ class AttemptRecord:
     first_byte_ns: int | None = None
 
 
-@dataclass(slots=True)
-class StageRecord:
+class StageRecord(msgspec.Struct, gc=False):
     """One visit of one stage by a request.
 
     Attributes:
@@ -117,13 +118,12 @@ class StageRecord:
     error: str | None = None
     partial: bool = False
     utility: float = 1.0
-    attempts: list[AttemptRecord] = field(default_factory=list)
+    attempts: list[AttemptRecord] = []
     idempotent: bool = True
     threads: int = 1
 
 
-@dataclass(slots=True, frozen=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True, gc=False):
     """How a request came to be kept, where not all are (`kw.sample.reason`, `kw.sample.share`).
 
     Attributes:
@@ -135,8 +135,7 @@ class Sample:
     share: float
 
 
-@dataclass(slots=True)
-class RequestRecord:
+class RequestRecord(msgspec.Struct, gc=False):
     """One request through the DAG.
 
     Attributes:
@@ -164,7 +163,7 @@ class RequestRecord:
     control: bool = False
     error: str | None = None
     cancelled: bool = False
-    stages: list[StageRecord] = field(default_factory=list)
+    stages: list[StageRecord] = []
     sample: Sample | None = None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import msgspec
 
@@ -52,7 +51,7 @@ class Attempts(msgspec.Struct, eq=False):
         self.site.stage.state.picker.answered(attempt.target, attempt.ticket, now, reply)
         if attempt.note is not None:
             outcome = Outcome.WON if step == FINISH else Outcome.LOST
-            self._end_record(attempt, attempt.note, outcome, now, busy_ms=reply.busy_ms)
+            self._end_record(attempt, attempt.note, outcome, now, reply.busy_ms)
 
     def failed(self, attempt: Attempt, error: Exception, now: float) -> int:
         """Record an error; returns how the attempt failed, for the race.
@@ -170,10 +169,15 @@ class Attempts(msgspec.Struct, eq=False):
         )
 
     def _end_record(
-        self, attempt: Attempt, note: AttemptRecord, outcome: Outcome, now: float, **facts: Any
+        self,
+        attempt: Attempt,
+        note: AttemptRecord,
+        outcome: Outcome,
+        now: float,
+        busy_ms: float | None = None,
+        error: str | None = None,
     ) -> None:
         recorder, call = self.site.request.recorder, attempt.call
         assert recorder is not None
-        if call is not None:
-            facts |= {"sent": call.sent, "first_byte": call.first_byte}
-        recorder.end_attempt(note, outcome, now, **facts)
+        sent, first_byte = (call.sent, call.first_byte) if call is not None else (0.0, 0.0)
+        recorder.end_attempt(note, outcome, now, busy_ms, error, sent, first_byte)

@@ -20,6 +20,7 @@ from kwiken.runtime.decisions import (
     Ledger,
     Limits,
     Program,
+    ReplicaState,
     RetryAccount,
     StageState,
     TraceSampler,
@@ -159,6 +160,10 @@ class Executor:
         """
         name = self._service[stage].name
         self._states[name].picker.replace(replicas)
+
+    def replica_states(self) -> dict[str, Sequence[ReplicaState]]:
+        """State of every replica by stage, not to be changed."""
+        return {name: state.picker.targets for name, state in self._states.items()}
 
     def note_line(self, line_s: float) -> None:
         """Report the measured wait of requests for the event loop, in seconds, to the admission control."""

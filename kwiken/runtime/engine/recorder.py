@@ -130,7 +130,6 @@ class Recorder:
         record: AttemptRecord,
         outcome: Outcome,
         now: float,
-        *,
         busy_ms: float | None = None,
         error: str | None = None,
         sent: float = 0.0,

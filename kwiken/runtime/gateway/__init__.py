@@ -6,6 +6,7 @@ from kwiken.runtime.gateway.allowed_origins import is_loopback
 from kwiken.runtime.gateway.control import Control
 from kwiken.runtime.gateway.plan_file import NameResolver, PlanFile, parse_endpoint
 from kwiken.runtime.gateway.plan_store import PlanStore
+from kwiken.runtime.gateway.replica_watch import watch_replicas
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import GatewaySettings
 
@@ -18,4 +19,5 @@ __all__ = [
     "PlanStore",
     "is_loopback",
     "parse_endpoint",
+    "watch_replicas",
 ]

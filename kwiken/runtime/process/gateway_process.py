@@ -9,9 +9,9 @@ import logging
 import os
 import random
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kwiken.errors import InputError
 from kwiken.runtime.clock import SystemClock
@@ -26,6 +26,7 @@ from kwiken.runtime.gateway import (
     PlanFile,
     PlanStore,
     parse_endpoint,
+    watch_replicas,
 )
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
@@ -82,17 +83,19 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 ),
             )
             gateway.control.set_replicas(spec.known)
-            await _serve(spec, gateway, endpoints, stop, announce)
+            watch = functools.partial(watch_replicas, executor.replica_states)
+            await _serve(spec, gateway, watch, endpoints, stop, announce)
 
 
 async def _serve(
     spec: GatewaySpec,
     gateway: Gateway,
+    watch_all: Callable[[], Coroutine[Any, Any, None]],
     endpoints: dict[str, list[tuple[str, int]]],
     stop: asyncio.Event,
     announce: Announce,
 ) -> None:
-    watches = []
+    watches = [] if spec.local else [watch_all]
     plan_file = PlanFile(Path(spec.plan), gateway.control) if spec.plan is not None else None
     _begin_with_plan(spec, gateway.control, plan_file)
     if plan_file is not None:

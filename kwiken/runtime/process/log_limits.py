@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kwiken.printable import printable
-from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.log_events import EVENT, Event, about
 from kwiken.runtime.process.log_format import LogFormat, formatter_of
 from kwiken.runtime.token_bucket import TokenBucket
 from kwiken.runtime.tracebacks import brief_trace
@@ -96,7 +96,8 @@ class LimitFilter(logging.Filter):
 
     def _judge(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        kind = (record.name, str(record.msg)[:MAX_TEMPLATE], type(error).__name__)
+        event = str(record.__dict__.get(EVENT, ""))
+        kind = (record.name, event, str(record.msg)[:MAX_TEMPLATE], type(error).__name__)
         omitted = self._limits.take(kind, self._clock())
         if omitted is None:
             return False
