@@ -32,11 +32,6 @@ class LatencyHistogram:
         else:
             self.cells[0 if cell < 0 or seconds <= 0 else -1] += 1
 
-    def halve(self) -> None:
-        """Let every latency so far count half; odd numbers are rounded up, so that the tail stays."""
-        self.cells = [(count + 1) // 2 for count in self.cells]
-        self.count = sum(self.cells)
-
     def quantile(self, share: float) -> float | None:
         """Latency that a share of the samples, 0 to 1, do not exceed, in seconds; None without samples."""
         return _quantile(self.cells, self.count, share)

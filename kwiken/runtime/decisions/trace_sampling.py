@@ -8,16 +8,18 @@ id, with these probabilities. A state machine in fixed memory; the latencies are
 from __future__ import annotations
 
 from enum import StrEnum
+from math import exp
 from typing import Final, NamedTuple
 
+import msgspec
+
 from kwiken.errors import InputError
-from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
 
 DRAWN_SHARE: Final = 0.04  # of all requests, drawn uniformly
 SLOW_QUANTILE: Final = 0.99
 MIN_REQUESTS_FOR_SLOW: Final = 200  # every request is kept before, as nothing says yet what is slow
-WINDOW_REQUESTS: Final = 20_000  # latencies count half after so many later ones
-REFRESH_REQUESTS: Final = 64  # latencies between two computations of the quantile
+STEP: Final = 0.03  # of the quantile's logarithm; its error is then about 1%
+LEAST_VALUE: Final = 1e-9
 # Requests that were copied, retried, late, partial or failed are all kept up to this share of all requests;
 # beyond it they are drawn, so that a fault, or a plan with many copies, does not make tracing costly.
 MAX_EXCEPTIONAL_SHARE: Final = 0.1
@@ -55,34 +57,37 @@ class Kept(NamedTuple):
 
 
 class RunningQuantile:
-    """Quantile of recent values of a stream, in fixed memory; values count less the older they are.
+    """Quantile of recent values of a stream, in fixed memory.
+
+    The estimate starts at the quantile of the first values. Then each value beyond it raises it by a factor,
+    and each other value lowers it by so much less that it stays where the right share of values is beyond
+    (stochastic approximation, of the logarithm). So it follows a stream that changes.
 
     Args:
         share: quantile, between 0 and 1.
         least: number of values from which on the quantile is known, 1 or more.
     """
 
-    __slots__ = ("_histogram", "_least", "_share", "_since", "value")
+    __slots__ = ("_down", "_first", "_least", "_share", "_up", "value")
 
     def __init__(self, share: float, *, least: int) -> None:
         self._share = share
         self._least = least
-        self._histogram = LatencyHistogram()
-        self._since = 0
+        self._up = exp(STEP * share)
+        self._down = exp(-STEP * (1.0 - share))
+        self._first: list[float] = []
         self.value: float | None = None
 
-    def add(self, seconds: float) -> None:
-        """Count one latency, in seconds."""
-        histogram = self._histogram
-        histogram.add(seconds)
-        self._since += 1
-        if self._since < REFRESH_REQUESTS and not (self.value is None and histogram.count >= self._least):
+    def add(self, value: float) -> None:
+        """Count one value, above 0."""
+        if self.value is not None:
+            self.value *= self._up if value > self.value else self._down
             return
-        self._since = 0
-        if histogram.count >= self._least:
-            self.value = histogram.quantile(self._share)
-        if histogram.count >= WINDOW_REQUESTS:
-            histogram.halve()
+        self._first.append(max(value, LEAST_VALUE))
+        if len(self._first) >= self._least:
+            self._first.sort()
+            self.value = self._first[min(int(self._share * self._least), self._least - 1)]
+            self._first = []
 
 
 def draw_of(trace_id: int) -> float:
@@ -90,26 +95,22 @@ def draw_of(trace_id: int) -> float:
     return ((trace_id & _LOW_BITS) >> _LOST_BITS) / (1 << 64 - _LOST_BITS)
 
 
-class RequestSampling:
+class RequestSampling(msgspec.Struct, gc=False):
     """Sampling of one request while it runs.
 
-    Args:
+    Attributes:
         draw: number of the request from 0 to 1, below which a probability keeps it.
         share: probability with which it is kept so far.
         reason: why it is kept for certain; None if it is not.
-
-    Attributes:
         kept: whether its spans will be kept whatever happens; replicas are told.
+        exceptional: what first happened to it that makes it worth keeping; None for nothing.
     """
 
-    __slots__ = ("draw", "exceptional", "kept", "reason", "share")
-
-    def __init__(self, draw: float, share: float, reason: KeepReason | None) -> None:
-        self.draw = draw
-        self.share = share
-        self.reason = reason
-        self.exceptional: KeepReason | None = None
-        self.kept = reason is not None or draw < share
+    draw: float
+    share: float
+    reason: KeepReason | None
+    kept: bool
+    exceptional: KeepReason | None = None
 
 
 class TraceSampler:
@@ -148,7 +149,8 @@ class TraceSampler:
             reason = KeepReason.CONTROL
         elif self._slow.value is None:
             reason = KeepReason.FIRST
-        return RequestSampling(draw_of(trace_id), self._drawn_share, reason)
+        draw, share = draw_of(trace_id), self._drawn_share
+        return RequestSampling(draw, share, reason, reason is not None or draw < share)
 
     def note(self, request: RequestSampling, reason: KeepReason) -> None:
         """Note what happened to a request; its probability may rise, and it never falls."""
