@@ -1,8 +1,8 @@
 """Records of requests, stages and attempts: plain values that are converted to spans after the request.
 
 Records are cheap, so every request is recorded, and sampling can wait until its latency is known. All times
-are nanoseconds since 1970; identifiers are the integers that OpenTelemetry uses. They are in no cycles, so the
-garbage collector need not look at them.
+are nanoseconds since 1970; identifiers are the integers that OpenTelemetry uses. Records are in no cycles, so
+the garbage collector need not look at them.
 """
 
 from __future__ import annotations
