@@ -29,6 +29,7 @@ class Event(StrEnum):
     UTILITY_FAILED = "utility_failed"
     NOT_HTTP = "not_http"
     CONNECTIONS_FULL = "connections_full"
+    GRPC_SERVING = "grpc_serving"
     # Plans.
     PLAN_READ = "plan_read"
     PLAN_REFUSED = "plan_refused"

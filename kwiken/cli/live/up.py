@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
@@ -15,6 +15,7 @@ from kwiken.cli.live.server_options import (
     ServerSettings,
     TraceSettings,
     allowed_hosts_option,
+    grpc_port_option,
     plan_option,
     server_options,
     trace_options,
@@ -39,6 +40,21 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     metavar="STAGE=N",
     help="Number of replicas of a stage, in place of the service's own; repeatable.",
 )
+@click.option(
+    "--gateways",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of gateways that share the port; each keeps the budget of its own requests.",
+)
+@click.option(
+    "--transport",
+    type=click.Choice(["http", "grpc"]),
+    default="http",
+    show_default=True,
+    help="Protocol between the gateway and the replicas.",
+)
+@grpc_port_option
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @plan_option
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
@@ -56,6 +72,9 @@ def command(
     server: ServerSettings,
     trace: TraceSettings,
     replicas: tuple[str, ...],
+    gateways: int,
+    transport: Literal["http", "grpc"],
+    grpc_port: int | None,
     state: str,
     plan: str | None,
     detach: bool,
@@ -75,7 +94,7 @@ def command(
     from kwiken.runtime.cluster import StateFiles
 
     files = StateFiles(Path(state), service.name)
-    processes = 1 + sum(counts.get(name, stage.replicas) for name, stage in service.stages.items())
+    processes = gateways + sum(counts.get(name, stage.replicas) for name, stage in service.stages.items())
 
     def warn() -> None:
         _warn_of_strangers(server.host, allowed_hosts)
@@ -86,8 +105,10 @@ def command(
         from kwiken.cli.live.detach import start_detached
 
         words = [server.target, *server.arguments(), *trace.arguments(), "--state", state]
+        words += ["--gateways", str(gateways)]
         words += ["--plan", plan] if plan is not None else []
-        words += ["--unresponsive-after", str(unresponsive_s)]
+        words += ["--unresponsive-after", str(unresponsive_s), "--transport", transport]
+        words += ["--grpc-port", str(grpc_port)] if grpc_port is not None else []
         words += [word for text in replicas for word in ("--replicas", text)]
         words += [word for name in allowed_hosts for word in ("--allowed-host", name)]
         url = start_detached(files, words)
@@ -106,12 +127,15 @@ def command(
         otlp=server.otlp,
         trace=trace.mode,
         trace_share=trace.share,
+        transport=transport,
+        grpc_port=grpc_port,
         plan=_path(plan),
         grace_s=server.grace_s,
         unresponsive_s=unresponsive_s,
         max_bodies=server.max_bodies,
         log_format=server.log_format,
         allowed_hosts=allowed_hosts,
+        gateways=gateways,
     )
     cluster = Cluster(server.target, settings, port=server.port, state=files.folder, replicas=counts)
     try:

@@ -128,7 +128,12 @@ class PlanStore:
             )
             return None
 
-    def restore(self, note: SavedPlan, apply: Callable[..., None]) -> None:
+    @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Version of the file: change time in nanoseconds, size, inode; None if there is no file."""
+        return stamp_of(self.path)
+
+    def restore(self, note: SavedPlan, apply: Callable[..., object]) -> None:
         """Put a saved plan in force; logs an error if it does not fit any more.
 
         Args:
@@ -141,3 +146,12 @@ class PlanStore:
             LOG.error(  # noqa: TRY400 - an input error needs no traceback
                 "the saved plan does not fit: %s", error, extra=about(Event.PLAN_REFUSED)
             )
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """Version of a file: change time in nanoseconds, size, inode; None if there is no file."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - runs twice a second
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
