@@ -48,6 +48,7 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
         max_inflight=max_inflight,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
+        log_format=server.log_format,
         transport="grpc" if grpc else "http",
     )
     run_server(spec, service, lambda url: note(f"{service.name}/{name} at {url}"))

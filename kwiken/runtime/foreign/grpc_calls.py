@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -53,17 +53,19 @@ class GrpcCaller:
         service: service of the stage.
         stage: stage whose `remote` is a `GrpcCall`.
         max_body: longest answer, bytes; a longer one is an error.
+        now: clock of the calls' deadlines, seconds.
 
     Raises:
         DefinitionError: the method's descriptors are wrong, or the stage's types do not fit them.
     """
 
-    def __init__(self, service: Service, stage: Stage, max_body: int) -> None:
+    def __init__(self, service: Service, stage: Stage, max_body: int, now: Callable[[], float]) -> None:
         remote = stage.remote_call
         assert isinstance(remote, GrpcCall)
         self._stage = stage
         self._remote = remote
         self._max_body = max_body
+        self._now = now
         self._templates = templates_of(remote, input_names(stage.after, stage.fanout))
         signature = service.signature(stage.name)
         self._inputs, self._answer = signature.inputs, signature.output
@@ -163,18 +165,18 @@ class GrpcCaller:
                 raise HandlerError(self._stage.name, "UnfitMethod", str(error)) from error
         message = self._message(method, call)
         trace = (
-            ((wire.TRACEPARENT, wire.format_traceparent(call.trace_id, call.span_id)),)
+            ((wire.TRACEPARENT, wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)),)
             if call.trace_id
             else None
         )
-        deadline = asyncio.get_running_loop().time() + remaining_s
         channel = self._channel(replica)
+        call.sent = self._now()
         if method.streams:
             begun = channel.unary_stream(method.path)(message, timeout=remaining_s, metadata=trace)
-            stream = GrpcStream(self, replica, method, begun, deadline, self._max_body)
+            stream = GrpcStream(self, replica, method, begun, call.deadline, self._max_body)
             return Reply(await stream.begin())
         rpc = channel.unary_unary(method.path)(message, timeout=remaining_s, metadata=trace)
-        data = await self.outcome(rpc, replica, deadline)
+        data = await self.outcome(rpc, replica, call.deadline)
         return Reply(self.fit(replica, self.plain(replica, method, data)))
 
     def _message(self, method: Method, call: Call) -> bytes:
@@ -210,7 +212,7 @@ class GrpcCaller:
         Args:
             answer: what is waited for.
             replica: replica that answers.
-            deadline: moment of the call's deadline, seconds of the event loop's clock.
+            deadline: moment of the call's deadline, seconds of the injected clock.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -246,7 +248,7 @@ class GrpcCaller:
             return HandlerError(stage.name, "ReplyTooLarge", f"replica {replica.id}: {details}")
         if code is Code.RESOURCE_EXHAUSTED and stage.idempotent:
             return RefusedError(f"{at}: {code.name}: {details}", full=True)
-        if code is Code.DEADLINE_EXCEEDED and asyncio.get_running_loop().time() >= deadline - EARLY_S:
+        if code is Code.DEADLINE_EXCEEDED and self._now() >= deadline - EARLY_S:
             return DeadlineError(f"{at}: no answer in time")
         if code in GIVEN_UP:
             return LostError(f"{at}: {code.name}: {details}")
@@ -310,7 +312,7 @@ class GrpcStream(Stream):
         replica: replica that answers.
         method: method that is called.
         rpc: the call, just sent.
-        deadline: moment of the call's deadline, seconds of the event loop's clock.
+        deadline: moment of the call's deadline, seconds of the injected clock.
         max_body: most bytes of all messages together.
     """
 

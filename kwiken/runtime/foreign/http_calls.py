@@ -104,7 +104,7 @@ class HttpCaller:
         request = self._request(call)
         place = wire.split_address(replica.address, where=f"replica {replica.id}", schemes=wire.SCHEMES)
         try:
-            reply = await self._pool.exchange(place, request)
+            reply = await self._pool.exchange(place, request, call)
         except NoConnectionError as error:
             raise RefusedError(f"{self._at(replica)}: no connection: {error}") from error
         except BrokenReplyError as error:
@@ -140,11 +140,8 @@ class HttpCaller:
                 raise HandlerError(
                     stage.name, "CallTooLarge", f"its {what} is {size} bytes; at most {most} are sent"
                 )
-        trace = (
-            f"{wire.TRACEPARENT}: {wire.format_traceparent(call.trace_id, call.span_id)}\r\n"
-            if call.trace_id
-            else ""
-        )
+        context = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
+        trace = f"{wire.TRACEPARENT}: {context}\r\n" if call.trace_id else ""
         length = "" if self._bodiless else f"content-length: {len(body)}\r\n"
         head = f"{self._method} {target} HTTP/1.1\r\n{self._headers}{length}{trace}\r\n"
         return head.encode("ascii") + body

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from kwiken.runtime.transport import (
     BrokenReplyError,
     Connection,
     HttpReply,
+    Moments,
     UnreadReplyError,
     read_length,
 )
@@ -133,17 +136,20 @@ class ForeignConnection(Connection):
     Args:
         loop: event loop of the connection.
         max_body: longest body of a response, bytes; a longer one is an error.
+        now: monotonic clock, seconds.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, max_body: int) -> None:
-        super().__init__(loop, max_body)
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, max_body: int, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(loop, max_body, now)
         self._body: Body | None = None
         self._to_head = False
 
-    async def exchange(self, request: bytes) -> HttpReply:
+    async def exchange(self, request: bytes, moments: Moments | None = None) -> HttpReply:
         """Send a request and wait for its response; see `Connection`."""
         self._to_head = request.startswith(b"HEAD ")
-        return await super().exchange(request)
+        return await super().exchange(request, moments)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""

@@ -13,6 +13,7 @@ from kwiken.runtime.clock import Clock, SystemClock
 from kwiken.runtime.errors import DeadlineError
 from kwiken.runtime.foreign.http_calls import HttpCaller
 from kwiken.runtime.foreign.http_connection import ForeignConnection
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import MAX_BODY, Call, Pool, Replica, Reply, Transport
 from kwiken.service import HttpCall, Service, Stage
@@ -81,7 +82,7 @@ class ForeignTransport:
             DefinitionError: a stage's foreign service cannot be called as defined; names the stage.
         """
         async with contextlib.AsyncExitStack() as opening:
-            pool = Pool(max_body=self._max_body, idle_s=IDLE_S, connection=ForeignConnection)
+            pool = Pool(max_body=self._max_body, idle_s=IDLE_S, connection=ForeignConnection, now=self._now)
             opening.push_async_callback(pool.close)
             for stage in self._service.stages.values():
                 if stage.remote_call is not None:
@@ -103,7 +104,7 @@ class ForeignTransport:
             return HttpCaller(self._service, stage, pool)
         from kwiken.runtime.foreign.grpc_calls import GrpcCaller
 
-        return GrpcCaller(self._service, stage, self._max_body)
+        return GrpcCaller(self._service, stage, self._max_body, self._now)
 
     def call(self, replica: Replica, call: Call) -> Coroutine[Any, Any, Reply]:
         """Send one call; see `Transport`."""
@@ -146,7 +147,12 @@ class ForeignTransport:
         for stage, caller in self._callers.items():
             reason = await caller.check(replicas.get(stage, ()))
             if reason is not None:
-                LOG.warning("stage %r: its service cannot be asked for its types yet: %s", stage, reason)
+                LOG.warning(
+                    "stage %r: its service cannot be asked for its types yet: %s",
+                    stage,
+                    reason,
+                    extra=about(Event.FOREIGN_SILENT),
+                )
 
     async def healthy(self, stage: str, replicas: Sequence[Replica]) -> list[Replica]:
         """Replicas of a stage without those whose own health checks failed; all of them if all failed.

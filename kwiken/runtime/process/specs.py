@@ -7,8 +7,11 @@ from typing import Literal
 
 import msgspec
 
+from kwiken.runtime.decisions import DRAWN_SHARE
+from kwiken.runtime.process.log_format import LogFormat
 from kwiken.runtime.transport import Replica
 
+TraceMode = Literal["all", "sampled", "off"]
 Protocol = Literal["http", "grpc"]
 
 
@@ -27,6 +30,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         grace_s: seconds that calls in flight get when the process is told to stop.
         max_inflight: largest number of calls at once, 1 or more; further ones are refused.
         max_bodies: bytes that all calls together may hold; None for a share of the memory.
+        log_format: format of the log's lines.
         transport: protocol that the replica serves.
     """
 
@@ -41,6 +45,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grace_s: float = 10.0
     max_inflight: int = 64
     max_bodies: int | None = None
+    log_format: LogFormat = "text"
     transport: Protocol = "http"
 
 
@@ -59,6 +64,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         token_file: file with the token of the control routes; None closes those routes.
         traces: folder for spans; None for none.
         otlp: endpoint for spans; None for none.
+        trace: which requests' spans go there: all, those that the sampler keeps, or none.
+        trace_share: share of all requests that the sampler draws uniformly, above 0, at most 1.
         grace_s: seconds that requests in flight get when the process is told to stop.
         sockets: file descriptors of sockets that listen at this host and port already; empty to open new
             ones.
@@ -68,6 +75,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         known: by stage, replicas at the start.
         max_bodies: bytes that all requests together may hold; None for a share of the memory.
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
+        log_format: format of the log's lines.
     """
 
     target: str
@@ -80,6 +88,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     token_file: str | None = None
     traces: str | None = None
     otlp: str | None = None
+    trace: TraceMode = "sampled"
+    trace_share: float = DRAWN_SHARE
     grace_s: float = 10.0
     sockets: list[int] = []
     kept: str | None = None
@@ -88,6 +98,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     known: dict[str, list[Replica]] = {}
     max_bodies: int | None = None
     allowed_hosts: list[str] = []
+    log_format: LogFormat = "text"
 
 
 Spec = ReplicaSpec | GatewaySpec
