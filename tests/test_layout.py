@@ -47,6 +47,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.advice",
         "kwiken.export",
         "kwiken.workloads",
+        "kwiken.contention",
         "kwiken.placement",
         "kwiken.placement.schedulers",
         "kwiken.reproduction.rows",
@@ -71,6 +72,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.gateway",
         "kwiken.runtime.process",
         "kwiken.runtime.cluster",
+        "kwiken.runtime.probes",
     ),
     "loadtest": ("kwiken.loadtest",),
     "services": (
