@@ -12,8 +12,17 @@ from kwiken.contention.calibration import (
 from kwiken.contention.crosstalk import Crosstalk, loss
 from kwiken.contention.errors import ProbeError
 from kwiken.contention.machine_probe import MachineProbe, probe_from_json, probe_to_json
-from kwiken.contention.ramp import Ramp, Scores, Step, Window
+from kwiken.contention.ramp import Ramp, Scores, Window
 from kwiken.contention.sources import PRIVATE_SOURCES, operations_of
+from kwiken.contention.stage_plan import (
+    Setting,
+    StagePlan,
+    class_speeds,
+    plan_stage,
+    setting_text,
+    whole_plan,
+)
+from kwiken.contention.workload_entry import StageProbe, appended, without_workloads, workload_entry
 
 __all__ = [
     "CALIBRATION_LEVELS",
@@ -24,13 +33,22 @@ __all__ = [
     "ProbeError",
     "Ramp",
     "Scores",
+    "Setting",
     "Speed",
-    "Step",
+    "StagePlan",
+    "StageProbe",
     "Window",
+    "appended",
     "calibrate",
+    "class_speeds",
     "corrected_drives",
     "loss",
     "operations_of",
+    "plan_stage",
     "probe_from_json",
     "probe_to_json",
+    "setting_text",
+    "whole_plan",
+    "without_workloads",
+    "workload_entry",
 ]

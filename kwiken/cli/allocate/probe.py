@@ -14,6 +14,7 @@ T = TypeVar("T")
 # By name of a command: the module that holds it, and its line of help, so that a help text imports neither.
 COMMANDS: Final = {
     "machine": "Calibrate tunable contention for each shared resource of this machine.",
+    "stage": "Measure a stage in a sandbox, for kwiken classify.",
 }
 
 

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from kwiken.runtime.probes.build import build_kernels
-from kwiken.runtime.probes.facts import MachineFacts, machine_facts
+from kwiken.runtime.probes.facts import machine_facts
 from kwiken.runtime.probes.machine import MachineProber, ProbeSettings
+from kwiken.runtime.probes.recorded import RECORDED_HISTORY
+from kwiken.runtime.probes.stage import StageProber, StageTarget
 
-__all__ = ["MachineFacts", "MachineProber", "ProbeSettings", "build_kernels", "machine_facts"]
+__all__ = [
+    "RECORDED_HISTORY",
+    "MachineProber",
+    "ProbeSettings",
+    "StageProber",
+    "StageTarget",
+    "build_kernels",
+    "machine_facts",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.runtime.replica.cpu_meter import MeteredThreads
-from kwiken.runtime.replica.server import CallObserver, ReplicaServer
+from kwiken.runtime.replica.server import CallObserver, ReplicaServer, set_up
+from kwiken.runtime.replica.stage_runner import StageRunner
 
-__all__ = ["CallObserver", "MeteredThreads", "ReplicaServer"]
+__all__ = ["CallObserver", "MeteredThreads", "ReplicaServer", "StageRunner", "set_up"]

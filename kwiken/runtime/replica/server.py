@@ -160,7 +160,7 @@ class ReplicaServer:
         """
         await self._server.start()
         if self._stage.setup is not None:
-            await _set_up(self._stage.name, self._stage.setup)
+            await set_up(self._stage.name, self._stage.setup)
         self._ready = True
         self._overhead.start()
 
@@ -279,7 +279,7 @@ class ReplicaServer:
         )
 
 
-async def _set_up(stage: str, setup: Callable[[], Any]) -> None:
+async def set_up(stage: str, setup: Callable[[], Any]) -> None:
     try:
         done = await asyncio.to_thread(setup)
         if inspect.isawaitable(done):
