@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         RefusedError,
         UnavailableError,
     )
-    from kwiken.runtime.gateway import Gateway
+    from kwiken.runtime.gateway import Gateway, GatewaySettings
     from kwiken.runtime.replica import ReplicaServer
     from kwiken.runtime.transport import (
         Call,
@@ -45,6 +45,7 @@ __all__ = [
     "DeadlineError",
     "Executor",
     "Gateway",
+    "GatewaySettings",
     "HandlerError",
     "HttpTransport",
     "Limits",
@@ -83,7 +84,7 @@ __getattr__ = lazy_names(
             "RefusedError",
             "UnavailableError",
         ),
-        "kwiken.runtime.gateway": ("Gateway",),
+        "kwiken.runtime.gateway": ("Gateway", "GatewaySettings"),
         "kwiken.runtime.replica": ("ReplicaServer",),
         "kwiken.runtime.transport": (
             "Call",

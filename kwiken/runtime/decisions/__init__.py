@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from kwiken.runtime.decisions.admission import Admission
 from kwiken.runtime.decisions.compiled_stage import CompiledStage
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
 from kwiken.runtime.decisions.ledger import Hold, Ledger, RequestBudget, RetryAccount
 from kwiken.runtime.decisions.program import Limits, Program, compile_program, retune
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.replica_choice import ReplicaState
-from kwiken.runtime.decisions.stage_state import StageState
+from kwiken.runtime.decisions.stage_state import RECENT_STEPS, StageState
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "FINISH",
     "LATE",
     "LOST",
+    "RECENT_STEPS",
     "REFUSED",
     "RESEND",
     "RETRY",
@@ -26,10 +28,12 @@ __all__ = [
     "CompiledStage",
     "FanOut",
     "Hold",
+    "LatencyHistogram",
     "Ledger",
     "Limits",
     "Program",
     "Race",
+    "RecentLatencies",
     "ReplicaState",
     "RequestBudget",
     "RetryAccount",

@@ -6,14 +6,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from kwiken.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
-from kwiken.runtime.decisions import Program, ReplicaState, StageState
+from kwiken.runtime.decisions import (
+    RECENT_STEPS,
+    LatencyHistogram,
+    Program,
+    RecentLatencies,
+    ReplicaState,
+    StageState,
+)
 from kwiken.runtime.engine.context import Shared
 
 
 class Counts:
-    """Numbers of requests so far, by outcome."""
+    """Numbers of requests so far, by outcome, and the latencies of those answered.
 
-    __slots__ = ("cancelled", "control", "failed", "partial", "requests")
+    Attributes:
+        latencies: latencies of all answered requests.
+        recent: those of the last intervals.
+    """
+
+    __slots__ = ("cancelled", "control", "failed", "latencies", "partial", "recent", "requests")
 
     def __init__(self) -> None:
         self.requests = 0
@@ -21,6 +33,8 @@ class Counts:
         self.cancelled = 0
         self.partial = 0
         self.control = 0
+        self.latencies = LatencyHistogram()
+        self.recent = RecentLatencies(self.latencies, RECENT_STEPS)
 
 
 def status(
@@ -35,6 +49,7 @@ def status(
         "cancelled": counts.cancelled,
         "partial": counts.partial,
         "control": counts.control,
+        "recent": _recent(counts.recent, now),
         "shed": admission.shed,
         "inside": admission.inside,
         "room": round(admission.room),
@@ -69,6 +84,17 @@ def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
     }
 
 
+def _recent(recent: RecentLatencies, now: float) -> dict[str, Any]:
+    """Rate and latencies of the last seconds."""
+    p50_s, p99_s = recent.quantiles((0.5, 0.99))
+    return {
+        "answered": recent.count,
+        "rate_per_s": recent.rate_per_s(now),
+        "p50_ms": _ms(p50_s),
+        "p99_ms": _ms(p99_s),
+    }
+
+
 def _stage(state: StageState, now: float) -> dict[str, Any]:
     return {
         "calls": state.latencies.count,
@@ -78,6 +104,7 @@ def _stage(state: StageState, now: float) -> dict[str, Any]:
         "resends": state.counts.resends,
         "p50_ms": _ms(state.latencies.quantile(0.5)),
         "p99_ms": _ms(state.latencies.quantile(0.99)),
+        "recent": _recent(state.recent, now),
         "late": {
             "copies": state.counts.late_copies,
             "calls": state.counts.late_calls,

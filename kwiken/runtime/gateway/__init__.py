@@ -7,5 +7,15 @@ from kwiken.runtime.gateway.control import Control
 from kwiken.runtime.gateway.plan_file import NameResolver, PlanFile, parse_endpoint
 from kwiken.runtime.gateway.plan_store import PlanStore
 from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
 
-__all__ = ["Control", "Gateway", "NameResolver", "PlanFile", "PlanStore", "is_loopback", "parse_endpoint"]
+__all__ = [
+    "Control",
+    "Gateway",
+    "GatewaySettings",
+    "NameResolver",
+    "PlanFile",
+    "PlanStore",
+    "is_loopback",
+    "parse_endpoint",
+]

@@ -17,7 +17,15 @@ from kwiken.errors import InputError
 from kwiken.runtime.clock import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.files import read_file
-from kwiken.runtime.gateway import Control, Gateway, NameResolver, PlanFile, PlanStore, parse_endpoint
+from kwiken.runtime.gateway import (
+    Control,
+    Gateway,
+    GatewaySettings,
+    NameResolver,
+    PlanFile,
+    PlanStore,
+    parse_endpoint,
+)
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
@@ -61,13 +69,15 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
             gateway = Gateway(
                 service,
                 executor,
-                host=spec.host,
-                port=spec.port,
-                token=_token(spec.token_file),
-                remote=not spec.local,
-                max_bodies=spec.max_bodies,
-                allowed_hosts=spec.allowed_hosts,
-                sockets=[socket.socket(fileno=number) for number in spec.sockets],
+                GatewaySettings(
+                    host=spec.host,
+                    port=spec.port,
+                    token=_token(spec.token_file),
+                    remote=not spec.local,
+                    max_bodies=spec.max_bodies,
+                    allowed_hosts=spec.allowed_hosts,
+                    sockets=[socket.socket(fileno=number) for number in spec.sockets],
+                ),
             )
             gateway.control.set_replicas(spec.known)
             await _serve(spec, gateway, endpoints, stop, announce)

@@ -19,7 +19,7 @@ from kwiken.plan import Plan
 from kwiken.runtime import SystemClock
 from kwiken.runtime.decisions import Limits
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, PlanFile, parse_endpoint
+from kwiken.runtime.gateway import Gateway, GatewaySettings, PlanFile, parse_endpoint
 from kwiken.runtime.replica import ReplicaServer
 from kwiken.runtime.transport import HttpTransport, LocalTransport, local_replicas
 from kwiken.runtime.transport.wire import RequestReader, format_traceparent, parse_traceparent, split_address
@@ -75,7 +75,7 @@ async def local(
         rng=random.Random(1),
         limits=limits if limits is not None else Limits(),
     )
-    gateway = Gateway(target, executor, remote=False, **settings)
+    gateway = Gateway(target, executor, GatewaySettings(remote=False, **settings))
     await gateway.start()
     async with aiohttp.ClientSession() as session:
         try:
@@ -108,7 +108,7 @@ async def test_through_replicas_over_http() -> None:
             clock=SystemClock(),
             rng=random.Random(1),
         )
-        gateway = Gateway(service, executor, token=TOKEN)
+        gateway = Gateway(service, executor, GatewaySettings(token=TOKEN))
         await gateway.start()
         ends.push_async_callback(gateway.stop, grace_s=0.5)
         front = Front(gateway, executor, session)

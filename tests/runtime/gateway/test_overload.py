@@ -16,7 +16,7 @@ import uvloop
 from kwiken.runtime import OverloadError, SystemClock
 from kwiken.runtime.decisions import Admission, Limits
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway
+from kwiken.runtime.gateway import Gateway, GatewaySettings
 from kwiken.runtime.gateway.loop_lag import EVERY_S, TIMERS_IN_MEDIAN, LagWatch, loop_iterations_of
 from kwiken.runtime.transport import LocalTransport, local_replicas
 from kwiken.service import Service, Stage
@@ -139,7 +139,7 @@ def gateway_of(handler: Callable[..., Awaitable[Any]], limits: Limits) -> tuple[
         rng=random.Random(1),
         limits=limits,
     )
-    return Gateway(service, executor, remote=False), executor
+    return Gateway(service, executor, GatewaySettings(remote=False)), executor
 
 
 @pytest.mark.parametrize("loop", LOOPS)
