@@ -12,6 +12,7 @@ from kwiken.contention.calibration import (
 from kwiken.contention.crosstalk import Crosstalk, loss
 from kwiken.contention.errors import ProbeError
 from kwiken.contention.machine_probe import MachineProbe, probe_from_json, probe_to_json
+from kwiken.contention.measured_stage import StageProbe, appended, without_workloads, workload_entry
 from kwiken.contention.ramp import Ramp, Scores, Window
 from kwiken.contention.sources import PRIVATE_SOURCES, operations_of
 from kwiken.contention.stage_plan import (
@@ -22,7 +23,6 @@ from kwiken.contention.stage_plan import (
     setting_text,
     whole_plan,
 )
-from kwiken.contention.workload_entry import StageProbe, appended, without_workloads, workload_entry
 
 __all__ = [
     "CALIBRATION_LEVELS",

@@ -68,7 +68,7 @@ def class_speeds(known: Measurements, given: Mapping[str, float], *, where: str)
     reference = known.reference.node_class
     if reference not in speeds:
         raise InputError(
-            f"how fast is class {reference!r}? give --class {reference}=SPEED, with 1 for this machine's speed",
+            f"how fast is class {reference!r}? give --class {reference}=SPEED; 1 is this machine's speed",
             where=where,
         )
     return speeds
@@ -94,22 +94,20 @@ def plan_stage(
     Raises:
         InputError: the reference does not fit this machine, or the history has nothing to compare with.
     """
-    base = Setting(
-        known.reference.size, 1, known.reference.node_class, speeds[known.reference.node_class]
-    )
+    base = Setting(known.reference.size, 1, known.reference.node_class, speeds[known.reference.node_class])
     if base.size.cores > processors:
         raise InputError(
             f"the reference has {base.size.cores:g} cores, and this machine has {processors}", where=where
         )
-    others = []
     sizes = [label.cores <= processors for label in known.up.labels]
-    for size in _telling(known.up, sizes, base.size):
-        others.append(Setting(size, 1, base.node_class, base.speed))
-    counts = [int(count) for count in known.out.labels if 1 < count and count * base.size.cores <= processors]
+    others = [Setting(size, 1, base.node_class, base.speed) for size in _telling(known.up, sizes, base.size)]
+    counts = [int(count) for count in known.out.labels if count > 1 and count * base.size.cores <= processors]
     if counts:
         others.append(Setting(base.size, min(counts), base.node_class, base.speed))
-    for name in _telling(known.het, [label in speeds for label in known.het.labels], base.node_class):
-        others.append(Setting(base.size, 1, name, speeds[name]))
+    played = [label in speeds for label in known.het.labels]
+    others.extend(
+        Setting(base.size, 1, name, speeds[name]) for name in _telling(known.het, played, base.node_class)
+    )
     for missing, matrix, found in (
         ("size", known.up, any(each.size != base.size for each in others)),
         ("number of replicas", known.out, bool(counts)),

@@ -224,7 +224,9 @@ def _checked(document: _Document, min_workloads: int) -> Measurements:
     if tolerated.labels != caused.labels:
         raise ValueError("history.caused.sources: must be the sources of history.tolerated, in their order")
     if not min_workloads <= len(document.workloads) <= MAX_WORKLOADS:
-        raise ValueError(f"workloads: {min_workloads} to {MAX_WORKLOADS} are needed, not {len(document.workloads)}")
+        raise ValueError(
+            f"workloads: {min_workloads} to {MAX_WORKLOADS} are needed, not {len(document.workloads)}"
+        )
     known = Measurements(reference, up, out, het, tolerated, caused, ())
     workloads: dict[str, Measured] = {}
     for place, workload in enumerate(document.workloads):

@@ -8,9 +8,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kwiken.cli.shared import Terminated, VerbContext
+from kwiken.cli.shared import Terminated, VerbContext, note
 
 T = TypeVar("T")
+QUIET_S: Final = 0.5  # of a look at what others use
+MAX_TAKEN: Final = 0.15  # processors that others may use before it is noted
 # By name of a command: the module that holds it, and its line of help, so that a help text imports neither.
 COMMANDS: Final = {
     "machine": "Calibrate tunable contention for each shared resource of this machine.",
@@ -52,7 +54,9 @@ def command() -> None:
 
 
 def run_probe(work: Coroutine[Any, Any, T]) -> T:
-    """Run a probe to its end; SIGTERM cancels it as Ctrl-C does, so that it cleans up.
+    """Run a probe to its end, and note if others used the processors just before it or after it.
+
+    SIGTERM cancels the probe as Ctrl-C does, so that it cleans up.
 
     Args:
         work: the probe.
@@ -67,9 +71,34 @@ def run_probe(work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await work
+        before = await _used_by_others()
+        found = await work
+        _note_others((before + await _used_by_others()) / 2)
+        return found
 
     try:
         return asyncio.run(guarded())
     except asyncio.CancelledError:
         raise Terminated from None
+    finally:
+        work.close()  # it has not begun where the interrupt came first
+
+
+async def _used_by_others() -> float:
+    """Processors that other programs and the hypervisor use, measured while the probe rests."""
+    import asyncio
+
+    from kwiken.machine import read_processors, use_between
+
+    first = read_processors()
+    await asyncio.sleep(QUIET_S)
+    last = read_processors()
+    return 0.0 if first is None or last is None else use_between(first, last).taken
+
+
+def _note_others(taken: float) -> None:
+    if taken > MAX_TAKEN:
+        note(
+            f"others used {taken:.2g} processors beside the probe: what it measured is rough; "
+            "repeat it on a quiet machine"
+        )

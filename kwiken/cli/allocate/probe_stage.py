@@ -56,6 +56,7 @@ MAX_SPEED: Final = 1.0  # a quota makes no processor faster
 )
 @click.option("--name", help="Name of the workload.  [default: SERVICE/STAGE]")
 @click.option("--source", "sources", multiple=True, metavar="NAME", help="Source of contention to ramp.")
+@click.option("--all", "whole", is_flag=True, help="Measure everything that the history has; takes minutes.")
 @click.option(
     "--class",
     "classes",
@@ -84,6 +85,7 @@ def command(
     history: str | None,
     name: str | None,
     sources: tuple[str, ...],
+    whole: bool,
     classes: tuple[str, ...],
     machine: str | None,
     working_folder: str | None,
@@ -96,6 +98,8 @@ def command(
     them: at another size, with more replicas, on a slower class of node, and under rising contention. Each
     is chosen from the history so that it tells most.
     """
+    if whole and sources:
+        raise InputError("has every source already", where="--all")
     if out == "-":
         raise InputError("must be a file: the entry is appended to it", where="--out")
     from pathlib import Path
@@ -109,7 +113,7 @@ def command(
         raise InputError("is no folder", where=working_folder)
     text, where = _document(out, history)
     told = None if machine is None else read_text(machine, MAX_MACHINE)
-    from kwiken.contention import class_speeds, plan_stage, probe_from_json
+    from kwiken.contention import class_speeds, plan_stage, probe_from_json, whole_plan
     from kwiken.workloads import measurements_from_text
 
     known = measurements_from_text(text, where=where, min_workloads=0)
@@ -118,9 +122,9 @@ def command(
 
     speeds = class_speeds(known, _speeds(classes), where=where)
     calibrated = None if told is None else probe_from_json(told, where=str(machine))
-    plan = plan_stage(
-        known, processors=len(machine_facts().processors), speeds=speeds, sources=sources, where=where
-    )
+    count = len(machine_facts().processors)
+    plan = plan_stage(known, processors=count, speeds=speeds, sources=sources, where=where)
+    plan = whole_plan(known, processors=count, speeds=speeds) if whole else plan
     goal = StageTarget(target, known_name, Path(requests), folder)
     with progress(f"probing {workload}", total=2 + len(plan.others) + len(plan.sources)) as bar:
         found = run_probe(_probe(goal, plan, calibrated, window_s, bar.advance))
@@ -232,9 +236,7 @@ def _show(workload: str, found: StageProbe) -> None:
         for setting, performance in found.runs
     ]
     print_table(workload, ("setting", "calls/s", "times the reference"), rows, to_stdout=True)
-    rows = [
-        (source, f"{each.tolerated:.2f}", f"{each.caused:.2f}") for source, each in found.scores.items()
-    ]
+    rows = [(source, f"{each.tolerated:.2f}", f"{each.caused:.2f}") for source, each in found.scores.items()]
     print_table("", ("source of contention", "tolerated", "caused"), rows, to_stdout=True)
     if any(each.tolerated == 0 for each in found.scores.values()):
         note("tolerated 0.00: the lowest level of the ramp costs the stage 5% already")

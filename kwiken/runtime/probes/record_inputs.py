@@ -2,7 +2,7 @@
 
     python -m kwiken.runtime.probes.record_inputs MODULE:SERVICE STAGE REQUESTS OUT
 
-REQUESTS holds one JSON body a line. OUT gets the inputs in MessagePack, or the error that stopped the recorder.
+REQUESTS holds one JSON body a line. OUT gets the inputs in MessagePack, or the error that stops it.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ class RecordingTransport:
         self._local.ask(replica, heard)
 
 
-async def record(target: str, stage: str, requests: Path) -> list[Recorded]:
+async def record(target: str, stage: str, requests: bytes) -> list[Recorded]:
     """Run requests through a service and keep the inputs of one stage.
 
     Args:
         target: `MODULE:SERVICE`.
         stage: name of the stage.
-        requests: file with one JSON body a line.
+        requests: one JSON body a line.
 
     Raises:
         KwikenError: the service cannot be run, a request is refused or fails, or none reaches the stage.
@@ -96,10 +96,14 @@ async def record(target: str, stage: str, requests: Path) -> list[Recorded]:
     await transport.setup()
     replicas = local_replicas(service)
     executor = Executor(
-        service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(0)  # noqa: S311
+        service,
+        transport,
+        replicas=replicas,
+        clock=SystemClock(),
+        rng=random.Random(0),  # noqa: S311
     )
     reader = wire.RequestReader(service)
-    for number, line in enumerate(requests.read_bytes().splitlines(), start=1):
+    for number, line in enumerate(requests.splitlines(), start=1):
         if not line.strip():
             continue
         try:
@@ -121,7 +125,7 @@ def main(words: list[str]) -> None:
     """Record, and write the outcome."""
     target, stage, requests, out = words
     try:
-        outcome = Outcome(inputs=asyncio.run(record(target, stage, Path(requests))))
+        outcome = Outcome(inputs=asyncio.run(record(target, stage, Path(requests).read_bytes())))
     except KwikenError as error:
         outcome = Outcome(error=str(error))
     Path(out).write_bytes(msgspec.msgpack.encode(outcome))

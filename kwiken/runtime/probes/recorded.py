@@ -1,4 +1,4 @@
-"""History that was recorded with `python -m benchmarks.measured`, for machines that have none of their own."""
+"""Recorded history of workloads, for users who have none of their own."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     python -m kwiken.runtime.probes.run_stage MODULE:SERVICE STAGE INPUTS CONTROL_FD FAILURE
 
 A page of shared memory tells when to run and counts what is completed. Inputs are decoded and answers encoded
-as in a replica; the hop between processes is left out, so that the prober's own work does not limit the stage.
+as in a replica. The hop between processes is left out, so that the prober's work does not limit the stage.
 FAILURE is the file that gets an error, in MessagePack.
 """
 

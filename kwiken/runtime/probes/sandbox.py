@@ -1,4 +1,4 @@
-"""Sandbox of a probe: a copy of the working folder, and a guard that removes the copy however the probe ends."""
+"""Sandbox of a probe: a copy of the working folder, which a guard removes however the probe ends."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def copy_folder(original: Path, copy: Path) -> None:
                 copied_bytes += source.lstat().st_size
                 if copied_files > MAX_COPY_FILES or copied_bytes > MAX_COPY_BYTES:
                     raise ProbeError(
-                        f"{original} has more than {MAX_COPY_BYTES >> 20} MiB or {MAX_COPY_FILES} files to copy; "
-                        "start in the folder of the service alone, or name the folder by --working-folder"
+                        f"{original} has more than {MAX_COPY_BYTES >> 20} MiB or {MAX_COPY_FILES} files "
+                        "to copy; start in the folder of the service alone, or name it by --working-folder"
                     )
                 shutil.copy2(source, place / name, follow_symlinks=False)
     except OSError as error:

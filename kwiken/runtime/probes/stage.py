@@ -242,12 +242,12 @@ class _Measurement:
             await asyncio.sleep(self._window_s)
             rates = []
             fewest = MIN_CALLS
-            for each, (count, since) in zip(self._playing, before, strict=True):
+            for each, (count, last) in zip(self._playing, before, strict=True):
                 each.check()
                 done = each.page.read(DONE) - count
                 fewest = min(fewest, done)
                 # A replica that was paused completed its last call long ago.
-                since = since if started - since < self._window_s * 1e9 else started
+                since = last if started - last < self._window_s * 1e9 else started
                 rates.append(done * 1e9 / max(each.page.read(DONE_AT_NS) - since, 1))
             if fewest >= MIN_CALLS or (fewest > 1 and turn >= MAX_STRETCH):
                 return sum(rates)
@@ -311,7 +311,7 @@ async def _record(limits: NodeLimits, sandbox: Sandbox, target: StageTarget) -> 
 async def _start(
     limits: NodeLimits, sandbox: Sandbox, name: str, program: str, words: Sequence[str], **options: Any
 ) -> asyncio.subprocess.Process:
-    """Start a program of this package in the sandbox; the limit of a setting comes when the setting is played."""
+    """Start a program of this package in the sandbox; its limit comes with the setting that is played."""
     return await limits.start(
         [sys.executable, "-m", f"kwiken.runtime.probes.{program}", *words],
         name=name,

@@ -280,6 +280,15 @@ class ReplicaServer:
 
 
 async def set_up(stage: str, setup: Callable[[], Any]) -> None:
+    """Run the setup of a stage; one that is no coroutine function runs in a thread.
+
+    Args:
+        stage: name of the stage.
+        setup: its setup.
+
+    Raises:
+        DefinitionError: the setup raises; names the place.
+    """
     try:
         done = await asyncio.to_thread(setup)
         if inspect.isawaitable(done):
