@@ -54,6 +54,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.reproduction.kwiken",
         "kwiken.reproduction.paragon",
         "kwiken.reproduction.quasar",
+        "kwiken.reproduction.ibench",
         "kwiken.reproduction",
         "kwiken",
     ),

@@ -14,6 +14,7 @@ from kwiken.contention.errors import ProbeError
 from kwiken.contention.machine_probe import MachineProbe, probe_from_json, probe_to_json
 from kwiken.contention.measured_stage import StageProbe, appended, without_workloads, workload_entry
 from kwiken.contention.ramp import Ramp, Scores, Window
+from kwiken.contention.simulated_machine import SimulatedResource, simulate_ramp
 from kwiken.contention.sources import PRIVATE_SOURCES, operations_of
 from kwiken.contention.stage_plan import (
     Setting,
@@ -34,6 +35,7 @@ __all__ = [
     "Ramp",
     "Scores",
     "Setting",
+    "SimulatedResource",
     "Speed",
     "StagePlan",
     "StageProbe",
@@ -48,6 +50,7 @@ __all__ = [
     "probe_from_json",
     "probe_to_json",
     "setting_text",
+    "simulate_ramp",
     "whole_plan",
     "without_workloads",
     "workload_entry",
