@@ -11,9 +11,9 @@ from kwiken.reproduction.rows import Reproduction
 
 NAMES = {
     "kwiken": "Kwiken (Jalaparti et al., SIGCOMM 2013): reissues, partial answers, catch-up",
-    "paragon": "Paragon (Delimitrou and Kozyrakis, ASPLOS 2013): classification by platform and contention",
+    "paragon": "Paragon (Delimitrou and Kozyrakis, ASPLOS 2013): classification and placement",
+    "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification and management by targets",
     "ibench": "iBench (Delimitrou and Kozyrakis, IISWC 2013): tunable contention and its scores",
-    "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification by four matrices",
 }
 _PARTS = {
     "kwiken": parts_of_kwiken,

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
         Observer,
         Outcome,
         RequestRecord,
+        Sample,
         StageRecord,
     )
     from kwiken.otel.write.sdk_exporter import OtlpLinesExporter
+    from kwiken.otel.write.span_model import attempt_name
 
 __all__ = [
     "AttemptKind",
@@ -28,8 +30,10 @@ __all__ = [
     "OtlpLinesExporter",
     "Outcome",
     "RequestRecord",
+    "Sample",
     "ServerSpans",
     "StageRecord",
+    "attempt_name",
     "make_observer",
     "otlp_lines",
     "readable_spans",
@@ -53,8 +57,10 @@ __getattr__ = lazy_names(
             "Observer",
             "Outcome",
             "RequestRecord",
+            "Sample",
             "StageRecord",
         ),
         "kwiken.otel.write.sdk_exporter": ("OtlpLinesExporter",),
+        "kwiken.otel.write.span_model": ("attempt_name",),
     },
 )

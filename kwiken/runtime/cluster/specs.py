@@ -11,7 +11,7 @@ from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.process import GatewaySpec, ReplicaSpec
 from kwiken.runtime.transport import Replica
 
-REPLICA_HOST: Final = "127.0.0.1"  # no other machine has business with a replica of a local cluster
+LOOPBACK: Final = "127.0.0.1"  # no other machine has business with a replica of a local cluster
 MAX_KNOWN: Final = 500  # replicas that fit into a process's arguments
 
 
@@ -56,11 +56,16 @@ def gateway_spec(
         target=target,
         host=settings.host,
         port=port,
+        grpc_port=settings.grpc_port,
         plan=_text(settings.plan),
         traces=_text(settings.traces),
         otlp=settings.otlp,
+        trace=settings.trace,
+        trace_share=settings.trace_share,
         grace_s=settings.grace_s,
+        log_format=settings.log_format,
         kept=str(kept),
+        follows_kept=settings.gateways > 1,
         takes_over=takes_over,
         sockets=list(sockets),
         max_bodies=settings.max_bodies,
@@ -78,15 +83,18 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
         stage: stage that the replica serves.
         name: name of the replica.
     """
+    traced = settings.trace != "off"
     return ReplicaSpec(
         target=target,
         stage=stage,
-        host=REPLICA_HOST,
+        host=LOOPBACK,
+        transport=settings.transport,
         replica=name,
-        traces=_text(settings.traces),
-        otlp=settings.otlp,
+        traces=_text(settings.traces) if traced else None,
+        otlp=settings.otlp if traced else None,
         max_inflight=settings.max_inflight,
         grace_s=settings.grace_s,
+        log_format=settings.log_format,
     )
 
 

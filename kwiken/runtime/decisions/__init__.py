@@ -11,9 +11,11 @@ from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUS
 from kwiken.runtime.decisions.replica_choice import ReplicaState
 from kwiken.runtime.decisions.stage_state import RECENT_STEPS, StageState
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
+from kwiken.runtime.decisions.trace_sampling import DRAWN_SHARE, KeepReason, RequestSampling, TraceSampler
 
 __all__ = [
     "COPY",
+    "DRAWN_SHARE",
     "FINAL",
     "FINISH",
     "LATE",
@@ -28,6 +30,7 @@ __all__ = [
     "CompiledStage",
     "FanOut",
     "Hold",
+    "KeepReason",
     "LatencyHistogram",
     "Ledger",
     "Limits",
@@ -36,8 +39,10 @@ __all__ = [
     "RecentLatencies",
     "ReplicaState",
     "RequestBudget",
+    "RequestSampling",
     "RetryAccount",
     "StageState",
+    "TraceSampler",
     "compile_program",
     "retune",
 ]

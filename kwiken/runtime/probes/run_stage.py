@@ -25,15 +25,15 @@ import msgspec
 from kwiken.contention import ProbeError
 from kwiken.errors import KwikenError
 from kwiken.runtime.probes.record_inputs import Outcome, Recorded
-from kwiken.runtime.replica import StageRunner, set_up
+from kwiken.runtime.replica import Ending, ReceivedCall, StageCalls
 from kwiken.runtime.target import load_target
+from kwiken.runtime.transport import wire
 
 CONTROL_BYTES: Final = 4096
 # Fields of the page, 8 bytes each: written by the prober, then by this process.
 RUN, READY, DONE, DONE_AT_NS = range(0, 32, 8)
 CALLERS: Final = 2  # calls at once: a handler that awaits leaves the processor to another
 PAUSE_S: Final = 0.002  # between looks at the page while paused
-OK: Final = 200
 
 
 class Page:
@@ -72,28 +72,36 @@ async def run_stage(target: str, stage: str, inputs: list[Recorded], page: Page)
         KwikenError: the service cannot be run, or a call fails.
     """
     service = load_target(target)
-    runner = StageRunner(service, stage, recorded=False)
-    setup = service[stage].setup
-    if setup is not None:
-        await set_up(stage, setup)
+    calls = StageCalls(service, stage, max_inflight=2 * CALLERS, observer=None)
+    await calls.set_up()
     page.write(READY, 1)
     turns = itertools.cycle(inputs)
     async with asyncio.TaskGroup() as group:
         for _ in range(CALLERS):
-            group.create_task(_call(runner, turns, page))
+            group.create_task(_call(calls, turns, page))
 
 
-async def _call(runner: StageRunner, turns: Iterator[Recorded], page: Page) -> None:
+async def _call(calls: StageCalls, turns: Iterator[Recorded], page: Page) -> None:
     while True:
         if not page.read(RUN):
             await asyncio.sleep(PAUSE_S)
             continue
         recorded = next(turns)
-        ran = await runner.run(recorded.body, shard=recorded.shard, threads=1, parent=None)
-        if ran.status != OK:
-            raise ProbeError(f"a recorded call fails: {ran.error}")
+        headers = {wire.SHARD: str(recorded.shard)} if recorded.shard else {}
+        ended = await calls.serve(ReceivedCall(headers, recorded.body, time.monotonic()))
+        if ended.ending is not Ending.ANSWERED:
+            raise ProbeError(f"a recorded call fails: {_reason(ended.body)}")
         page.write(DONE, page.read(DONE) + 1)
         page.write(DONE_AT_NS, time.monotonic_ns())
+
+
+def _reason(body: bytes) -> str:
+    """Kind and message of an error that a replica answers with."""
+    try:
+        told: dict[str, str] = msgspec.msgpack.decode(body, type=dict[str, str])
+    except msgspec.MsgspecError:
+        return body.decode(errors="replace")
+    return f"{told.get('kind', '')}: {told.get('error', '')}"
 
 
 def main(words: list[str]) -> None:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from kwiken.runtime.replica.cpu_meter import MeteredThreads
-from kwiken.runtime.replica.server import CallObserver, ReplicaServer, set_up
-from kwiken.runtime.replica.stage_runner import StageRunner
+from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.replica.stage_calls import CallObserver, EndedCall, Ending, ReceivedCall, StageCalls
 
-__all__ = ["CallObserver", "MeteredThreads", "ReplicaServer", "StageRunner", "set_up"]
+__all__ = [
+    "CallObserver",
+    "EndedCall",
+    "Ending",
+    "MeteredThreads",
+    "ReceivedCall",
+    "ReplicaServer",
+    "StageCalls",
+]
