@@ -1,4 +1,4 @@
-"""Benchmark of several gateways at one port, beside one gateway: throughput with the same replicas."""
+"""Benchmark of several gateways at one port, beside one gateway: throughput with the same replicas.
 
 Gateways help where a processor is free for each. Where gateways, replicas and client share few of them, the
 figure shows what the division costs.
