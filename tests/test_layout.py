@@ -47,6 +47,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.advice",
         "kwiken.export",
         "kwiken.workloads",
+        "kwiken.contention",
         "kwiken.placement",
         "kwiken.placement.schedulers",
         "kwiken.fleet",
@@ -55,6 +56,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.reproduction.kwiken",
         "kwiken.reproduction.paragon",
         "kwiken.reproduction.quasar",
+        "kwiken.reproduction.ibench",
         "kwiken.reproduction",
         "kwiken",
     ),
@@ -76,6 +78,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.grpc",
         "kwiken.runtime.process",
         "kwiken.runtime.cluster",
+        "kwiken.runtime.probes",
     ),
     "loadtest": ("kwiken.loadtest",),
     "services": (
