@@ -4,28 +4,39 @@ from __future__ import annotations
 
 from kwiken.runtime.decisions.admission import Admission
 from kwiken.runtime.decisions.compiled_stage import CompiledStage
+from kwiken.runtime.decisions.latency_histogram import (
+    FIRST_INDEX,
+    SCALE,
+    LatencyHistogram,
+    TracedLatency,
+)
 from kwiken.runtime.decisions.ledger import Hold, Ledger, RequestBudget, RetryAccount
 from kwiken.runtime.decisions.program import Limits, Program, compile_program, retune
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.replica_choice import ReplicaState
-from kwiken.runtime.decisions.stage_state import StageState
+from kwiken.runtime.decisions.stage_state import ATTEMPT_KINDS, ATTEMPT_OUTCOMES, StageState
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
 
 __all__ = [
+    "ATTEMPT_KINDS",
+    "ATTEMPT_OUTCOMES",
     "COPY",
     "FINAL",
     "FINISH",
+    "FIRST_INDEX",
     "LATE",
     "LOST",
     "REFUSED",
     "RESEND",
     "RETRY",
+    "SCALE",
     "STOP",
     "WAIT",
     "Admission",
     "CompiledStage",
     "FanOut",
     "Hold",
+    "LatencyHistogram",
     "Ledger",
     "Limits",
     "Program",
@@ -34,6 +45,7 @@ __all__ = [
     "RequestBudget",
     "RetryAccount",
     "StageState",
+    "TracedLatency",
     "compile_program",
     "retune",
 ]

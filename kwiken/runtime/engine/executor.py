@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.errors import KwikenError
+from kwiken.otel.metrics import Family, Rising
 from kwiken.otel.write import Observer, RequestRecord
 from kwiken.plan import REQUEST, Plan
 from kwiken.runtime.clock import Clock
@@ -22,13 +23,15 @@ from kwiken.runtime.decisions import (
     Program,
     RetryAccount,
     StageState,
+    TracedLatency,
     compile_program,
     retune,
 )
 from kwiken.runtime.engine.context import Request, Shared
 from kwiken.runtime.engine.dag_run import run_dag
+from kwiken.runtime.engine.metrics import families
 from kwiken.runtime.engine.recorder import Recorder, new_id
-from kwiken.runtime.engine.status import Counts, status
+from kwiken.runtime.engine.status import Counts, outcome_of, status
 from kwiken.runtime.errors import DeadlineError, OverloadError, UnavailableError
 from kwiken.runtime.transport import Replica, Transport
 from kwiken.service import Service
@@ -104,6 +107,7 @@ class Executor:
         self._control_share = control_share
         self._limits = limits
         self._counts = Counts()
+        self._rising = Rising()
         self._states = {
             name: StageState(replicas[name], RetryAccount(limits.retry_share, limits.retry_burst), rng)
             for name in service.stages
@@ -134,6 +138,7 @@ class Executor:
             InputError, DefinitionError: the plan does not fit the service; the old one stays in force.
         """
         self._program = self._compile(plan)
+        self._counts.plans += 1
 
     @property
     def plan(self) -> Plan | None:
@@ -176,6 +181,18 @@ class Executor:
     def status(self) -> dict[str, Any]:
         """Counters, budgets and replica states for monitoring, as plain JSON types."""
         return status(self._program, self._states, self._shared, self._counts, self._now())
+
+    def metrics(self) -> list[Family]:
+        """Metrics of requests, stages, budgets, replicas and the plan, as they are now."""
+        return families(
+            self._service,
+            self._program,
+            self._states,
+            self._shared,
+            self._counts,
+            now=self._now(),
+            rising=self._rising,
+        )
 
     async def run(
         self,
@@ -230,16 +247,23 @@ class Executor:
                 shared.admission.leave_full(priority)
             else:
                 shared.admission.leave(end, took=end - now, allowed=allowed)
+            latencies = counts.latencies[outcome_of(error, partial=context.partial)]
+            latencies.add(end - now)
             if context.recorder is not None:
-                self._report(context.recorder.end(end, error=error))
+                record = context.recorder.end(end, error=error)
+                if self._observer is not None:
+                    latencies.trace(TracedLatency(end - now, record.end_ns, record.trace_id, record.span_id))
+                    self._report(record)
             del error  # its traceback holds this frame: a cycle that only the garbage collector would free
-        record = context.recorder.record if context.recorder is not None else None
+        noted = context.recorder.record if context.recorder is not None else None
         if context.program.weight:
             shared.ledger.utility.earn(REQUEST, end)
         if not context.partial:
-            return Answer(value, record=record)
+            return Answer(value, record=noted)
+        utility = max(0.0, 1.0 - context.lost_weight / context.program.weight)
         counts.partial += 1
-        return Answer(value, True, max(0.0, 1.0 - context.lost_weight / context.program.weight), record)
+        counts.lost_utility += 1.0 - utility
+        return Answer(value, True, utility, noted)
 
     def _begin(
         self, deadline: float, priority: int, parent: tuple[int, int] | None, *, recording: bool, now: float

@@ -1,19 +1,42 @@
-"""Status of an executor as plain JSON types."""
+"""Numbers of an executor's requests, and its status as plain JSON types."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kwiken.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
-from kwiken.runtime.decisions import Program, ReplicaState, StageState
+from kwiken.runtime.decisions import LatencyHistogram, Program, ReplicaState, StageState
 from kwiken.runtime.engine.context import Shared
+from kwiken.runtime.errors import DeadlineError, UnavailableError
+
+OUTCOMES: Final = ("whole", "partial", "failed", "deadline", "full", "cancelled")
 
 
 class Counts:
-    """Numbers of requests so far, by outcome."""
+    """Numbers of requests so far.
 
-    __slots__ = ("cancelled", "control", "failed", "partial", "requests")
+    Attributes:
+        requests: requests that were admitted.
+        failed: requests that ended by an error.
+        cancelled: requests whose callers gave up.
+        partial: requests with partial answers.
+        control: requests of the control share.
+        lost_utility: utility that partial answers lacked, in whole answers.
+        plans: plans put in force or removed.
+        latencies: latencies of ended requests, by outcome.
+    """
+
+    __slots__ = (
+        "cancelled",
+        "control",
+        "failed",
+        "latencies",
+        "lost_utility",
+        "partial",
+        "plans",
+        "requests",
+    )
 
     def __init__(self) -> None:
         self.requests = 0
@@ -21,6 +44,25 @@ class Counts:
         self.cancelled = 0
         self.partial = 0
         self.control = 0
+        self.lost_utility = 0.0
+        self.plans = 0
+        self.latencies = {outcome: LatencyHistogram() for outcome in OUTCOMES}
+
+
+def outcome_of(error: BaseException | None, *, partial: bool) -> str:
+    """Outcome of a request, one of `OUTCOMES`.
+
+    Args:
+        error: error that the request ended by; None for an answer.
+        partial: whether the answer was partial.
+    """
+    if error is None:
+        return "partial" if partial else "whole"
+    if isinstance(error, DeadlineError):
+        return "deadline"
+    if isinstance(error, UnavailableError) and error.full:
+        return "full"
+    return "failed" if isinstance(error, Exception) else "cancelled"
 
 
 def status(
@@ -35,7 +77,7 @@ def status(
         "cancelled": counts.cancelled,
         "partial": counts.partial,
         "control": counts.control,
-        "shed": admission.shed,
+        "shed": admission.shed.total(),
         "inside": admission.inside,
         "room": round(admission.room),
         "load": round(admission.load(now), 4),
