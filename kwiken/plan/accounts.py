@@ -288,7 +288,7 @@ class Account:
         """
         self.spent -= cost
         self._peak.refund(cost, head)
-        self._horizon.refund(cost, head)
+        self._horizon.refund(cost, head // self._horizon.steps)
 
     # Time.
 
@@ -302,11 +302,11 @@ class Account:
         horizon = self._horizon
         if head < self._peak.head:
             self._peak.go_back(head)
-            horizon.go_back(head)
+            horizon.go_back(head // horizon.steps)
             return
         self._peak.advance(head, self.work, self._fed)
         bucket = head // horizon.steps
-        if bucket != horizon.bucket:
+        if bucket != horizon.head:
             self._credit -= horizon.advance(bucket, self.work, self._earned)
 
 

@@ -38,7 +38,7 @@ REQUEST_DURATION = _add(
         kind=Kind.HISTOGRAM,
         unit="s",
         labels=(OUTCOME,),
-        help="Time of admitted requests by outcome: whole, partial, failed, deadline, full or cancelled.",
+        help="Time of admitted requests: answered, failed, deadline, full or cancelled.",
         question="How slow are requests, and how many end well?",
     ),
 )
@@ -91,6 +91,16 @@ REQUESTS_CONTROL = _add(
         unit="{request}",
         help="Requests of the control share, which the plan does not touch.",
         question="Are there enough requests that show latency without the plan?",
+    ),
+)
+REQUESTS_PARTIAL = _add(
+    GATEWAY,
+    Metric(
+        name="kw.requests.partial",
+        kind=Kind.COUNTER,
+        unit="{request}",
+        help="Requests that were answered without some of their parts.",
+        question="What share of the answers is partial?",
     ),
 )
 UTILITY_LOST = _add(

@@ -8,13 +8,19 @@ from kwiken.runtime.decisions.latency_histogram import (
     FIRST_INDEX,
     SCALE,
     LatencyHistogram,
+    RecentLatencies,
     TracedLatency,
 )
 from kwiken.runtime.decisions.ledger import Hold, Ledger, RequestBudget, RetryAccount
 from kwiken.runtime.decisions.program import Limits, Program, compile_program, retune
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.replica_choice import ReplicaState
-from kwiken.runtime.decisions.stage_state import ATTEMPT_KINDS, ATTEMPT_OUTCOMES, StageState
+from kwiken.runtime.decisions.stage_state import (
+    ATTEMPT_KINDS,
+    ATTEMPT_OUTCOMES,
+    RECENT_STEPS,
+    StageState,
+)
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
 
 __all__ = [
@@ -26,6 +32,7 @@ __all__ = [
     "FIRST_INDEX",
     "LATE",
     "LOST",
+    "RECENT_STEPS",
     "REFUSED",
     "RESEND",
     "RETRY",
@@ -41,6 +48,7 @@ __all__ = [
     "Limits",
     "Program",
     "Race",
+    "RecentLatencies",
     "ReplicaState",
     "RequestBudget",
     "RetryAccount",

@@ -1,4 +1,4 @@
-"""Latency histogram on the grid of base-2 exponential histograms: constant memory, O(1) per sample, no NumPy.
+"""Latency histograms, of all and of recent samples: constant memory, O(1) per sample, no NumPy.
 
 The buckets are those of OpenTelemetry's exponential histogram at scale 4, and of Prometheus's native
 histogram with schema 4. So metrics show what the runtime itself decides by, without a second count.
@@ -6,6 +6,8 @@ histogram with schema 4. So metrics show what the runtime itself decides by, wit
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from math import ceil, log2
 from typing import NamedTuple
 
@@ -70,10 +72,53 @@ class LatencyHistogram:
 
     def quantile(self, share: float) -> float | None:
         """Latency that a share of the samples, 0 to 1, do not exceed, in seconds; None without samples."""
-        wanted = share * self.count
-        seen = 0
-        for cell, count in enumerate(self.cells):
-            seen += count
-            if count and seen >= wanted:
-                return float(2.0 ** ((cell + FIRST_INDEX + 0.5) / PER_OCTAVE))
-        return None
+        return _quantile(self.cells, self.count, share)
+
+
+class RecentLatencies:
+    """Latencies that a histogram counted in the last seconds, by the difference to what it held before.
+
+    Nothing is added to the work of a sample: somebody calls `step` at intervals, which takes a copy.
+
+    Args:
+        histogram: histogram that counts all latencies.
+        steps: largest number of intervals that count, 1 or more.
+    """
+
+    __slots__ = ("_before", "_histogram")
+
+    def __init__(self, histogram: LatencyHistogram, steps: int) -> None:
+        self._histogram = histogram
+        self._before: deque[tuple[float, int, list[int]]] = deque(maxlen=steps)
+
+    def step(self, now: float) -> None:
+        """Begin another interval at this moment, seconds, and forget the oldest if there are too many."""
+        self._before.append((now, self._histogram.count, self._histogram.cells.copy()))
+
+    @property
+    def count(self) -> int:
+        """Number of samples in the intervals; 0 before the first."""
+        return self._histogram.count - self._before[0][1] if self._before else 0
+
+    def rate_per_s(self, now: float) -> float | None:
+        """Samples a second in the intervals up to now, seconds; None before the first interval."""
+        over_s = now - self._before[0][0] if self._before else 0.0
+        return self.count / over_s if over_s > 0 else None
+
+    def quantiles(self, shares: Sequence[float]) -> list[float | None]:
+        """Latencies that shares of the samples, 0 to 1, do not exceed, in seconds; None without samples."""
+        if not self._before:
+            return [None for _ in shares]
+        _, count, cells = self._before[0]
+        recent = [now - before for now, before in zip(self._histogram.cells, cells, strict=True)]
+        return [_quantile(recent, self._histogram.count - count, share) for share in shares]
+
+
+def _quantile(cells: Sequence[int], samples: int, share: float) -> float | None:
+    wanted = share * samples
+    seen = 0
+    for cell, count in enumerate(cells):
+        seen += count
+        if count and seen >= wanted:
+            return float(2.0 ** ((cell + FIRST_INDEX + 0.5) / PER_OCTAVE))
+    return None

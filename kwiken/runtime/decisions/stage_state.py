@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from kwiken.plan import Account
-from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
 from kwiken.runtime.decisions.ledger import RetryAccount
 from kwiken.runtime.decisions.replica_choice import Picker
 from kwiken.runtime.transport import Replica
 
+RECENT_STEPS = 10  # intervals that count as recent; one a second where a gateway runs
 BUSY_GAIN = 0.05  # weight of one call in the moving average of busy times
 ATTEMPT_KINDS: Final = ("primary", "reissue", "catch_up", "retry")
 ATTEMPT_OUTCOMES: Final = ("won", "lost", "cancelled", "failed")
@@ -97,16 +98,18 @@ class StageState:
         account: account of the stage's copies.
         retries: account of its retries.
         latencies: latencies of its answered calls.
+        recent: those of the last intervals.
         work: usual work of its calls.
         counts: counters for monitoring.
     """
 
-    __slots__ = ("account", "counts", "latencies", "picker", "retries", "work")
+    __slots__ = ("account", "counts", "latencies", "picker", "recent", "retries", "work")
 
     def __init__(self, replicas: Iterable[Replica], retries: RetryAccount, rng: random.Random) -> None:
         self.picker = Picker(replicas, rng)
         self.account = Account()
         self.retries = retries
         self.latencies = LatencyHistogram()
+        self.recent = RecentLatencies(self.latencies, RECENT_STEPS)
         self.work = UsualWork()
         self.counts = StageCounts()

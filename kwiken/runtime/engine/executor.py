@@ -162,6 +162,13 @@ class Executor:
         """Report the measured wait of requests for the event loop, in seconds, to the admission control."""
         self._shared.admission.note_line(line_s)
 
+    def begin_interval(self) -> None:
+        """Begin another interval of the recent latencies in `status`; a gateway does once a second."""
+        now = self._now()
+        self._counts.recent.step(now)
+        for state in self._states.values():
+            state.recent.step(now)
+
     def turn_away(self, *, deadline_ms: float | None = None, priority: int = 0) -> None:
         """Refuse a request that `run` would turn away, before its body is read.
 
@@ -247,7 +254,7 @@ class Executor:
                 shared.admission.leave_full(priority)
             else:
                 shared.admission.leave(end, took=end - now, allowed=allowed)
-            latencies = counts.latencies[outcome_of(error, partial=context.partial)]
+            latencies = counts.latencies[outcome_of(error)]
             latencies.add(end - now)
             if context.recorder is not None:
                 record = context.recorder.end(end, error=error)

@@ -81,6 +81,7 @@ def _requests(shared: Shared, counts: Counts, now: float) -> Iterator[Family]:
     yield family(catalog.REQUESTS_ROOM, [((), round(admission.room))])
     yield family(catalog.LOAD, [((), admission.load(now))])
     yield family(catalog.REQUESTS_CONTROL, [((), counts.control)])
+    yield family(catalog.REQUESTS_PARTIAL, [((), counts.partial)])
     yield family(catalog.UTILITY_LOST, [((), counts.lost_utility)])
 
 

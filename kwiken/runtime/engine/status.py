@@ -6,15 +6,23 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kwiken.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
-from kwiken.runtime.decisions import LatencyHistogram, Program, ReplicaState, StageState
+from kwiken.runtime.decisions import (
+    RECENT_STEPS,
+    LatencyHistogram,
+    Program,
+    RecentLatencies,
+    ReplicaState,
+    StageState,
+)
 from kwiken.runtime.engine.context import Shared
 from kwiken.runtime.errors import DeadlineError, UnavailableError
 
-OUTCOMES: Final = ("whole", "partial", "failed", "deadline", "full", "cancelled")
+ANSWERED: Final = "answered"
+OUTCOMES: Final = (ANSWERED, "failed", "deadline", "full", "cancelled")
 
 
 class Counts:
-    """Numbers of requests so far.
+    """Numbers of requests so far, and their latencies by outcome.
 
     Attributes:
         requests: requests that were admitted.
@@ -25,6 +33,7 @@ class Counts:
         lost_utility: utility that partial answers lacked, in whole answers.
         plans: plans put in force or removed.
         latencies: latencies of ended requests, by outcome.
+        recent: those of requests answered in the last intervals.
     """
 
     __slots__ = (
@@ -35,6 +44,7 @@ class Counts:
         "lost_utility",
         "partial",
         "plans",
+        "recent",
         "requests",
     )
 
@@ -47,17 +57,13 @@ class Counts:
         self.lost_utility = 0.0
         self.plans = 0
         self.latencies = {outcome: LatencyHistogram() for outcome in OUTCOMES}
+        self.recent = RecentLatencies(self.latencies[ANSWERED], RECENT_STEPS)
 
 
-def outcome_of(error: BaseException | None, *, partial: bool) -> str:
-    """Outcome of a request, one of `OUTCOMES`.
-
-    Args:
-        error: error that the request ended by; None for an answer.
-        partial: whether the answer was partial.
-    """
+def outcome_of(error: BaseException | None) -> str:
+    """Outcome of a request, one of `OUTCOMES`, by the error that it ended by; None for an answer."""
     if error is None:
-        return "partial" if partial else "whole"
+        return ANSWERED
     if isinstance(error, DeadlineError):
         return "deadline"
     if isinstance(error, UnavailableError) and error.full:
@@ -77,6 +83,7 @@ def status(
         "cancelled": counts.cancelled,
         "partial": counts.partial,
         "control": counts.control,
+        "recent": _recent(counts.recent, now),
         "shed": admission.shed.total(),
         "inside": admission.inside,
         "room": round(admission.room),
@@ -111,6 +118,17 @@ def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
     }
 
 
+def _recent(recent: RecentLatencies, now: float) -> dict[str, Any]:
+    """Rate and latencies of the last seconds."""
+    p50_s, p99_s = recent.quantiles((0.5, 0.99))
+    return {
+        "answered": recent.count,
+        "rate_per_s": recent.rate_per_s(now),
+        "p50_ms": _ms(p50_s),
+        "p99_ms": _ms(p99_s),
+    }
+
+
 def _stage(state: StageState, now: float) -> dict[str, Any]:
     return {
         "calls": state.latencies.count,
@@ -120,6 +138,7 @@ def _stage(state: StageState, now: float) -> dict[str, Any]:
         "resends": state.counts.resends,
         "p50_ms": _ms(state.latencies.quantile(0.5)),
         "p99_ms": _ms(state.latencies.quantile(0.99)),
+        "recent": _recent(state.recent, now),
         "late": {
             "copies": state.counts.late_copies,
             "calls": state.counts.late_calls,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -24,6 +24,7 @@ from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.gateway")
 
+INTERVAL_S: Final = 1.0  # of recent latencies
 DEFAULTS = GatewaySettings()
 
 Route = Callable[[web.BaseRequest], Awaitable[web.Response]]
@@ -55,6 +56,8 @@ class Gateway:
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
         iterations = loop_iterations_of(service) if settings.remote else ITERATIONS_TO_START
+        self._executor = executor
+        self._intervals: asyncio.TimerHandle | None = None
         self._lag = LagWatch(lambda lag_s: executor.note_line(iterations * lag_s))
         self._started = time.monotonic()
         self._stopping = False
@@ -83,6 +86,7 @@ class Gateway:
         """
         await self._listener.start()
         self._lag.start()
+        self._begin_interval()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
         """Fail `/readyz`, then refuse new requests, finish those in flight, and close.
@@ -98,6 +102,13 @@ class Gateway:
         await self._door.emptied(max(0.0, grace_s - linger_s))
         await self._listener.stop()
         self._lag.stop()
+        if self._intervals is not None:
+            self._intervals.cancel()
+
+    def _begin_interval(self) -> None:
+        """Begin an interval of the executor's recent latencies, now and from now on."""
+        self._executor.begin_interval()
+        self._intervals = asyncio.get_running_loop().call_later(INTERVAL_S, self._begin_interval)
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         methods = self._routes.get(request.rel_url.raw_path)
