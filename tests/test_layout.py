@@ -72,6 +72,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime",
         "kwiken.runtime.transport",
         "kwiken.runtime.decisions",
+        "kwiken.runtime.metrics",
         "kwiken.runtime.http_server",
         "kwiken.runtime.engine",
         "kwiken.runtime.replica",

@@ -67,6 +67,8 @@ def command(
         otlp=server.otlp,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
+        metrics=server.metrics,
+        metrics_otlp=server.metrics_otlp,
         allowed_hosts=list(allowed_hosts),
     )
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))

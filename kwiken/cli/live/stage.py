@@ -24,6 +24,8 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
 
     Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT.
     """
+    if server.metrics == "token":
+        raise click.UsageError("a replica has no token; --metrics must be open or off")
     service = load_service(server.target)
     name = service[stage].name
     import socket
@@ -43,5 +45,7 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
         max_inflight=max_inflight,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
+        shows_metrics=server.metrics != "off",
+        metrics_otlp=server.metrics_otlp,
     )
     run_server(spec, service, lambda url: note(f"{service.name}/{name} at {url}"))

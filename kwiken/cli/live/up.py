@@ -97,6 +97,8 @@ def command(
         grace_s=server.grace_s,
         unresponsive_s=unresponsive_s,
         max_bodies=server.max_bodies,
+        metrics=server.metrics,
+        metrics_otlp=server.metrics_otlp,
         allowed_hosts=allowed_hosts,
     )
     cluster = Cluster(server.target, settings, port=server.port, state=files.folder, replicas=counts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,9 @@ class ClusterSettings:
             replica not before its stage's timeout has passed too; 0 for never.
         max_bodies: bytes that all requests at the gateway together may hold; None for a share of the memory.
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
+        metrics: who may read `/metrics` of the gateway: anybody, those with the token, or nobody; replicas
+            show theirs unless nobody may.
+        metrics_otlp: endpoint for metrics; None for none.
     """
 
     host: str = "127.0.0.1"
@@ -32,3 +36,5 @@ class ClusterSettings:
     unresponsive_s: float = 10.0
     max_bodies: int | None = None
     allowed_hosts: tuple[str, ...] = ()
+    metrics: Literal["open", "token", "off"] = "open"
+    metrics_otlp: str | None = None

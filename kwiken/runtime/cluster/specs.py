@@ -65,6 +65,8 @@ def gateway_spec(
         sockets=list(sockets),
         max_bodies=settings.max_bodies,
         allowed_hosts=list(settings.allowed_hosts),
+        metrics=settings.metrics,
+        metrics_otlp=settings.metrics_otlp,
         known=dict(known) if count <= MAX_KNOWN else {},
     )
 
@@ -87,6 +89,8 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
         otlp=settings.otlp,
         max_inflight=settings.max_inflight,
         grace_s=settings.grace_s,
+        shows_metrics=settings.metrics != "off",
+        metrics_otlp=settings.metrics_otlp,
     )
 
 

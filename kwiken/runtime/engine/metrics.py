@@ -6,20 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
-from kwiken.otel.metrics import Distribution, Exemplar, Family, Metric, Rising, bounded, catalog, family
+from kwiken.otel.metrics import Distribution, Family, Metric, Rising, bounded, catalog, family
 from kwiken.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
 from kwiken.runtime.decisions import (
     ATTEMPT_KINDS,
     ATTEMPT_OUTCOMES,
-    FIRST_INDEX,
-    SCALE,
-    LatencyHistogram,
     Ledger,
     Program,
     StageState,
 )
 from kwiken.runtime.engine.context import Shared
 from kwiken.runtime.engine.status import Counts
+from kwiken.runtime.metrics import distribution
 from kwiken.service import Service
 
 _DENYING = range(BY_FLOOR + 1, len(VERDICTS))
@@ -54,18 +52,6 @@ def families(
         *_replicas(states),
         *_plan(service, program, counts),
     ]
-
-
-def distribution(latencies: LatencyHistogram) -> Distribution:
-    """Copy of a histogram of latencies, seconds."""
-    return Distribution(
-        SCALE,
-        FIRST_INDEX,
-        tuple(latencies.cells),
-        latencies.count,
-        latencies.total_s,
-        tuple(Exemplar(*traced) for traced in latencies.traced.values()),
-    )
 
 
 def _requests(shared: Shared, counts: Counts, now: float) -> Iterator[Family]:

@@ -14,6 +14,7 @@ from kwiken.errors import InputError
 from kwiken.plan import Plan
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.errors import PlanNotSavedError
+from kwiken.runtime.gateway.metrics import targets_of
 from kwiken.runtime.transport import Replica, wire
 from kwiken.service import Service
 
@@ -143,6 +144,11 @@ class Control:
         for stage, those in replicas.items():
             self._replicas[stage] = those
             self._executor.set_replicas(stage, those)
+
+    async def targets(self, request: web.BaseRequest) -> Any:
+        """GET the replicas in the form of Prometheus's HTTP service discovery."""
+        del request
+        return targets_of(self._replicas)
 
     @property
     def lacking(self) -> list[str]:

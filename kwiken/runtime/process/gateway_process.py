@@ -26,6 +26,7 @@ from kwiken.runtime.gateway import (
     PlanStore,
     parse_endpoint,
 )
+from kwiken.runtime.metrics import pushed
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
@@ -76,11 +77,13 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                     remote=not spec.local,
                     max_bodies=spec.max_bodies,
                     allowed_hosts=spec.allowed_hosts,
+                    metrics=spec.metrics,
                     sockets=[socket.socket(fileno=number) for number in spec.sockets],
                 ),
             )
             gateway.control.set_replicas(spec.known)
-            await _serve(spec, gateway, endpoints, stop, announce)
+            async with pushed(spec.metrics_otlp, gateway.metrics.resource, gateway.metrics.collect):
+                await _serve(spec, gateway, endpoints, stop, announce)
 
 
 async def _serve(

@@ -129,6 +129,7 @@ def _freeze_startup_objects() -> None:
 async def _serve_replica(
     spec: ReplicaSpec, service: Service, stop: asyncio.Event, announce: Announce
 ) -> None:
+    from kwiken.runtime.metrics import pushed
     from kwiken.runtime.process.span_export import replica_observer
     from kwiken.runtime.replica import ReplicaServer
 
@@ -141,13 +142,17 @@ async def _serve_replica(
             max_inflight=spec.max_inflight,
             max_bodies=spec.max_bodies,
             observer=observer,
+            name=spec.replica,
+            node=spec.node,
+            shows_metrics=spec.shows_metrics,
         )
-        try:
-            await server.start()
-            announce(server.url)
-            await stop.wait()
-        finally:
-            await server.stop(grace_s=spec.grace_s)
+        async with pushed(spec.metrics_otlp, server.metrics.resource, server.metrics.collect):
+            try:
+                await server.start()
+                announce(server.url)
+                await stop.wait()
+            finally:
+                await server.stop(grace_s=spec.grace_s)
 
 
 def child(text: str) -> int:

@@ -16,7 +16,9 @@ from kwiken.errors import InputError
 from kwiken.otel.write import ExceptionRecord
 from kwiken.runtime.errors import DeadlineError
 from kwiken.runtime.http_server import TEXT, CallServer, Request, Response
+from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
 from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
+from kwiken.runtime.replica.metrics import ReplicaMetrics
 from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
 from kwiken.runtime.replica.stage_runner import RanCall, StageRunner
 from kwiken.runtime.transport import MAX_PRIORITY, setup_failed, wire
@@ -112,6 +114,12 @@ class ReplicaServer:
         max_bodies: bytes that all calls together may hold, without the first 16 KiB of each; None for a
             share of the memory.
         observer: receives every call that ran; None for none.
+        name: name of the replica in metrics.
+        node: name of the machine in metrics.
+        shows_metrics: whether it shows its metrics at `/metrics`.
+
+    Attributes:
+        metrics: its metrics.
 
     Raises:
         DefinitionError: unknown stage, or one that cannot be served.
@@ -128,6 +136,9 @@ class ReplicaServer:
         max_body: int = wire.MAX_BODY,
         max_bodies: int | None = None,
         observer: CallObserver | None = None,
+        name: str = "",
+        node: str = "",
+        shows_metrics: bool = True,
     ) -> None:
         self._stage = service[stage]
         self._runner = StageRunner(service, stage, recorded=observer is not None)
@@ -137,6 +148,8 @@ class ReplicaServer:
             self._answer, host=host, port=port, max_body=max_body, max_bodies=max_bodies, full=FULL
         )
         self._queue = CallQueue()
+        self.metrics = ReplicaMetrics(service, stage, name or stage, node, self._queue)
+        self._page = MetricsPage(self.metrics.shown) if shows_metrics else None
         self._inflight = 0
         self._latency_ms = 0.0
         self._overhead = CallOverhead()
@@ -185,11 +198,20 @@ class ReplicaServer:
     async def _answer(self, request: Request) -> Response:
         method, path = request.method, request.path
         if path == wire.CALL_PATH:
-            return await self._call(request) if method == "POST" else Response(405, headers=ALLOW_CALL)
-        if path not in {"/livez", "/readyz"}:
+            if method != "POST":
+                return Response(405, headers=ALLOW_CALL)
+            return await self.metrics.http.timed(self._call(request))
+        if path not in {"/livez", "/readyz"} and (path != METRICS_PATH or self._page is None):
             return Response(404)
         if method not in {"GET", "HEAD"}:
             return Response(405, headers=ALLOW_GET)
+        return (
+            self._health(path)
+            if self._page is None or path != METRICS_PATH
+            else await _shown(self._page, request)
+        )
+
+    def _health(self, path: str) -> Response:
         if path == "/readyz" and (self._stopping or not self._ready):
             return Response(503, b"stopping" if self._stopping else b"starting", TEXT)
         return Response(200, b"ok", TEXT)
@@ -198,20 +220,26 @@ class ReplicaServer:
         headers = request.headers
         if headers.get(wire.STAGE, self._stage.name) != self._stage.name:
             # The caller has an outdated address: the port belonged to another replica before.
+            self.metrics.refused["misdirected"] += 1
             return self._refuse(f"this is a replica of stage {self._stage.name!r}", status=421)
         if self._stopping or not self._ready:
-            return self._refuse("stopping" if self._stopping else "starting")
+            state = "stopping" if self._stopping else "starting"
+            self.metrics.refused[state] += 1
+            return self._refuse(state)
         try:
             call_headers = _read(headers, self._stage)
         except InputError as error:
+            self.metrics.refused["invalid"] += 1
             return self._reply(400, self._runner.failure(error))
         full = self._inflight >= self._max_inflight
         if full and not self._queue.displace(request.came, call_headers.priority):
+            self.metrics.refused["full"] += 1
             return self._refuse(f"{self._inflight} calls are running or queued already", why=wire.FULL)
         self._inflight += 1
         try:
             return await self._admitted(request, call_headers)
         except DisplacedError:
+            self.metrics.refused["displaced"] += 1
             return self._refuse("a more urgent call took its place", why=wire.FULL)
         finally:
             self._inflight -= 1
@@ -227,6 +255,7 @@ class ReplicaServer:
             call_headers.remaining_ms is not None
             and (time.monotonic() - came) * 1e3 >= call_headers.remaining_ms
         ):
+            self.metrics.refused["expired"] += 1
             return self._reply(504, self._runner.failure(DeadlineError("dropped past its deadline")))
         meter = CpuMeter()
         parent = wire.parse_traceparent(request.headers.get(wire.TRACEPARENT))
@@ -236,6 +265,7 @@ class ReplicaServer:
         try:
             ran = await metered(run, meter)
         finally:
+            self.metrics.cpu_s += meter.ns / 1e9
             self._finish(parent, shard, start_ns, meter, ran)
         self._note_latency((time.monotonic() - came) * 1e3)
         return self._reply(ran.status, ran.body, busy_ms=meter.ms + self._overhead.share_ms(meter))
@@ -277,6 +307,11 @@ class ReplicaServer:
             f"Content-Type: {wire.MSGPACK}\r\n{wire.BUSY}: {busy_ms:.3f}\r\n"
             f"{wire.INFLIGHT}: {self._inflight}\r\n{wire.LATENCY}: {self._latency_ms:.3f}\r\n",
         )
+
+
+async def _shown(page: MetricsPage, request: Request) -> Response:
+    body, content_type = await page.text(request.headers.get("accept", ""))
+    return Response(200, body, f"Content-Type: {content_type}\r\n")
 
 
 async def _set_up(stage: str, setup: Callable[[], Any]) -> None:
