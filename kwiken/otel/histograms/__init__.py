@@ -1,0 +1,8 @@
+"""Profile fitting from the histograms of a Prometheus, for services that are too big to trace."""
+
+from __future__ import annotations
+
+from kwiken.otel.histograms.fit import HistogramFit, fit_histograms
+from kwiken.otel.histograms.prometheus_api import PrometheusQuery
+
+__all__ = ["HistogramFit", "PrometheusQuery", "fit_histograms"]
