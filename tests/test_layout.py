@@ -70,12 +70,14 @@ WINGS: dict[str, tuple[str, ...]] = {
     # Executes services. `kwiken.runtime` itself holds errors, clock, tasks and files, and stands on both ends.
     "runtime": (
         "kwiken.runtime",
+        "kwiken.runtime.node_classes",
         "kwiken.runtime.transport",
         "kwiken.runtime.decisions",
         "kwiken.runtime.metrics",
         "kwiken.runtime.http_server",
         "kwiken.runtime.engine",
         "kwiken.runtime.replica",
+        "kwiken.runtime.live_page",
         "kwiken.runtime.gateway",
         "kwiken.runtime.process",
         "kwiken.runtime.cluster",

@@ -22,8 +22,9 @@ COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restart
 @click.command(short_help="Show the local cluster.")
 @click.argument("service", required=False)
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
+@click.option("--page", is_flag=True, help="Print only the link to the live page, with its token.")
 @json_option
-def command(*, service: str | None, state: str, as_json: bool) -> int:
+def command(*, service: str | None, state: str, page: bool, as_json: bool) -> int:
     """Show SERVICE, or every service that is up: processes, load, plan and spend.
 
     Exit code 1 when the supervisor of one has died, or its gateway does not answer.
@@ -39,6 +40,12 @@ def command(*, service: str | None, state: str, as_json: bool) -> int:
     if not found:
         what = f"service {named!r} is not up" if named is not None else "no service is up"
         raise InputError(f"{what}; start one with: kwiken up MODULE:SERVICE", where=state)
+    if page:
+        if as_json:
+            raise click.UsageError("--page and --json exclude each other")
+        for each, read in found:
+            say(_live_page(each, read))
+        return 0
     clusters = [describe(each, read) for each, read in found]
     if as_json:
         print_json({"clusters": clusters})
@@ -49,6 +56,17 @@ def command(*, service: str | None, state: str, as_json: bool) -> int:
         note(f"kwiken: {error}")
     sound = all(cluster["runtime"] is not None and cluster["supervisor"]["alive"] for cluster in clusters)
     return 0 if sound and not unreadable else UNWELL
+
+
+def _live_page(files: StateFiles, state: ClusterState) -> str:
+    """Link to the live page. The token stands behind the #, which no browser sends to a server."""
+    if state.gateway is None:
+        raise InputError(f"the gateway of {state.service!r} is being restarted", where=str(files.state))
+    try:
+        token = files.token.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(files.token)) from error
+    return f"{state.gateway.url}/kwiken#token={token}"
 
 
 def _read(files: Iterable[StateFiles]) -> tuple[list[tuple[StateFiles, ClusterState]], list[InputError]]:

@@ -27,12 +27,12 @@ _OF_TRACES: Final = (
 )
 MUCH: Final = 0.1  # relative difference of percentiles that is pointed out
 UNJOINED: Final = (
-    "histograms do not tell which stages and shards were slow for the same request, so requests are put together "
-    "as if stages and shards were independent"
+    "histograms do not tell which stages and shards were slow for the same request, so requests are put "
+    "together as if stages and shards were independent"
 )
 UNKNOWN: Final = (
-    "not known either: how slow a copy is beside its call (taken as independent), changes over the window, and "
-    "kinds of requests; traces tell them"
+    "not known either: how slow a copy is beside its call (taken as independent), changes over the window, "
+    "and kinds of requests; traces tell them"
 )
 FEW_COPIES: Final = 0.001  # share of calls with copies that changes no percentile shown
 
@@ -92,8 +92,8 @@ def losses(found: HistogramFit) -> list[str]:
         )
     if found.copied_share > FEW_COPIES:
         told.append(
-            f"{found.copied_share:.1%} of the calls had a copy, and the histograms hold the winners' latencies; "
-            "without copies the tails are longer"
+            f"{found.copied_share:.1%} of the calls had a copy, and the histograms hold the winners' "
+            "latencies; without copies the tails are longer"
         )
     return told
 

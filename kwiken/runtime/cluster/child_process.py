@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from kwiken.errors import KwikenError
-from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.process import GatewaySpec, ReplicaSpec, Report
+from kwiken.runtime.process_id import Identity
 
 START_S: Final = 180.0  # for a process to become ready
 

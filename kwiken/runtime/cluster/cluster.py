@@ -18,7 +18,6 @@ from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Plan
 from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.gateway_client import GatewayClient
-from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.processes import Processes
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
@@ -27,6 +26,7 @@ from kwiken.runtime.cluster.state import VERSION, ClusterState
 from kwiken.runtime.cluster.state_folder import StateFolder
 from kwiken.runtime.http_server import listen
 from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
+from kwiken.runtime.process_id import Identity
 from kwiken.runtime.target import load_target
 from kwiken.service import MAX_REPLICAS, Service
 

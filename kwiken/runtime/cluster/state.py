@@ -14,8 +14,8 @@ from typing import IO, Final
 import msgspec
 
 from kwiken.errors import InputError
-from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.files import read_file
+from kwiken.runtime.process_id import Identity
 
 VERSION: Final = 1
 MAX_STATE: Final = 64 << 20  # bytes

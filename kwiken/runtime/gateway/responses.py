@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from kwiken.errors import DefinitionError, InputError, KwikenError
-from kwiken.runtime.engine import Answer
+from kwiken.runtime.engine import Answer, timing_of
 from kwiken.runtime.errors import (
     DeadlineError,
     HandlerError,
@@ -17,7 +17,6 @@ from kwiken.runtime.errors import (
     PlanNotSavedError,
     UnavailableError,
 )
-from kwiken.runtime.gateway.timing import timing_of
 from kwiken.runtime.transport import wire
 
 RETRY_SOON_S: Final = 1.0

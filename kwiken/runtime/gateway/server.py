@@ -6,12 +6,13 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
 
 from kwiken.errors import InputError, KwikenError
+from kwiken.runtime.clock import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway.allowed_origins import AllowedOrigins
 from kwiken.runtime.gateway.control import Control, Denied
@@ -21,12 +22,14 @@ from kwiken.runtime.gateway.metrics import GatewayMetrics
 from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failure_of, json_response
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.http_server import ByteBudget, Listener
+from kwiken.runtime.live_page import LivePage
 from kwiken.runtime.metrics import METRICS_PATH, HttpRequests, MetricsPage
 from kwiken.runtime.transport import MAX_PRIORITY, wire
 from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.gateway")
 
+MAX_DIGITS: Final = 15
 INTERVAL_S: Final = 1.0  # of recent latencies
 DEFAULTS = GatewaySettings()
 
@@ -60,6 +63,7 @@ class Gateway:
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
         iterations = loop_iterations_of(service) if settings.remote else ITERATIONS_TO_START
         self._executor = executor
+        self._live = LivePage(service, executor, SystemClock())
         self._intervals: asyncio.TimerHandle | None = None
         self._http = HttpRequests(wire.REQUEST_PATH)
         self._lag = LagWatch(lambda lag_s: executor.note_line(iterations * lag_s))
@@ -84,6 +88,8 @@ class Gateway:
             "/v1/replicas": dict.fromkeys(("GET", "PUT"), self._guarded(control.replicas)),
             "/v1/status": {"GET": self._guarded(control.status)},
             "/v1/targets": {"GET": self._guarded(control.targets)},
+            "/kwiken": {"GET": self._live_page},
+            "/v1/live": {"GET": self._guarded(self._live_data)},
         }
         if settings.metrics != "off":
             self._routes[METRICS_PATH] = {"GET": self._metrics}
@@ -122,6 +128,7 @@ class Gateway:
 
     def _begin_interval(self) -> None:
         """Begin an interval of the executor's recent latencies, now and from now on."""
+        self._live.sample()
         self._executor.begin_interval()
         self._intervals = asyncio.get_running_loop().call_later(INTERVAL_S, self._begin_interval)
 
@@ -215,6 +222,20 @@ class Gateway:
             text=self._service.page, content_type="text/html", headers={"X-Content-Type-Options": "nosniff"}
         )
 
+    async def _live_page(self, request: web.BaseRequest) -> web.Response:
+        del request
+        return web.Response(
+            text=self._live.html(),
+            content_type="text/html",
+            headers={"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"},
+        )
+
+    async def _live_data(self, request: web.BaseRequest) -> Any:
+        query = request.rel_url.query
+        return self._live.view(
+            samples_after=_number_of(query, "samples_after"), slow_after=_number_of(query, "slow_after")
+        )
+
     async def _livez(self, request: web.BaseRequest) -> web.Response:
         del request
         return web.Response(text="ok")
@@ -242,3 +263,11 @@ class Gateway:
             "uptime_s": time.monotonic() - self._started,
             "answered": {str(status): count for status, count in sorted(self._door.answered.items())},
         }
+
+
+def _number_of(query: Mapping[str, str], name: str) -> int:
+    """Number in a query; 0 without one."""
+    text = query.get(name, "0")
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise InputError("must be a whole number", where=name)
+    return int(text)

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from kwiken.runtime.cluster import ClusterState
-from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.state import VERSION, ProcessState
+from kwiken.runtime.process_id import Identity
 from tests.support.commands import refused, run
 from tests.support.hostile import (
     ATTACK,

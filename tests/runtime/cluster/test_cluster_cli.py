@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kwiken.runtime.cluster import StateFiles
-from kwiken.runtime.cluster.process_id import Identity
+from kwiken.runtime.process_id import Identity
 from tests.support import commands
 from tests.support.server_processes import KWIKEN, ROOT, address_of, ask, running
 

@@ -20,7 +20,7 @@ import pytest_asyncio
 from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Budgets, Costs, Plan, StagePlan
 from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.runtime.cluster.process_id import Identity
+from kwiken.runtime.process_id import Identity
 from kwiken.service import Reissue
 from tests.support.waiting import found, until
 

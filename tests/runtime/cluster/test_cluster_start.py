@@ -12,8 +12,8 @@ import pytest
 
 from kwiken.errors import DefinitionError, InputError, KwikenError
 from kwiken.runtime.cluster import Cluster, ClusterSettings, ClusterState, StateFiles, stop_cluster
-from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.state import ProcessState
+from kwiken.runtime.process_id import Identity
 from tests.support.waiting import until
 
 TARGET = "tests.support.services_http:service"

@@ -18,8 +18,8 @@ from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Budgets, Costs, Plan, StagePlan
 from kwiken.runtime.cluster import Cluster, ClusterSettings, StateFiles
 from kwiken.runtime.cluster.child_process import Child, ChildError
-from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.process import ReplicaSpec
+from kwiken.runtime.process_id import Identity
 from kwiken.runtime.transport import Replica
 from kwiken.service import Reissue
 from tests.support.waiting import until
