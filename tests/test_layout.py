@@ -63,6 +63,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.otel.read",
         "kwiken.otel.trace",
         "kwiken.otel.fit",
+        "kwiken.otel.histograms",
         "kwiken.otel",
     ),
     # What processors and memory this machine gives; on Linux's /proc and control groups.

@@ -26,10 +26,7 @@ _OF_TRACES: Final = (
     "half_life_s",
 )
 MUCH: Final = 0.1  # relative difference of percentiles that is pointed out
-UNJOINED: Final = (
-    "histograms do not tell which stages and shards were slow for the same request, so requests are put "
-    "together as if stages and shards were independent"
-)
+UNJOINED: Final = "histograms do not tell which stages and shards were slow for the same request: "
 UNKNOWN: Final = (
     "not known either: how slow a copy is beside its call (taken as independent), changes over the window, "
     "and kinds of requests; traces tell them"
@@ -68,7 +65,9 @@ def facts_of(found: HistogramFit) -> dict[str, Any]:
     return {
         "requests": found.requests,
         "measured": {"p50_ms": found.measured_ms[0], "p99_ms": found.measured_ms[1]},
+        "independent": {"p50_ms": found.independent_ms[0], "p99_ms": found.independent_ms[1]},
         "put_together": {"p50_ms": found.put_together_ms[0], "p99_ms": found.put_together_ms[1]},
+        "correlation": found.correlation,
         "copied_share": found.copied_share,
         "bucket_ratio": found.bucket_ratio,
         "lost": losses(found),
@@ -79,7 +78,7 @@ def losses(found: HistogramFit) -> list[str]:
     """Sentences on what the profile lacks because it was learned from histograms."""
     measured, made = found.measured_ms[1], found.put_together_ms[1]
     told = [
-        UNJOINED,
+        UNJOINED + _joined(found),
         f"latencies are known to a bucket, whose bounds are up to {found.bucket_ratio - 1:.0%} apart",
         UNKNOWN,
     ]
@@ -96,6 +95,16 @@ def losses(found: HistogramFit) -> list[str]:
             "latencies; without copies the tails are longer"
         )
     return told
+
+
+def _joined(found: HistogramFit) -> str:
+    independent = f"p99 as if all calls were independent: {found.independent_ms[1]:.2f} ms"
+    if found.correlation == 0:
+        return f"they are taken as independent ({independent})"
+    return (
+        f"all calls of a request are taken to share one correlation, {found.correlation:.2f}, by which p99 "
+        f"is as measured ({independent})"
+    )
 
 
 def note_losses(found: HistogramFit) -> None:

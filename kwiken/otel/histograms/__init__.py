@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from kwiken.otel.histograms.fit import HistogramFit, fit_histograms
-from kwiken.otel.histograms.prometheus_api import PrometheusQuery
 
-__all__ = ["HistogramFit", "PrometheusQuery", "fit_histograms"]
+__all__ = ["HistogramFit", "fit_histograms"]

@@ -2,33 +2,38 @@
 
 Histograms give the distribution of each stage's latencies, and nothing that is joint: which stages and shards
 were slow for the same request, which copy belonged to which call, and when. The rows of the profile are
-therefore put together at random, as if stages and shards were independent. The histogram of whole requests
-tells how wrong that is.
+therefore put together at random. One number is learned from the histogram of whole requests: a correlation
+that all calls of a request share (a Gaussian copula with one common factor), such that the rows' p99 is the
+measured one. Which stages share it remains unknown.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import Final
 
 import numpy as np
 
-from kwiken.arrays import Floats
+from kwiken.arrays import Bools, Floats
 from kwiken.errors import InputError
-from kwiken.latency import end_to_end, parents_first
-from kwiken.otel.histograms.buckets import Buckets, from_classic, from_native
-from kwiken.otel.histograms.prometheus_api import PrometheusQuery, Series, vector_of
+from kwiken.latency import end_to_end
+from kwiken.otel.histograms.buckets import Buckets
+from kwiken.otel.histograms.prometheus_api import PrometheusQuery
+from kwiken.otel.histograms.window import StageFacts, Window, service_in
 from kwiken.plan import SpanMatch
 from kwiken.profile import OWN_TIME, Profile, StageProfile
 
 MAX_ROWS: Final = 20_000  # requests put together; more would say no more than the buckets do
 MIN_ROWS: Final = 1_000
+MAX_CORRELATION: Final = 0.99
+_HALVINGS: Final = 8  # of the interval that the correlation is looked for in
 MAX_CALLS: Final = 2_000_000  # of one stage
 REQUEST: Final = "request"
-_INSTANCE: Final = ("job", "instance")
+P99: Final = 0.99
 _CALLS: Final = "kw_stage_call_duration_seconds"
 _REQUESTS: Final = "kw_request_duration_seconds"
 _SEED: Final = 1
@@ -42,7 +47,9 @@ class HistogramFit:
         profile: the profile.
         requests: number of answered requests in the window.
         measured_ms: p50 and p99 of whole requests as measured, milliseconds.
+        independent_ms: p50 and p99 of rows as if all calls were independent, milliseconds.
         put_together_ms: p50 and p99 of the profile's rows, milliseconds.
+        correlation: correlation that all calls of a request are taken to share, 0 to `MAX_CORRELATION`.
         copied_share: share of the calls that had a copy, 0 or more.
         bucket_ratio: largest ratio of the bounds of a bucket that holds calls.
     """
@@ -50,69 +57,11 @@ class HistogramFit:
     profile: Profile
     requests: int
     measured_ms: tuple[float, float]
+    independent_ms: tuple[float, float]
     put_together_ms: tuple[float, float]
+    correlation: float
     copied_share: float
     bucket_ratio: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Stage:
-    """Facts of one stage, from its info metric."""
-
-    name: str
-    after: tuple[str, ...]
-    fanout: int
-    idempotent: bool
-    threads: int
-
-
-class _Window:
-    """Series of one service over the window."""
-
-    def __init__(self, query: PrometheusQuery, instances: frozenset[tuple[str, ...]]) -> None:
-        self._query = query
-        self._instances = instances
-
-    def increases(self, metric: str, *labels: str) -> dict[tuple[str, ...], float]:
-        """Increase of a counter over the window by these labels, summed over the service's instances."""
-        found: dict[tuple[str, ...], float] = defaultdict(float)
-        for series in self._series(f"increase({metric}[{self._query.lookback}])", labels):
-            found[tuple(series.metric.get(label, "") for label in labels)] += series.number
-        return found
-
-    def largest(self, metric: str, *labels: str) -> dict[tuple[str, ...], float]:
-        """Largest value of a gauge in the window by these labels, of any instance."""
-        found: dict[tuple[str, ...], float] = defaultdict(float)
-        for series in self._series(f"max_over_time({metric}[{self._query.lookback}])", labels):
-            key = tuple(series.metric.get(label, "") for label in labels)
-            found[key] = max(found[key], series.number)
-        return found
-
-    def histograms(self, metric: str, label: str) -> dict[str, Buckets]:
-        """Histograms over the window by a label: classic ones, or native ones where there are no classic."""
-        cumulative: dict[str, dict[float, float]] = defaultdict(dict)
-        for (name, bound), count in self.increases(f"{metric}_bucket", label, "le").items():
-            try:
-                cumulative[name][float(bound)] = count
-            except ValueError as error:
-                raise InputError(
-                    f"{metric} has a bucket le={bound[:40]!r}", where=self._query.where
-                ) from error
-        if cumulative:
-            return _known({name: from_classic(counts) for name, counts in cumulative.items()})
-        native: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-        for series in self._series(f"increase({metric}[{self._query.lookback}])", (label,)):
-            if series.histogram is not None:
-                native[series.metric.get(label, "")] += [
-                    (float(low), float(high), float(count))
-                    for _, low, high, count in series.histogram[1].buckets
-                ]
-        return _known({name: from_native(buckets) for name, buckets in native.items()})
-
-    def _series(self, expression: str, labels: Sequence[str]) -> list[Series]:
-        by = ", ".join((*_INSTANCE, *labels))
-        found = vector_of(self._query, f"sum by ({by}) ({expression})")
-        return [series for series in found if _instance(series) in self._instances]
 
 
 def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
@@ -126,8 +75,8 @@ def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
         InputError: Prometheus does not answer, or has no histograms of such a service in the window.
     """
     query = PrometheusQuery.parse(address)
-    name, stages, instances = _service(query, service)
-    window = _Window(query, instances)
+    name, stages, instances = service_in(query, service)
+    window = Window(query, instances)
     requests = window.histograms(_REQUESTS, "kw_outcome").get("answered")
     calls = window.histograms(_CALLS, "kw_stage")
     if requests is None or not calls:
@@ -138,99 +87,48 @@ def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
     count = round(requests.total)
     widest = max(stage.fanout for stage in stages)
     rows = min(MAX_ROWS, MAX_CALLS // widest, max(MIN_ROWS, count))
-    rng = np.random.default_rng(_SEED)
     busy = _busy_ms(window)
     replicas = window.largest("kw_stage_replicas", "kw_stage")
-    own = f"{name}:{REQUEST}{OWN_TIME}"
-    profiles = [
-        _stage_profile(
+    deals = [
+        _Deal(
             stage,
             calls.get(stage.name),
-            per_request=(calls[stage.name].total / requests.total if stage.name in calls else 0.0),
-            rows=rows,
-            rng=rng,
-            service=name,
-            own=own,
-            busy_ms=busy.get(stage.name),
-            replicas=round(replicas.get((stage.name,), 0.0)) or None,
+            (calls[stage.name].total / requests.total if stage.name in calls else 0.0),
+            rows,
+            np.random.default_rng((_SEED, number)),
         )
-        for stage in stages
+        for number, stage in enumerate(stages)
     ]
-    profile, path = _assembled(name, own, profiles, requests, query)
+    common = np.random.default_rng(_SEED).standard_normal(rows)
+
+    def assembled(correlation: float) -> Profile:
+        profiles = [
+            deal.profile(
+                common,
+                correlation,
+                service=name,
+                busy_ms=busy.get(deal.stage.name),
+                replicas=round(replicas.get((deal.stage.name,), 0.0)) or None,
+            )
+            for deal in deals
+        ]
+        return _assembled(name, profiles, requests, query)
+
+    independent = assembled(0.0)
+    correlation, profile = _correlated(assembled, independent, requests.quantile_ms(P99))
     attempts = window.increases("kw_stage_attempts_total", "kw_attempt_kind")
     primaries = attempts.get(("primary",), 0.0)
     copies = attempts.get(("reissue",), 0.0) + attempts.get(("catch_up",), 0.0)
-    whole = np.percentile(path, (50, 99)).tolist()
     return HistogramFit(
         profile,
         count,
-        (requests.quantile_ms(0.5), requests.quantile_ms(0.99)),
-        (whole[0], whole[1]),
+        (requests.quantile_ms(0.5), requests.quantile_ms(P99)),
+        _percentiles(independent),
+        _percentiles(profile),
+        correlation,
         copies / primaries if primaries else 0.0,
         max(_ratio(buckets) for buckets in calls.values()),
     )
-
-
-def _service(
-    query: PrometheusQuery, wanted: str | None
-) -> tuple[str, list[_Stage], frozenset[tuple[str, ...]]]:
-    """Name, stages and instances of the service.
-
-    Raises:
-        InputError: there is no such service, or several and none was named.
-    """
-    found = vector_of(query, f"last_over_time(kw_stage_info[{query.lookback}])")
-    names = sorted({series.metric.get("kw_service", "") for series in found})
-    if not names:
-        raise InputError(
-            f"no gateway of kwiken was scraped in the last {query.lookback} (no kw_stage_info)",
-            where=query.where,
-        )
-    if wanted is None and len(names) > 1:
-        raise InputError(
-            f"has several services, name one by --service: {', '.join(names[:20])}", where=query.where
-        )
-    name = names[0] if wanted is None else wanted
-    if name not in names:
-        raise InputError(f"no service {name!r}; known: {', '.join(names[:20])}", where="--service")
-    mine = [series for series in found if series.metric.get("kw_service") == name]
-    stages: dict[str, _Stage] = {}
-    for series in mine:
-        stage = _stage(series.metric, query)
-        if stages.setdefault(stage.name, stage) != stage:
-            raise InputError(
-                f"stage {stage.name!r} was defined in two ways in the last {query.lookback}; "
-                "choose a shorter lookback",
-                where=query.where,
-            )
-    unknown = {parent for stage in stages.values() for parent in stage.after} - stages.keys()
-    if unknown:
-        raise InputError(f"there is no kw_stage_info of stage {min(unknown)!r}", where=query.where)
-    listed = list(stages.values())
-    ordered = [listed[place] for place in parents_first(listed)]
-    return name, ordered, frozenset(_instance(series) for series in mine)
-
-
-def _stage(labels: Mapping[str, str], query: PrometheusQuery) -> _Stage:
-    try:
-        after = tuple(filter(None, labels.get("kw_after", "").split(",")))
-        fanout, threads = int(labels["kw_fanout"]), int(labels.get("kw_threads", "1"))
-        name = labels["kw_stage"]
-    except (KeyError, ValueError) as error:
-        raise InputError(f"kw_stage_info is not usable: {error}", where=query.where) from error
-    if not 1 <= fanout <= MAX_CALLS // MIN_ROWS or threads < 1:
-        raise InputError(
-            f"kw_stage_info is not usable: {fanout} shards, {threads} threads", where=query.where
-        )
-    return _Stage(name, after, fanout, labels.get("kw_idempotent") == "true", threads)
-
-
-def _instance(series: Series) -> tuple[str, ...]:
-    return tuple(series.metric.get(label, "") for label in _INSTANCE)
-
-
-def _known(found: Mapping[str, Buckets | None]) -> dict[str, Buckets]:
-    return {name: buckets for name, buckets in found.items() if buckets is not None}
 
 
 def _ratio(buckets: Buckets) -> float:
@@ -238,7 +136,7 @@ def _ratio(buckets: Buckets) -> float:
     return float((buckets.high_ms[filled] / buckets.low_ms[filled]).max(initial=1.0))
 
 
-def _busy_ms(window: _Window) -> dict[str, float]:
+def _busy_ms(window: Window) -> dict[str, float]:
     """Mean CPU time of an answered attempt by stage, milliseconds."""
     cpu_s = window.increases("kw_stage_cpu_time_seconds_total", "kw_stage")
     answered: dict[str, float] = defaultdict(float)
@@ -254,77 +152,134 @@ def _busy_ms(window: _Window) -> dict[str, float]:
     }
 
 
-def _stage_profile(
-    stage: _Stage,
-    buckets: Buckets | None,
-    *,
-    per_request: float,
-    rows: int,
-    rng: np.random.Generator,
-    service: str,
-    own: str,
-    busy_ms: float | None,
-    replicas: int | None,
-) -> StageProfile:
-    """Profile of one stage: evenly spaced quantiles of its histogram, dealt to the calls at random."""
-    rows_called = min(rows, round(rows * min(1.0, per_request / stage.fanout)))
-    calls_ms = np.full((rows, stage.fanout), np.nan)
-    censored = np.zeros((rows, stage.fanout), np.bool_)
-    if buckets is not None and rows_called:
-        values, cut = buckets.spread(rows_called * stage.fanout)
-        dealt = rng.permutation(len(values)).reshape(rows_called, stage.fanout)
-        chosen = rng.permutation(rows)[:rows_called]
-        calls_ms[chosen], censored[chosen] = values[dealt], cut[dealt]
-    return StageProfile(
-        name=stage.name,
-        after=stage.after or (own,),
-        match=SpanMatch(service=f"{service}-{stage.name}", operation=stage.name),
-        calls_ms=calls_ms,
-        censored=censored,
-        busy_ms=busy_ms,
-        replicas=replicas,
-        reissuable=stage.idempotent,
-        threads=stage.threads,
-    )
+def _correlated(
+    assembled: Callable[[float], Profile], independent: Profile, wanted_ms: float
+) -> tuple[float, Profile]:
+    """The correlation at which the p99 of the rows is the wanted one, and the profile of these rows.
+
+    The p99 of a sum, and of what waits for several, grows with the correlation; so halving finds it.
+    """
+    low, best = 0.0, independent
+    high = MAX_CORRELATION
+    if _percentiles(independent)[1] >= wanted_ms:
+        return low, best
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        profile = assembled(middle)
+        if _percentiles(profile)[1] <= wanted_ms:
+            low, best = middle, profile
+        else:
+            high = middle
+    return low, best
+
+
+def _percentiles(profile: Profile) -> tuple[float, float]:
+    p50, p99 = np.percentile(profile.latency_ms, (50, 99)).tolist()
+    return p50, p99
+
+
+class _Deal:
+    """Calls of one stage: quantiles of its histogram, and random numbers by which rows get them.
+
+    Args:
+        stage: facts of the stage.
+        buckets: its histogram; None without calls.
+        per_request: calls for each request.
+        rows: number of requests to put together.
+        rng: source of the random numbers.
+    """
+
+    def __init__(
+        self,
+        stage: StageFacts,
+        buckets: Buckets | None,
+        per_request: float,
+        rows: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self.stage = stage
+        self._rows = rows
+        called = min(rows, round(rows * min(1.0, per_request / stage.fanout))) if buckets is not None else 0
+        self._chosen = np.sort(rng.permutation(rows)[:called])
+        self._own = rng.standard_normal((called, stage.fanout))
+        self._values: Floats = np.empty(0)
+        self._cut: Bools = np.empty(0, np.bool_)
+        if buckets is not None and called:
+            self._values, self._cut = buckets.spread(self._own.size)
+
+    def profile(
+        self,
+        common: Floats,
+        correlation: float,
+        *,
+        service: str,
+        busy_ms: float | None,
+        replicas: int | None,
+    ) -> StageProfile:
+        """Profile of the stage.
+
+        Args:
+            common: (rows,) standard normal factor of each request.
+            correlation: share of the variance that the common factor has, 0 to 1.
+            service: name of the service.
+            busy_ms: mean CPU time of a call, milliseconds; None where unknown.
+            replicas: number of replicas; None where unknown.
+        """
+        stage = self.stage
+        shape = (self._rows, stage.fanout)
+        calls_ms, censored = np.full(shape, np.nan), np.zeros(shape, np.bool_)
+        scores = sqrt(correlation) * common[self._chosen, None] + sqrt(1 - correlation) * self._own
+        order = np.argsort(scores, axis=None)
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        calls_ms[self._chosen] = self._values[rank].reshape(scores.shape)
+        censored[self._chosen] = self._cut[rank].reshape(scores.shape)
+        return StageProfile(
+            name=stage.name,
+            after=stage.after or (_own_name(service),),
+            match=SpanMatch(service=f"{service}-{stage.name}", operation=stage.name),
+            calls_ms=calls_ms,
+            censored=censored,
+            busy_ms=busy_ms,
+            replicas=replicas,
+            reissuable=stage.idempotent,
+            threads=stage.threads,
+        )
 
 
 def _assembled(
-    service: str,
-    own: str,
-    stages: Sequence[StageProfile],
-    requests: Buckets,
-    query: PrometheusQuery,
-) -> tuple[Profile, Floats]:
+    service: str, stages: Sequence[StageProfile], requests: Buckets, query: PrometheusQuery
+) -> Profile:
     """The profile, with a constant own time by which its mean latency is that of the requests."""
     rows = len(stages[0].calls_ms)
+    own = _own_name(service)
     path = end_to_end(
-        [_own(service, own, np.zeros(rows)), *stages],
+        [_own_time(service, np.zeros(rows)), *stages],
         {own: np.zeros(rows), **{stage.name: stage.latency_ms for stage in stages}},
     )
-    measured = requests.spread(rows)[0]
-    own_ms = max(0.0, float(np.mean(measured) - np.mean(path)))
-    latency = path + own_ms
+    own_ms = max(0.0, float(np.mean(requests.spread(rows)[0]) - np.mean(path)))
     end = time.time()
-    return (
-        Profile(
-            service=service,
-            stages=(_own(service, own, np.full(rows, own_ms)), *stages),
-            latency_ms=latency,
-            started_s=np.linspace(end - query.lookback_s, end, rows, dtype=np.float64),
-            counts={
-                "requests": rows,
-                "requests_in_histograms": round(requests.total),
-                "calls": int(sum((~np.isnan(stage.calls_ms)).sum() for stage in stages)),
-                "calls_censored": int(sum(stage.censored.sum() for stage in stages)),
-            },
-        ),
-        latency,
+    return Profile(
+        service=service,
+        stages=(_own_time(service, np.full(rows, own_ms)), *stages),
+        latency_ms=path + own_ms,
+        started_s=np.linspace(end - query.lookback_s, end, rows, dtype=np.float64),
+        counts={
+            "requests": rows,
+            "requests_in_histograms": round(requests.total),
+            "calls": int(sum((~np.isnan(stage.calls_ms)).sum() for stage in stages)),
+            "calls_censored": int(sum(stage.censored.sum() for stage in stages)),
+        },
     )
 
 
-def _own(service: str, name: str, times: Floats) -> StageProfile:
+def _own_name(service: str) -> str:
+    return f"{service}:{REQUEST}{OWN_TIME}"
+
+
+def _own_time(service: str, times: Floats) -> StageProfile:
     return StageProfile(
-        name=name,
+        name=_own_name(service),
         match=SpanMatch(service=service, operation=REQUEST),
         calls_ms=times[:, None],
         censored=np.zeros((len(times), 1), np.bool_),

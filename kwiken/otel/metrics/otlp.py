@@ -114,7 +114,7 @@ def _converted(each: Family, started_ns: int, now_ns: int) -> SdkMetric:
         else:
             data = Gauge(points)
     name = f"{metric.name}.info" if metric.kind is Kind.INFO else metric.name
-    return SdkMetric(name, metric.help, metric.unit or "1", data)
+    return SdkMetric(name, metric.help, metric.unit, data)
 
 
 def _exponential(

@@ -29,8 +29,8 @@ from kwiken.runtime.engine.attempts import KIND_OF_STEP, Attempts
 from kwiken.runtime.engine.call_budget import CallBudget
 from kwiken.runtime.engine.caller_task import CallerTask
 from kwiken.runtime.engine.context import Attempt, CallSite, Request, Shared
-from kwiken.runtime.engine.pending_io import settle
 from kwiken.runtime.errors import DeadlineError, LostError, UnavailableError
+from kwiken.runtime.pending_io import settle
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply
 
