@@ -58,7 +58,7 @@ def test_outcomes_of_requests_and_of_attempts() -> None:
         if first == "late":
             await asyncio.sleep(9)
         if first == "bad":
-            await raising(HandlerError("bad"))
+            await raising(HandlerError("s", "ValueError", "bad"))
         return await after(0.02, "ok")
 
     async def main() -> dict[str, dict[tuple[str, ...], float]]:
