@@ -80,6 +80,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.replica",
         "kwiken.runtime.live_page",
         "kwiken.runtime.gateway",
+        "kwiken.runtime.grpc",
         "kwiken.runtime.process",
         "kwiken.runtime.cluster",
     ),

@@ -60,13 +60,13 @@ def command(*, service: str | None, state: str, page: bool, as_json: bool) -> in
 
 def _live_page(files: StateFiles, state: ClusterState) -> str:
     """Link to the live page. The token stands behind the #, which no browser sends to a server."""
-    if state.gateway is None:
+    if not state.gateways:
         raise InputError(f"the gateway of {state.service!r} is being restarted", where=str(files.state))
     try:
         token = files.token.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=str(files.token)) from error
-    return f"{state.gateway.url}/kwiken#token={token}"
+    return f"{state.url}/kwiken#token={token}"
 
 
 def _read(files: Iterable[StateFiles]) -> tuple[list[tuple[StateFiles, ClusterState]], list[InputError]]:
@@ -101,14 +101,16 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
         "ready": state.ready,
         "token_file": str(files.token),
         "supervisor": {"pid": state.supervisor.pid, "alive": state.supervisor.alive},
-        "gateway": None
-        if state.gateway is None
-        else {
-            "pid": state.gateway.identity.pid,
-            "alive": state.gateway.identity.alive,
-            "url": state.gateway.url,
-            "restarts": state.gateway.restarts,
-        },
+        "url": state.url,
+        "gateways": [
+            {
+                "pid": each.identity.pid,
+                "alive": each.identity.alive,
+                "url": each.url,
+                "restarts": each.restarts,
+            }
+            for each in state.gateways
+        ],
         "replicas": [
             {
                 "replica": each.replica,
@@ -129,25 +131,30 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
 
 
 def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
-    """Status of the gateway; None if it does not answer or must not be asked.
+    """Combined status of the gateways; None if one does not answer or must not be asked.
 
     A state folder may come from anywhere, for example with a repository. So the token is sent only to a
     running process whose start time matches the state, and only a token file in the folder itself is read.
     """
     from kwiken.cli.live.gateway_status import figures_of
+    from kwiken.runtime.cluster import combined_status
 
-    if state.gateway is None or not state.gateway.identity.alive or files.token.is_symlink():
+    if not state.gateways or files.token.is_symlink():
+        return None
+    if not all(each.identity.alive for each in state.gateways):
         return None
     try:
         token = files.token.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return None
-    return figures_of(state.gateway.url, token)
+    found = [figures_of(each.url, token) for each in state.gateways]
+    answers = [figures for figures in found if figures is not None]
+    return combined_status(answers) if len(answers) == len(found) else None
 
 
 def _show(cluster: dict[str, Any]) -> None:
-    gateway = cluster["gateway"]
-    place = f"{gateway['url']} (pid {gateway['pid']})" if gateway is not None else "no gateway"
+    pids = ", ".join(str(each["pid"]) for each in cluster["gateways"])
+    place = f"{cluster['url']} (pid {pids})" if pids else "no gateway"
     rows = [
         (
             each["replica"],

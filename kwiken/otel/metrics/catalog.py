@@ -124,6 +124,29 @@ LOOP_LAG = _add(
     ),
 )
 
+HTTP_DURATION = _add(
+    GATEWAY,
+    Metric(
+        name="http.server.request.duration",
+        kind=Kind.HISTOGRAM,
+        unit="s",
+        labels=("http.request.method", "http.route", "http.response.status_code", "url.scheme"),
+        help="Time of HTTP requests of the service's route, with reading and writing.",
+        question="What do callers get, and how fast?",
+    ),
+)
+HTTP_ACTIVE = _add(
+    GATEWAY,
+    Metric(
+        name="http.server.active_requests",
+        kind=Kind.UP_DOWN_COUNTER,
+        unit="{request}",
+        labels=("http.request.method", "url.scheme"),
+        help="HTTP requests of the service's route that are not answered.",
+        question="How many requests does the gateway hold?",
+    ),
+)
+
 # Stages and attempts, at the gateway.
 
 CALL_DURATION = _add(
@@ -433,15 +456,25 @@ QUEUE_LENGTH = _add(
         question="Does the replica keep up?",
     ),
 )
-CALLS_REFUSED = _add(
+SERVED_DURATION = _add(
     REPLICAS,
     Metric(
-        name="kw.replica.calls.refused",
-        kind=Kind.COUNTER,
+        name="kw.replica.call.duration",
+        kind=Kind.HISTOGRAM,
+        unit="s",
+        labels=(OUTCOME,),
+        help="Time of calls at the replica: answered, failed, late, full, refused, invalid or misdirected.",
+        question="Is the replica slow, or does it refuse calls, and why?",
+    ),
+)
+CALLS_HELD = _add(
+    REPLICAS,
+    Metric(
+        name="kw.replica.calls.held",
+        kind=Kind.UP_DOWN_COUNTER,
         unit="{call}",
-        labels=(REASON,),
-        help="Calls not run: full, displaced, expired, stopping, starting, invalid or misdirected.",
-        question="Why does the replica refuse calls?",
+        help="Calls that the replica holds, running or waiting.",
+        question="How full is the replica?",
     ),
 )
 REPLICA_CPU = _add(
@@ -466,30 +499,8 @@ REPLICA_INFO = _add(
     ),
 )
 
-# Servers and processes of both kinds.
+# Processes of both kinds.
 
-HTTP_DURATION = _add(
-    BOTH,
-    Metric(
-        name="http.server.request.duration",
-        kind=Kind.HISTOGRAM,
-        unit="s",
-        labels=("http.request.method", "http.route", "http.response.status_code", "url.scheme"),
-        help="Time of HTTP requests of the service's route, with reading and writing.",
-        question="What do callers get, and how fast?",
-    ),
-)
-HTTP_ACTIVE = _add(
-    BOTH,
-    Metric(
-        name="http.server.active_requests",
-        kind=Kind.UP_DOWN_COUNTER,
-        unit="{request}",
-        labels=("http.request.method", "url.scheme"),
-        help="HTTP requests of the service's route that are not answered.",
-        question="How many calls does the process hold?",
-    ),
-)
 PROCESS_CPU = _add(
     BOTH,
     Metric(

@@ -17,7 +17,7 @@ from kwiken.errors import InputError
 from kwiken.runtime.files import read_file
 from kwiken.runtime.process_id import Identity
 
-VERSION: Final = 1
+VERSION: Final = 2
 MAX_STATE: Final = 64 << 20  # bytes
 STOP_S: Final = 30.0  # for a supervisor to stop its cluster
 KILL_S: Final = 5.0  # for a killed process to end
@@ -53,7 +53,8 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         supervisor: process that supervises the cluster.
         ready: whether the gateway has been ready.
         token_file: path of the token of the control routes.
-        gateway: process of the gateway; None while there is none.
+        url: URL for requests from this machine.
+        gateways: processes of the gateways that are running.
         replicas: processes of the replicas.
     """
 
@@ -63,7 +64,8 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     supervisor: Identity
     ready: bool
     token_file: str
-    gateway: ProcessState | None
+    url: str
+    gateways: list[ProcessState]
     replicas: list[ProcessState]
 
     def __post_init__(self) -> None:
@@ -73,8 +75,8 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def children(self) -> list[ProcessState]:
-        """Gateway, if there is one, and replicas."""
-        return [*([self.gateway] if self.gateway is not None else []), *self.replicas]
+        """Gateways and replicas."""
+        return [*self.gateways, *self.replicas]
 
 
 class StateFiles:

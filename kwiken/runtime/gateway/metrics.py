@@ -69,4 +69,5 @@ def targets_of(replicas: Mapping[str, Sequence[Replica]]) -> list[dict[str, Any]
         }
         for stage, those in replicas.items()
         for replica in those
+        if replica.address.startswith("http://")  # others show no metrics
     ]

@@ -21,7 +21,7 @@ from kwiken.runtime.gateway.loop_lag import ITERATIONS_TO_START, LagWatch, loop_
 from kwiken.runtime.gateway.metrics import GatewayMetrics
 from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failure_of, json_response
 from kwiken.runtime.gateway.settings import GatewaySettings
-from kwiken.runtime.http_server import ByteBudget, Listener
+from kwiken.runtime.http_server import GATEWAY_SHARE, ByteBudget, Listener, share_of_memory
 from kwiken.runtime.live_page import LivePage
 from kwiken.runtime.metrics import METRICS_PATH, HttpRequests, MetricsPage
 from kwiken.runtime.transport import MAX_PRIORITY, wire
@@ -32,6 +32,11 @@ LOG = logging.getLogger("kwiken.gateway")
 MAX_DIGITS: Final = 15
 INTERVAL_S: Final = 1.0  # of recent latencies
 DEFAULTS = GatewaySettings()
+
+
+async def _report_nothing() -> None:
+    """Nothing but `/readyz` tells of the stop."""
+
 
 Route = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
@@ -44,6 +49,12 @@ class Gateway:
         executor: executor that runs its requests.
         settings: where it listens, what it takes in, and who may control it.
 
+    Attributes:
+        control: control routes.
+        door: takes requests in, for further protocols.
+        budget: budget of the bytes that the requests of all protocols together hold.
+        report_stopping: called at the begin of the stop, for what tells balancers of it besides `/readyz`.
+
     Raises:
         DefinitionError: the service cannot be served.
     """
@@ -51,14 +62,17 @@ class Gateway:
     def __init__(self, service: Service, executor: Executor, settings: GatewaySettings = DEFAULTS) -> None:
         self._service = service
         self._settings = settings
-        self._door = FrontDoor(service, executor)
+        self.door = FrontDoor(service, executor)
+        self.budget = ByteBudget(
+            settings.max_bodies if settings.max_bodies is not None else share_of_memory(GATEWAY_SHARE)
+        )
         self._listener = Listener(
             self._answer,
             host=settings.host,
             port=settings.port,
             max_body=settings.max_body,
             sockets=settings.sockets,
-            budget=ByteBudget(settings.max_bodies) if settings.max_bodies is not None else None,
+            budget=self.budget,
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
         iterations = loop_iterations_of(service) if settings.remote else ITERATIONS_TO_START
@@ -77,6 +91,7 @@ class Gateway:
         self._metrics_page = MetricsPage(self.metrics.shown)
         self._started = time.monotonic()
         self._stopping = False
+        self.report_stopping: Callable[[], Awaitable[None]] = _report_nothing
         self.control = Control(service, executor, token=settings.token, status=self._figures)
         control = self.control
         self._routes: dict[str, dict[str, Route]] = {
@@ -117,10 +132,11 @@ class Gateway:
             linger_s: seconds for which requests are still served while load balancers notice `/readyz`.
         """
         self._stopping = True
+        await self.report_stopping()
         await asyncio.sleep(min(linger_s, grace_s))
-        self._door.close()
+        self.door.close()
         self._listener.stop_accepting()
-        await self._door.emptied(max(0.0, grace_s - linger_s))
+        await self.door.emptied(max(0.0, grace_s - linger_s))
         await self._listener.stop()
         self._lag.stop()
         if self._intervals is not None:
@@ -162,7 +178,7 @@ class Gateway:
 
     async def _guard(self, route: Route, request: web.BaseRequest) -> web.Response:
         """Run a route; an error becomes an error response with its reason."""
-        self._door.enter()
+        self.door.enter()
         try:
             self._check_length(request.content_length or 0)
             if request.headers.get("Expect", "").lower() == "100-continue":
@@ -179,7 +195,7 @@ class Gateway:
                 LOG.exception("request failed")
             return response
         finally:
-            self._door.leave()
+            self.door.leave()
 
     def _check_length(self, told: int) -> None:
         """Refuse too long a body before it is read."""
@@ -199,7 +215,7 @@ class Gateway:
         deadline_ms = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)
         priority = wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY)
         timing = headers.get(wire.TIMING) == "1"
-        answer = await self._door.answer(
+        answer = await self.door.answer(
             request.read,
             deadline_ms=deadline_ms,
             priority=priority or 0,
@@ -261,7 +277,7 @@ class Gateway:
             "service": self._service.name,
             "state": "stopping" if self._stopping else "serving",
             "uptime_s": time.monotonic() - self._started,
-            "answered": {str(status): count for status, count in sorted(self._door.answered.items())},
+            "answered": {str(status): count for status, count in sorted(self.door.answered.items())},
         }
 
 

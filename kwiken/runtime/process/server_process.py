@@ -17,16 +17,20 @@ import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from kwiken.errors import KwikenError
 from kwiken.runtime.process.log_limits import limit_logs, log_loop_error
-from kwiken.runtime.process.specs import Announce, ReplicaSpec, Report, Spec
+from kwiken.runtime.process.specs import Announce, Protocol, ReplicaSpec, Report, Spec
 from kwiken.runtime.replica import MeteredThreads
 from kwiken.runtime.target import load_target
 from kwiken.service import Service
+
+if TYPE_CHECKING:
+    from kwiken.runtime.grpc import GrpcReplicaServer
+    from kwiken.runtime.replica import ReplicaServer
 
 LOG = logging.getLogger("kwiken.process")
 PR_SET_PDEATHSIG: Final = 1
@@ -45,6 +49,7 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     """
     _open_more_files()
     limit_logs()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core writes lines of its own to stderr
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_with_signals(main))
 
@@ -129,12 +134,12 @@ def _freeze_startup_objects() -> None:
 async def _serve_replica(
     spec: ReplicaSpec, service: Service, stop: asyncio.Event, announce: Announce
 ) -> None:
-    from kwiken.runtime.metrics import pushed
+    from kwiken.runtime.metrics import MetricsPage, pushed
     from kwiken.runtime.process.span_export import replica_observer
-    from kwiken.runtime.replica import ReplicaServer
+    from kwiken.runtime.replica import ReplicaMetrics, ReplicaServer
 
     with replica_observer(spec, service) as observer:
-        server = ReplicaServer(
+        server = _replica_class(spec.transport)(
             service,
             spec.stage,
             host=spec.host,
@@ -142,17 +147,27 @@ async def _serve_replica(
             max_inflight=spec.max_inflight,
             max_bodies=spec.max_bodies,
             observer=observer,
-            name=spec.replica,
-            node=spec.node,
-            shows_metrics=spec.shows_metrics,
         )
-        async with pushed(spec.metrics_otlp, server.metrics.resource, server.metrics.collect):
+        metrics = ReplicaMetrics(service.name, server.calls, name=spec.replica or spec.stage, node=spec.node)
+        if spec.shows_metrics and isinstance(server, ReplicaServer):
+            server.show(MetricsPage(metrics.shown))
+        async with pushed(spec.metrics_otlp, metrics.resource, metrics.collect):
             try:
                 await server.start()
                 announce(server.url)
                 await stop.wait()
             finally:
                 await server.stop(grace_s=spec.grace_s)
+
+
+def _replica_class(transport: Protocol) -> type[ReplicaServer | GrpcReplicaServer]:
+    if transport == "grpc":
+        from kwiken.runtime.grpc import GrpcReplicaServer
+
+        return GrpcReplicaServer
+    from kwiken.runtime.replica import ReplicaServer
+
+    return ReplicaServer
 
 
 def child(text: str) -> int:

@@ -9,6 +9,8 @@ import msgspec
 
 from kwiken.runtime.transport import Replica
 
+Protocol = Literal["http", "grpc"]
+
 
 class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="replica"):
     """Specification of a process that serves one stage.
@@ -27,6 +29,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         max_bodies: bytes that all calls together may hold; None for a share of the memory.
         shows_metrics: whether it shows its metrics at `/metrics`.
         metrics_otlp: endpoint for metrics; None for none.
+        transport: protocol that the replica serves.
     """
 
     target: str
@@ -42,6 +45,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_bodies: int | None = None
     shows_metrics: bool = True
     metrics_otlp: str | None = None
+    transport: Protocol = "http"
 
 
 class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="gateway"):
@@ -52,7 +56,9 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         host: address to listen on.
         port: port to listen on; 0 for any free port.
         local: whether to run every stage in this process.
-        replicas: by stage, `HOST:PORT` of its replicas; host names are looked up repeatedly.
+        grpc_port: port to take requests at over gRPC, 0 for any free port; None to take none.
+        replicas: by stage, `HOST:PORT` or `grpc://HOST:PORT` of its replicas; host names are looked up
+            repeatedly.
         plan: file with the plan, read again when it changes; None for none.
         token_file: file with the token of the control routes; None closes those routes.
         traces: folder for spans; None for none.
@@ -61,6 +67,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         sockets: file descriptors of sockets that listen at this host and port already; empty to open new
             ones.
         kept: file in which the plan in force is saved; None for none.
+        follows_kept: whether other gateways save their plans in that file too, so that it is followed.
         takes_over: whether another gateway ran before, so that its saved plan continues.
         known: by stage, replicas at the start.
         max_bodies: bytes that all requests together may hold; None for a share of the memory.
@@ -72,6 +79,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     target: str
     host: str = "127.0.0.1"
     port: int = 0
+    grpc_port: int | None = None
     local: bool = False
     replicas: dict[str, list[str]] = {}
     plan: str | None = None
@@ -81,6 +89,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grace_s: float = 10.0
     sockets: list[int] = []
     kept: str | None = None
+    follows_kept: bool = False
     takes_over: bool = False
     known: dict[str, list[Replica]] = {}
     max_bodies: int | None = None

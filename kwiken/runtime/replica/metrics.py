@@ -1,54 +1,47 @@
-"""Metrics of a replica's process."""
+"""Metrics of a replica's process, whatever protocol it serves."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 
 from kwiken.otel.metrics import Family, catalog, family
 from kwiken.otel.write import resource
-from kwiken.runtime.metrics import HttpRequests, process_families, target_family
-from kwiken.runtime.transport import wire
-from kwiken.service import Service
+from kwiken.runtime.metrics import distribution, process_families, target_family
+from kwiken.runtime.replica.stage_calls import StageCalls
 
 
 class ReplicaMetrics:
-    """Counters of a replica, and its metrics.
+    """Metrics of a replica.
 
     Args:
-        service: service of the stage.
-        stage: stage that the replica serves.
+        service: name of the service.
+        calls: calls of the replica's stage.
         name: name of the replica.
         node: name of the machine.
-        queue: queue of the calls that wait to start.
 
     Attributes:
-        http: its calls as HTTP requests.
-        refused: calls that were not run, by reason.
-        cpu_s: CPU time of handlers, seconds.
         resource: attributes of the resource.
     """
 
-    def __init__(self, service: Service, stage: str, name: str, node: str, queue: Sized) -> None:
-        self._labels = (service.name, stage, name, node)
-        self._queue = queue
-        self.http = HttpRequests(wire.CALL_PATH)
-        self.refused: Counter[str] = Counter()
-        self.cpu_s = 0.0
+    def __init__(self, service: str, calls: StageCalls, *, name: str, node: str) -> None:
+        self._calls = calls
+        self._labels = (service, calls.stage.name, name, node)
         self.resource = {
-            **{key: str(value) for key, value in resource(f"{service.name}-{stage}").items()},
+            **{key: str(value) for key, value in resource(f"{service}-{calls.stage.name}").items()},
             "service.instance.id": name,
         }
 
     def collect(self) -> Iterator[Family]:
         """Read all metrics, as they are now."""
+        calls = self._calls
         yield family(catalog.REPLICA_INFO, [(self._labels, 1)])
-        yield family(catalog.QUEUE_LENGTH, [((), len(self._queue))])
         yield family(
-            catalog.CALLS_REFUSED, (((reason,), count) for reason, count in sorted(self.refused.items()))
+            catalog.SERVED_DURATION,
+            (((ending.name.lower(),), distribution(found)) for ending, found in calls.latencies.items()),
         )
-        yield family(catalog.REPLICA_CPU, [((), self.cpu_s)])
-        yield from self.http.families()
+        yield family(catalog.CALLS_HELD, [((), calls.inflight)])
+        yield family(catalog.QUEUE_LENGTH, [((), calls.queued)])
+        yield family(catalog.REPLICA_CPU, [((), calls.cpu_ns / 1e9)])
         yield from process_families()
 
     def shown(self) -> Iterator[Family]:

@@ -18,7 +18,8 @@ from kwiken.otel.write import RequestRecord
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway, GatewaySettings
-from kwiken.runtime.replica import ReplicaServer
+from kwiken.runtime.metrics import MetricsPage
+from kwiken.runtime.replica import ReplicaMetrics, ReplicaServer
 from kwiken.runtime.transport import LocalTransport, Replica, local_replicas
 from tests.support.exposition import parse_openmetrics, parse_text
 from tests.support.services_http import service
@@ -142,13 +143,18 @@ async def test_replicas_as_targets_of_prometheus() -> None:
 
 
 async def test_a_replicas_metrics() -> None:
-    server = ReplicaServer(service, "first", name="first-7", node="east")
+    server = ReplicaServer(service, "first")
+    metrics = ReplicaMetrics("echo", server.calls, name="first-7", node="east")
     await server.start()
     try:
         async with aiohttp.ClientSession() as session:
+            assert (await get(session, server.url + "/metrics"))[0] == 404
+            server.show(MetricsPage(metrics.shown))
             wrong = {"Content-Type": "application/msgpack", "kw-stage": "other"}
             async with session.post(server.url + "/call", data=b"", headers=wrong) as response:
                 assert response.status == 421
+            async with session.post(server.url + "/call", data=b"", headers={"Content-Type": "text/html"}):
+                pass
             status, _, text = await get(session, server.url + "/metrics", OPENMETRICS)
             assert status == 200
             async with session.post(server.url + "/metrics") as response:
@@ -156,8 +162,12 @@ async def test_a_replicas_metrics() -> None:
     finally:
         await server.stop(grace_s=0.0)
     families = {family.name: family for family in parse_openmetrics(text)}
-    (refused,) = families["kw_replica_calls_refused"].samples
-    assert (refused.labels, refused.value) == ({"kw_reason": "misdirected"}, 1)
+    calls = {
+        sample.labels["kw_outcome"]: sample.value
+        for sample in families["kw_replica_call_duration_seconds"].samples
+        if sample.name.endswith("_count")
+    }
+    assert (calls["misdirected"], calls["invalid"], calls["answered"]) == (1, 1, 0)
     (about,) = families["kw_replica"].samples
     assert about.labels == {
         "kw_service": "echo",
@@ -167,16 +177,6 @@ async def test_a_replicas_metrics() -> None:
     }
     for metric in (*catalog.REPLICAS, *catalog.BOTH):
         assert any(prometheus_name(metric).startswith(name) for name in families), metric.name
-
-
-async def test_a_replica_that_shows_none() -> None:
-    server = ReplicaServer(service, "first", shows_metrics=False)
-    await server.start()
-    try:
-        async with aiohttp.ClientSession() as session:
-            assert (await get(session, server.url + "/metrics"))[0] == 404
-    finally:
-        await server.stop(grace_s=0.0)
 
 
 async def test_requests_are_answered_while_metrics_are_written() -> None:
