@@ -56,18 +56,23 @@ class GatewayMetrics:
         yield from self.collect()
 
 
-def targets_of(replicas: Mapping[str, Sequence[Replica]]) -> list[dict[str, Any]]:
-    """Replicas as targets of Prometheus's HTTP service discovery, with their stage, name and node as labels.
+def targets_of(gateways: Sequence[str], replicas: Mapping[str, Sequence[Replica]]) -> list[dict[str, Any]]:
+    """Gateways and replicas as targets of Prometheus's HTTP service discovery.
 
     Args:
-        replicas: replicas by stage.
+        gateways: URL of each gateway of the cluster.
+        replicas: replicas by stage; those that serve another protocol than HTTP show no metrics.
     """
-    return [
+    fronts = [
+        {"targets": [urlsplit(url).netloc], "labels": {"kw_gateway": str(number)}}
+        for number, url in enumerate(gateways)
+    ]
+    return fronts + [
         {
             "targets": [urlsplit(replica.address).netloc],
             "labels": {"kw_stage": stage, "kw_replica": replica.id, "kw_node": replica.node},
         }
         for stage, those in replicas.items()
         for replica in those
-        if replica.address.startswith("http://")  # others show no metrics
+        if replica.address.startswith("http://")
     ]

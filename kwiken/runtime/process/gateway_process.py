@@ -81,6 +81,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
             if isinstance(transport, RemoteTransport):
                 gateway.control.prepare = transport.prepare
             gateway.control.set_replicas(spec.known)
+            gateway.control.gateways = tuple(spec.gateways)
             async with pushed(spec.metrics_otlp, gateway.metrics.resource, gateway.metrics.collect):
                 await _serve(spec, gateway, endpoints, stop, announce)
 

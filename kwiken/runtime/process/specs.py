@@ -74,6 +74,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
         metrics: who may read `/metrics`: anybody, those with the token, or nobody.
         metrics_otlp: endpoint for metrics; None for none.
+        gateways: URL of each gateway of the cluster, for the list of what Prometheus may scrape.
     """
 
     target: str
@@ -96,6 +97,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     allowed_hosts: list[str] = []
     metrics: Literal["open", "token", "off"] = "open"
     metrics_otlp: str | None = None
+    gateways: list[str] = []
 
 
 Spec = ReplicaSpec | GatewaySpec

@@ -130,15 +130,17 @@ async def test_who_may_read_them(access: Any, headers: dict[str, str], status: i
 
 async def test_replicas_as_targets_of_prometheus() -> None:
     async with gateway() as (front, session):
+        front.control.gateways = (front.url,)
         front.control.set_replicas({"first": [Replica("first-0", "here", "http://127.0.0.1:9001")]})
         assert (await get(session, front.url + "/v1/targets"))[0] == 401
         status, kind, text = await get(session, front.url + "/v1/targets", AUTH)
     assert (status, kind) == (200, "application/json")
     assert msgspec.json.decode(text) == [
+        {"targets": [front.url.removeprefix("http://")], "labels": {"kw_gateway": "0"}},
         {
             "targets": ["127.0.0.1:9001"],
             "labels": {"kw_stage": "first", "kw_replica": "first-0", "kw_node": "here"},
-        }
+        },
     ]
 
 
