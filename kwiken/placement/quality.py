@@ -124,13 +124,13 @@ def contention_loss(pressure: Floats, tolerated: Floats) -> Floats:
 
     Args:
         pressure: (s, m) pressure on m replicas, without their own, a share, over `SOURCES`.
-        tolerated: (s,) pressure that costs 5%, a share above 0, over `SOURCES`.
+        tolerated: (s,) pressure that costs 5%, a share above 0, over `SOURCES`; or (s, m) of each replica.
 
     Returns:
         (s, m) shares from 0 to 1.
     """
     exerted = np.minimum(pressure, FULL_PRESSURE)
-    limit = tolerated[:, None]
+    limit = tolerated[:, None] if tolerated.ndim == 1 else tolerated
     within = LOSS_AT_TOLERANCE * np.minimum(exerted / limit, 1.0) ** 4
     return np.minimum(within + np.maximum(exerted - limit, 0.0), 1.0)
 

@@ -10,8 +10,8 @@ from kwiken.reproduction.rows import Reproduction
 
 NAMES = {
     "kwiken": "Kwiken (Jalaparti et al., SIGCOMM 2013): reissues, partial answers, catch-up",
-    "paragon": "Paragon (Delimitrou and Kozyrakis, ASPLOS 2013): classification by platform and contention",
-    "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification by four matrices",
+    "paragon": "Paragon (Delimitrou and Kozyrakis, ASPLOS 2013): classification and placement",
+    "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification and management by targets",
 }
 _PARTS = {"kwiken": parts_of_kwiken, "paragon": parts_of_paragon, "quasar": parts_of_quasar}
 

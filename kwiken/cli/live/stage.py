@@ -49,6 +49,7 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
         max_bodies=server.max_bodies,
         shows_metrics=server.metrics != "off",
         metrics_otlp=server.metrics_otlp,
+        log_format=server.log_format,
         transport="grpc" if grpc else "http",
     )
     run_server(spec, service, lambda url: note(f"{service.name}/{name} at {url}"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.cli.live.status_watch import REPLICAS, replica_rows, watch
 from kwiken.cli.shared import json_option, note, print_json, print_table, say
 from kwiken.errors import InputError
 
@@ -16,19 +18,24 @@ if TYPE_CHECKING:
     from kwiken.runtime.cluster import ClusterState, StateFiles
 
 UNWELL: Final = 1
-COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
 
 
 @click.command(short_help="Show the local cluster.")
 @click.argument("service", required=False)
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
 @click.option("--page", is_flag=True, help="Print only the link to the live page, with its token.")
+@click.option("--watch", "watched", is_flag=True, help="Show it again and again, with each stage's latency.")
 @json_option
-def command(*, service: str | None, state: str, page: bool, as_json: bool) -> int:
+def command(*, service: str | None, state: str, page: bool, watched: bool, as_json: bool) -> int:
     """Show SERVICE, or every service that is up: processes, load, plan and spend.
+
+    With --watch: rate, p50 and p99 of the last 10 s by stage, and spend by stage and lever, every 2 s. A
+    process that is gone stays in the table for a minute.
 
     Exit code 1 when the supervisor of one has died, or its gateway does not answer.
     """
+    if sum((page, watched, as_json)) > 1:
+        raise click.UsageError("--page, --watch and --json exclude one another")
     from kwiken.runtime.cluster import StateFiles
 
     folder = Path(state)
@@ -40,9 +47,10 @@ def command(*, service: str | None, state: str, page: bool, as_json: bool) -> in
     if not found:
         what = f"service {named!r} is not up" if named is not None else "no service is up"
         raise InputError(f"{what}; start one with: kwiken up MODULE:SERVICE", where=state)
+    if watched:
+        watch(lambda: [describe(*pair) for pair in _read(files)[0]], _state, clear=sys.stdout.isatty())
+        return 0
     if page:
-        if as_json:
-            raise click.UsageError("--page and --json exclude each other")
         for each, read in found:
             say(_live_page(each, read))
         return 0
@@ -155,19 +163,8 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
 def _show(cluster: dict[str, Any]) -> None:
     pids = ", ".join(str(each["pid"]) for each in cluster["gateways"])
     place = f"{cluster['url']} (pid {pids})" if pids else "no gateway"
-    rows = [
-        (
-            each["replica"],
-            str(each["pid"]),
-            _state(each),
-            _shown(each["inflight"]),
-            _shown(each["latency_ms"]),
-            str(each["restarts"]),
-            each["address"],
-        )
-        for each in cluster["replicas"]
-    ]
-    print_table(f"{cluster['service']} at {place}", COLUMNS, rows, to_stdout=True)
+    rows = replica_rows(cluster["replicas"], _state)
+    print_table(f"{cluster['service']} at {place}", REPLICAS, rows, to_stdout=True)
     if cluster["runtime"] is None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
@@ -209,10 +206,6 @@ def _state(replica: dict[str, Any]) -> str:
     if not replica["alive"]:
         return "dead"
     return {True: "avoided", False: "serving", None: "unknown"}[replica["ejected"]]
-
-
-def _shown(number: float | None) -> str:
-    return "-" if number is None else f"{number:.3g}" if isinstance(number, float) else str(number)
 
 
 def _spend(figures: dict[str, Any]) -> str:

@@ -13,10 +13,12 @@ import click
 
 from kwiken.cli.live.server_options import (
     ServerSettings,
+    TraceSettings,
     allowed_hosts_option,
     grpc_port_option,
     plan_option,
     server_options,
+    trace_options,
 )
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
@@ -30,6 +32,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 @click.command(short_help="Start a local cluster: a gateway and every stage's replicas.")
 @server_options(port=8080, what="the gateway")
+@trace_options
 @click.option(
     "--replicas",
     "replicas",
@@ -67,6 +70,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 def command(
     *,
     server: ServerSettings,
+    trace: TraceSettings,
     replicas: tuple[str, ...],
     gateways: int,
     transport: Literal["http", "grpc"],
@@ -100,7 +104,8 @@ def command(
     if detach:
         from kwiken.cli.live.detach import start_detached
 
-        words = [server.target, *server.arguments(), "--state", state, "--gateways", str(gateways)]
+        words = [server.target, *server.arguments(), *trace.arguments(), "--state", state]
+        words += ["--gateways", str(gateways)]
         words += ["--plan", plan] if plan is not None else []
         words += ["--unresponsive-after", str(unresponsive_s), "--transport", transport]
         words += ["--grpc-port", str(grpc_port)] if grpc_port is not None else []
@@ -113,11 +118,15 @@ def command(
     import asyncio
 
     from kwiken.runtime.cluster import Cluster, ClusterSettings
+    from kwiken.runtime.process import set_up_logs
 
+    set_up_logs(server.log_format, "supervisor")
     settings = ClusterSettings(
         host=server.host,
         traces=_path(server.traces),
         otlp=server.otlp,
+        trace=trace.mode,
+        trace_share=trace.share,
         transport=transport,
         grpc_port=grpc_port,
         plan=_path(plan),
@@ -126,6 +135,7 @@ def command(
         max_bodies=server.max_bodies,
         metrics=server.metrics,
         metrics_otlp=server.metrics_otlp,
+        log_format=server.log_format,
         allowed_hosts=allowed_hosts,
         gateways=gateways,
     )

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
         Observer,
         Outcome,
         RequestRecord,
+        Sample,
         StageRecord,
     )
     from kwiken.otel.write.sdk_exporter import OtlpLinesExporter
+    from kwiken.otel.write.span_model import attempt_name
 
 __all__ = [
     "OTHER",
@@ -33,8 +35,10 @@ __all__ = [
     "OtlpLinesExporter",
     "Outcome",
     "RequestRecord",
+    "Sample",
     "ServerSpans",
     "StageRecord",
+    "attempt_name",
     "collector_url",
     "make_observer",
     "otlp_lines",
@@ -72,8 +76,10 @@ __getattr__ = lazy_names(
             "Observer",
             "Outcome",
             "RequestRecord",
+            "Sample",
             "StageRecord",
         ),
         "kwiken.otel.write.sdk_exporter": ("OtlpLinesExporter",),
+        "kwiken.otel.write.span_model": ("attempt_name",),
     },
 )

@@ -25,6 +25,7 @@ from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
 from kwiken.runtime.cluster.state import VERSION, ClusterState
 from kwiken.runtime.cluster.state_folder import StateFolder
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
 from kwiken.runtime.process_id import Identity
 from kwiken.runtime.target import load_target
@@ -76,6 +77,8 @@ class Cluster:
             raise InputError(
                 f"must be from 1 to {MAX_GATEWAYS}, not {settings.gateways}", where="number of gateways"
             )
+        if settings.gateways > 1 and settings.grpc_port is not None:
+            raise InputError("several gateways cannot share a port for gRPC", where="number of gateways")
         self._processes = Processes(
             settings.gateways,
             _replica_counts(self.service, replicas or {}),
@@ -214,7 +217,12 @@ class Cluster:
                     await client.request("PUT", "/v1/replicas", addresses)
                     told[number] = gateway
                 except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
-                    LOG.warning("%s could not be updated with the replicas: %s", slot.name, error)
+                    LOG.warning(
+                        "%s could not be updated with the replicas: %s",
+                        slot.name,
+                        error,
+                        extra=about(Event.GATEWAY_NOT_TOLD),
+                    )
                     await asyncio.sleep(RETRY_S)
                     self._processes.changed.set()
 

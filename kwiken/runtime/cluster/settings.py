@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from kwiken.runtime.decisions import DRAWN_SHARE
+from kwiken.runtime.process import LogFormat, TraceMode
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
@@ -15,6 +18,8 @@ class ClusterSettings:
         host: address that the gateway listens on; replicas listen on loopback alone.
         traces: folder for spans; None for none.
         otlp: endpoint for spans; None for none.
+        trace: which requests' spans are written: all, those that the gateway's sampler keeps, or none.
+        trace_share: share of all requests that the sampler draws uniformly, above 0, at most 1.
         transport: protocol between the gateway and the replicas.
         grpc_port: port of the gateway for requests over gRPC; None for none.
         plan: file with the plan, followed when it changes; None for none.
@@ -28,11 +33,14 @@ class ClusterSettings:
         metrics: who may read `/metrics` of the gateway: anybody, those with the token, or nobody; replicas
             show theirs unless nobody may.
         metrics_otlp: endpoint for metrics; None for none.
+        log_format: format of the processes' log lines.
     """
 
     host: str = "127.0.0.1"
     traces: Path | None = None
     otlp: str | None = None
+    trace: TraceMode = "sampled"
+    trace_share: float = DRAWN_SHARE
     transport: Literal["http", "grpc"] = "http"
     grpc_port: int | None = None
     plan: Path | None = None
@@ -44,3 +52,4 @@ class ClusterSettings:
     allowed_hosts: tuple[str, ...] = ()
     metrics: Literal["open", "token", "off"] = "open"
     metrics_otlp: str | None = None
+    log_format: LogFormat = "text"

@@ -62,7 +62,10 @@ def gateway_spec(
         plan=_text(settings.plan),
         traces=_text(settings.traces),
         otlp=settings.otlp,
+        trace=settings.trace,
+        trace_share=settings.trace_share,
         grace_s=settings.grace_s,
+        log_format=settings.log_format,
         kept=str(kept),
         follows_kept=settings.gateways > 1,
         takes_over=takes_over,
@@ -85,18 +88,20 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
         stage: stage that the replica serves.
         name: name of the replica.
     """
+    traced = settings.trace != "off"
     return ReplicaSpec(
         target=target,
         stage=stage,
         host=LOOPBACK,
         transport=settings.transport,
         replica=name,
-        traces=_text(settings.traces),
-        otlp=settings.otlp,
+        traces=_text(settings.traces) if traced else None,
+        otlp=settings.otlp if traced else None,
         max_inflight=settings.max_inflight,
         grace_s=settings.grace_s,
         shows_metrics=settings.metrics != "off",
         metrics_otlp=settings.metrics_otlp,
+        log_format=settings.log_format,
     )
 
 

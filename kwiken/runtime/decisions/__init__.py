@@ -22,11 +22,13 @@ from kwiken.runtime.decisions.stage_state import (
     StageState,
 )
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
+from kwiken.runtime.decisions.trace_sampling import DRAWN_SHARE, KeepReason, RequestSampling, TraceSampler
 
 __all__ = [
     "ATTEMPT_KINDS",
     "ATTEMPT_OUTCOMES",
     "COPY",
+    "DRAWN_SHARE",
     "FINAL",
     "FINISH",
     "FIRST_INDEX",
@@ -43,6 +45,7 @@ __all__ = [
     "CompiledStage",
     "FanOut",
     "Hold",
+    "KeepReason",
     "LatencyHistogram",
     "Ledger",
     "Limits",
@@ -51,8 +54,10 @@ __all__ = [
     "RecentLatencies",
     "ReplicaState",
     "RequestBudget",
+    "RequestSampling",
     "RetryAccount",
     "StageState",
+    "TraceSampler",
     "TracedLatency",
     "compile_program",
     "retune",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -71,7 +71,7 @@ class Attempts(msgspec.Struct, eq=False):
         state.counts.busy_ms += reply.busy_ms or 0.0
         if attempt.note is not None:
             outcome = Outcome.WON if step == FINISH else Outcome.LOST
-            self._end_record(attempt.note, outcome, now, busy_ms=reply.busy_ms)
+            self._end_record(attempt, attempt.note, outcome, now, reply.busy_ms)
 
     def failed(self, attempt: Attempt, error: Exception, now: float) -> int:
         """Record an error; returns how the attempt failed, for the race.
@@ -104,7 +104,7 @@ class Attempts(msgspec.Struct, eq=False):
             self.errors = []
         self.errors.append(error)
         if attempt.note is not None:
-            self._end_record(attempt.note, Outcome.FAILED, now, error=describe(error))
+            self._end_record(attempt, attempt.note, Outcome.FAILED, now, error=describe(error))
             if isinstance(error, HandlerError) and error.__cause__ is not None:  # it ran in this process
                 attempt.note.exception = self.site.shared.exceptions.record(error.__cause__)
         return how
@@ -122,7 +122,7 @@ class Attempts(msgspec.Struct, eq=False):
             clock = shared.now
             shared.transport.ask(target.replica, lambda alive: picker.probed(target, clock(), alive=alive))
         if attempt.note is not None:
-            self._end_record(attempt.note, Outcome.CANCELLED, now)
+            self._end_record(attempt, attempt.note, Outcome.CANCELLED, now)
 
     def drop_unstarted(self) -> None:
         """Record the further attempts that were cancelled before the first step of their tasks."""
@@ -190,7 +190,16 @@ class Attempts(msgspec.Struct, eq=False):
             catch_up=step == LATE or (step != COPY and (levels > 0 or attempt.threads > 1)),
         )
 
-    def _end_record(self, note: AttemptRecord, outcome: Outcome, now: float, **facts: Any) -> None:
-        recorder = self.site.request.recorder
+    def _end_record(
+        self,
+        attempt: Attempt,
+        note: AttemptRecord,
+        outcome: Outcome,
+        now: float,
+        busy_ms: float | None = None,
+        error: str | None = None,
+    ) -> None:
+        recorder, call = self.site.request.recorder, attempt.call
         assert recorder is not None
-        recorder.end_attempt(note, outcome, now, **facts)
+        sent, first_byte = (call.sent, call.first_byte) if call is not None else (0.0, 0.0)
+        recorder.end_attempt(note, outcome, now, busy_ms, error, sent, first_byte)

@@ -238,7 +238,9 @@ class HedgedCall(msgspec.Struct, eq=False):
             request.trace_id,
             request.span_id if note is None else note.span_id,
             attempt.threads,
+            request.sampled and (request.recorder is None or request.recorder.kept),
         )
+        attempt.call = call
         try:
             reply = await site.shared.transport.call(attempt.target.replica, call)
         except asyncio.CancelledError:

@@ -13,6 +13,7 @@ from kwiken.runtime.decisions import (
     RecentLatencies,
     ReplicaState,
     StageState,
+    TraceSampler,
 )
 from kwiken.runtime.engine.context import Shared
 from kwiken.runtime.errors import DeadlineError, UnavailableError
@@ -72,7 +73,13 @@ def outcome_of(error: BaseException | None) -> str:
 
 
 def status(
-    program: Program, states: Mapping[str, StageState], shared: Shared, counts: Counts, now: float
+    program: Program,
+    states: Mapping[str, StageState],
+    shared: Shared,
+    counts: Counts,
+    sampler: TraceSampler | None,
+    *,
+    now: float,
 ) -> dict[str, Any]:
     """Counters, budgets, load and replica states of an executor."""
     admission, ledger = shared.admission, shared.ledger
@@ -95,6 +102,7 @@ def status(
         "ledger": _account(ledger.service, REQUEST, now),
         "catch_up": _account(ledger.catch_up, REQUEST, now),
         "utility": _account(ledger.utility, REQUEST, now),
+        "traces": None if sampler is None else {"kept": dict(sampler.kept), "dropped": sampler.dropped},
         "stages": {name: _stage(state, now) for name, state in states.items()},
     }
 

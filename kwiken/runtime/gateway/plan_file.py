@@ -14,6 +14,7 @@ from kwiken.errors import InputError, KwikenError
 from kwiken.runtime.files import read_file
 from kwiken.runtime.gateway.control import Control
 from kwiken.runtime.gateway.plan_store import PlanStore, stamp_of
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.transport import Replica, wire
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -81,7 +82,9 @@ class PlanFile:
             self.load()
         except KwikenError as error:
             self.error = str(error)
-            LOG.error("bad plan, the old one stays: %s", error)  # noqa: TRY400 - an input error needs no traceback
+            LOG.error(  # noqa: TRY400 - an input error needs no traceback
+                "bad plan, the old one stays: %s", error, extra=about(Event.PLAN_REFUSED)
+            )
             return False
         self.error = None
         return True
@@ -94,7 +97,7 @@ class PlanFile:
             if stamp is None or stamp == self.seen:
                 continue
             if self._load():
-                LOG.warning("plan read again from %s", self._path)
+                LOG.warning("plan read again from %s", self._path, extra=about(Event.PLAN_READ))
 
 
 class SharedPlan:
@@ -205,7 +208,12 @@ class NameResolver:
             UnicodeError,
         ) as error:  # UnicodeError: text that cannot be a host name
             if (host, port) not in self._known:
-                LOG.warning("cannot look up %s: %s", host, error or type(error).__name__)
+                LOG.warning(
+                    "cannot look up %s: %s",
+                    host,
+                    error or type(error).__name__,
+                    extra=about(Event.NAME_NOT_FOUND),
+                )
             return
         self._known[host, port] = sorted({str(address[0]) for *_, address in found})
 

@@ -23,6 +23,7 @@ from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failu
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.http_server import GATEWAY_SHARE, ByteBudget, Listener, share_of_memory
 from kwiken.runtime.live_page import LivePage
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.metrics import METRICS_PATH, HttpRequests, MetricsPage
 from kwiken.runtime.transport import MAX_PRIORITY, wire
 from kwiken.service import Service
@@ -192,7 +193,9 @@ class Gateway:
         except Exception as error:
             response = failure_of(error)
             if response.status == INTERNAL and not isinstance(error, KwikenError):
-                LOG.exception("request failed")
+                parent = wire.parse_traceparent(request.headers.get(wire.TRACEPARENT))
+                trace_id = parent.trace_id if parent is not None else 0
+                LOG.exception("request failed", extra=about(Event.REQUEST_ERROR, trace_id=trace_id))
             return response
         finally:
             self.door.leave()

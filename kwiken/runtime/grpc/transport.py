@@ -97,6 +97,7 @@ class GrpcTransport:
         message = payload_message(self._bodies.encode(call))
         channel.last_used = now
         channel.running += 1
+        call.sent = self._now()
         try:
             rpc = channel.call(message, timeout=min(remaining_s, MAX_DEADLINE_S), metadata=_metadata(call))
             answer = await rpc
@@ -186,5 +187,6 @@ def _metadata(call: Call) -> tuple[tuple[str, str], ...]:
     if call.threads > 1:
         words = (*words, (wire.THREADS, str(call.threads)))
     if call.trace_id:
-        words = (*words, (wire.TRACEPARENT, wire.format_traceparent(call.trace_id, call.span_id)))
+        parent = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
+        words = (*words, (wire.TRACEPARENT, parent))
     return words
