@@ -133,6 +133,8 @@ def command(
         grace_s=server.grace_s,
         unresponsive_s=unresponsive_s,
         max_bodies=server.max_bodies,
+        metrics=server.metrics,
+        metrics_otlp=server.metrics_otlp,
         log_format=server.log_format,
         allowed_hosts=allowed_hosts,
         gateways=gateways,

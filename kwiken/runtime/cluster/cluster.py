@@ -192,6 +192,7 @@ class Cluster:
             self._settings,
             sockets=self._listening.files_of(number),
             port=self._listening.port,
+            shown=[self._listening.url_of(each) for each in range(self._settings.gateways)],
             kept=self._opened.files.plan,
             takes_over=self._ready,
             known=self._processes.addresses(),
