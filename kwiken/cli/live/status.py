@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
 from kwiken.cli.shared import json_option, note, print_json, print_table, say
 from kwiken.errors import InputError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 UNWELL: Final = 1
 COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
+NODE_COLUMNS: Final = ("node", "class", "speed", "cores")
 
 
 @click.command(short_help="Show the local cluster.")
@@ -77,6 +79,7 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
         for stage in (figures or {}).get("stages", {}).values()
         for replica in stage["replicas"]
     }
+    node_of = {node.node: node for node in state.nodes}
     return {
         "service": state.service,
         "target": state.target,
@@ -99,6 +102,10 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
                 "alive": each.identity.alive,
                 "address": each.url,
                 "restarts": each.restarts,
+                "node": each.node,
+                "class": node_of[each.node].node_class if each.node in node_of else None,
+                "speed": node_of[each.node].speed if each.node in node_of else None,
+                "cores": each.cores,
                 **{
                     key: replicas.get(each.url, {}).get(key)
                     for key in ("inflight", "latency_ms", "ejected", "trouble")
@@ -106,6 +113,8 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
             }
             for each in state.replicas
         ],
+        "nodes": msgspec.to_builtins(state.nodes),
+        "actions": state.actions,
         "runtime": figures,
     }
 
@@ -130,6 +139,7 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
 def _show(cluster: dict[str, Any]) -> None:
     gateway = cluster["gateway"]
     place = f"{gateway['url']} (pid {gateway['pid']})" if gateway is not None else "no gateway"
+    placed = any(each["node"] is not None for each in cluster["replicas"])
     rows = [
         (
             each["replica"],
@@ -139,10 +149,14 @@ def _show(cluster: dict[str, Any]) -> None:
             _shown(each["latency_ms"]),
             str(each["restarts"]),
             each["address"],
+            *(_node(each) if placed else ()),
         )
         for each in cluster["replicas"]
     ]
-    print_table(f"{cluster['service']} at {place}", COLUMNS, rows, to_stdout=True)
+    columns = (*COLUMNS, *(NODE_COLUMNS if placed else ()))
+    print_table(f"{cluster['service']} at {place}", columns, rows, to_stdout=True)
+    for action in cluster["actions"]:
+        say(action)
     if cluster["runtime"] is None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
@@ -160,6 +174,13 @@ def _show(cluster: dict[str, Any]) -> None:
             f"kwiken: {cluster['service']}: the plan in force cannot be noted ({unkept}); "
             "a gateway that takes over may not have it"
         )
+
+
+def _node(replica: dict[str, Any]) -> tuple[str, ...]:
+    """Node of a replica with its class and speed, and the cores that the replica may use."""
+    if replica["node"] is None:
+        return "-", "-", "-", "-"
+    return replica["node"], replica["class"], f"{replica['speed']:.3g}", f"{replica['cores']:.3g}"
 
 
 def unnoted(cluster: dict[str, Any]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kwiken.cli.live.placed import Placed, PlacementOptions, placement_options
 from kwiken.cli.live.server_options import ServerSettings, allowed_hosts_option, plan_option, server_options
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
@@ -31,6 +33,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     metavar="STAGE=N",
     help="Number of replicas of a stage, in place of the service's own; repeatable.",
 )
+@placement_options
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @plan_option
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
@@ -47,6 +50,7 @@ def command(
     *,
     server: ServerSettings,
     replicas: tuple[str, ...],
+    placing: PlacementOptions,
     state: str,
     plan: str | None,
     detach: bool,
@@ -60,13 +64,17 @@ def command(
     """
     service = load_service(server.target)
     counts = replica_counts(service, replicas)
+    placed = placing.read(service)
+    if twice := [stage for stage in (placed.replicas if placed else ()) if stage in counts]:
+        raise InputError(f"the placement says it for stage {twice[0]!r}", where="--replicas")
     if plan is not None:
         _check_plan(plan, service)
     from kwiken.machine import processors_given
     from kwiken.runtime.cluster import StateFiles
 
     files = StateFiles(Path(state), service.name)
-    processes = 1 + sum(counts.get(name, stage.replicas) for name, stage in service.stages.items())
+    sizes = counts | ({stage: len(places) for stage, places in placed.replicas.items()} if placed else {})
+    processes = 1 + sum(sizes.get(name, stage.replicas) for name, stage in service.stages.items())
 
     def warn() -> None:
         _warn_of_strangers(server.host, allowed_hosts)
@@ -77,6 +85,7 @@ def command(
         from kwiken.cli.live.detach import start_detached
 
         words = [server.target, *server.arguments(), "--state", state]
+        words += placing.arguments()
         words += ["--plan", plan] if plan is not None else []
         words += ["--unresponsive-after", str(unresponsive_s)]
         words += [word for text in replicas for word in ("--replicas", text)]
@@ -99,9 +108,12 @@ def command(
         max_bodies=server.max_bodies,
         allowed_hosts=allowed_hosts,
     )
-    cluster = Cluster(server.target, settings, port=server.port, state=files.folder, replicas=counts)
+    start = functools.partial(
+        Cluster, server.target, settings, port=server.port, state=files.folder, replicas=counts
+    )
+
     try:
-        asyncio.run(_run(cluster, files, warn))
+        asyncio.run(_run(start, placed, files, warn))
     except asyncio.CancelledError:  # told to stop before it was up
         raise click.Abort from None
 
@@ -157,7 +169,25 @@ def _check_plan(path: str, service: Service) -> None:
         raise InputError(str(error), where=path) from error
 
 
-async def _run(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
+async def _run(
+    start: Callable[..., Cluster], placed: Placed | None, files: StateFiles, warn: Callable[[], None]
+) -> None:
+    """Serve until told to stop, on the nodes of a placement if there is one."""
+    if placed is None:
+        await _serve(start(), files, warn)
+        return
+    from kwiken.runtime.cluster import Layout
+    from kwiken.runtime.node_classes import NodeLimits
+
+    async with NodeLimits() as limits:
+        for name, node in placed.nodes.items():
+            limits.add_node(name, node.limit)
+        note(f"nodes are played by {limits.method.value}")
+        layout = Layout(limits=limits, nodes=placed.nodes, replicas=placed.replicas)
+        await _serve(start(layout=layout), files, warn)
+
+
+async def _serve(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
     import asyncio
 
     stop = asyncio.Event()

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.layout import Layout, PlayedNode, ReplicaPlace
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.state import ClusterState, StateFiles, stop_cluster
 
-__all__ = ["Cluster", "ClusterSettings", "ClusterState", "StateFiles", "stop_cluster"]
+__all__ = [
+    "Cluster",
+    "ClusterSettings",
+    "ClusterState",
+    "Layout",
+    "PlayedNode",
+    "ReplicaPlace",
+    "StateFiles",
+    "stop_cluster",
+]

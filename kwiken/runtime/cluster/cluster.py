@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,21 +21,24 @@ from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Plan
 from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.gateway_client import GatewayClient
+from kwiken.runtime.cluster.layout import Layout, ReplicaPlace
 from kwiken.runtime.cluster.processes import Processes
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.specs import gateway_spec, local_url, replica_spec
-from kwiken.runtime.cluster.state import VERSION, ClusterState
+from kwiken.runtime.cluster.state import VERSION, ClusterState, NodeState
 from kwiken.runtime.cluster.state_folder import StateFolder
 from kwiken.runtime.http_server import listen
 from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
 from kwiken.runtime.process_id import Identity
 from kwiken.runtime.target import load_target
+from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.service import MAX_REPLICAS, Service
 
 LOG = logging.getLogger("kwiken.cluster")
 CHECK_S: Final = 2.0  # interval of checks of the state files and the log
 RETRY_S: Final = 0.1  # pause before the gateway is updated again
+MAX_ACTIONS: Final = 20  # shown in the state
 STDERR: Final = 2
 
 
@@ -51,6 +57,8 @@ class Cluster:
         state: folder for the state files that `down` and `status` read; None for none.
         replicas: number of replicas by stage, 1 to `MAX_REPLICAS`, where it differs from the service's own;
             None for the service's own throughout.
+        layout: nodes that this machine plays, with the places of replicas; None for none. Its stages are not
+            in `replicas`.
 
     Raises:
         InputError: the target is not a service, a number of replicas is out of range, or, on entering, the
@@ -67,12 +75,14 @@ class Cluster:
         port: int = 0,
         state: Path | None = None,
         replicas: Mapping[str, int] | None = None,
+        layout: Layout | None = None,
     ) -> None:
         self.service: Service = load_target(target)
         self._target = target
         self._settings = settings
+        self._layout = layout
         self._processes = Processes(
-            _replica_counts(self.service, replicas or {}),
+            _places(self.service, replicas or {}, layout),
             self._start,
             grace_s=settings.grace_s,
             silence_s=_silence_s(self.service, settings.unresponsive_s),
@@ -84,6 +94,8 @@ class Cluster:
         self._sockets: list[socket.socket] = []
         self._plan: Plan | None = None
         self._ready = False
+        self._keepers: dict[str, asyncio.Task[None]] = {}  # by name of the slot
+        self._actions: deque[str] = deque(maxlen=MAX_ACTIONS)
 
     @property
     def gateway_url(self) -> str:
@@ -125,7 +137,7 @@ class Cluster:
             self._client = client = GatewayClient(self.gateway_url, folder.token)
             await self._processes.start_all()
             for slot in self._processes.slots:
-                self._critical_tasks.add(self._processes.keep(slot, client.check))
+                self._keep(slot, client)
             self._critical_tasks.add(self._tell(client))
             self._critical_tasks.add(_shorten_log(folder.files.log))
             self._processes.changed.set()
@@ -160,8 +172,13 @@ class Cluster:
     async def _start(self, slot: Slot) -> Child:
         """Start the process of a slot."""
         if slot.stage is not None:
-            spec = replica_spec(self._target, self._settings, stage=slot.stage, name=slot.name)
-            return await Child.start(spec, name=slot.name)
+            spec = replica_spec(
+                self._target, self._settings, stage=slot.stage, name=slot.name, node=slot.node
+            )
+            if self._layout is None or slot.place is None:
+                return await Child.start(spec, name=slot.name)
+            launch = functools.partial(_launch_on, self._layout, self._limited(slot), slot.place)
+            return await Child.start(spec, name=slot.name, launch=launch)
         # The token is not passed by its file, which may have been removed.
         env = {"KWIKEN_TOKEN": self._opened.token}
         gateway = self._gateway_spec()
@@ -194,13 +211,15 @@ class Cluster:
             try:
                 if gateway is not told and self._plan is not None and not folder.has_plan:
                     await client.request("PUT", "/v1/plan", msgspec.json.encode(self._plan))
-                addresses = msgspec.json.encode(self._processes.addresses())
-                await client.request("PUT", "/v1/replicas", addresses)
+                await self._put_addresses(client)
                 told = gateway
             except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
                 LOG.warning("the gateway could not be updated with the replicas: %s", error)
                 await asyncio.sleep(RETRY_S)
                 self._processes.changed.set()
+
+    async def _put_addresses(self, client: GatewayClient) -> None:
+        await client.request("PUT", "/v1/replicas", msgspec.json.encode(self._processes.addresses()))
 
     async def _has_changed(self) -> bool:
         """Wait for a change of the processes; after a timeout, restore removed state files instead."""
@@ -214,6 +233,105 @@ class Cluster:
             return False
         changed.clear()
         return True
+
+    def _keep(self, slot: Slot, client: GatewayClient) -> None:
+        self._keepers[slot.name] = self._critical_tasks.add(self._processes.keep(slot, client.check))
+
+    def _limited(self, slot: Slot) -> str:
+        """Name of a slot's process among the limits, which several clusters may share."""
+        return f"{self.service.name}/{slot.name}"
+
+    @property
+    def places(self) -> dict[str, tuple[str, ReplicaPlace]]:
+        """Stage and place of the replicas that have a place, by name, whether or not they run now."""
+        return {
+            slot.name: (slot.stage, slot.place)
+            for slot in self._processes.replicas
+            if slot.stage is not None and slot.place is not None
+        }
+
+    @property
+    def lost_nodes(self) -> list[str]:
+        """Nodes on which replicas should run and none does, because every one of them was killed."""
+        dead: dict[str, bool] = {}
+        for slot in self._processes.replicas:
+            if slot.place is not None:
+                gone = slot.child is None and slot.killed
+                dead[slot.place.node] = dead.get(slot.place.node, True) and gone
+        return [node for node, gone in dead.items() if gone]
+
+    async def add_replica(self, stage: str, place: ReplicaPlace) -> str:
+        """Start another replica and route calls to it; returns its name.
+
+        Args:
+            stage: stage of the replica.
+            place: node and cores of the replica.
+
+        Raises:
+            ChildError: the process does not start.
+        """
+        slot = self._processes.new_slot(self.service[stage].name, place)
+        await self._processes.add(slot)
+        self._keep(slot, self._asked)
+        return slot.name
+
+    async def remove_replica(self, name: str) -> None:
+        """Stop a replica in good order: it gets no more calls, and those in flight finish.
+
+        Args:
+            name: name of the replica; nothing happens if there is none.
+        """
+        slot = next((slot for slot in self._processes.replicas if slot.name == name), None)
+        if slot is None:
+            return
+        await cancel_and_wait([self._keepers.pop(name)])
+        child = self._processes.remove(slot)
+        with contextlib.suppress(KwikenError, aiohttp.ClientError, TimeoutError):
+            await self._put_addresses(self._asked)
+        if child is not None:
+            await child.stop(self._settings.grace_s)
+        if self._layout is not None:
+            await self._layout.limits.end(self._limited(slot))
+
+    def resize_replica(self, name: str, cores: float) -> None:
+        """Change the number of cores that a replica may use; nothing happens if there is none.
+
+        Args:
+            name: name of the replica.
+            cores: number of cores.
+        """
+        for slot in self._processes.replicas:
+            if slot.name == name and slot.place is not None and self._layout is not None:
+                slot.place = ReplicaPlace(slot.place.node, cores)
+                with contextlib.suppress(InputError):  # it is being restarted, and gets the new limit then
+                    self._layout.limits.resize(self._limited(slot), self._layout.limit(slot.place))
+                self._processes.changed.set()
+
+    async def drop_node(self, node: str) -> list[str]:
+        """Give a node up: its replicas are not restarted; returns the names of those that it had.
+
+        Args:
+            node: name of the node.
+        """
+        slots = [slot for slot in self._processes.replicas if slot.place is not None and slot.node == node]
+        for slot in slots:
+            await cancel_and_wait([self._keepers.pop(slot.name)])
+            child = self._processes.remove(slot)
+            if child is not None:
+                child.kill()
+            if self._layout is not None:
+                await self._layout.limits.end(self._limited(slot))
+        return [slot.name for slot in slots]
+
+    def note_action(self, line: str) -> None:
+        """Show an action that keeps a target in the state, beside those before.
+
+        Args:
+            line: action and reason.
+        """
+        LOG.info("%s", line)
+        self._actions.append(line)
+        self._processes.changed.set()
 
     async def put_plan(self, plan: Plan | None) -> None:
         """Put a plan in force at the gateway, or none; the plan survives a restart of the gateway.
@@ -251,6 +369,16 @@ class Cluster:
             token_file=str(self._opened.files.token),
             gateway=self._processes.gateway.state(),
             replicas=self._processes.states(),
+            nodes=[
+                NodeState(
+                    node=name,
+                    node_class=node.node_class,
+                    cores=node.cores,
+                    speed=node.speed,
+                )
+                for name, node in (self._layout.nodes if self._layout is not None else {}).items()
+            ],
+            actions=list(self._actions),
         )
 
     async def _stop_all(self, grace_s: float) -> None:
@@ -267,6 +395,28 @@ class Cluster:
             if self._folder is not None:
                 self._folder.close()
                 self._folder = None
+
+
+def _places(
+    service: Service, given: Mapping[str, int], layout: Layout | None
+) -> dict[str, Sequence[ReplicaPlace | None]]:
+    """Places of the replicas by stage, in the order of the service."""
+    placed = layout.replicas if layout is not None else {}
+    for stage in placed:
+        service[stage]  # raises for an unknown stage
+    counts = _replica_counts(service, given)
+    return {stage: placed.get(stage) or [None] * count for stage, count in counts.items()}
+
+
+async def _launch_on(
+    layout: Layout, name: str, place: ReplicaPlace, *command: str, **options: Any
+) -> asyncio.subprocess.Process:
+    """Start a command under the limit of its place."""
+    await layout.limits.end(name)  # what is left of the process before
+    options.pop("start_new_session")  # it has one always
+    return await layout.limits.start(
+        command, name=name, limit=layout.limit(place), node=place.node, **options
+    )
 
 
 def _replica_counts(service: Service, given: Mapping[str, int]) -> dict[str, int]:

@@ -69,7 +69,7 @@ def gateway_spec(
     )
 
 
-def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: str) -> ReplicaSpec:
+def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: str, node: str) -> ReplicaSpec:
     """Specification of a replica.
 
     Args:
@@ -77,12 +77,14 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
         settings: settings of the cluster.
         stage: stage that the replica serves.
         name: name of the replica.
+        node: name of its node.
     """
     return ReplicaSpec(
         target=target,
         stage=stage,
         host=REPLICA_HOST,
         replica=name,
+        node=node,
         traces=_text(settings.traces),
         otlp=settings.otlp,
         max_inflight=settings.max_inflight,
