@@ -6,13 +6,13 @@ from kwiken.placement.admission import Admission, admit_all
 from kwiken.placement.explanations import Explanation, explain_placement
 from kwiken.placement.headroom import SOURCE_CAUTION, Caution
 from kwiken.placement.manifests import MANIFESTS
-from kwiken.placement.node_ledger import ROUNDING, DrawKind, NodeLedger
+from kwiken.placement.node_ledger import ROUNDING, Draw, DrawKind, NodeLedger
 from kwiken.placement.nodes import Cluster, Node, NodeClass, nodes_from_toml
 from kwiken.placement.placement import Placement, document, resume, total_cost
 from kwiken.placement.quality import Contention, contention_on, node_scores
 from kwiken.placement.request import Request, request_for
 from kwiken.placement.scheduler import Scheduler
-from kwiken.placement.sizing import Rank, Sizing, by_cost, by_quality, walk
+from kwiken.placement.sizing import Rank, Replica, Sizing, by_cost, by_quality, walk
 
 __all__ = [
     "MANIFESTS",
@@ -22,6 +22,7 @@ __all__ = [
     "Caution",
     "Cluster",
     "Contention",
+    "Draw",
     "DrawKind",
     "Explanation",
     "Node",
@@ -29,6 +30,7 @@ __all__ = [
     "NodeLedger",
     "Placement",
     "Rank",
+    "Replica",
     "Request",
     "Scheduler",
     "Sizing",
