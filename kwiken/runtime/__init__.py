@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from kwiken.runtime.gateway import Gateway, GatewaySettings
+    from kwiken.runtime.grpc import GrpcReplicaServer, GrpcTransport, RemoteTransport
     from kwiken.runtime.replica import ReplicaServer
     from kwiken.runtime.transport import (
         Call,
@@ -46,6 +47,8 @@ __all__ = [
     "Executor",
     "Gateway",
     "GatewaySettings",
+    "GrpcReplicaServer",
+    "GrpcTransport",
     "HandlerError",
     "HttpTransport",
     "Limits",
@@ -53,6 +56,7 @@ __all__ = [
     "LostError",
     "OverloadError",
     "RefusedError",
+    "RemoteTransport",
     "Replica",
     "ReplicaServer",
     "Reply",
@@ -85,6 +89,11 @@ __getattr__ = lazy_names(
             "UnavailableError",
         ),
         "kwiken.runtime.gateway": ("Gateway", "GatewaySettings"),
+        "kwiken.runtime.grpc": (
+            "GrpcReplicaServer",
+            "GrpcTransport",
+            "RemoteTransport",
+        ),
         "kwiken.runtime.replica": ("ReplicaServer",),
         "kwiken.runtime.transport": (
             "Call",

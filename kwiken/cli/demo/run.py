@@ -101,7 +101,9 @@ class _Site:
 
         def pids() -> Iterator[int]:
             yield os.getpid()
-            yield from (pid for pid in (self.cluster.gateway_pid, load.pid) if pid is not None)
+            yield from self.cluster.gateway_pids
+            if load.pid is not None:
+                yield load.pid
             for those in self.cluster.replicas.values():
                 yield from (pid for pid, _ in those)
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kwiken.cli.live.server_options import ServerSettings, allowed_hosts_option, plan_option, server_options
+from kwiken.cli.live.server_options import (
+    ServerSettings,
+    allowed_hosts_option,
+    grpc_port_option,
+    plan_option,
+    server_options,
+)
 from kwiken.cli.shared import load_service, note
 from kwiken.errors import InputError
 
@@ -22,8 +28,10 @@ if TYPE_CHECKING:
     "replicas",
     multiple=True,
     metavar="STAGE=HOST:PORT",
-    help="Address of a replica; repeatable. Every address of a host name is used, and looked up regularly.",
+    help="Address of a replica; STAGE=grpc://HOST:PORT if it serves gRPC. Repeatable. Every address of a "
+    "host name is used, and looked up regularly.",
 )
+@grpc_port_option
 @click.option("--local", is_flag=True, help="Run every stage in this process instead.")
 @plan_option
 @click.option(
@@ -36,6 +44,7 @@ def command(
     *,
     server: ServerSettings,
     replicas: tuple[str, ...],
+    grpc_port: int | None,
     local: bool,
     plan: str | None,
     token_file: str | None,
@@ -46,7 +55,8 @@ def command(
     MODULE:SERVICE is where the service is defined, for example kwiken.services.search:search. The current
     folder is searched first.
 
-    Requests go to POST /v1/request as JSON. Other routes are /livez, /readyz, and / for the service's page.
+    Requests go to POST /v1/request as JSON, and with --grpc-port to /kwiken.v1.Gateway/Ask too. Other routes
+    are /livez, /readyz, and / for the service's page.
     """
     service = load_service(server.target)
     if local and replicas:
@@ -57,6 +67,7 @@ def command(
         target=server.target,
         host=server.host,
         port=server.port,
+        grpc_port=grpc_port,
         local=local,
         replicas=endpoints_of(
             service, replicas, later=local or token_file is not None or bool(os.environ.get("KWIKEN_TOKEN"))
@@ -73,7 +84,7 @@ def command(
 
 
 def endpoints_of(service: Service, replicas: tuple[str, ...], *, later: bool) -> dict[str, list[str]]:
-    """Addresses of each stage's replicas, as `HOST:PORT`.
+    """Addresses of each stage's replicas, as `HOST:PORT` or `grpc://HOST:PORT`.
 
     Args:
         service: service that the replicas belong to.

@@ -134,6 +134,12 @@ def server_options(*, port: int, what: str) -> Callable[[F], F]:
 
 
 plan_option = click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
+grpc_port_option = click.option(
+    "--grpc-port",
+    type=click.IntRange(0, MAX_PORT),
+    metavar="PORT",
+    help="Port for requests over gRPC, beside those over HTTP; 0: any free port.  [default: none]",
+)
 allowed_hosts_option = click.option(
     "--allowed-host",
     "allowed_hosts",

@@ -19,10 +19,12 @@ from kwiken.cli.shared import load_service, note
     show_default=True,
     help="Largest number of calls at once; further calls are refused, and go to other replicas.",
 )
-def command(*, server: ServerSettings, stage: str, node: str | None, max_inflight: int) -> None:
+@click.option("--grpc", is_flag=True, help="Serve gRPC in place of HTTP.")
+def command(*, server: ServerSettings, stage: str, node: str | None, max_inflight: int, grpc: bool) -> None:
     """Run one replica of a stage of MODULE:SERVICE until told to stop.
 
-    Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT.
+    Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT,
+    or STAGE=grpc://HOST:PORT for a replica that serves gRPC.
     """
     service = load_service(server.target)
     name = service[stage].name
@@ -43,5 +45,6 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
         max_inflight=max_inflight,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
+        transport="grpc" if grpc else "http",
     )
     run_server(spec, service, lambda url: note(f"{service.name}/{name} at {url}"))

@@ -24,8 +24,9 @@ NODE_COLUMNS: Final = ("node", "class", "speed", "cores")
 @click.command(short_help="Show the local cluster.")
 @click.argument("service", required=False)
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
+@click.option("--page", is_flag=True, help="Print only the link to the live page, with its token.")
 @json_option
-def command(*, service: str | None, state: str, as_json: bool) -> int:
+def command(*, service: str | None, state: str, page: bool, as_json: bool) -> int:
     """Show SERVICE, or every service that is up: processes, load, plan and spend.
 
     Exit code 1 when the supervisor of one has died, or its gateway does not answer.
@@ -41,6 +42,12 @@ def command(*, service: str | None, state: str, as_json: bool) -> int:
     if not found:
         what = f"service {named!r} is not up" if named is not None else "no service is up"
         raise InputError(f"{what}; start one with: kwiken up MODULE:SERVICE", where=state)
+    if page:
+        if as_json:
+            raise click.UsageError("--page and --json exclude each other")
+        for each, read in found:
+            say(_live_page(each, read))
+        return 0
     clusters = [describe(each, read) for each, read in found]
     if as_json:
         print_json({"clusters": clusters})
@@ -51,6 +58,17 @@ def command(*, service: str | None, state: str, as_json: bool) -> int:
         note(f"kwiken: {error}")
     sound = all(cluster["runtime"] is not None and cluster["supervisor"]["alive"] for cluster in clusters)
     return 0 if sound and not unreadable else UNWELL
+
+
+def _live_page(files: StateFiles, state: ClusterState) -> str:
+    """Link to the live page. The token stands behind the #, which no browser sends to a server."""
+    if not state.gateways:
+        raise InputError(f"the gateway of {state.service!r} is being restarted", where=str(files.state))
+    try:
+        token = files.token.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(files.token)) from error
+    return f"{state.url}/kwiken#token={token}"
 
 
 def _read(files: Iterable[StateFiles]) -> tuple[list[tuple[StateFiles, ClusterState]], list[InputError]]:
@@ -86,14 +104,16 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
         "ready": state.ready,
         "token_file": str(files.token),
         "supervisor": {"pid": state.supervisor.pid, "alive": state.supervisor.alive},
-        "gateway": None
-        if state.gateway is None
-        else {
-            "pid": state.gateway.identity.pid,
-            "alive": state.gateway.identity.alive,
-            "url": state.gateway.url,
-            "restarts": state.gateway.restarts,
-        },
+        "url": state.url,
+        "gateways": [
+            {
+                "pid": each.identity.pid,
+                "alive": each.identity.alive,
+                "url": each.url,
+                "restarts": each.restarts,
+            }
+            for each in state.gateways
+        ],
         "replicas": [
             {
                 "replica": each.replica,
@@ -120,26 +140,31 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
 
 
 def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
-    """Status of the gateway; None if it does not answer or must not be asked.
+    """Combined status of the gateways; None if one does not answer or must not be asked.
 
     A state folder may come from anywhere, for example with a repository. So the token is sent only to a
     running process whose start time matches the state, and only a token file in the folder itself is read.
     """
     from kwiken.cli.live.gateway_status import figures_of
+    from kwiken.runtime.cluster import combined_status
 
-    if state.gateway is None or not state.gateway.identity.alive or files.token.is_symlink():
+    if not state.gateways or files.token.is_symlink():
+        return None
+    if not all(each.identity.alive for each in state.gateways):
         return None
     try:
         token = files.token.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return None
-    return figures_of(state.gateway.url, token)
+    found = [figures_of(each.url, token) for each in state.gateways]
+    answers = [figures for figures in found if figures is not None]
+    return combined_status(answers) if len(answers) == len(found) else None
 
 
 def _show(cluster: dict[str, Any]) -> None:
-    gateway = cluster["gateway"]
-    place = f"{gateway['url']} (pid {gateway['pid']})" if gateway is not None else "no gateway"
     placed = any(each["node"] is not None for each in cluster["replicas"])
+    pids = ", ".join(str(each["pid"]) for each in cluster["gateways"])
+    place = f"{cluster['url']} (pid {pids})" if pids else "no gateway"
     rows = [
         (
             each["replica"],

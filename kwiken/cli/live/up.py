@@ -8,12 +8,18 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
 from kwiken.cli.live.placed import Placed, PlacementOptions, placement_options
-from kwiken.cli.live.server_options import ServerSettings, allowed_hosts_option, plan_option, server_options
+from kwiken.cli.live.server_options import (
+    ServerSettings,
+    allowed_hosts_option,
+    grpc_port_option,
+    plan_option,
+    server_options,
+)
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
 
@@ -34,6 +40,21 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     help="Number of replicas of a stage, in place of the service's own; repeatable.",
 )
 @placement_options
+@click.option(
+    "--gateways",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of gateways that share the port; each keeps the budget of its own requests.",
+)
+@click.option(
+    "--transport",
+    type=click.Choice(["http", "grpc"]),
+    default="http",
+    show_default=True,
+    help="Protocol between the gateway and the replicas.",
+)
+@grpc_port_option
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @plan_option
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
@@ -51,6 +72,9 @@ def command(
     server: ServerSettings,
     replicas: tuple[str, ...],
     placing: PlacementOptions,
+    gateways: int,
+    transport: Literal["http", "grpc"],
+    grpc_port: int | None,
     state: str,
     plan: str | None,
     detach: bool,
@@ -74,7 +98,7 @@ def command(
 
     files = StateFiles(Path(state), service.name)
     sizes = counts | ({stage: len(places) for stage, places in placed.replicas.items()} if placed else {})
-    processes = 1 + sum(sizes.get(name, stage.replicas) for name, stage in service.stages.items())
+    processes = gateways + sum(sizes.get(name, stage.replicas) for name, stage in service.stages.items())
 
     def warn() -> None:
         _warn_of_strangers(server.host, allowed_hosts)
@@ -84,10 +108,11 @@ def command(
     if detach:
         from kwiken.cli.live.detach import start_detached
 
-        words = [server.target, *server.arguments(), "--state", state]
+        words = [server.target, *server.arguments(), "--state", state, "--gateways", str(gateways)]
         words += placing.arguments()
         words += ["--plan", plan] if plan is not None else []
-        words += ["--unresponsive-after", str(unresponsive_s)]
+        words += ["--unresponsive-after", str(unresponsive_s), "--transport", transport]
+        words += ["--grpc-port", str(grpc_port)] if grpc_port is not None else []
         words += [word for text in replicas for word in ("--replicas", text)]
         words += [word for name in allowed_hosts for word in ("--allowed-host", name)]
         url = start_detached(files, words)
@@ -102,11 +127,14 @@ def command(
         host=server.host,
         traces=_path(server.traces),
         otlp=server.otlp,
+        transport=transport,
+        grpc_port=grpc_port,
         plan=_path(plan),
         grace_s=server.grace_s,
         unresponsive_s=unresponsive_s,
         max_bodies=server.max_bodies,
         allowed_hosts=allowed_hosts,
+        gateways=gateways,
     )
     start = functools.partial(
         Cluster, server.target, settings, port=server.port, state=files.folder, replicas=counts

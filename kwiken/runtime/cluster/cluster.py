@@ -1,4 +1,4 @@
-"""Local cluster: runs a gateway and every stage's replicas as child processes, and restarts them."""
+"""Local cluster: runs gateways and every stage's replicas as child processes, and restarts them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import contextlib
 import functools
 import logging
 import os
-import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,14 +20,15 @@ from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Plan
 from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.gateway_client import GatewayClient
+from kwiken.runtime.cluster.gateway_figures import combined_status
+from kwiken.runtime.cluster.gateway_sockets import GatewaySockets
 from kwiken.runtime.cluster.layout import Layout, ReplicaPlace
 from kwiken.runtime.cluster.processes import Processes
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
-from kwiken.runtime.cluster.specs import gateway_spec, local_url, replica_spec
+from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
 from kwiken.runtime.cluster.state import VERSION, ClusterState, NodeState
 from kwiken.runtime.cluster.state_folder import StateFolder
-from kwiken.runtime.http_server import listen
 from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
 from kwiken.runtime.process_id import Identity
 from kwiken.runtime.target import load_target
@@ -37,23 +37,24 @@ from kwiken.service import MAX_REPLICAS, Service
 
 LOG = logging.getLogger("kwiken.cluster")
 CHECK_S: Final = 2.0  # interval of checks of the state files and the log
-RETRY_S: Final = 0.1  # pause before the gateway is updated again
+RETRY_S: Final = 0.1  # pause before the gateways are updated again
+MAX_GATEWAYS: Final = 64
 MAX_ACTIONS: Final = 20  # shown in the state
 STDERR: Final = 2
 
 
 class Cluster:
-    """Gateway and replicas as local processes; an asynchronous context manager, ready once entered.
+    """Gateways and replicas as local processes; an asynchronous context manager, ready once entered.
 
     A process that dies is restarted, with growing pauses if it dies repeatedly; a process that has not
-    answered for too long is killed first. The gateway is told of every change at once. When this process ends
-    in any way, the kernel ends the others. If the supervision itself fails, the body of the context is
+    answered for too long is killed first. The gateways are told of every change at once. When this process
+    ends in any way, the kernel ends the others. If the supervision itself fails, the body of the context is
     cancelled, everything is stopped, and the failure is raised.
 
     Args:
         target: service, as `MODULE:SERVICE`, importable from here.
         settings: what the processes are started with.
-        port: port of the gateway; 0 for any free port.
+        port: port for requests; 0 for any free port.
         state: folder for the state files that `down` and `status` read; None for none.
         replicas: number of replicas by stage, 1 to `MAX_REPLICAS`, where it differs from the service's own;
             None for the service's own throughout.
@@ -80,8 +81,13 @@ class Cluster:
         self.service: Service = load_target(target)
         self._target = target
         self._settings = settings
+        if not 1 <= settings.gateways <= MAX_GATEWAYS:
+            raise InputError(
+                f"must be from 1 to {MAX_GATEWAYS}, not {settings.gateways}", where="number of gateways"
+            )
         self._layout = layout
         self._processes = Processes(
+            settings.gateways,
             _places(self.service, replicas or {}, layout),
             self._start,
             grace_s=settings.grace_s,
@@ -90,8 +96,8 @@ class Cluster:
         self._port = port
         self._state_path = state
         self._folder: StateFolder | None = None
-        self._client: GatewayClient | None = None
-        self._sockets: list[socket.socket] = []
+        self._clients: list[GatewayClient] = []
+        self._sockets: GatewaySockets | None = None
         self._plan: Plan | None = None
         self._ready = False
         self._keepers: dict[str, asyncio.Task[None]] = {}  # by name of the slot
@@ -100,7 +106,12 @@ class Cluster:
     @property
     def gateway_url(self) -> str:
         """URL for requests from this machine."""
-        return local_url(self._settings.host, self._port)
+        return self._listening.url
+
+    @property
+    def _listening(self) -> GatewaySockets:
+        assert self._sockets is not None, "use the cluster as an asynchronous context manager"
+        return self._sockets
 
     @property
     def token(self) -> str:
@@ -108,10 +119,9 @@ class Cluster:
         return self._opened.token
 
     @property
-    def gateway_pid(self) -> int | None:
-        """Pid of the gateway; None while it is being restarted."""
-        child = self._processes.gateway.child
-        return child.identity.pid if child is not None else None
+    def gateway_pids(self) -> list[int]:
+        """Pids of the gateways that are running."""
+        return [slot.child.identity.pid for slot in self._processes.gateways if slot.child is not None]
 
     @property
     def replicas(self) -> dict[str, list[tuple[int, str]]]:
@@ -127,21 +137,25 @@ class Cluster:
         return self._folder
 
     async def __aenter__(self) -> Self:
-        """Start every process and wait until the gateway is ready."""
+        """Start every process and wait until the gateways are ready."""
         self._folder = folder = StateFolder(self._state_path, self.service.name)
         self._supervisor = _this_process()
         self._critical_tasks = CriticalTasks()
         try:
             self._listen()
             folder.begin(self._state())
-            self._client = client = GatewayClient(self.gateway_url, folder.token)
+            self._clients = [
+                GatewayClient(self._listening.url_of(number), folder.token)
+                for number in range(self._settings.gateways)
+            ]
             await self._processes.start_all()
             for slot in self._processes.slots:
-                self._keep(slot, client)
-            self._critical_tasks.add(self._tell(client))
+                self._keep(slot)
+            self._critical_tasks.add(self._tell())
             self._critical_tasks.add(_shorten_log(folder.files.log))
             self._processes.changed.set()
-            await client.until_ready()
+            for client in self._clients:
+                await client.until_ready()
             self._ready = True
             folder.save(self._state())
         except BaseException:
@@ -162,12 +176,11 @@ class Cluster:
         self._critical_tasks.check()
 
     def _listen(self) -> None:
-        """Open the gateway's sockets here: during a restart clients wait and are not refused."""
+        """Open the gateways' sockets."""
         try:
-            self._sockets = listen(self._settings.host, self._port)
+            self._sockets = GatewaySockets(self._settings.host, self._port, self._settings.gateways)
         except InputError as error:
             raise ChildError(f"gateway: {error}") from error
-        self._port = self._sockets[0].getsockname()[1]
 
     async def _start(self, slot: Slot) -> Child:
         """Start the process of a slot."""
@@ -181,45 +194,45 @@ class Cluster:
             return await Child.start(spec, name=slot.name, launch=launch)
         # The token is not passed by its file, which may have been removed.
         env = {"KWIKEN_TOKEN": self._opened.token}
-        gateway = self._gateway_spec()
+        number = self._processes.gateways.index(slot)
+        gateway = self._gateway_spec(number)
         child = await Child.start(gateway, name=slot.name, env=env, files=gateway.sockets)
-        child.url = self.gateway_url  # it tells where it listens, which may be every address
+        child.url = self._listening.url_of(number)  # it tells where it listens, which may be every address
         return child
 
-    def _gateway_spec(self) -> GatewaySpec:
+    def _gateway_spec(self, number: int) -> GatewaySpec:
         return gateway_spec(
             self._target,
             self._settings,
-            sockets=[sock.fileno() for sock in self._sockets],
-            port=self._port,
+            sockets=self._listening.files_of(number),
+            port=self._listening.port,
             kept=self._opened.files.plan,
             takes_over=self._ready,
             known=self._processes.addresses(),
         )
 
-    async def _tell(self, client: GatewayClient) -> None:
-        """Update the gateway and the state file whenever the running processes change."""
-        told: Child | None = None
+    async def _tell(self) -> None:
+        """Update the gateways and the state file whenever the running processes change."""
+        told: list[Child | None] = [None for _ in self._clients]
         folder = self._opened
         while True:
             if not await self._has_changed():
                 continue
             folder.save(self._state())
-            gateway = self._processes.gateway.child
-            if gateway is None:
-                continue
-            try:
-                if gateway is not told and self._plan is not None and not folder.has_plan:
-                    await client.request("PUT", "/v1/plan", msgspec.json.encode(self._plan))
-                await self._put_addresses(client)
-                told = gateway
-            except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
-                LOG.warning("the gateway could not be updated with the replicas: %s", error)
-                await asyncio.sleep(RETRY_S)
-                self._processes.changed.set()
-
-    async def _put_addresses(self, client: GatewayClient) -> None:
-        await client.request("PUT", "/v1/replicas", msgspec.json.encode(self._processes.addresses()))
+            addresses = msgspec.json.encode(self._processes.addresses())
+            for number, slot in enumerate(self._processes.gateways):
+                client, gateway = self._clients[number], slot.child
+                if gateway is None:
+                    continue
+                try:
+                    if gateway is not told[number] and self._plan is not None and not folder.has_plan:
+                        await client.request("PUT", "/v1/plan", msgspec.json.encode(self._plan))
+                    await client.request("PUT", "/v1/replicas", addresses)
+                    told[number] = gateway
+                except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
+                    LOG.warning("%s could not be updated with the replicas: %s", slot.name, error)
+                    await asyncio.sleep(RETRY_S)
+                    self._processes.changed.set()
 
     async def _has_changed(self) -> bool:
         """Wait for a change of the processes; after a timeout, restore removed state files instead."""
@@ -234,8 +247,9 @@ class Cluster:
         changed.clear()
         return True
 
-    def _keep(self, slot: Slot, client: GatewayClient) -> None:
-        self._keepers[slot.name] = self._critical_tasks.add(self._processes.keep(slot, client.check))
+    def _keep(self, slot: Slot) -> None:
+        check = self._asked[0].check
+        self._keepers[slot.name] = self._critical_tasks.add(self._processes.keep(slot, check))
 
     def _limited(self, slot: Slot) -> str:
         """Name of a slot's process among the limits, which several clusters may share."""
@@ -272,7 +286,7 @@ class Cluster:
         """
         slot = self._processes.new_slot(self.service[stage].name, place)
         await self._processes.add(slot)
-        self._keep(slot, self._asked)
+        self._keep(slot)
         return slot.name
 
     async def remove_replica(self, name: str) -> None:
@@ -286,8 +300,10 @@ class Cluster:
             return
         await cancel_and_wait([self._keepers.pop(name)])
         child = self._processes.remove(slot)
-        with contextlib.suppress(KwikenError, aiohttp.ClientError, TimeoutError):
-            await self._put_addresses(self._asked)
+        addresses = msgspec.json.encode(self._processes.addresses())
+        for client in self._asked:
+            with contextlib.suppress(KwikenError, aiohttp.ClientError, TimeoutError):
+                await client.request("PUT", "/v1/replicas", addresses)
         if child is not None:
             await child.stop(self._settings.grace_s)
         if self._layout is not None:
@@ -334,30 +350,31 @@ class Cluster:
         self._processes.changed.set()
 
     async def put_plan(self, plan: Plan | None) -> None:
-        """Put a plan in force at the gateway, or none; the plan survives a restart of the gateway.
+        """Put a plan in force at every gateway, or none; the plan survives restarts of the gateways.
 
         Args:
             plan: plan to put in force; None for none.
 
         Raises:
-            InputError: the gateway refuses the plan; with its reason.
+            InputError: a gateway refuses the plan; with its reason.
         """
-        await self._asked.request("PUT", "/v1/plan", msgspec.json.encode(plan))
+        for client in self._asked:
+            await client.request("PUT", "/v1/plan", msgspec.json.encode(plan))
         self._plan = plan
 
     async def status(self) -> dict[str, Any]:
-        """Content of the state file and, as `runtime`, the gateway's own figures.
+        """Content of the state file and, as `runtime`, the combined figures of the gateways.
 
         Raises:
-            InputError: the gateway refuses to answer.
+            InputError: a gateway refuses to answer.
         """
-        figures = msgspec.json.decode(await self._asked.request("GET", "/v1/status"))
-        return {**msgspec.to_builtins(self._state()), "runtime": figures}
+        figures = [msgspec.json.decode(await client.request("GET", "/v1/status")) for client in self._asked]
+        return {**msgspec.to_builtins(self._state()), "runtime": combined_status(figures)}
 
     @property
-    def _asked(self) -> GatewayClient:
-        assert self._client is not None, "use the cluster as an asynchronous context manager"
-        return self._client
+    def _asked(self) -> list[GatewayClient]:
+        assert self._clients, "use the cluster as an asynchronous context manager"
+        return self._clients
 
     def _state(self) -> ClusterState:
         return ClusterState(
@@ -367,15 +384,11 @@ class Cluster:
             supervisor=self._supervisor,
             ready=self._ready,
             token_file=str(self._opened.files.token),
-            gateway=self._processes.gateway.state(),
-            replicas=self._processes.states(),
+            url=self.gateway_url,
+            gateways=self._processes.states(self._processes.gateways),
+            replicas=self._processes.states(self._processes.replicas),
             nodes=[
-                NodeState(
-                    node=name,
-                    node_class=node.node_class,
-                    cores=node.cores,
-                    speed=node.speed,
-                )
+                NodeState(node=name, node_class=node.node_class, cores=node.cores, speed=node.speed)
                 for name, node in (self._layout.nodes if self._layout is not None else {}).items()
             ],
             actions=list(self._actions),
@@ -384,14 +397,13 @@ class Cluster:
     async def _stop_all(self, grace_s: float) -> None:
         """Stop the supervision and every process, and remove the state."""
         await self._critical_tasks.stop()
-        for sock in self._sockets:
-            sock.close()
-        self._sockets = []
+        if self._sockets is not None:
+            self._sockets.close()
         try:
             await self._processes.stop_all(grace_s)
         finally:
-            if self._client is not None:
-                await self._client.close()
+            for client in self._clients:
+                await client.close()
             if self._folder is not None:
                 self._folder.close()
                 self._folder = None

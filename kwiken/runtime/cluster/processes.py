@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from kwiken.runtime.cluster.child_process import Child, ChildError
@@ -25,30 +25,33 @@ Check = Callable[[str, float], Awaitable[Liveness]]
 
 
 class Processes:
-    """A gateway and replicas, each in a slot that outlives its processes.
+    """Gateways and replicas, each in a slot that outlives its processes.
 
     Args:
+        gateways: number of gateways, 1 or more.
         places: place of each replica at the start, by stage; None for a replica without one.
         start: starts the process of a slot.
         grace_s: seconds that requests and calls in flight get at the end.
         silence_s: by stage, seconds without a sign of life after which a replica is killed and restarted,
-            and under None those of the gateway; empty for never.
+            and under None those of a gateway; empty for never.
 
     Attributes:
-        gateway: slot of the gateway.
+        gateways: slots of the gateways.
         replicas: slots of the replicas, by stage in the order of the service.
         changed: set whenever a process has ended or started.
     """
 
     def __init__(
         self,
+        gateways: int,
         places: Mapping[str, Sequence[ReplicaPlace | None]],
         start: Start,
         *,
         grace_s: float,
         silence_s: Mapping[str | None, float],
     ) -> None:
-        self.gateway = Slot("gateway", None)
+        names = [f"gateway-{number}" for number in range(gateways)] if gateways > 1 else ["gateway"]
+        self.gateways = [Slot(name, None) for name in names]
         self.replicas = [
             Slot(f"{stage}-{number}", stage, place)
             for stage, wanted in places.items()
@@ -63,8 +66,8 @@ class Processes:
 
     @property
     def slots(self) -> list[Slot]:
-        """All slots, the gateway's first."""
-        return [self.gateway, *self.replicas]
+        """All slots, the gateways' first."""
+        return [*self.gateways, *self.replicas]
 
     @property
     def running(self) -> dict[str, list[tuple[Slot, Child]]]:
@@ -110,9 +113,10 @@ class Processes:
             for stage, running in self.running.items()
         }
 
-    def states(self) -> list[ProcessState]:
-        """States of the replicas that are running, for the state file."""
-        states = [slot.state() for slot in self.replicas]
+    @staticmethod
+    def states(slots: Iterable[Slot]) -> list[ProcessState]:
+        """States of the processes in slots, for the state file; slots without a process are left out."""
+        states = [slot.state() for slot in slots]
         return [state for state in states if state is not None]
 
     async def start_all(self) -> None:
@@ -189,13 +193,13 @@ class Processes:
             await cancel_and_wait((end, silence))
 
     async def stop_all(self, grace_s: float) -> None:
-        """Stop the gateway, whose requests need the replicas, then the replicas.
+        """Stop the gateways, whose requests need the replicas, then the replicas.
 
         Args:
             grace_s: seconds for requests and calls in flight; 0 to kill at once.
         """
         try:
-            for group in ([self.gateway], self.replicas):
+            for group in (self.gateways, self.replicas):
                 children = [slot.child for slot in group if slot.child is not None]
                 await asyncio.gather(*(child.stop(grace_s and grace_s + KILL_AFTER_S) for child in children))
         finally:

@@ -11,7 +11,7 @@ from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.process import GatewaySpec, ReplicaSpec
 from kwiken.runtime.transport import Replica
 
-REPLICA_HOST: Final = "127.0.0.1"  # no other machine has business with a replica of a local cluster
+LOOPBACK: Final = "127.0.0.1"  # no other machine has business with a replica of a local cluster
 MAX_KNOWN: Final = 500  # replicas that fit into a process's arguments
 
 
@@ -56,11 +56,13 @@ def gateway_spec(
         target=target,
         host=settings.host,
         port=port,
+        grpc_port=settings.grpc_port,
         plan=_text(settings.plan),
         traces=_text(settings.traces),
         otlp=settings.otlp,
         grace_s=settings.grace_s,
         kept=str(kept),
+        follows_kept=settings.gateways > 1,
         takes_over=takes_over,
         sockets=list(sockets),
         max_bodies=settings.max_bodies,
@@ -82,7 +84,8 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
     return ReplicaSpec(
         target=target,
         stage=stage,
-        host=REPLICA_HOST,
+        host=LOOPBACK,
+        transport=settings.transport,
         replica=name,
         node=node,
         traces=_text(settings.traces),

@@ -17,7 +17,7 @@ from kwiken.errors import InputError
 from kwiken.runtime.files import read_file
 from kwiken.runtime.process_id import Identity
 
-VERSION: Final = 1
+VERSION: Final = 2
 MAX_STATE: Final = 64 << 20  # bytes
 STOP_S: Final = 30.0  # for a supervisor to stop its cluster
 KILL_S: Final = 5.0  # for a killed process to end
@@ -73,7 +73,8 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         supervisor: process that supervises the cluster.
         ready: whether the gateway has been ready.
         token_file: path of the token of the control routes.
-        gateway: process of the gateway; None while there is none.
+        url: URL for requests from this machine.
+        gateways: processes of the gateways that are running.
         replicas: processes of the replicas.
         nodes: nodes that this machine plays; empty for none.
         actions: last actions that kept targets, each as one line; newest last.
@@ -85,7 +86,8 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     supervisor: Identity
     ready: bool
     token_file: str
-    gateway: ProcessState | None
+    url: str
+    gateways: list[ProcessState]
     replicas: list[ProcessState]
     nodes: list[NodeState] = []
     actions: list[str] = []
@@ -97,8 +99,8 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def children(self) -> list[ProcessState]:
-        """Gateway, if there is one, and replicas."""
-        return [*([self.gateway] if self.gateway is not None else []), *self.replicas]
+        """Gateways and replicas."""
+        return [*self.gateways, *self.replicas]
 
 
 class StateFiles:

@@ -101,6 +101,7 @@ class Executor:
         self._clock = clock
         self._rng = rng
         self._observer = observer
+        self._watcher: Observer | None = None
         self._control_share = control_share
         self._limits = limits
         self._counts = Counts()
@@ -156,6 +157,10 @@ class Executor:
     def note_line(self, line_s: float) -> None:
         """Report the measured wait of requests for the event loop, in seconds, to the admission control."""
         self._shared.admission.note_line(line_s)
+
+    def watch(self, watcher: Observer | None) -> None:
+        """Set a second observer, which may come and go while requests run; None for none."""
+        self._watcher = watcher
 
     def begin_interval(self) -> None:
         """Begin another interval of the recent latencies in `status`; a gateway does once a second."""
@@ -216,9 +221,8 @@ class Executor:
         retry_after = shared.admission.enter(now, priority, allowed)
         if retry_after is not None:
             raise OverloadError(OVERLOADED, retry_after_s=retry_after)
-        context = self._begin(
-            now + allowed, priority, parent, recording=note or self._observer is not None, now=now
-        )
+        recording = note or self._observer is not None or self._watcher is not None
+        context = self._begin(now + allowed, priority, parent, recording=recording, now=now)
         counts.requests += 1
         error: BaseException | None = None
         try:
@@ -281,9 +285,9 @@ class Executor:
         )
 
     def _report(self, record: RequestRecord) -> None:
-        if self._observer is None:
-            return
-        try:
-            self._observer.request_finished(record)
-        except Exception:
-            logger.exception("the observer of requests failed; the request did not")
+        for observer in (self._observer, self._watcher):
+            if observer is not None:
+                try:
+                    observer.request_finished(record)
+                except Exception:
+                    logger.exception("the observer of requests failed; the request did not")

@@ -121,7 +121,12 @@ class PlanStore:
             LOG.warning("the saved plan cannot be read: %s: %s", self.path, error)
             return None
 
-    def restore(self, note: SavedPlan, apply: Callable[..., None]) -> None:
+    @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Version of the file: change time in nanoseconds, size, inode; None if there is no file."""
+        return stamp_of(self.path)
+
+    def restore(self, note: SavedPlan, apply: Callable[..., object]) -> None:
         """Put a saved plan in force; logs an error if it does not fit any more.
 
         Args:
@@ -132,3 +137,12 @@ class PlanStore:
             apply(bytes(note.plan), where=str(self.path))
         except KwikenError as error:
             LOG.error("the saved plan does not fit: %s", error)  # noqa: TRY400 - an input error needs no traceback
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """Version of a file: change time in nanoseconds, size, inode; None if there is no file."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - runs twice a second
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

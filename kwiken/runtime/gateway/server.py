@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
 
 from kwiken.errors import InputError, KwikenError
+from kwiken.runtime.clock import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway.allowed_origins import AllowedOrigins
 from kwiken.runtime.gateway.control import Control, Denied
@@ -18,14 +19,21 @@ from kwiken.runtime.gateway.front_door import FrontDoor
 from kwiken.runtime.gateway.loop_lag import ITERATIONS_TO_START, LagWatch, loop_iterations_of
 from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failure_of, json_response
 from kwiken.runtime.gateway.settings import GatewaySettings
-from kwiken.runtime.http_server import ByteBudget, Listener
+from kwiken.runtime.http_server import GATEWAY_SHARE, ByteBudget, Listener, share_of_memory
+from kwiken.runtime.live_page import LivePage
 from kwiken.runtime.transport import MAX_PRIORITY, wire
 from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.gateway")
 
+MAX_DIGITS: Final = 15
 INTERVAL_S: Final = 1.0  # of recent latencies
 DEFAULTS = GatewaySettings()
+
+
+async def _report_nothing() -> None:
+    """Nothing but `/readyz` tells of the stop."""
+
 
 Route = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
@@ -38,6 +46,12 @@ class Gateway:
         executor: executor that runs its requests.
         settings: where it listens, what it takes in, and who may control it.
 
+    Attributes:
+        control: control routes.
+        door: takes requests in, for further protocols.
+        budget: budget of the bytes that the requests of all protocols together hold.
+        report_stopping: called at the begin of the stop, for what tells balancers of it besides `/readyz`.
+
     Raises:
         DefinitionError: the service cannot be served.
     """
@@ -45,22 +59,27 @@ class Gateway:
     def __init__(self, service: Service, executor: Executor, settings: GatewaySettings = DEFAULTS) -> None:
         self._service = service
         self._settings = settings
-        self._door = FrontDoor(service, executor)
+        self.door = FrontDoor(service, executor)
+        self.budget = ByteBudget(
+            settings.max_bodies if settings.max_bodies is not None else share_of_memory(GATEWAY_SHARE)
+        )
         self._listener = Listener(
             self._answer,
             host=settings.host,
             port=settings.port,
             max_body=settings.max_body,
             sockets=settings.sockets,
-            budget=ByteBudget(settings.max_bodies) if settings.max_bodies is not None else None,
+            budget=self.budget,
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
         iterations = loop_iterations_of(service) if settings.remote else ITERATIONS_TO_START
         self._executor = executor
+        self._live = LivePage(service, executor, SystemClock())
         self._intervals: asyncio.TimerHandle | None = None
         self._lag = LagWatch(lambda lag_s: executor.note_line(iterations * lag_s))
         self._started = time.monotonic()
         self._stopping = False
+        self.report_stopping: Callable[[], Awaitable[None]] = _report_nothing
         self.control = Control(service, executor, token=settings.token, status=self._figures)
         control = self.control
         self._routes: dict[str, dict[str, Route]] = {
@@ -71,6 +90,8 @@ class Gateway:
             "/v1/plan": dict.fromkeys(("GET", "PUT"), self._guarded(control.plan)),
             "/v1/replicas": dict.fromkeys(("GET", "PUT"), self._guarded(control.replicas)),
             "/v1/status": {"GET": self._guarded(control.status)},
+            "/kwiken": {"GET": self._live_page},
+            "/v1/live": {"GET": self._guarded(self._live_data)},
         }
 
     @property
@@ -96,10 +117,11 @@ class Gateway:
             linger_s: seconds for which requests are still served while load balancers notice `/readyz`.
         """
         self._stopping = True
+        await self.report_stopping()
         await asyncio.sleep(min(linger_s, grace_s))
-        self._door.close()
+        self.door.close()
         self._listener.stop_accepting()
-        await self._door.emptied(max(0.0, grace_s - linger_s))
+        await self.door.emptied(max(0.0, grace_s - linger_s))
         await self._listener.stop()
         self._lag.stop()
         if self._intervals is not None:
@@ -107,6 +129,7 @@ class Gateway:
 
     def _begin_interval(self) -> None:
         """Begin an interval of the executor's recent latencies, now and from now on."""
+        self._live.sample()
         self._executor.begin_interval()
         self._intervals = asyncio.get_running_loop().call_later(INTERVAL_S, self._begin_interval)
 
@@ -137,7 +160,7 @@ class Gateway:
 
     async def _guard(self, route: Route, request: web.BaseRequest) -> web.Response:
         """Run a route; an error becomes an error response with its reason."""
-        self._door.enter()
+        self.door.enter()
         try:
             self._check_length(request.content_length or 0)
             if request.headers.get("Expect", "").lower() == "100-continue":
@@ -154,7 +177,7 @@ class Gateway:
                 LOG.exception("request failed")
             return response
         finally:
-            self._door.leave()
+            self.door.leave()
 
     def _check_length(self, told: int) -> None:
         """Refuse too long a body before it is read."""
@@ -174,7 +197,7 @@ class Gateway:
         deadline_ms = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)
         priority = wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY)
         timing = headers.get(wire.TIMING) == "1"
-        answer = await self._door.answer(
+        answer = await self.door.answer(
             request.read,
             deadline_ms=deadline_ms,
             priority=priority or 0,
@@ -189,6 +212,20 @@ class Gateway:
             return failure(404, "the service has no page")
         return web.Response(
             text=self._service.page, content_type="text/html", headers={"X-Content-Type-Options": "nosniff"}
+        )
+
+    async def _live_page(self, request: web.BaseRequest) -> web.Response:
+        del request
+        return web.Response(
+            text=self._live.html(),
+            content_type="text/html",
+            headers={"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"},
+        )
+
+    async def _live_data(self, request: web.BaseRequest) -> Any:
+        query = request.rel_url.query
+        return self._live.view(
+            samples_after=_number_of(query, "samples_after"), slow_after=_number_of(query, "slow_after")
         )
 
     async def _livez(self, request: web.BaseRequest) -> web.Response:
@@ -216,5 +253,13 @@ class Gateway:
             "service": self._service.name,
             "state": "stopping" if self._stopping else "serving",
             "uptime_s": time.monotonic() - self._started,
-            "answered": {str(status): count for status, count in sorted(self._door.answered.items())},
+            "answered": {str(status): count for status, count in sorted(self.door.answered.items())},
         }
+
+
+def _number_of(query: Mapping[str, str], name: str) -> int:
+    """Number in a query; 0 without one."""
+    text = query.get(name, "0")
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise InputError("must be a whole number", where=name)
+    return int(text)

@@ -19,23 +19,20 @@ from kwiken.runtime.engine import Executor
 from kwiken.runtime.files import read_file
 from kwiken.runtime.gateway import (
     Control,
+    Endpoint,
     Gateway,
     GatewaySettings,
     NameResolver,
     PlanFile,
     PlanStore,
+    SharedPlan,
     parse_endpoint,
 )
+from kwiken.runtime.grpc import RemoteTransport
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
-from kwiken.runtime.transport import (
-    HttpTransport,
-    LocalTransport,
-    Transport,
-    local_replicas,
-    log_handler_error,
-)
+from kwiken.runtime.transport import LocalTransport, local_replicas, log_handler_error
 from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -79,6 +76,8 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                     sockets=[socket.socket(fileno=number) for number in spec.sockets],
                 ),
             )
+            if isinstance(transport, RemoteTransport):
+                gateway.control.prepare = transport.prepare
             gateway.control.set_replicas(spec.known)
             await _serve(spec, gateway, endpoints, stop, announce)
 
@@ -86,7 +85,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
 async def _serve(
     spec: GatewaySpec,
     gateway: Gateway,
-    endpoints: dict[str, list[tuple[str, int]]],
+    endpoints: dict[str, list[Endpoint]],
     stop: asyncio.Event,
     announce: Announce,
 ) -> None:
@@ -95,6 +94,8 @@ async def _serve(
     _begin_with_plan(spec, gateway.control, plan_file)
     if plan_file is not None:
         watches.append(plan_file.watch)
+    if spec.kept is not None and spec.follows_kept:
+        watches.append(SharedPlan(PlanStore(Path(spec.kept)), gateway.control).watch)
     if endpoints:
         names = NameResolver(endpoints, gateway.control)
         await names.resolve()
@@ -103,13 +104,34 @@ async def _serve(
     for watch in watches:
         critical_tasks.add(watch())
     try:
-        await gateway.start()
-        announce(gateway.url)
-        await stop.wait()
+        async with _over_grpc(spec, gateway):
+            try:
+                await gateway.start()
+                announce(gateway.url)
+                await stop.wait()
+            finally:
+                await gateway.stop(grace_s=spec.grace_s)
     finally:
-        await gateway.stop(grace_s=spec.grace_s)
         await critical_tasks.stop()
         critical_tasks.check()
+
+
+@contextlib.asynccontextmanager
+async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]:
+    """Take requests over gRPC too, if the specification says so, until the gateway has stopped."""
+    if spec.grpc_port is None:
+        yield
+        return
+    from kwiken.runtime.grpc import GrpcGatewayServer
+
+    server = GrpcGatewayServer(gateway.door, host=spec.host, port=spec.grpc_port, budget=gateway.budget)
+    gateway.report_stopping = server.report_stopping
+    try:
+        await server.start()
+        LOG.warning("requests over gRPC at %s", server.url)
+        yield
+    finally:
+        await server.stop()
 
 
 def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | None) -> None:
@@ -132,13 +154,13 @@ def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | 
 
 
 @contextlib.asynccontextmanager
-async def _transport(spec: GatewaySpec, service: Service) -> AsyncIterator[Transport]:
+async def _transport(spec: GatewaySpec, service: Service) -> AsyncIterator[LocalTransport | RemoteTransport]:
     if spec.local:
         local = LocalTransport(service, report=functools.partial(log_handler_error, LOG))
         await local.setup()
         yield local
         return
-    async with HttpTransport(service, raw=True) as remote:
+    async with RemoteTransport(service, raw=True) as remote:
         yield remote
 
 

@@ -17,16 +17,20 @@ import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from kwiken.errors import KwikenError
 from kwiken.runtime.process.log_limits import limit_logs, log_loop_error
-from kwiken.runtime.process.specs import Announce, ReplicaSpec, Report, Spec
+from kwiken.runtime.process.specs import Announce, Protocol, ReplicaSpec, Report, Spec
 from kwiken.runtime.replica import MeteredThreads
 from kwiken.runtime.target import load_target
 from kwiken.service import Service
+
+if TYPE_CHECKING:
+    from kwiken.runtime.grpc import GrpcReplicaServer
+    from kwiken.runtime.replica import ReplicaServer
 
 LOG = logging.getLogger("kwiken.process")
 PR_SET_PDEATHSIG: Final = 1
@@ -45,6 +49,7 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     """
     _open_more_files()
     limit_logs()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core writes lines of its own to stderr
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_with_signals(main))
 
@@ -130,10 +135,9 @@ async def _serve_replica(
     spec: ReplicaSpec, service: Service, stop: asyncio.Event, announce: Announce
 ) -> None:
     from kwiken.runtime.process.span_export import replica_observer
-    from kwiken.runtime.replica import ReplicaServer
 
     with replica_observer(spec, service) as observer:
-        server = ReplicaServer(
+        server = _replica_class(spec.transport)(
             service,
             spec.stage,
             host=spec.host,
@@ -148,6 +152,16 @@ async def _serve_replica(
             await stop.wait()
         finally:
             await server.stop(grace_s=spec.grace_s)
+
+
+def _replica_class(transport: Protocol) -> type[ReplicaServer | GrpcReplicaServer]:
+    if transport == "grpc":
+        from kwiken.runtime.grpc import GrpcReplicaServer
+
+        return GrpcReplicaServer
+    from kwiken.runtime.replica import ReplicaServer
+
+    return ReplicaServer
 
 
 def child(text: str) -> int:

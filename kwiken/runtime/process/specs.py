@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
 from kwiken.runtime.transport import Replica
+
+Protocol = Literal["http", "grpc"]
 
 
 class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="replica"):
@@ -24,6 +27,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         grace_s: seconds that calls in flight get when the process is told to stop.
         max_inflight: largest number of calls at once, 1 or more; further ones are refused.
         max_bodies: bytes that all calls together may hold; None for a share of the memory.
+        transport: protocol that the replica serves.
     """
 
     target: str
@@ -37,6 +41,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grace_s: float = 10.0
     max_inflight: int = 64
     max_bodies: int | None = None
+    transport: Protocol = "http"
 
 
 class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="gateway"):
@@ -47,7 +52,9 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         host: address to listen on.
         port: port to listen on; 0 for any free port.
         local: whether to run every stage in this process.
-        replicas: by stage, `HOST:PORT` of its replicas; host names are looked up repeatedly.
+        grpc_port: port to take requests at over gRPC, 0 for any free port; None to take none.
+        replicas: by stage, `HOST:PORT` or `grpc://HOST:PORT` of its replicas; host names are looked up
+            repeatedly.
         plan: file with the plan, read again when it changes; None for none.
         token_file: file with the token of the control routes; None closes those routes.
         traces: folder for spans; None for none.
@@ -56,6 +63,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         sockets: file descriptors of sockets that listen at this host and port already; empty to open new
             ones.
         kept: file in which the plan in force is saved; None for none.
+        follows_kept: whether other gateways save their plans in that file too, so that it is followed.
         takes_over: whether another gateway ran before, so that its saved plan continues.
         known: by stage, replicas at the start.
         max_bodies: bytes that all requests together may hold; None for a share of the memory.
@@ -65,6 +73,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     target: str
     host: str = "127.0.0.1"
     port: int = 0
+    grpc_port: int | None = None
     local: bool = False
     replicas: dict[str, list[str]] = {}
     plan: str | None = None
@@ -74,6 +83,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grace_s: float = 10.0
     sockets: list[int] = []
     kept: str | None = None
+    follows_kept: bool = False
     takes_over: bool = False
     known: dict[str, list[Replica]] = {}
     max_bodies: int | None = None

@@ -8,6 +8,7 @@ from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.runtime.transport.base import MAX_PRIORITY, Call, Replica, Reply, Transport
+    from kwiken.runtime.transport.call_bodies import CallBodies, failure_of_handler, is_replicas
     from kwiken.runtime.transport.handler_errors import (
         is_own,
         kind_and_message,
@@ -24,12 +25,15 @@ __all__ = [
     "MAX_PRIORITY",
     "BadHeadError",
     "Call",
+    "CallBodies",
     "HttpTransport",
     "LocalTransport",
     "Replica",
     "Reply",
     "Transport",
+    "failure_of_handler",
     "is_own",
+    "is_replicas",
     "kind_and_message",
     "local_replicas",
     "log_handler_error",
@@ -47,6 +51,11 @@ __getattr__ = lazy_names(
             "Replica",
             "Reply",
             "Transport",
+        ),
+        "kwiken.runtime.transport.call_bodies": (
+            "CallBodies",
+            "failure_of_handler",
+            "is_replicas",
         ),
         "kwiken.runtime.transport.handler_errors": (
             "is_own",

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 import pytest
-from google.protobuf import json_format  # type: ignore[import-untyped]  # ships no types
+from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
