@@ -51,6 +51,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.placement",
         "kwiken.placement.schedulers",
         "kwiken.fleet",
+        "kwiken.adaptation",
         "kwiken.reproduction.rows",
         "kwiken.reproduction.scenarios",
         "kwiken.reproduction.kwiken",
