@@ -86,6 +86,8 @@ def command(
         trace_share=trace.share,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
+        metrics=server.metrics,
+        metrics_otlp=server.metrics_otlp,
         log_format=server.log_format,
         allowed_hosts=list(allowed_hosts),
     )

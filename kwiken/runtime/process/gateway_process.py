@@ -32,6 +32,7 @@ from kwiken.runtime.gateway import (
 )
 from kwiken.runtime.grpc import RemoteTransport
 from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.metrics import pushed
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
@@ -84,16 +85,19 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                     remote=not spec.local,
                     max_bodies=spec.max_bodies,
                     allowed_hosts=spec.allowed_hosts,
+                    metrics=spec.metrics,
                     sockets=[socket.socket(fileno=number) for number in spec.sockets],
                 ),
             )
             if isinstance(own, RemoteTransport):
                 gateway.control.prepare = own.prepare
             gateway.control.set_replicas(spec.known)
+            gateway.control.gateways = tuple(spec.gateways)
             foreign = transport if isinstance(transport, ForeignTransport) else None
             names = NameResolver(endpoints, gateway.control, foreign.healthy if foreign else None)
             watch = functools.partial(watch_replicas, executor.replica_states)
-            await _serve(spec, gateway, watch, names if endpoints else None, foreign, stop, announce)
+            async with pushed(spec.metrics_otlp, gateway.metrics.resource, gateway.metrics.collect):
+                await _serve(spec, gateway, watch, names if endpoints else None, foreign, stop, announce)
 
 
 async def _serve(
