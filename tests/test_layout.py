@@ -51,6 +51,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.placement",
         "kwiken.placement.schedulers",
         "kwiken.fleet",
+        "kwiken.adaptation",
         "kwiken.reproduction.rows",
         "kwiken.reproduction.scenarios",
         "kwiken.reproduction.kwiken",
@@ -61,7 +62,15 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken",
     ),
     # Spans out, traces in.
-    "otel": ("kwiken.otel.write", "kwiken.otel.read", "kwiken.otel.trace", "kwiken.otel.fit", "kwiken.otel"),
+    "otel": (
+        "kwiken.otel.write",
+        "kwiken.otel.metrics",
+        "kwiken.otel.read",
+        "kwiken.otel.trace",
+        "kwiken.otel.fit",
+        "kwiken.otel.histograms",
+        "kwiken.otel",
+    ),
     # What processors and memory this machine gives; on Linux's /proc and control groups.
     "machine": ("kwiken.machine",),
     # Executes services. `kwiken.runtime` itself holds errors, clock, tasks and files, and stands on both ends.
@@ -70,6 +79,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.node_classes",
         "kwiken.runtime.transport",
         "kwiken.runtime.decisions",
+        "kwiken.runtime.metrics",
+        "kwiken.runtime.foreign",
         "kwiken.runtime.http_server",
         "kwiken.runtime.engine",
         "kwiken.runtime.replica",
@@ -123,6 +134,7 @@ OPEN_MODULES = {
     *(f"kwiken.{room}.notes" for room in ("apportion", "partial", "planning", "profile", "queueing.load")),
     "kwiken.runtime.transport.wire",
     "kwiken.otel.read.columns",
+    "kwiken.otel.metrics.catalog",
     "kwiken.cli.report.sections.sections",
     *(f"kwiken.services.search.index.{name}" for name in ("store", "synonyms", "text")),
     *(f"kwiken.services.search.stages.{name}" for name in ("lookup", "parse", "spell")),

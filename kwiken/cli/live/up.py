@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
+from kwiken.cli.live.placed import Placed, PlacementOptions, placement_options
 from kwiken.cli.live.server_options import (
     ServerSettings,
     TraceSettings,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from kwiken.runtime.cluster import Cluster, StateFiles
     from kwiken.service import Service
 
+FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
 _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
@@ -40,6 +43,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     metavar="STAGE=N",
     help="Number of replicas of a stage, in place of the service's own; repeatable.",
 )
+@placement_options
 @click.option(
     "--gateways",
     type=click.IntRange(min=1),
@@ -72,6 +76,7 @@ def command(
     server: ServerSettings,
     trace: TraceSettings,
     replicas: tuple[str, ...],
+    placing: PlacementOptions,
     gateways: int,
     transport: Literal["http", "grpc"],
     grpc_port: int | None,
@@ -88,13 +93,18 @@ def command(
     """
     service = load_service(server.target)
     counts = replica_counts(service, replicas)
+    placed = placing.read(service)
+    if twice := [stage for stage in (placed.replicas if placed else ()) if stage in counts]:
+        raise InputError(f"the placement says it for stage {twice[0]!r}", where="--replicas")
     if plan is not None:
         _check_plan(plan, service)
     from kwiken.machine import processors_given
     from kwiken.runtime.cluster import StateFiles
 
     files = StateFiles(Path(state), service.name)
-    processes = gateways + sum(counts.get(name, stage.replicas) for name, stage in service.stages.items())
+    own = {name: stage for name, stage in service.stages.items() if stage.remote_call is None}
+    sizes = counts | ({stage: len(places) for stage, places in placed.replicas.items()} if placed else {})
+    processes = gateways + sum(sizes.get(name, stage.replicas) for name, stage in own.items())
 
     def warn() -> None:
         _warn_of_strangers(server.host, allowed_hosts)
@@ -106,6 +116,7 @@ def command(
 
         words = [server.target, *server.arguments(), *trace.arguments(), "--state", state]
         words += ["--gateways", str(gateways)]
+        words += placing.arguments()
         words += ["--plan", plan] if plan is not None else []
         words += ["--unresponsive-after", str(unresponsive_s), "--transport", transport]
         words += ["--grpc-port", str(grpc_port)] if grpc_port is not None else []
@@ -133,13 +144,18 @@ def command(
         grace_s=server.grace_s,
         unresponsive_s=unresponsive_s,
         max_bodies=server.max_bodies,
+        metrics=server.metrics,
+        metrics_otlp=server.metrics_otlp,
         log_format=server.log_format,
         allowed_hosts=allowed_hosts,
         gateways=gateways,
     )
-    cluster = Cluster(server.target, settings, port=server.port, state=files.folder, replicas=counts)
+    start = functools.partial(
+        Cluster, server.target, settings, port=server.port, state=files.folder, replicas=counts
+    )
+
     try:
-        asyncio.run(_run(cluster, files, warn))
+        asyncio.run(_run(start, placed, files, warn))
     except asyncio.CancelledError:  # told to stop before it was up
         raise click.Abort from None
 
@@ -163,6 +179,8 @@ def replica_counts(service: Service, texts: Sequence[str]) -> dict[str, int]:
         if not equals:
             raise InputError(f"must be STAGE=N, not {text!r}", where="--replicas")
         stage = service[name].name
+        if service[stage].remote_call is not None:
+            raise InputError(f"stage {stage!r}: {FOREIGN}", where="--replicas")
         if not (_WHOLE.fullmatch(number) and 1 <= int(number) <= MAX_REPLICAS):
             raise InputError(
                 f"stage {stage!r}: must be a whole number from 1 to {MAX_REPLICAS}, not {number!r}",
@@ -195,7 +213,25 @@ def _check_plan(path: str, service: Service) -> None:
         raise InputError(str(error), where=path) from error
 
 
-async def _run(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
+async def _run(
+    start: Callable[..., Cluster], placed: Placed | None, files: StateFiles, warn: Callable[[], None]
+) -> None:
+    """Serve until told to stop, on the nodes of a placement if there is one."""
+    if placed is None:
+        await _serve(start(), files, warn)
+        return
+    from kwiken.runtime.cluster import Layout
+    from kwiken.runtime.node_classes import NodeLimits
+
+    async with NodeLimits() as limits:
+        for name, node in placed.nodes.items():
+            limits.add_node(name, node.limit)
+        note(f"nodes are played by {limits.method.value}")
+        layout = Layout(limits=limits, nodes=placed.nodes, replicas=placed.replicas)
+        await _serve(start(layout=layout), files, warn)
+
+
+async def _serve(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
     import asyncio
 
     stop = asyncio.Event()
