@@ -104,9 +104,7 @@ def _memory() -> list[Row]:
     found = cluster(SIZES[1], rng)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    kept = [
-        request_for(*workload(n, 1.0, rng, deviation=0.05), found, Caution()) for n in range(PROFILED)
-    ]
+    kept = [request_for(*workload(n, 1.0, rng, deviation=0.05), found, Caution()) for n in range(PROFILED)]
     by_workload = (tracemalloc.get_traced_memory()[0] - before) / len(kept)
     before = tracemalloc.get_traced_memory()[0]
     ledger = NodeLedger(found)

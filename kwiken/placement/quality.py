@@ -90,9 +90,7 @@ def contention_on(request: Request, ledger: NodeLedger, nodes: Ints | None = Non
     return Contention(np.arange(count) if nodes is None else nodes, loss, refused)
 
 
-def _by_source(
-    tolerated: Floats, caused: Floats, pressure: Floats, slack: Floats
-) -> tuple[Floats, Bools]:
+def _by_source(tolerated: Floats, caused: Floats, pressure: Floats, slack: Floats) -> tuple[Floats, Bools]:
     """(m,) largest ratio of pressure to tolerance, and whether residents refuse the newcomer.
 
     One source at a time over buffers of one row, which stay in the cache of a core.
