@@ -47,7 +47,7 @@ def command(
         print_table("", ("scenario", "what happens"), titles.items(), to_stdout=True)
         print_table("", ("manager", "scheduler"), _managers(), to_stdout=True)
         return
-    if scenario not in SCENARIOS:
+    if scenario is None or scenario not in SCENARIOS:
         told = "name a scenario" if scenario is None else f"no scenario {scenario!r}"
         raise InputError(f"{told}: {', '.join(SCENARIOS)}", where="SCENARIO")
     for name in managers:

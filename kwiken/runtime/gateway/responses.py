@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -54,17 +54,40 @@ def _status_of(worst: BaseException) -> int:
     return next((status for kind, status in _STATUS if isinstance(worst, kind)), INTERNAL)
 
 
-def failure_of(error: BaseException) -> web.Response:
-    """Response for an error."""
+class Failure(NamedTuple):
+    """Error as a client is told of it, by any protocol.
+
+    Attributes:
+        status: HTTP status.
+        reason: message.
+        retry_after_s: seconds after which a retry may succeed; None where none is advised.
+        is_own: whether the gateway itself is at fault, and not a handler, a replica or the client.
+    """
+
+    status: int
+    reason: str
+    retry_after_s: float | None = None
+    is_own: bool = False
+
+
+def judge(error: BaseException) -> Failure:
+    """What a client is told of an error."""
     worst = _worst(_leaves(error))
     status = _status_of(worst)
     if status == INTERNAL and not isinstance(worst, HandlerError):
-        return failure(status, f"{type(worst).__name__}: {worst}")
-    message = _said(error) if status == BAD_GATEWAY else str(worst)
-    response = failure(status, message)
-    if status == UNAVAILABLE:
-        wait_s = worst.retry_after_s if isinstance(worst, OverloadError) else RETRY_SOON_S
-        response.headers["Retry-After"] = str(max(1, math.ceil(wait_s)))
+        return Failure(status, f"{type(worst).__name__}: {worst}", is_own=True)
+    reason = _said(error) if status == BAD_GATEWAY else str(worst)
+    if status != UNAVAILABLE:
+        return Failure(status, reason)
+    return Failure(status, reason, worst.retry_after_s if isinstance(worst, OverloadError) else RETRY_SOON_S)
+
+
+def failure_of(error: BaseException) -> web.Response:
+    """Response for an error."""
+    found = judge(error)
+    response = failure(found.status, found.reason)
+    if found.retry_after_s is not None:
+        response.headers["Retry-After"] = str(max(1, math.ceil(found.retry_after_s)))
     return response
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -17,10 +18,13 @@ from kwiken.runtime.gateway.allowed_origins import AllowedOrigins
 from kwiken.runtime.gateway.control import Control, Denied
 from kwiken.runtime.gateway.front_door import FrontDoor
 from kwiken.runtime.gateway.loop_lag import ITERATIONS_TO_START, LagWatch, loop_iterations_of
+from kwiken.runtime.gateway.metrics import GatewayMetrics
 from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failure_of, json_response
 from kwiken.runtime.gateway.settings import GatewaySettings
-from kwiken.runtime.http_server import ByteBudget, Listener
+from kwiken.runtime.http_server import GATEWAY_SHARE, ByteBudget, Listener, share_of_memory
 from kwiken.runtime.live_page import LivePage
+from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.metrics import METRICS_PATH, HttpRequests, MetricsPage
 from kwiken.runtime.transport import MAX_PRIORITY, wire
 from kwiken.service import Service
 
@@ -29,6 +33,11 @@ LOG = logging.getLogger("kwiken.gateway")
 MAX_DIGITS: Final = 15
 INTERVAL_S: Final = 1.0  # of recent latencies
 DEFAULTS = GatewaySettings()
+
+
+async def _report_nothing() -> None:
+    """Nothing but `/readyz` tells of the stop."""
+
 
 Route = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
@@ -41,6 +50,12 @@ class Gateway:
         executor: executor that runs its requests.
         settings: where it listens, what it takes in, and who may control it.
 
+    Attributes:
+        control: control routes.
+        door: takes requests in, for further protocols.
+        budget: budget of the bytes that the requests of all protocols together hold.
+        report_stopping: called at the begin of the stop, for what tells balancers of it besides `/readyz`.
+
     Raises:
         DefinitionError: the service cannot be served.
     """
@@ -48,23 +63,36 @@ class Gateway:
     def __init__(self, service: Service, executor: Executor, settings: GatewaySettings = DEFAULTS) -> None:
         self._service = service
         self._settings = settings
-        self._door = FrontDoor(service, executor)
+        self.door = FrontDoor(service, executor)
+        self.budget = ByteBudget(
+            settings.max_bodies if settings.max_bodies is not None else share_of_memory(GATEWAY_SHARE)
+        )
         self._listener = Listener(
             self._answer,
             host=settings.host,
             port=settings.port,
             max_body=settings.max_body,
             sockets=settings.sockets,
-            budget=ByteBudget(settings.max_bodies) if settings.max_bodies is not None else None,
+            budget=self.budget,
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
         iterations = loop_iterations_of(service) if settings.remote else ITERATIONS_TO_START
         self._executor = executor
         self._live = LivePage(service, executor, SystemClock())
         self._intervals: asyncio.TimerHandle | None = None
+        self._http = HttpRequests(wire.REQUEST_PATH)
         self._lag = LagWatch(lambda lag_s: executor.note_line(iterations * lag_s))
+        self.metrics = GatewayMetrics(
+            service,
+            executor,
+            http=self._http,
+            lags=self._lag.lags,
+            instance=f"{service.name}-gateway-{os.getpid()}",
+        )
+        self._metrics_page = MetricsPage(self.metrics.shown)
         self._started = time.monotonic()
         self._stopping = False
+        self.report_stopping: Callable[[], Awaitable[None]] = _report_nothing
         self.control = Control(service, executor, token=settings.token, status=self._figures)
         control = self.control
         self._routes: dict[str, dict[str, Route]] = {
@@ -75,9 +103,12 @@ class Gateway:
             "/v1/plan": dict.fromkeys(("GET", "PUT"), self._guarded(control.plan)),
             "/v1/replicas": dict.fromkeys(("GET", "PUT"), self._guarded(control.replicas)),
             "/v1/status": {"GET": self._guarded(control.status)},
+            "/v1/targets": {"GET": self._guarded(control.targets)},
             "/kwiken": {"GET": self._live_page},
             "/v1/live": {"GET": self._guarded(self._live_data)},
         }
+        if settings.metrics != "off":
+            self._routes[METRICS_PATH] = {"GET": self._metrics}
 
     @property
     def url(self) -> str:
@@ -102,10 +133,11 @@ class Gateway:
             linger_s: seconds for which requests are still served while load balancers notice `/readyz`.
         """
         self._stopping = True
+        await self.report_stopping()
         await asyncio.sleep(min(linger_s, grace_s))
-        self._door.close()
+        self.door.close()
         self._listener.stop_accepting()
-        await self._door.emptied(max(0.0, grace_s - linger_s))
+        await self.door.emptied(max(0.0, grace_s - linger_s))
         await self._listener.stop()
         self._lag.stop()
         if self._intervals is not None:
@@ -137,14 +169,17 @@ class Gateway:
                     405, f"this route only allows {', '.join(methods)}", Allow=", ".join(methods)
                 )
             else:
-                response = await self._guard(route, request)
+                answering = self._guard(route, request)
+                if methods is self._routes[wire.REQUEST_PATH]:
+                    answering = self._http.timed(answering)
+                response = await answering
         if self._stopping:
             response.headers["Connection"] = "close"
         return response
 
     async def _guard(self, route: Route, request: web.BaseRequest) -> web.Response:
         """Run a route; an error becomes an error response with its reason."""
-        self._door.enter()
+        self.door.enter()
         try:
             self._check_length(request.content_length or 0)
             if request.headers.get("Expect", "").lower() == "100-continue":
@@ -158,10 +193,12 @@ class Gateway:
         except Exception as error:
             response = failure_of(error)
             if response.status == INTERNAL and not isinstance(error, KwikenError):
-                LOG.exception("request failed")
+                parent = wire.parse_traceparent(request.headers.get(wire.TRACEPARENT))
+                trace_id = parent.trace_id if parent is not None else 0
+                LOG.exception("request failed", extra=about(Event.REQUEST_ERROR, trace_id=trace_id))
             return response
         finally:
-            self._door.leave()
+            self.door.leave()
 
     def _check_length(self, told: int) -> None:
         """Refuse too long a body before it is read."""
@@ -181,7 +218,7 @@ class Gateway:
         deadline_ms = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)
         priority = wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY)
         timing = headers.get(wire.TIMING) == "1"
-        answer = await self._door.answer(
+        answer = await self.door.answer(
             request.read,
             deadline_ms=deadline_ms,
             priority=priority or 0,
@@ -189,6 +226,12 @@ class Gateway:
             timing=timing,
         )
         return answer_of(answer, timing=timing)
+
+    async def _metrics(self, request: web.BaseRequest) -> web.Response:
+        if self._settings.metrics == "token":
+            self.control.authorise(request.headers)
+        body, content_type = await self._metrics_page.text(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _page(self, request: web.BaseRequest) -> web.Response:
         del request
@@ -237,7 +280,7 @@ class Gateway:
             "service": self._service.name,
             "state": "stopping" if self._stopping else "serving",
             "uptime_s": time.monotonic() - self._started,
-            "answered": {str(status): count for status, count in sorted(self._door.answered.items())},
+            "answered": {str(status): count for status, count in sorted(self.door.answered.items())},
         }
 
 
