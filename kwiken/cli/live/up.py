@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
+from kwiken.cli.live.placed import Placed, PlacementOptions, placement_options
 from kwiken.cli.live.server_options import (
     ServerSettings,
     TraceSettings,
@@ -40,6 +42,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     metavar="STAGE=N",
     help="Number of replicas of a stage, in place of the service's own; repeatable.",
 )
+@placement_options
 @click.option(
     "--gateways",
     type=click.IntRange(min=1),
@@ -72,6 +75,7 @@ def command(
     server: ServerSettings,
     trace: TraceSettings,
     replicas: tuple[str, ...],
+    placing: PlacementOptions,
     gateways: int,
     transport: Literal["http", "grpc"],
     grpc_port: int | None,
@@ -88,13 +92,17 @@ def command(
     """
     service = load_service(server.target)
     counts = replica_counts(service, replicas)
+    placed = placing.read(service)
+    if twice := [stage for stage in (placed.replicas if placed else ()) if stage in counts]:
+        raise InputError(f"the placement says it for stage {twice[0]!r}", where="--replicas")
     if plan is not None:
         _check_plan(plan, service)
     from kwiken.machine import processors_given
     from kwiken.runtime.cluster import StateFiles
 
     files = StateFiles(Path(state), service.name)
-    processes = gateways + sum(counts.get(name, stage.replicas) for name, stage in service.stages.items())
+    sizes = counts | ({stage: len(places) for stage, places in placed.replicas.items()} if placed else {})
+    processes = gateways + sum(sizes.get(name, stage.replicas) for name, stage in service.stages.items())
 
     def warn() -> None:
         _warn_of_strangers(server.host, allowed_hosts)
@@ -106,6 +114,7 @@ def command(
 
         words = [server.target, *server.arguments(), *trace.arguments(), "--state", state]
         words += ["--gateways", str(gateways)]
+        words += placing.arguments()
         words += ["--plan", plan] if plan is not None else []
         words += ["--unresponsive-after", str(unresponsive_s), "--transport", transport]
         words += ["--grpc-port", str(grpc_port)] if grpc_port is not None else []
@@ -139,9 +148,12 @@ def command(
         allowed_hosts=allowed_hosts,
         gateways=gateways,
     )
-    cluster = Cluster(server.target, settings, port=server.port, state=files.folder, replicas=counts)
+    start = functools.partial(
+        Cluster, server.target, settings, port=server.port, state=files.folder, replicas=counts
+    )
+
     try:
-        asyncio.run(_run(cluster, files, warn))
+        asyncio.run(_run(start, placed, files, warn))
     except asyncio.CancelledError:  # told to stop before it was up
         raise click.Abort from None
 
@@ -197,7 +209,25 @@ def _check_plan(path: str, service: Service) -> None:
         raise InputError(str(error), where=path) from error
 
 
-async def _run(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
+async def _run(
+    start: Callable[..., Cluster], placed: Placed | None, files: StateFiles, warn: Callable[[], None]
+) -> None:
+    """Serve until told to stop, on the nodes of a placement if there is one."""
+    if placed is None:
+        await _serve(start(), files, warn)
+        return
+    from kwiken.runtime.cluster import Layout
+    from kwiken.runtime.node_classes import NodeLimits
+
+    async with NodeLimits() as limits:
+        for name, node in placed.nodes.items():
+            limits.add_node(name, node.limit)
+        note(f"nodes are played by {limits.method.value}")
+        layout = Layout(limits=limits, nodes=placed.nodes, replicas=placed.replicas)
+        await _serve(start(layout=layout), files, warn)
+
+
+async def _serve(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
     import asyncio
 
     stop = asyncio.Event()

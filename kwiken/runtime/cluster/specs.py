@@ -79,7 +79,7 @@ def gateway_spec(
     )
 
 
-def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: str) -> ReplicaSpec:
+def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: str, node: str) -> ReplicaSpec:
     """Specification of a replica.
 
     Args:
@@ -87,6 +87,7 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
         settings: settings of the cluster.
         stage: stage that the replica serves.
         name: name of the replica.
+        node: name of its node.
     """
     traced = settings.trace != "off"
     return ReplicaSpec(
@@ -95,6 +96,7 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
         host=LOOPBACK,
         transport=settings.transport,
         replica=name,
+        node=node,
         traces=_text(settings.traces) if traced else None,
         otlp=settings.otlp if traced else None,
         max_inflight=settings.max_inflight,
