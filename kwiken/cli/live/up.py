@@ -17,6 +17,7 @@ from kwiken.cli.live.server_options import (
     grpc_port_option,
     plan_option,
     server_options,
+    transport_option,
 )
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
@@ -37,13 +38,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     metavar="STAGE=N",
     help="Number of replicas of a stage, in place of the service's own; repeatable.",
 )
-@click.option(
-    "--transport",
-    type=click.Choice(["http", "grpc"]),
-    default="http",
-    show_default=True,
-    help="Protocol between the gateway and the replicas.",
-)
+@transport_option
 @grpc_port_option
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @plan_option

@@ -183,7 +183,11 @@ async def test_a_partial_answer_tells_its_utility() -> None:
                 profile="sha256:0",
                 budgets=Budgets(reissue=0.0, utility_loss=1.0),
                 cost=Costs(model="calls", stages={"part": 0.5, "whole": 0.5}),
-                stages={"part": StagePlan(partial=PartialPolicy(cutoff_ms=50.0, wait_ms=None, progress=1.0, loss=0.25))},
+                stages={
+                    "part": StagePlan(
+                        partial=PartialPolicy(cutoff_ms=50.0, wait_ms=None, progress=1.0, loss=0.25)
+                    )
+                },
             )
         )
         answer = await door.ask('"x"')
