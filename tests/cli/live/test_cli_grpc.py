@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.commands import run
 from tests.support.grpc_messages import Request, ask_of
-from tests.support.server_processes import ask, running
+from tests.support.server_processes import KWIKEN, ROOT, ask, running
 
 TARGET = "tests.support.services_http:service"
 
@@ -65,8 +65,9 @@ def test_a_detached_cluster_keeps_its_transport_and_its_port(tmp_path: Path) -> 
     port = free_port()
     state = ["--state", str(tmp_path)]
     options = ["--detach", "--port", "0", "--transport", "grpc", "--grpc-port", str(port)]
-    up = run("up", TARGET, *state, *options)
-    assert up.exit_code == 0, up.stderr
+    command = [*KWIKEN, "up", TARGET, *state, *options]
+    up = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert up.returncode == 0, up.stderr
     try:
         status = json.loads(run("status", *state, "--json").stdout)
         addresses = [replica["address"] for cluster in status["clusters"] for replica in cluster["replicas"]]
