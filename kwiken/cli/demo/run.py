@@ -101,7 +101,9 @@ class _Site:
 
         def pids() -> Iterator[int]:
             yield os.getpid()
-            yield from (pid for pid in (self.cluster.gateway_pid, load.pid) if pid is not None)
+            yield from self.cluster.gateway_pids
+            if load.pid is not None:
+                yield load.pid
             for those in self.cluster.replicas.values():
                 yield from (pid for pid, _ in those)
 
@@ -148,7 +150,7 @@ async def _run_in(folder: Folder, settings: DemoSettings, watch: Watch) -> DemoR
         await write_queries(Path(scratch) / "queries.txt", settings.seed)
         watch.step("starting the service", 0)
         cluster_settings = ClusterSettings(
-            traces=folder.traces, grace_s=GRACE_S, transport=settings.transport
+            traces=folder.traces, trace="all", grace_s=GRACE_S, transport=settings.transport
         )
         async with Cluster(TARGET, cluster_settings) as cluster:
             site = _Site(settings, cluster, watch, folder, Path(scratch))

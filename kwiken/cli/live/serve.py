@@ -9,10 +9,12 @@ import click
 
 from kwiken.cli.live.server_options import (
     ServerSettings,
+    TraceSettings,
     allowed_hosts_option,
     grpc_port_option,
     plan_option,
     server_options,
+    trace_options,
 )
 from kwiken.cli.shared import load_service, note
 from kwiken.errors import InputError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run a service's gateway.")
 @server_options(port=8080, what="the gateway")
+@trace_options
 @click.option(
     "--replica",
     "replicas",
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 def command(
     *,
     server: ServerSettings,
+    trace: TraceSettings,
     replicas: tuple[str, ...],
     grpc_port: int | None,
     local: bool,
@@ -76,8 +80,13 @@ def command(
         token_file=token_file,
         traces=server.traces,
         otlp=server.otlp,
+        trace=trace.mode,
+        trace_share=trace.share,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
+        metrics=server.metrics,
+        metrics_otlp=server.metrics_otlp,
+        log_format=server.log_format,
         allowed_hosts=list(allowed_hosts),
     )
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))

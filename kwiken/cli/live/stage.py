@@ -26,6 +26,8 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
     Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT,
     or STAGE=grpc://HOST:PORT for a replica that serves gRPC.
     """
+    if server.metrics == "token":
+        raise click.UsageError("a replica has no token; --metrics must be open or off")
     service = load_service(server.target)
     name = service[stage].name
     import socket
@@ -45,6 +47,9 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
         max_inflight=max_inflight,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
+        shows_metrics=server.metrics != "off",
+        metrics_otlp=server.metrics_otlp,
+        log_format=server.log_format,
         transport="grpc" if grpc else "http",
     )
     run_server(spec, service, lambda url: note(f"{service.name}/{name} at {url}"))

@@ -25,12 +25,12 @@ from kwiken.runtime.decisions import (
     Race,
     ReplicaState,
 )
-from kwiken.runtime.engine.attempts import Attempts
+from kwiken.runtime.engine.attempts import KIND_OF_STEP, Attempts
 from kwiken.runtime.engine.call_budget import CallBudget
 from kwiken.runtime.engine.caller_task import CallerTask
 from kwiken.runtime.engine.context import Attempt, CallSite, Request, Shared
-from kwiken.runtime.engine.pending_io import settle
 from kwiken.runtime.errors import DeadlineError, LostError, UnavailableError
+from kwiken.runtime.pending_io import settle
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply
 
@@ -238,7 +238,9 @@ class HedgedCall(msgspec.Struct, eq=False):
             request.trace_id,
             request.span_id if note is None else note.span_id,
             attempt.threads,
+            request.sampled and (request.recorder is None or request.recorder.kept),
         )
+        attempt.call = call
         try:
             reply = await site.shared.transport.call(attempt.target.replica, call)
         except asyncio.CancelledError:
@@ -288,7 +290,9 @@ class HedgedCall(msgspec.Struct, eq=False):
 
     def _open(self, step: int, target: ReplicaState, now: float, threads: int) -> Attempt:
         number = self.race.launched(step)
-        attempt = Attempt(number, target, now, threads, target.take(now), not target.ejected)
+        attempt = Attempt(
+            number, target, now, threads, target.take(now), not target.ejected, KIND_OF_STEP[step]
+        )
         self.attempts.add(attempt)
         self.attempts.record(attempt, step, self.budget.levels)
         return attempt
@@ -321,11 +325,11 @@ class HedgedCall(msgspec.Struct, eq=False):
         if step == RETRY:
             attempts.suspect_all(now)
         target = self.site.stage.state.picker.pick_other(now, attempts.tried(), ejected=step == RETRY)
-        if (
-            target is None
-            or attempts.withholds(target, now)
-            or not budget.grants(step, now, self.race.denials)
-        ):
+        if target is None or attempts.withholds(target, now):
+            self.site.stage.state.counts.no_replica += step != RETRY
+            self.race.denied(step, now, for_good=False)
+            return
+        if not budget.grants(step, now, self.race.denials):
             self.race.denied(step, now, for_good=False)
             return
         attempt = self._open(step, target, now, 1)

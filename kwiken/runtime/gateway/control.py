@@ -14,6 +14,7 @@ from kwiken.errors import InputError
 from kwiken.plan import Plan
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.errors import PlanNotSavedError
+from kwiken.runtime.gateway.metrics import targets_of
 from kwiken.runtime.transport import Replica, wire
 from kwiken.service import Service
 
@@ -62,6 +63,7 @@ class Control:
         self._token = token.encode() if token is not None else None
         self._status = status
         self._replicas: dict[str, list[Replica]] = {name: [] for name in service.stages}
+        self.gateways: tuple[str, ...] = ()  # URL of each gateway of the cluster
         self.save_plan: SavePlan | None = None  # takes every plan that was put in force
         self.unsaved_reason: Callable[[], str | None] = lambda: None  # why the one in force is not noted
         self.prepare: Callable[[Iterable[Replica]], None] = lambda _: None  # told of replicas before any call
@@ -104,10 +106,8 @@ class Control:
             DefinitionError: the plan does not fit the service; names the stage.
             PlanNotSavedError: the plan must be saved and cannot be.
         """
-        text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
-        plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
         before = self._executor.plan
-        self._executor.apply(plan)
+        plan = self.adopt(text, where=where)
         if self.save_plan is None:
             return
         try:
@@ -115,6 +115,22 @@ class Control:
         except PlanNotSavedError:
             self._executor.apply(before)  # no request has run in between
             raise
+
+    def adopt(self, text: bytes, *, where: str) -> Plan | None:
+        """Put a plan in force that is saved already, whole or not at all; returns it.
+
+        Args:
+            text: plan as JSON; null for no plan.
+            where: name of the source in errors.
+
+        Raises:
+            InputError: the text is not a plan, or a plan for another service.
+            DefinitionError: the plan does not fit the service; names the stage.
+        """
+        text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
+        plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
+        self._executor.apply(plan)
+        return plan
 
     async def replicas(self, request: web.BaseRequest) -> Any:
         """GET the replicas by stage, or PUT those of the stages named."""
@@ -145,6 +161,11 @@ class Control:
         for stage, those in replicas.items():
             self._replicas[stage] = those
             self._executor.set_replicas(stage, those)
+
+    async def targets(self, request: web.BaseRequest) -> Any:
+        """GET gateways and replicas in the form of Prometheus's HTTP service discovery."""
+        del request
+        return targets_of(self.gateways, self._replicas)
 
     @property
     def lacking(self) -> list[str]:

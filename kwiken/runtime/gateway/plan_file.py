@@ -1,10 +1,9 @@
-"""Watchers of a gateway: the plan's source file, and the addresses behind replicas' host names."""
+"""Watchers of a gateway: the plan's source file, other gateways' plan, addresses of replicas' host names."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 import socket
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,8 @@ from typing import Final, NamedTuple
 from kwiken.errors import InputError, KwikenError
 from kwiken.runtime.files import read_file
 from kwiken.runtime.gateway.control import Control
-from kwiken.runtime.gateway.plan_store import PlanStore
+from kwiken.runtime.gateway.plan_store import PlanStore, stamp_of
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.transport import Replica, wire
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -50,7 +50,7 @@ class PlanFile:
         Raises:
             InputError, DefinitionError: the plan is missing or invalid; names the file. The old plan stays.
         """
-        self.seen = self._stamp()
+        self.seen = stamp_of(self._path)
         if self.seen is None:
             raise InputError("there is no such file", where=str(self._path))
         try:
@@ -68,7 +68,7 @@ class PlanFile:
             kept: store of the other gateway.
         """
         note = kept.read()
-        if note is None or note.stamp != self._stamp():
+        if note is None or note.stamp != stamp_of(self._path):
             if self._load():
                 return
         else:
@@ -82,27 +82,50 @@ class PlanFile:
             self.load()
         except KwikenError as error:
             self.error = str(error)
-            LOG.error("bad plan, the old one stays: %s", error)  # noqa: TRY400 - an input error needs no traceback
+            LOG.error(  # noqa: TRY400 - an input error needs no traceback
+                "bad plan, the old one stays: %s", error, extra=about(Event.PLAN_REFUSED)
+            )
             return False
         self.error = None
         return True
-
-    def _stamp(self) -> tuple[int, int, int] | None:
-        try:
-            found = os.stat(self._path)  # noqa: PTH116 - runs twice a second
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
     async def watch(self) -> None:
         """Follow the file until cancelled; an invalid plan is logged, and the old one stays."""
         while True:
             await asyncio.sleep(POLL_S)
-            stamp = self._stamp()
+            stamp = stamp_of(self._path)
             if stamp is None or stamp == self.seen:
                 continue
             if self._load():
-                LOG.warning("plan read again from %s", self._path)
+                LOG.warning("plan read again from %s", self._path, extra=about(Event.PLAN_READ))
+
+
+class SharedPlan:
+    """Plan that several gateways share by the file in which each saves it; a change by one reaches all.
+
+    Args:
+        kept: file of all gateways.
+        control: puts the plan in force here.
+    """
+
+    def __init__(self, kept: PlanStore, control: Control) -> None:
+        self._kept = kept
+        self._control = control
+
+    async def watch(self) -> None:
+        """Follow the file until cancelled. A file that is gone means that no plan could be saved: no plan."""
+        seen = self._kept.stamp
+        while True:
+            await asyncio.sleep(POLL_S)
+            stamp = self._kept.stamp
+            if stamp == seen:
+                continue
+            seen = stamp
+            note = self._kept.read()
+            if note is not None:
+                self._kept.restore(note, self._control.adopt)
+            elif stamp is None:
+                self._control.adopt(b"null", where=str(self._kept.path))
 
 
 class Endpoint(NamedTuple):
@@ -185,7 +208,12 @@ class NameResolver:
             UnicodeError,
         ) as error:  # UnicodeError: text that cannot be a host name
             if (host, port) not in self._known:
-                LOG.warning("cannot look up %s: %s", host, error or type(error).__name__)
+                LOG.warning(
+                    "cannot look up %s: %s",
+                    host,
+                    error or type(error).__name__,
+                    extra=about(Event.NAME_NOT_FOUND),
+                )
             return
         self._known[host, port] = sorted({str(address[0]) for *_, address in found})
 

@@ -98,6 +98,7 @@ class GrpcTransport:
         message = payload_message(self._bodies.encode(call))
         channel.last_used = now
         channel.running += 1
+        call.sent = self._now()
         try:
             rpc = channel.call(message, timeout=min(remaining_s, MAX_DEADLINE_S), metadata=_metadata(call))
             answer = await rpc
@@ -197,5 +198,6 @@ def _metadata(call: Call) -> Any:
     if call.threads > 1:
         entries.append((wire.THREADS, str(call.threads)))
     if call.trace_id:
-        entries.append((wire.TRACEPARENT, wire.format_traceparent(call.trace_id, call.span_id)))
+        parent = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
+        entries.append((wire.TRACEPARENT, parent))
     return aio.Metadata((wire.STAGE, call.stage), *entries) if entries else _stage_only(call.stage)

@@ -9,12 +9,13 @@ import logging
 import os
 import random
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kwiken.errors import InputError
 from kwiken.runtime.clock import SystemClock
+from kwiken.runtime.decisions import TraceSampler
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.files import read_file
 from kwiken.runtime.gateway import (
@@ -25,9 +26,13 @@ from kwiken.runtime.gateway import (
     NameResolver,
     PlanFile,
     PlanStore,
+    SharedPlan,
     parse_endpoint,
+    watch_replicas,
 )
 from kwiken.runtime.grpc import RemoteTransport
+from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.metrics import pushed
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
@@ -61,6 +66,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 clock=clock,
                 rng=random.Random(),  # noqa: S311 - no secrets
                 observer=observer,
+                sampler=TraceSampler(spec.trace_share) if spec.trace == "sampled" else None,
             )
             gateway = Gateway(
                 service,
@@ -72,27 +78,34 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                     remote=not spec.local,
                     max_bodies=spec.max_bodies,
                     allowed_hosts=spec.allowed_hosts,
+                    metrics=spec.metrics,
                     sockets=[socket.socket(fileno=number) for number in spec.sockets],
                 ),
             )
             if isinstance(transport, RemoteTransport):
                 gateway.control.prepare = transport.prepare
             gateway.control.set_replicas(spec.known)
-            await _serve(spec, gateway, endpoints, stop, announce)
+            gateway.control.gateways = tuple(spec.gateways)
+            watch = functools.partial(watch_replicas, executor.replica_states)
+            async with pushed(spec.metrics_otlp, gateway.metrics.resource, gateway.metrics.collect):
+                await _serve(spec, gateway, watch, endpoints, stop, announce)
 
 
 async def _serve(
     spec: GatewaySpec,
     gateway: Gateway,
+    watch_all: Callable[[], Coroutine[Any, Any, None]],
     endpoints: dict[str, list[Endpoint]],
     stop: asyncio.Event,
     announce: Announce,
 ) -> None:
-    watches = []
+    watches = [] if spec.local else [watch_all]
     plan_file = PlanFile(Path(spec.plan), gateway.control) if spec.plan is not None else None
     _begin_with_plan(spec, gateway.control, plan_file)
     if plan_file is not None:
         watches.append(plan_file.watch)
+    if spec.kept is not None and spec.follows_kept:
+        watches.append(SharedPlan(PlanStore(Path(spec.kept)), gateway.control).watch)
     if endpoints:
         names = NameResolver(endpoints, gateway.control)
         await names.resolve()
@@ -125,7 +138,7 @@ async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]
     gateway.report_stopping = server.report_stopping
     try:
         await server.start()
-        LOG.warning("requests over gRPC at %s", server.url)
+        LOG.warning("requests over gRPC at %s", server.url, extra=about(Event.GRPC_SERVING))
         yield
     finally:
         await server.stop()

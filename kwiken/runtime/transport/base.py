@@ -37,6 +37,11 @@ class Call(msgspec.Struct):
         trace_id: trace id of the request, as OpenTelemetry's integer.
         span_id: span id of the attempt, the parent of the spans that the replica creates.
         threads: number of threads that the handler may use, 1 or more.
+        sampled: whether the replica is to record the call's spans.
+        sent: moment at which the transport wrote the call to a connection, seconds of the injected clock; 0
+            until then. Set by the transport.
+        first_byte: moment at which the first byte of the answer came, seconds; 0 until then. Set by the
+            transport.
     """
 
     stage: str
@@ -48,6 +53,9 @@ class Call(msgspec.Struct):
     trace_id: int
     span_id: int
     threads: int = 1
+    sampled: bool = True
+    sent: float = 0.0
+    first_byte: float = 0.0
 
 
 class Reply(msgspec.Struct):

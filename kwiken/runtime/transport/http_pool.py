@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections import deque
-from typing import Final, NamedTuple, cast
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol, cast
 
 from kwiken.runtime.transport.http_head import BadHeadError, read_length, split_head
 
@@ -47,6 +49,13 @@ class UnreadReplyError(Exception):
         self.too_long = too_long
 
 
+class Moments(Protocol):
+    """Moments of an exchange, seconds; 0 until they come."""
+
+    sent: float
+    first_byte: float
+
+
 class HttpReply(NamedTuple):
     """Response of an HTTP server.
 
@@ -67,13 +76,29 @@ class Connection(asyncio.Protocol):
     Args:
         loop: event loop of the connection.
         max_body: longest body of a response, bytes; a longer one is an error.
+        now: monotonic clock, seconds.
     """
 
-    __slots__ = ("_buffer", "_head", "_length", "_loop", "_max_body", "_transport", "_waiter", "idle_since")
+    __slots__ = (
+        "_buffer",
+        "_head",
+        "_length",
+        "_loop",
+        "_max_body",
+        "_moments",
+        "_now",
+        "_transport",
+        "_waiter",
+        "idle_since",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, max_body: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, max_body: int, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._loop = loop
         self._max_body = max_body
+        self._now = now
+        self._moments: Moments | None = None
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[HttpReply] | None = None
         self._buffer = bytearray()
@@ -86,8 +111,12 @@ class Connection(asyncio.Protocol):
         """Whether another request can be sent on the connection."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, request: bytes) -> HttpReply:
+    async def exchange(self, request: bytes, moments: Moments | None = None) -> HttpReply:
         """Send a request and wait for its response; cancelling this closes the connection.
+
+        Args:
+            request: head and body.
+            moments: where to note the moments of the exchange; None for nowhere.
 
         Raises:
             NoConnectionError: the connection was closed before; nothing was sent.
@@ -98,14 +127,17 @@ class Connection(asyncio.Protocol):
             raise NoConnectionError("the connection was closed before anything was sent")
         waiter: asyncio.Future[HttpReply] = self._loop.create_future()
         self._waiter = waiter
+        self._moments = moments
         self._transport.write(request)
+        if moments is not None:
+            moments.sent = self._now()
         try:
             return await waiter
         except asyncio.CancelledError:
             self.cut()
             raise
         finally:
-            self._waiter = None
+            self._waiter = self._moments = None
             del waiter  # the future holds its error, whose traceback holds this frame
 
     def cut(self) -> None:
@@ -129,6 +161,8 @@ class Connection(asyncio.Protocol):
         if self._waiter is None or self._waiter.done():  # unexpected data: no request is waiting for it
             self.cut()
             return
+        if self._moments is not None and not self._moments.first_byte:
+            self._moments.first_byte = self._now()
         try:
             if self._buffer:
                 self._buffer += data
@@ -211,18 +245,27 @@ class Pool:
 
     Args:
         max_body: longest body of a response, bytes; a longer one is an error.
+        now: monotonic clock, seconds.
     """
 
-    def __init__(self, *, max_body: int) -> None:
+    def __init__(self, *, max_body: int, now: Callable[[], float] = time.monotonic) -> None:
         self._max_body = max_body
+        self._now = now
         self._loop = asyncio.get_running_loop()
         self._idle: dict[tuple[str, int], deque[Connection]] = {}
         self._busy: set[Connection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def exchange(self, place: tuple[str, int], request: bytes) -> HttpReply:
+    async def exchange(
+        self, place: tuple[str, int], request: bytes, moments: Moments | None = None
+    ) -> HttpReply:
         """Send a request to a host and port, on a connection that no other exchange is using.
+
+        Args:
+            place: host and port.
+            request: head and body.
+            moments: where to note the moments of the exchange; None for nowhere.
 
         Raises:
             NoConnectionError: nothing was sent.
@@ -233,7 +276,7 @@ class Pool:
             connection = await self._connect(place)
         self._busy.add(connection)
         try:
-            return await connection.exchange(request)
+            return await connection.exchange(request, moments)
         finally:
             self._busy.discard(connection)
             if connection.usable:
@@ -263,7 +306,7 @@ class Pool:
         return connection
 
     def _new(self) -> Connection:
-        return Connection(self._loop, self._max_body)
+        return Connection(self._loop, self._max_body, self._now)
 
     def _give_back(self, place: tuple[str, int], connection: Connection) -> None:
         if self._closed:

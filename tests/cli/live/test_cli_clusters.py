@@ -47,7 +47,8 @@ def cluster(service: str, url: str, identity: Identity, token_file: Path) -> Clu
         supervisor=identity,
         ready=True,
         token_file=str(token_file),
-        gateway=gateway,
+        url=url,
+        gateways=[gateway],
         replicas=[],
     )
 

@@ -23,6 +23,7 @@ from kwiken.runtime import RefusedError
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.runtime.process_id import Identity
 from kwiken.service import Reissue
+from tests.support.gateway_pids import gateway_pid
 from tests.support.protocols import GRPC, HTTP, Protocol, call_of
 from tests.support.services_http import Ask, service
 from tests.support.waiting import found, until
@@ -92,7 +93,7 @@ async def whole(cluster: Cluster) -> None:
         alive = all(Identity.of(pid) for those in running.values() for pid, _ in those)
         return alive and {stage: len(those) for stage, those in running.items()} == counts
 
-    await until(lambda: filled() and cluster.gateway_pid, within_s=30)
+    await until(lambda: filled() and gateway_pid(cluster), within_s=30)
 
     async def known() -> bool:
         with contextlib.suppress(aiohttp.ClientError, KwikenError, TimeoutError):
@@ -247,10 +248,10 @@ async def test_a_killed_gateway_comes_back_with_its_plan(cluster: Cluster, clien
     await cluster.put_plan(plan)
     with pytest.raises(InputError, match="other"):
         await cluster.put_plan(msgspec.structs.replace(plan, service="other"))
-    url, pid = cluster.gateway_url, cluster.gateway_pid
+    url, pid = cluster.gateway_url, gateway_pid(cluster)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: cluster.gateway_pid not in {None, pid}, within_s=20)
+    await until(lambda: gateway_pid(cluster) not in {None, pid}, within_s=20)
     await whole(cluster)
     assert cluster.gateway_url == url
     assert (await client.ask())[0] == 200
