@@ -21,6 +21,7 @@ from kwiken.cli.live.server_options import (
     plan_option,
     server_options,
     trace_options,
+    transport_option,
 )
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
@@ -51,13 +52,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     show_default=True,
     help="Number of gateways that share the port; each keeps the budget of its own requests.",
 )
-@click.option(
-    "--transport",
-    type=click.Choice(["http", "grpc"]),
-    default="http",
-    show_default=True,
-    help="Protocol between the gateway and the replicas.",
-)
+@transport_option
 @grpc_port_option
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @plan_option
