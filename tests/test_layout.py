@@ -75,6 +75,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.grpc",
         "kwiken.runtime.process",
         "kwiken.runtime.cluster",
+        "kwiken.runtime.upkeep",
     ),
     "loadtest": ("kwiken.loadtest",),
     "services": (
@@ -98,6 +99,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.demo.pace",
         "kwiken.cli.demo.trial",
         "kwiken.cli.demo",
+        "kwiken.cli.live.placing",
         "kwiken.cli.live",
         "kwiken.cli.allocate",
     ),
