@@ -87,8 +87,7 @@ async def ours() -> AsyncIterator[Chain]:
     settings = ClusterSettings(transport="grpc", grpc_port=port)
     async with Cluster("benchmarks.chain:chain", settings) as cluster:
         pids = [pid for those in cluster.replicas.values() for pid, _ in those]
-        assert cluster.gateway_pid is not None
-        yield Chain(port, ASK_METHOD, payload_message(REQUEST), [cluster.gateway_pid, *pids])
+        yield Chain(port, ASK_METHOD, payload_message(REQUEST), [*cluster.gateway_pids, *pids])
 
 
 @contextlib.asynccontextmanager

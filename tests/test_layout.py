@@ -80,6 +80,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.transport",
         "kwiken.runtime.decisions",
         "kwiken.runtime.metrics",
+        "kwiken.runtime.foreign",
         "kwiken.runtime.http_server",
         "kwiken.runtime.engine",
         "kwiken.runtime.replica",

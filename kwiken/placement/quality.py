@@ -76,7 +76,7 @@ def contention_on(request: Request, ledger: NodeLedger, nodes: Ints | None = Non
         ratios = pressure / request.tolerated[:, None]
         np.minimum(ratios, FULL_PRESSURE, out=ratios, where=request.tolerated[:, None] >= FULL_PRESSURE)
         ratio = ratios.max(axis=0, initial=0.0)
-        refused = ((slack < caused[:, None] - ROUNDING) & (caused[:, None] > 0)).any(axis=0)
+        refused = np.any((slack < caused[:, None] - ROUNDING) & (caused[:, None] > 0), axis=0)
     else:
         ratio, refused = _by_source(request.tolerated, caused, pressure, slack)
     loss = np.minimum(ratio, 1.0)

@@ -6,6 +6,7 @@ import click
 
 from kwiken.cli.live.server_options import ServerSettings, server_options
 from kwiken.cli.shared import load_service, note
+from kwiken.errors import DefinitionError
 
 
 @click.command(short_help="Run one replica of one stage.")
@@ -30,6 +31,8 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
         raise click.UsageError("a replica has no token; --metrics must be open or off")
     service = load_service(server.target)
     name = service[stage].name
+    if service[name].remote_call is not None:
+        raise DefinitionError("a foreign service serves it, so there is no replica to run", stage=name)
     import socket
 
     from kwiken.runtime.process import ReplicaSpec, run_server

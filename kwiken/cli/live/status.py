@@ -139,11 +139,30 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
                 },
             }
             for each in state.replicas
-        ],
+        ]
+        + _foreign(figures),
         "nodes": msgspec.to_builtins(state.nodes),
         "actions": state.actions,
         "runtime": figures,
     }
+
+
+def _foreign(figures: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Replicas of foreign services, which no supervisor started: they have no pid."""
+    return [
+        {
+            "replica": f"{name} at {replica['id']}",
+            "stage": name,
+            "pid": None,
+            "alive": True,
+            "address": replica["address"],
+            "restarts": None,
+            **{key: replica.get(key) for key in ("inflight", "latency_ms", "ejected", "trouble")},
+        }
+        for name, stage in (figures or {}).get("stages", {}).items()
+        if stage.get("foreign")
+        for replica in stage["replicas"]
+    ]
 
 
 def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:

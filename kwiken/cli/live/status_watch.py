@@ -120,11 +120,11 @@ def replica_rows(replicas: Sequence[dict[str, Any]], state_of: Callable[[dict[st
     return [
         (
             each["replica"],
-            str(each["pid"]),
+            number(each["pid"]),
             state_of(each),
             number(each["inflight"]),
             number(each["latency_ms"]),
-            str(each["restarts"]),
+            number(each["restarts"]),
             each["address"],
             *(_node(each) if _placed(replicas) else ()),
         )

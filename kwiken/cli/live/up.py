@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kwiken.runtime.cluster import Cluster, StateFiles
     from kwiken.service import Service
 
+FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
 _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
@@ -101,8 +102,9 @@ def command(
     from kwiken.runtime.cluster import StateFiles
 
     files = StateFiles(Path(state), service.name)
+    own = {name: stage for name, stage in service.stages.items() if stage.remote_call is None}
     sizes = counts | ({stage: len(places) for stage, places in placed.replicas.items()} if placed else {})
-    processes = gateways + sum(sizes.get(name, stage.replicas) for name, stage in service.stages.items())
+    processes = gateways + sum(sizes.get(name, stage.replicas) for name, stage in own.items())
 
     def warn() -> None:
         _warn_of_strangers(server.host, allowed_hosts)
@@ -177,6 +179,8 @@ def replica_counts(service: Service, texts: Sequence[str]) -> dict[str, int]:
         if not equals:
             raise InputError(f"must be STAGE=N, not {text!r}", where="--replicas")
         stage = service[name].name
+        if service[stage].remote_call is not None:
+            raise InputError(f"stage {stage!r}: {FOREIGN}", where="--replicas")
         if not (_WHOLE.fullmatch(number) and 1 <= int(number) <= MAX_REPLICAS):
             raise InputError(
                 f"stage {stage!r}: must be a whole number from 1 to {MAX_REPLICAS}, not {number!r}",

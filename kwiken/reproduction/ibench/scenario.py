@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.arrays import Floats
-from kwiken.reproduction.paragon import score_rows
+from kwiken.fleet import score_rows
 
 MACHINES: Final = 40
 APPLICATIONS: Final = 200

@@ -441,15 +441,23 @@ async def _launch_on(
 
 
 def _replica_counts(service: Service, given: Mapping[str, int]) -> dict[str, int]:
-    """Number of replicas by stage, in the order of the service."""
+    """Number of replicas by stage, in the order of the service, without foreign services' stages."""
     for stage, count in given.items():
         name = service[stage].name  # raises for an unknown stage
+        if service[name].remote_call is not None:
+            raise InputError(
+                "a foreign service serves it, so there are no replicas to start", where=f"stage {name!r}"
+            )
         if not 1 <= count <= MAX_REPLICAS:
             raise InputError(
                 f"the number of replicas must be from 1 to {MAX_REPLICAS}, not {count}",
                 where=f"stage {name!r}",
             )
-    return {name: given.get(name, stage.replicas) for name, stage in service.stages.items()}
+    return {
+        name: given.get(name, stage.replicas)
+        for name, stage in service.stages.items()
+        if stage.remote_call is None
+    }
 
 
 def _silence_s(service: Service, unresponsive_s: float) -> dict[str | None, float]:

@@ -32,7 +32,7 @@ from kwiken.runtime.engine.context import Attempt, CallSite, Request, Shared
 from kwiken.runtime.errors import DeadlineError, LostError, UnavailableError
 from kwiken.runtime.pending_io import settle
 from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply
+from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply, Stream
 
 MIN_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # multiple of the usual latency that an ejected replica on trial has to answer
@@ -183,7 +183,7 @@ class HedgedCall(msgspec.Struct, eq=False):
                     await self._close()
             if race.winner < 0:
                 raise self._failure()
-            return self.value
+            return await self._whole(self.value) if isinstance(self.value, Stream) else self.value
         finally:
             self._release()
 
@@ -257,6 +257,8 @@ class HedgedCall(msgspec.Struct, eq=False):
         now = site.shared.now()
         step = self.race.won(attempt.number)
         self.attempts.answered(attempt, reply, now, step)
+        if step != FINISH and isinstance(reply.value, Stream):
+            reply.value.cancel()
         if step == FINISH:
             self.value = reply.value
             took = now - self.attempts.first.started
@@ -346,6 +348,14 @@ class HedgedCall(msgspec.Struct, eq=False):
         finally:
             self.attempts.drop_unstarted()
 
+    async def _whole(self, stream: Stream) -> Any:
+        """Wait for the rest of the winner's answer; the other attempts have ended."""
+        try:
+            return await stream.rest()
+        except Exception:
+            self.site.stage.state.counts.failed += 1
+            raise
+
     def _failure(self) -> Exception:
         """Error of a race without a winner."""
         self.site.stage.state.counts.failed += 1
@@ -356,6 +366,8 @@ class HedgedCall(msgspec.Struct, eq=False):
 
         Otherwise a failed call, with its bodies, would stay in memory until the garbage collector runs.
         """
+        if isinstance(self.value, Stream):
+            self.value.cancel()
         self.attempts.errors = self.tasks = None
         del self.caller.task
 

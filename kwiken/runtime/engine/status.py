@@ -103,7 +103,10 @@ def status(
         "catch_up": _account(ledger.catch_up, REQUEST, now),
         "utility": _account(ledger.utility, REQUEST, now),
         "traces": None if sampler is None else {"kept": dict(sampler.kept), "dropped": sampler.dropped},
-        "stages": {name: _stage(state, now) for name, state in states.items()},
+        "stages": {
+            stage.name: _stage(states[stage.name], now, foreign=stage.definition.remote is not None)
+            for stage in program.stages
+        },
     }
 
 
@@ -137,8 +140,9 @@ def _recent(recent: RecentLatencies, now: float) -> dict[str, Any]:
     }
 
 
-def _stage(state: StageState, now: float) -> dict[str, Any]:
+def _stage(state: StageState, now: float, *, foreign: bool) -> dict[str, Any]:
     return {
+        "foreign": foreign,
         "calls": state.latencies.count,
         "failed": state.counts.failed,
         "reissues": state.counts.copies,
