@@ -101,6 +101,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.demo",
         "kwiken.cli.live.placing",
         "kwiken.cli.live",
+        "kwiken.cli.demo_place",
         "kwiken.cli.allocate",
     ),
 }
