@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from kwiken.placement.admission import Admission, admit_all
+from kwiken.placement.admission import MIN_SHARE_ACCEPTED, Admission, admit_all
 from kwiken.placement.explanations import Explanation, explain_placement
 from kwiken.placement.headroom import SOURCE_CAUTION, Caution
 from kwiken.placement.manifests import MANIFESTS
 from kwiken.placement.node_ledger import ROUNDING, Draw, DrawKind, NodeLedger
 from kwiken.placement.nodes import Cluster, Node, NodeClass, nodes_from_toml
 from kwiken.placement.placement import Placement, document, resume, total_cost
-from kwiken.placement.quality import Contention, contention_on, node_scores
+from kwiken.placement.quality import Contention, contention_loss, contention_on, node_scores
 from kwiken.placement.request import Request, request_for
 from kwiken.placement.scheduler import Scheduler
-from kwiken.placement.sizing import Rank, Replica, Sizing, by_cost, by_quality, walk
+from kwiken.placement.sizing import Forecast, Rank, Replica, Sizing, by_cost, by_quality, trim, walk
 
 __all__ = [
     "MANIFESTS",
+    "MIN_SHARE_ACCEPTED",
     "ROUNDING",
     "SOURCE_CAUTION",
     "Admission",
@@ -25,6 +26,7 @@ __all__ = [
     "Draw",
     "DrawKind",
     "Explanation",
+    "Forecast",
     "Node",
     "NodeClass",
     "NodeLedger",
@@ -37,6 +39,7 @@ __all__ = [
     "admit_all",
     "by_cost",
     "by_quality",
+    "contention_loss",
     "contention_on",
     "document",
     "explain_placement",
@@ -45,5 +48,6 @@ __all__ = [
     "request_for",
     "resume",
     "total_cost",
+    "trim",
     "walk",
 ]

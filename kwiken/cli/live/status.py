@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from kwiken.cli.live.status_watch import replica_columns, replica_rows, watch
 from kwiken.cli.shared import json_option, note, print_json, print_table, say
 from kwiken.errors import InputError
 
@@ -17,20 +19,24 @@ if TYPE_CHECKING:
     from kwiken.runtime.cluster import ClusterState, StateFiles
 
 UNWELL: Final = 1
-COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
-NODE_COLUMNS: Final = ("node", "class", "speed", "cores")
 
 
 @click.command(short_help="Show the local cluster.")
 @click.argument("service", required=False)
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
 @click.option("--page", is_flag=True, help="Print only the link to the live page, with its token.")
+@click.option("--watch", "watched", is_flag=True, help="Show it again and again, with each stage's latency.")
 @json_option
-def command(*, service: str | None, state: str, page: bool, as_json: bool) -> int:
+def command(*, service: str | None, state: str, page: bool, watched: bool, as_json: bool) -> int:
     """Show SERVICE, or every service that is up: processes, load, plan and spend.
+
+    With --watch: rate, p50 and p99 of the last 10 s by stage, and spend by stage and lever, every 2 s. A
+    process that is gone stays in the table for a minute.
 
     Exit code 1 when the supervisor of one has died, or its gateway does not answer.
     """
+    if sum((page, watched, as_json)) > 1:
+        raise click.UsageError("--page, --watch and --json exclude one another")
     from kwiken.runtime.cluster import StateFiles
 
     folder = Path(state)
@@ -42,9 +48,10 @@ def command(*, service: str | None, state: str, page: bool, as_json: bool) -> in
     if not found:
         what = f"service {named!r} is not up" if named is not None else "no service is up"
         raise InputError(f"{what}; start one with: kwiken up MODULE:SERVICE", where=state)
+    if watched:
+        watch(lambda: [describe(*pair) for pair in _read(files)[0]], _state, clear=sys.stdout.isatty())
+        return 0
     if page:
-        if as_json:
-            raise click.UsageError("--page and --json exclude each other")
         for each, read in found:
             say(_live_page(each, read))
         return 0
@@ -132,11 +139,30 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
                 },
             }
             for each in state.replicas
-        ],
+        ]
+        + _foreign(figures),
         "nodes": msgspec.to_builtins(state.nodes),
         "actions": state.actions,
         "runtime": figures,
     }
+
+
+def _foreign(figures: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Replicas of foreign services, which no supervisor started: they have no pid."""
+    return [
+        {
+            "replica": f"{name} at {replica['id']}",
+            "stage": name,
+            "pid": None,
+            "alive": True,
+            "address": replica["address"],
+            "restarts": None,
+            **{key: replica.get(key) for key in ("inflight", "latency_ms", "ejected", "trouble")},
+        }
+        for name, stage in (figures or {}).get("stages", {}).items()
+        if stage.get("foreign")
+        for replica in stage["replicas"]
+    ]
 
 
 def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
@@ -162,24 +188,12 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
 
 
 def _show(cluster: dict[str, Any]) -> None:
-    placed = any(each["node"] is not None for each in cluster["replicas"])
     pids = ", ".join(str(each["pid"]) for each in cluster["gateways"])
     place = f"{cluster['url']} (pid {pids})" if pids else "no gateway"
-    rows = [
-        (
-            each["replica"],
-            str(each["pid"]),
-            _state(each),
-            _shown(each["inflight"]),
-            _shown(each["latency_ms"]),
-            str(each["restarts"]),
-            each["address"],
-            *(_node(each) if placed else ()),
-        )
-        for each in cluster["replicas"]
-    ]
-    columns = (*COLUMNS, *(NODE_COLUMNS if placed else ()))
-    print_table(f"{cluster['service']} at {place}", columns, rows, to_stdout=True)
+    title = f"{cluster['service']} at {place}"
+    print_table(
+        title, replica_columns(cluster["replicas"]), replica_rows(cluster["replicas"], _state), to_stdout=True
+    )
     for action in cluster["actions"]:
         say(action)
     if cluster["runtime"] is None:
@@ -199,13 +213,6 @@ def _show(cluster: dict[str, Any]) -> None:
             f"kwiken: {cluster['service']}: the plan in force cannot be noted ({unkept}); "
             "a gateway that takes over may not have it"
         )
-
-
-def _node(replica: dict[str, Any]) -> tuple[str, ...]:
-    """Node of a replica with its class and speed, and the cores that the replica may use."""
-    if replica["node"] is None:
-        return "-", "-", "-", "-"
-    return replica["node"], replica["class"], f"{replica['speed']:.3g}", f"{replica['cores']:.3g}"
 
 
 def unnoted(cluster: dict[str, Any]) -> int:
@@ -230,10 +237,6 @@ def _state(replica: dict[str, Any]) -> str:
     if not replica["alive"]:
         return "dead"
     return {True: "avoided", False: "serving", None: "unknown"}[replica["ejected"]]
-
-
-def _shown(number: float | None) -> str:
-    return "-" if number is None else f"{number:.3g}" if isinstance(number, float) else str(number)
 
 
 def _spend(figures: dict[str, Any]) -> str:

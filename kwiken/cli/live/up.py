@@ -15,10 +15,13 @@ import click
 from kwiken.cli.live.placing import Placed, PlacementOptions, placement_options
 from kwiken.cli.live.server_options import (
     ServerSettings,
+    TraceSettings,
     allowed_hosts_option,
     grpc_port_option,
     plan_option,
     server_options,
+    trace_options,
+    transport_option,
 )
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
@@ -30,11 +33,13 @@ if TYPE_CHECKING:
     from kwiken.runtime.upkeep import Upkeep
     from kwiken.service import Service
 
+FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
 _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 @click.command(short_help="Start a local cluster: a gateway and every stage's replicas.")
 @server_options(port=8080, what="the gateway")
+@trace_options
 @click.option(
     "--replicas",
     "replicas",
@@ -50,13 +55,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     show_default=True,
     help="Number of gateways that share the port; each keeps the budget of its own requests.",
 )
-@click.option(
-    "--transport",
-    type=click.Choice(["http", "grpc"]),
-    default="http",
-    show_default=True,
-    help="Protocol between the gateway and the replicas.",
-)
+@transport_option
 @grpc_port_option
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @plan_option
@@ -73,6 +72,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 def command(
     *,
     server: ServerSettings,
+    trace: TraceSettings,
     replicas: tuple[str, ...],
     placing: PlacementOptions,
     gateways: int,
@@ -100,8 +100,9 @@ def command(
     from kwiken.runtime.cluster import StateFiles
 
     files = StateFiles(Path(state), service.name)
+    own = {name: stage for name, stage in service.stages.items() if stage.remote_call is None}
     sizes = counts | ({stage: len(places) for stage, places in placed.replicas.items()} if placed else {})
-    processes = gateways + sum(sizes.get(name, stage.replicas) for name, stage in service.stages.items())
+    processes = gateways + sum(sizes.get(name, stage.replicas) for name, stage in own.items())
 
     def warn() -> None:
         _warn_of_strangers(server.host, allowed_hosts)
@@ -111,7 +112,8 @@ def command(
     if detach:
         from kwiken.cli.live.detach import start_detached
 
-        words = [server.target, *server.arguments(), "--state", state, "--gateways", str(gateways)]
+        words = [server.target, *server.arguments(), *trace.arguments(), "--state", state]
+        words += ["--gateways", str(gateways)]
         words += placing.arguments()
         words += ["--plan", plan] if plan is not None else []
         words += ["--unresponsive-after", str(unresponsive_s), "--transport", transport]
@@ -125,17 +127,24 @@ def command(
     import asyncio
 
     from kwiken.runtime.cluster import Cluster, ClusterSettings
+    from kwiken.runtime.process import set_up_logs
 
+    set_up_logs(server.log_format, "supervisor")
     settings = ClusterSettings(
         host=server.host,
         traces=_path(server.traces),
         otlp=server.otlp,
+        trace=trace.mode,
+        trace_share=trace.share,
         transport=transport,
         grpc_port=grpc_port,
         plan=_path(plan),
         grace_s=server.grace_s,
         unresponsive_s=unresponsive_s,
         max_bodies=server.max_bodies,
+        metrics=server.metrics,
+        metrics_otlp=server.metrics_otlp,
+        log_format=server.log_format,
         allowed_hosts=allowed_hosts,
         gateways=gateways,
     )
@@ -168,6 +177,8 @@ def replica_counts(service: Service, texts: Sequence[str]) -> dict[str, int]:
         if not equals:
             raise InputError(f"must be STAGE=N, not {text!r}", where="--replicas")
         stage = service[name].name
+        if service[stage].remote_call is not None:
+            raise InputError(f"stage {stage!r}: {FOREIGN}", where="--replicas")
         if not (_WHOLE.fullmatch(number) and 1 <= int(number) <= MAX_REPLICAS):
             raise InputError(
                 f"stage {stage!r}: must be a whole number from 1 to {MAX_REPLICAS}, not {number!r}",

@@ -34,7 +34,7 @@ def reservation(request: Request, factor: float = 1.0) -> Reservation:
 
     Args:
         request: workload; best-effort work reserves as many replicas as it may have.
-        factor: how many times the need is reserved, above 0.
+        factor: how many times the need is reserved, above 0; times the request's own factor.
 
     Returns:
         Replicas of the size with the best performance for its cost, as many as the target needs.
@@ -47,7 +47,7 @@ def reservation(request: Request, factor: float = 1.0) -> Reservation:
     reached = request.efficiency * np.arange(1, most + 1) * typical[size]
     enough = np.flatnonzero(reached >= request.required * (1 - 1e-9))
     count = int(enough[0]) + 1 if enough.size else most
-    return Reservation(size, min(most, math.ceil(count * factor - 1e-9)))
+    return Reservation(size, min(most, math.ceil(count * factor * request.reserved - 1e-9)))
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class LeastLoadedScheduler:
                 return
             nodes = np.flatnonzero(room)
             share = ledger.free_cores[nodes] / cluster.cores[nodes]
-            order = np.lexsort((nodes, -ledger.free_memory_gb[nodes], -share))
-            sizing.add(int(nodes[order[0]]), wanted.size)
+            nodes = nodes[share == share.max()]
+            sizing.add(int(nodes[np.argmax(ledger.free_memory_gb[nodes])]), wanted.size)
             free = anti_affinity(sizing)
 
     def satisfied(self, sizing: Sizing) -> bool:

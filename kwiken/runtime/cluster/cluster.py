@@ -29,6 +29,7 @@ from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
 from kwiken.runtime.cluster.state import VERSION, ClusterState, NodeState
 from kwiken.runtime.cluster.state_folder import StateFolder
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
 from kwiken.runtime.process_id import Identity
 from kwiken.runtime.target import load_target
@@ -85,6 +86,8 @@ class Cluster:
             raise InputError(
                 f"must be from 1 to {MAX_GATEWAYS}, not {settings.gateways}", where="number of gateways"
             )
+        if settings.gateways > 1 and settings.grpc_port is not None:
+            raise InputError("several gateways cannot share a port for gRPC", where="number of gateways")
         self._layout = layout
         self._processes = Processes(
             settings.gateways,
@@ -206,6 +209,7 @@ class Cluster:
             self._settings,
             sockets=self._listening.files_of(number),
             port=self._listening.port,
+            shown=[self._listening.url_of(each) for each in range(self._settings.gateways)],
             kept=self._opened.files.plan,
             takes_over=self._ready,
             known=self._processes.addresses(),
@@ -230,7 +234,12 @@ class Cluster:
                     await client.request("PUT", "/v1/replicas", addresses)
                     told[number] = gateway
                 except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
-                    LOG.warning("%s could not be updated with the replicas: %s", slot.name, error)
+                    LOG.warning(
+                        "%s could not be updated with the replicas: %s",
+                        slot.name,
+                        error,
+                        extra=about(Event.GATEWAY_NOT_TOLD),
+                    )
                     await asyncio.sleep(RETRY_S)
                     self._processes.changed.set()
 
@@ -435,15 +444,23 @@ async def _launch_on(
 
 
 def _replica_counts(service: Service, given: Mapping[str, int]) -> dict[str, int]:
-    """Number of replicas by stage, in the order of the service."""
+    """Number of replicas by stage, in the order of the service, without foreign services' stages."""
     for stage, count in given.items():
         name = service[stage].name  # raises for an unknown stage
+        if service[name].remote_call is not None:
+            raise InputError(
+                "a foreign service serves it, so there are no replicas to start", where=f"stage {name!r}"
+            )
         if not 1 <= count <= MAX_REPLICAS:
             raise InputError(
                 f"the number of replicas must be from 1 to {MAX_REPLICAS}, not {count}",
                 where=f"stage {name!r}",
             )
-    return {name: given.get(name, stage.replicas) for name, stage in service.stages.items()}
+    return {
+        name: given.get(name, stage.replicas)
+        for name, stage in service.stages.items()
+        if stage.remote_call is None
+    }
 
 
 def _silence_s(service: Service, unresponsive_s: float) -> dict[str | None, float]:

@@ -14,6 +14,7 @@ from kwiken.runtime.cluster.layout import ReplicaPlace
 from kwiken.runtime.cluster.liveness import Liveness, until_unresponsive
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.state import ProcessState
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import Replica
 
@@ -153,7 +154,13 @@ class Processes:
             wait_s = slot.emptied()
             slot.killed = code == -signal.SIGKILL
             self.changed.set()
-            LOG.warning("%s ended with exit code %s; restart in %g s", slot.name, code, wait_s)
+            LOG.warning(
+                "%s ended with exit code %s; restart in %g s",
+                slot.name,
+                code,
+                wait_s,
+                extra=about(Event.PROCESS_ENDED),
+            )
             await asyncio.sleep(wait_s)
 
     async def _refill(self, slot: Slot) -> None:
@@ -162,7 +169,9 @@ class Processes:
                 await self._fill(slot)
             except ChildError as error:
                 wait_s = slot.emptied()
-                LOG.error("%s; next try in %g s", error, wait_s)  # noqa: TRY400 - the message has the reason
+                LOG.error(  # noqa: TRY400 - the message has the reason
+                    "%s; next try in %g s", error, wait_s, extra=about(Event.PROCESS_NOT_STARTED)
+                )
                 await asyncio.sleep(wait_s)
             else:
                 slot.restarts += 1
@@ -186,7 +195,12 @@ class Processes:
         try:
             await asyncio.wait({end, silence}, return_when=asyncio.FIRST_COMPLETED)
             if not end.done():
-                LOG.error("%s is unresponsive and is killed: %s", slot.name, silence.result().value)
+                LOG.error(
+                    "%s is unresponsive and is killed: %s",
+                    slot.name,
+                    silence.result().value,
+                    extra=about(Event.PROCESS_UNRESPONSIVE),
+                )
                 child.kill()
             return await end
         finally:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from kwiken.runtime.gateway.allowed_origins import is_loopback
 from kwiken.runtime.gateway.control import Control
 from kwiken.runtime.gateway.front_door import FrontDoor
-from kwiken.runtime.gateway.plan_file import Endpoint, NameResolver, PlanFile, SharedPlan, parse_endpoint
+from kwiken.runtime.gateway.plan_file import NameResolver, PlanFile, SharedPlan, parse_endpoint
 from kwiken.runtime.gateway.plan_store import PlanStore
+from kwiken.runtime.gateway.replica_watch import watch_replicas
 from kwiken.runtime.gateway.responses import BAD_GATEWAY, Failure, judge
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import MAX_REQUEST, GatewaySettings
@@ -15,7 +16,6 @@ __all__ = [
     "BAD_GATEWAY",
     "MAX_REQUEST",
     "Control",
-    "Endpoint",
     "Failure",
     "FrontDoor",
     "Gateway",
@@ -27,4 +27,5 @@ __all__ = [
     "is_loopback",
     "judge",
     "parse_endpoint",
+    "watch_replicas",
 ]

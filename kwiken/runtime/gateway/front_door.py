@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from kwiken.runtime.engine import Answer, Executor
 from kwiken.runtime.errors import OverloadError
 from kwiken.runtime.gateway.responses import OK, RETRY_SOON_S, UNAVAILABLE, status_of
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.transport import wire
 from kwiken.service import Service
+
+LOG = logging.getLogger("kwiken.gateway")
 
 
 class FrontDoor:
@@ -73,8 +77,9 @@ class FrontDoor:
             raise OverloadError("the gateway is stopping", retry_after_s=RETRY_SOON_S)
         try:
             self._executor.turn_away(deadline_ms=deadline_ms, priority=priority)
-        except OverloadError:
+        except OverloadError as error:
             self.answered[UNAVAILABLE] += 1
+            _log_refusal(error, parent)
             raise
         request = self._reader.read(await body())
         try:
@@ -82,11 +87,14 @@ class FrontDoor:
                 request,
                 deadline_ms=deadline_ms,
                 priority=priority,
-                parent=None if parent is None else (parent.trace_id, parent.span_id),
+                parent=parent,
                 note=timing,
             )
         except Exception as error:
-            self.answered[status_of(error)] += 1
+            status = status_of(error)
+            self.answered[status] += 1
+            if status == UNAVAILABLE:
+                _log_refusal(error, parent)
             raise
         self.answered[OK] += 1
         return answer
@@ -105,3 +113,9 @@ class FrontDoor:
         if self._inflight:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), within_s)
+
+
+def _log_refusal(error: Exception, parent: wire.Parent | None) -> None:
+    """Log that a request got 503; the limits on lines keep a flood of them short."""
+    trace_id = parent.trace_id if parent is not None else 0
+    LOG.warning("a request got 503: %s", error, extra=about(Event.REQUEST_TURNED_AWAY, trace_id=trace_id))

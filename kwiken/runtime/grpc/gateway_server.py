@@ -16,6 +16,7 @@ from kwiken.runtime.grpc.messages import answer_message, payload_of
 from kwiken.runtime.grpc.server import GrpcServer
 from kwiken.runtime.grpc.settings import ASK_METHOD, RETRY_PUSHBACK
 from kwiken.runtime.http_server import ByteBudget
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.transport import MAX_PRIORITY, wire
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -78,7 +79,7 @@ class GrpcGatewayServer:
         except Exception as error:
             found = judge(error)
             if found.is_own:
-                LOG.exception("request failed")
+                LOG.exception("request failed", extra=about(Event.REQUEST_ERROR))
             _tell(found, context)
             return b""
         finally:

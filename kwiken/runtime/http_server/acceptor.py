@@ -16,6 +16,7 @@ from math import inf
 from typing import Any, Final
 
 from kwiken.errors import InputError
+from kwiken.runtime.log_events import Event, about
 
 LOG = logging.getLogger("kwiken.acceptor")
 BACKLOG: Final = 1024  # connections that the kernel holds per socket
@@ -152,7 +153,7 @@ class Acceptor:
         """Pause without files or memory: an immediate retry would fail again and only cost time."""
         if self._loop.time() - self._logged_at > LOG_EVERY_S:
             self._logged_at = self._loop.time()
-            LOG.error("no more connections for now: %s", error.strerror)
+            LOG.error("no more connections for now: %s", error.strerror, extra=about(Event.CONNECTIONS_FULL))
         self._loop.remove_reader(sock.fileno())
         self._loop.call_later(PAUSE_S, self._resume, sock)
 

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from kwiken.runtime.log_events import Event, about
+
 LOG = logging.getLogger("kwiken.cluster")
 
 
@@ -36,7 +38,7 @@ class CriticalTasks:
         if task.cancelled() or self._fault is not None or (fault := task.exception()) is None:
             return
         self._fault = fault
-        LOG.critical("a critical task failed, so the program ends: %r", fault)
+        LOG.critical("a critical task failed, so the program ends: %r", fault, extra=about(Event.TASK_FAILED))
         if self._owner is not None:
             self._owner.cancel()
 

@@ -7,8 +7,11 @@ from typing import Literal
 
 import msgspec
 
+from kwiken.runtime.decisions import DRAWN_SHARE
+from kwiken.runtime.process.log_format import LogFormat
 from kwiken.runtime.transport import Replica
 
+TraceMode = Literal["all", "sampled", "off"]
 Protocol = Literal["http", "grpc"]
 
 
@@ -27,6 +30,9 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         grace_s: seconds that calls in flight get when the process is told to stop.
         max_inflight: largest number of calls at once, 1 or more; further ones are refused.
         max_bodies: bytes that all calls together may hold; None for a share of the memory.
+        shows_metrics: whether it shows its metrics at `/metrics`.
+        metrics_otlp: endpoint for metrics; None for none.
+        log_format: format of the log's lines.
         transport: protocol that the replica serves.
     """
 
@@ -41,6 +47,9 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grace_s: float = 10.0
     max_inflight: int = 64
     max_bodies: int | None = None
+    shows_metrics: bool = True
+    metrics_otlp: str | None = None
+    log_format: LogFormat = "text"
     transport: Protocol = "http"
 
 
@@ -59,6 +68,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         token_file: file with the token of the control routes; None closes those routes.
         traces: folder for spans; None for none.
         otlp: endpoint for spans; None for none.
+        trace: which requests' spans go there: all, those that the sampler keeps, or none.
+        trace_share: share of all requests that the sampler draws uniformly, above 0, at most 1.
         grace_s: seconds that requests in flight get when the process is told to stop.
         sockets: file descriptors of sockets that listen at this host and port already; empty to open new
             ones.
@@ -68,6 +79,10 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         known: by stage, replicas at the start.
         max_bodies: bytes that all requests together may hold; None for a share of the memory.
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
+        metrics: who may read `/metrics`: anybody, those with the token, or nobody.
+        metrics_otlp: endpoint for metrics; None for none.
+        gateways: URL of each gateway of the cluster, for the list of what Prometheus may scrape.
+        log_format: format of the log's lines.
     """
 
     target: str
@@ -80,6 +95,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     token_file: str | None = None
     traces: str | None = None
     otlp: str | None = None
+    trace: TraceMode = "sampled"
+    trace_share: float = DRAWN_SHARE
     grace_s: float = 10.0
     sockets: list[int] = []
     kept: str | None = None
@@ -88,6 +105,10 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     known: dict[str, list[Replica]] = {}
     max_bodies: int | None = None
     allowed_hosts: list[str] = []
+    metrics: Literal["open", "token", "off"] = "open"
+    metrics_otlp: str | None = None
+    gateways: list[str] = []
+    log_format: LogFormat = "text"
 
 
 Spec = ReplicaSpec | GatewaySpec

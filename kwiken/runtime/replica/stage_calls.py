@@ -16,6 +16,7 @@ import msgspec
 
 from kwiken.errors import InputError
 from kwiken.otel.write import ExceptionRecord
+from kwiken.runtime.decisions import LatencyHistogram
 from kwiken.runtime.errors import DeadlineError
 from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
 from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
@@ -33,7 +34,9 @@ class ServedCall(msgspec.Struct, frozen=True):
     Attributes:
         parent: trace context of the caller's attempt; None if the caller sent none.
         shard: number of the shard, from 0.
+        attempt: number of the attempt, from 0.
         start_ns: arrival of the call, nanoseconds since 1970.
+        began_ns: moment at which its handler began, nanoseconds since 1970.
         end_ns: moment at which its answer was ready, nanoseconds since 1970.
         busy_ms: CPU time of the call, milliseconds.
         error: description of the error; None for an answer, "cancelled" if the client disconnected.
@@ -42,7 +45,9 @@ class ServedCall(msgspec.Struct, frozen=True):
 
     parent: wire.Parent | None
     shard: int
+    attempt: int
     start_ns: int
+    began_ns: int
     end_ns: int
     busy_ms: float
     error: str | None = None
@@ -107,11 +112,13 @@ class CallSettings(NamedTuple):
         shard: number of the shard, from 0.
         priority: priority of the call; higher is more urgent.
         threads: number of threads that the handler may use, 1 or more.
+        attempt: number of the attempt, from 0.
     """
 
     shard: int
     priority: int
     threads: int
+    attempt: int
 
 
 def read_call_settings(headers: Mapping[str, str], stage: Stage) -> CallSettings:
@@ -128,6 +135,7 @@ def read_call_settings(headers: Mapping[str, str], stage: Stage) -> CallSettings
         wire.read_whole(headers, wire.SHARD, low=0, high=stage.fanout - 1) or 0,
         wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0,
         wire.read_whole(headers, wire.THREADS, low=1, high=stage.threads) or 1,
+        wire.read_whole(headers, wire.ATTEMPT, low=0, high=wire.MAX_ATTEMPT) or 0,
     )
 
 
@@ -145,6 +153,8 @@ class StageCalls:
         stage: the stage.
         inflight: number of calls that run or wait.
         latency_ms: moving average of the latencies of calls, milliseconds; 0 before the first.
+        latencies: latencies of calls by how they ended; without those whose clients disconnected.
+        cpu_ns: CPU time of handlers, nanoseconds.
 
     Raises:
         DefinitionError: unknown stage, or one that cannot be served.
@@ -160,10 +170,17 @@ class StageCalls:
         self._queue = CallQueue()
         self.inflight = 0
         self.latency_ms = 0.0
+        self.latencies = {ending: LatencyHistogram() for ending in Ending}
+        self.cpu_ns = 0
         self._overhead = CallOverhead()
         self._ready = False
         self._stopping = False
         self._idle = asyncio.Event()
+
+    @property
+    def queued(self) -> int:
+        """Number of calls that wait to start."""
+        return len(self._queue)
 
     @property
     def unready_reason(self) -> str | None:
@@ -206,6 +223,12 @@ class StageCalls:
         Args:
             call: the call.
         """
+        ended = await self._serve(call)
+        if ended.ending is not Ending.INVALID:  # counted already
+            self.latencies[ended.ending].add(time.monotonic() - call.came)
+        return ended
+
+    async def _serve(self, call: ReceivedCall) -> EndedCall:
         if call.headers.get(wire.STAGE, self.stage.name) != self.stage.name:
             # The caller has an outdated address: the port belonged to another replica before.
             return self._refused(Ending.MISDIRECTED, f"this is a replica of stage {self.stage.name!r}")
@@ -229,7 +252,8 @@ class StageCalls:
                 self._idle.set()
 
     def invalid(self, error: InputError) -> EndedCall:
-        """Result of a call with an invalid header or body."""
+        """Count a call with an invalid header or body; returns its result."""
+        self.latencies[Ending.INVALID].add(0.0)
         return EndedCall(Ending.INVALID, self._runner.failure(error), self.inflight)
 
     def _refused(self, ending: Ending, reason: str) -> EndedCall:
@@ -247,26 +271,43 @@ class StageCalls:
         shard, threads = settings.shard, settings.threads
         run = self._runner.run(call.body, shard=shard, threads=threads, parent=parent)
         ran: RanCall | None = None
+        began_ns = time.time_ns()
         try:
             ran = await metered(run, meter)
         finally:
-            self._finish(parent, shard, start_ns, meter, ran)
+            self.cpu_ns += meter.ns
+            self._finish(parent, settings, (start_ns, began_ns), meter, ran)
         self._note_latency((time.monotonic() - call.came) * 1e3)
         ending = Ending.ANSWERED if ran.error is None else Ending.FAILED
         return EndedCall(ending, ran.body, self.inflight, meter.ms + self._overhead.share_ms(meter))
 
     def _finish(
-        self, parent: wire.Parent | None, shard: int, start_ns: int, meter: CpuMeter, ran: RanCall | None
+        self,
+        parent: wire.Parent | None,
+        settings: CallSettings,
+        times_ns: tuple[int, int],
+        meter: CpuMeter,
+        ran: RanCall | None,
     ) -> None:
-        """Report a call to the observer; None for a call that was cancelled."""
+        """Report a call to the observer.
+
+        Args:
+            parent: trace context of the caller's attempt.
+            settings: values of the call's headers.
+            times_ns: arrival of the call and begin of its handler, nanoseconds since 1970.
+            meter: CPU time of the call.
+            ran: outcome of the call; None if it was cancelled.
+        """
         if self._observer is None:
             return
         with contextlib.suppress(Exception):  # a faulty observer must not fail calls
             self._observer.call_finished(
                 ServedCall(
                     parent=parent,
-                    shard=shard,
-                    start_ns=start_ns,
+                    shard=settings.shard,
+                    attempt=settings.attempt,
+                    start_ns=times_ns[0],
+                    began_ns=times_ns[1],
                     end_ns=time.time_ns(),
                     busy_ms=meter.ms,
                     error=ran.error if ran is not None else "cancelled",

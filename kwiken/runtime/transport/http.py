@@ -79,7 +79,7 @@ class HttpTransport:
 
     async def __aenter__(self) -> Self:
         """Open the pool of connections."""
-        self._pool = Pool(max_body=self._max_body)
+        self._pool = Pool(max_body=self._max_body, now=self._clock.monotonic)
         return self
 
     async def __aexit__(
@@ -101,7 +101,7 @@ class HttpTransport:
         body = self._bodies.encode(call)
         request = _head(endpoint, call, min(remaining_ms, wire.MAX_DEADLINE_MS), len(body)) + body
         with map_errors(call.stage, replica):
-            status, headers, data = await self._pool.exchange(endpoint.host_and_port, request)
+            status, headers, data = await self._pool.exchange(endpoint.host_and_port, request, call)
         if status != OK:
             early = self._clock.monotonic() < call.deadline - MAX_EARLY_S
             _raise(status, headers, data, call.stage, replica, early=early)
@@ -145,11 +145,10 @@ class HttpTransport:
 
 def _head(endpoint: Endpoint, call: Call, remaining_ms: float, length: int) -> bytes:
     """Head of a request. Stage names and addresses were checked, so they contain no line breaks."""
-    trace = (
-        f"{wire.TRACEPARENT}: {wire.format_traceparent(call.trace_id, call.span_id)}\r\n"
-        if call.trace_id
-        else ""
-    )
+    trace = ""
+    if call.trace_id:
+        parent = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
+        trace = f"{wire.TRACEPARENT}: {parent}\r\n"
     more = f"{wire.THREADS}: {call.threads}\r\n" if call.threads > 1 else ""
     return (
         f"{endpoint.head}Content-Length: {length}\r\n"

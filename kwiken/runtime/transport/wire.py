@@ -46,6 +46,7 @@ MAX_DEADLINE_MS: Final = 3_600_000.0
 # Limits of the figures that a replica reports: they affect the choice of replicas and the charge for threads.
 MAX_BUSY_MS: Final = 1e9
 MAX_INFLIGHT: Final = 1_000_000
+MAX_ATTEMPT: Final = 1_000_000
 
 # `float` and `int` accept more than a header may contain: underscores, digits of other scripts, `nan`, `1e9`.
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
@@ -86,9 +87,15 @@ def parse_traceparent(text: str | None) -> Parent | None:
     return parent if parent.trace_id and parent.span_id else None
 
 
-def format_traceparent(trace_id: int, span_id: int) -> str:
-    """Header for a call made in one of this process's spans, which are always recorded."""
-    return f"00-{trace_id:032x}-{span_id:016x}-01"
+def format_traceparent(trace_id: int, span_id: int, *, sampled: bool = True) -> str:
+    """Header for a call made in one of this process's spans.
+
+    Args:
+        trace_id: trace id, 128 bits.
+        span_id: id of the span, 64 bits.
+        sampled: whether the span is recorded.
+    """
+    return f"00-{trace_id:032x}-{span_id:016x}-0{sampled:d}"
 
 
 def read_number(headers: Mapping[str, str], name: str, *, low: float, high: float) -> float | None:
