@@ -134,8 +134,8 @@ class ControlGroups:
             raise KwikenError(f"{folder}: the control group cannot be made: {error.strerror}") from error
 
     def _weigh(self) -> None:
-        """Give each group the weight of all groups in it: else a whole node would weigh as one process does."""
-        weights = {folder: 0 for folder in [self._folder, *self._groups.values()]}
+        """Give each group the weight of all groups in it, or a whole node would weigh as one process."""
+        weights = dict.fromkeys([self._folder, *self._groups.values()], 0)
         for folder in self._groups.values():
             if not any(other.parent == folder for other in weights):
                 for above in (folder, *folder.parents):
@@ -186,6 +186,7 @@ class ControlGroups:
             self._groups.pop(name, None)
             self._bounds.pop(name, None)
             self._shares.pop(name, None)
+        self._weigh()
 
     async def close(self) -> None:
         """Kill every process in the tree and remove the tree."""
