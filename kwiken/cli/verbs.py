@@ -33,6 +33,7 @@ VERBS = {
     "status": "Show the local cluster.",
     "apply": "Put a plan in force at a running gateway.",
     "load": "Send open-loop load to a gateway.",
+    "probe": "Measure this machine's contention, and stages in a sandbox.",
     "classify": "Predict workloads' performance on every node from a few measurements.",
     "place": "Size workloads for their targets and place them on unequal nodes.",
     "fleet": "Compare schedulers on simulated clusters of up to 1,000 servers.",
@@ -42,7 +43,7 @@ VERBS = {
 FOLDERS = {
     **dict.fromkeys(("apply", "demo", "serve", "stage", "up", "down", "status", "load"), "live"),
     **dict.fromkeys(("plan", "simulate", "judge"), "planning"),
-    **dict.fromkeys(("classify", "place", "fleet"), "allocate"),
+    **dict.fromkeys(("probe", "classify", "place", "fleet"), "allocate"),
 }
 FAILED = 1
 BAD_INPUT = 2

@@ -136,8 +136,13 @@ class Outcome:
         return moments, cores[at] / self.capacity, used[at] / self.capacity
 
     def summary(self) -> dict[str, float]:
-        """Figures of the run by name, in percent and seconds; see docs/fleet.md for their definitions."""
+        """Figures of the run by name, in percent and seconds; see docs/fleet.md for their definitions.
+
+        Where no job was placed, only their number is told.
+        """
         placed = np.isfinite(self.started_s)
+        if not placed.any():
+            return {"not placed": float(len(placed))}
         got = self.performance[placed]
         span = self.arrival_s[0], self.arrival_s[-1]
         middle = (span[0] + span[1]) / 2
@@ -155,7 +160,7 @@ class Outcome:
             "cores used, %": used,
         }
         return {name: 100 * value for name, value in figures.items()} | {
-            "mean wait, s": float(self.wait_s.mean()) if placed.any() else float("nan"),
+            "mean wait, s": float(self.wait_s.mean()),
             "makespan, s": self.makespan_s,
             "not placed": float((~placed).sum()),
             "moves": float(self.moves.sum()),

@@ -56,7 +56,7 @@ def targets(
     needed = np.array(CORES)[cores] * replicas
     durations_s = np.exp(rng.normal(0, SPREAD_OF_DURATIONS, count))
     durations_s *= load * float(cluster.cores.sum()) * count / float(needed @ durations_s)
-    reserved = _reserved(rng, count)
+    reserved = random_reservations(rng, count)
     sizes = tuple(Size(float(each), float(gb)) for each in CORES for gb in MEMORY_GB)
     classes = tuple(one.name for one in platforms)
     jobs = []
@@ -91,8 +91,16 @@ def _ideal(truth: Behaviour, row: int, first: int, replicas: int) -> float:
     return float(truth.base[row]) * math.exp(log)
 
 
-def _reserved(rng: np.random.Generator, count: int) -> Floats:
-    """(j,) factor by which users reserve more than the need (Quasar section 3.13): 2.94 on average."""
+def random_reservations(rng: np.random.Generator, count: int) -> Floats:
+    """Factors by which users reserve more than the need (Quasar section 3.13), 2.94 on average.
+
+    Args:
+        rng: generator.
+        count: number of users.
+
+    Returns:
+        (count,) factors: above 1 for 70% of users, below 1 for 20%, and 1 for the others.
+    """
     kind = rng.random(count)
     over = np.exp(rng.uniform(0, math.log(10), count))
     under = np.exp(rng.uniform(-math.log(5), 0, count))

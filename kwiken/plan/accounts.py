@@ -135,6 +135,11 @@ class Account:
         self._pledged = min(self._pledged, self._most_pledged)
 
     @property
+    def earned(self) -> int:
+        """All earnings so far, in micro-units: what successes would have paid for if nothing expired."""
+        return self._earned // MILLION
+
+    @property
     def _earned(self) -> int:
         """All earnings so far, in micro-units times a million."""
         return self._credit - self._full + self._horizon.earned_from + self._fed * self._ppm

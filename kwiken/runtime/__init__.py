@@ -45,6 +45,7 @@ __all__ = [
     "ClusterSettings",
     "DeadlineError",
     "Executor",
+    "ForeignTransport",
     "Gateway",
     "GatewaySettings",
     "GrpcReplicaServer",
@@ -88,6 +89,7 @@ __getattr__ = lazy_names(
             "RefusedError",
             "UnavailableError",
         ),
+        "kwiken.runtime.foreign": ("ForeignTransport",),
         "kwiken.runtime.gateway": ("Gateway", "GatewaySettings"),
         "kwiken.runtime.grpc": (
             "GrpcReplicaServer",

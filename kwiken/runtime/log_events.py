@@ -22,6 +22,7 @@ class Event(StrEnum):
     STAGE_OUT = "stage_out"
     STAGE_BACK = "stage_back"
     NAME_NOT_FOUND = "name_not_found"
+    FOREIGN_SILENT = "foreign_silent"
     # Requests and calls.
     REQUEST_TURNED_AWAY = "request_turned_away"
     REQUEST_ERROR = "request_error"

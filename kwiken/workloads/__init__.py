@@ -6,7 +6,7 @@ from kwiken.workloads.classification import Classification, Classifier, Proposal
 from kwiken.workloads.completion import ColumnMeans, Completer, FoldIn, GaussianModel
 from kwiken.workloads.gradient_descent import GradientDescent
 from kwiken.workloads.identity import KnownProfiles
-from kwiken.workloads.measurements import Measured, measurements_from_text
+from kwiken.workloads.measurements import Measured, Measurements, measurements_from_text
 from kwiken.workloads.profile import (
     Estimate,
     Size,
@@ -32,6 +32,7 @@ __all__ = [
     "KnownProfiles",
     "Measure",
     "Measured",
+    "Measurements",
     "Proposal",
     "Size",
     "Spread",

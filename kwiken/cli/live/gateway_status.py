@@ -14,6 +14,7 @@ OK: Final = 200
 class _Replica(msgspec.Struct):
     """Fields of a replica that `kwiken status` needs."""
 
+    id: str
     address: str
     inflight: int
     latency_ms: float | None
@@ -55,6 +56,7 @@ class _Stage(msgspec.Struct):
     """Fields of a stage that `kwiken status` needs."""
 
     replicas: list[_Replica]
+    foreign: bool
     reissues: int
     recent: _Recent
     late: _Late

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="STAGE=HOST:PORT",
     help="Address of a replica; STAGE=grpc://HOST:PORT if it serves gRPC. Repeatable. Every address of a "
-    "host name is used, and looked up regularly.",
+    "host name is used, and looked up regularly. For a foreign service's stage it replaces the addresses in "
+    "the definition.",
 )
 @grpc_port_option
 @click.option("--local", is_flag=True, help="Run every stage in this process instead.")
@@ -63,7 +64,8 @@ def command(
     are /livez, /readyz, and / for the service's page.
     """
     service = load_service(server.target)
-    if local and replicas:
+    own = [text for text in replicas if not _is_foreign(service, text)]
+    if local and own:
         raise InputError("every stage runs in this process, so there is no replica to name", where="--local")
     from kwiken.runtime.process import GatewaySpec, run_server
 
@@ -84,10 +86,18 @@ def command(
         trace_share=trace.share,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
+        metrics=server.metrics,
+        metrics_otlp=server.metrics_otlp,
         log_format=server.log_format,
         allowed_hosts=list(allowed_hosts),
     )
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))
+
+
+def _is_foreign(service: Service, text: str) -> bool:
+    """Whether an option's text `STAGE=HOST:PORT` names a stage that a foreign service serves."""
+    stage = service.stages.get(text.partition("=")[0])
+    return stage is not None and stage.remote_call is not None
 
 
 def endpoints_of(service: Service, replicas: tuple[str, ...], *, later: bool) -> dict[str, list[str]]:
@@ -111,7 +121,9 @@ def endpoints_of(service: Service, replicas: tuple[str, ...], *, later: bool) ->
             raise InputError(f"must be STAGE=HOST:PORT, not {text!r}", where="--replica")
         parse_endpoint(endpoint)
         found.setdefault(service[stage].name, []).append(endpoint)
-    lacking = [name for name in service.stages if name not in found]
+    lacking = [
+        name for name, stage in service.stages.items() if name not in found and stage.remote_call is None
+    ]
     if lacking and not later:
         raise InputError(
             f"no replica of {', '.join(lacking)}; give --replica STAGE=HOST:PORT for each, or --local",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import click
 
@@ -31,6 +31,8 @@ class ServerSettings:
         otlp: collector for spans; None for none.
         grace_s: seconds that requests in flight get at a stop.
         bodies_mib: memory for all requests' bodies together, MiB; None for a share of all.
+        metrics: who may read `/metrics`: `open` to anybody, `token`, or `off`.
+        metrics_otlp: collector for metrics; None for none.
         log_format: format of the log's lines.
     """
 
@@ -41,6 +43,8 @@ class ServerSettings:
     otlp: str | None
     grace_s: float
     bodies_mib: int | None
+    metrics: Literal["open", "token", "off"]
+    metrics_otlp: str | None
     log_format: LogFormat
 
     @property
@@ -57,6 +61,8 @@ class ServerSettings:
             "--otlp": self.otlp,
             "--grace": self.grace_s,
             "--bodies-mib": self.bodies_mib,
+            "--metrics": self.metrics,
+            "--metrics-otlp": self.metrics_otlp,
             "--log-format": self.log_format,
         }
         return [word for name, value in options.items() if value is not None for word in (name, str(value))]
@@ -123,6 +129,20 @@ def server_options(*, port: int, what: str) -> Callable[[F], F]:
             type=click.IntRange(1, 1 << 24),
             metavar="MIB",
             help="Memory for all requests' bodies together; more are refused.  [default: a share of all]",
+        ),
+        click.option(
+            "--metrics",
+            type=click.Choice(["open", "token", "off"]),
+            default="open",
+            show_default=True,
+            help="Who may read /metrics: anybody, those with the control routes' token, or nobody.",
+        ),
+        click.option(
+            "--metrics-otlp",
+            metavar="URL",
+            envvar="OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+            callback=_check_otlp,
+            help="Collector to send metrics to.",
         ),
         click.option(
             "--log-format",
@@ -194,6 +214,13 @@ def trace_options(callback: F) -> F:
 
 
 plan_option = click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
+transport_option = click.option(
+    "--transport",
+    type=click.Choice(["http", "grpc"]),
+    default="http",
+    show_default=True,
+    help="Protocol between the gateway and the replicas.",
+)
 grpc_port_option = click.option(
     "--grpc-port",
     type=click.IntRange(0, MAX_PORT),

@@ -6,6 +6,7 @@ import click
 
 from kwiken.cli.live.server_options import ServerSettings, server_options
 from kwiken.cli.shared import load_service, note
+from kwiken.errors import DefinitionError
 
 
 @click.command(short_help="Run one replica of one stage.")
@@ -26,8 +27,12 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
     Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT,
     or STAGE=grpc://HOST:PORT for a replica that serves gRPC.
     """
+    if server.metrics == "token":
+        raise click.UsageError("a replica has no token; --metrics must be open or off")
     service = load_service(server.target)
     name = service[stage].name
+    if service[name].remote_call is not None:
+        raise DefinitionError("a foreign service serves it, so there is no replica to run", stage=name)
     import socket
 
     from kwiken.runtime.process import ReplicaSpec, run_server
@@ -45,6 +50,8 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
         max_inflight=max_inflight,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
+        shows_metrics=server.metrics != "off",
+        metrics_otlp=server.metrics_otlp,
         log_format=server.log_format,
         transport="grpc" if grpc else "http",
     )

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
-from kwiken.cli.live.status_watch import REPLICAS, replica_rows, watch
+from kwiken.cli.live.status_watch import replica_columns, replica_rows, watch
 from kwiken.cli.shared import json_option, note, print_json, print_table, say
 from kwiken.errors import InputError
 
@@ -103,6 +104,7 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
         for stage in (figures or {}).get("stages", {}).values()
         for replica in stage["replicas"]
     }
+    node_of = {node.node: node for node in state.nodes}
     return {
         "service": state.service,
         "target": state.target,
@@ -127,15 +129,40 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
                 "alive": each.identity.alive,
                 "address": each.url,
                 "restarts": each.restarts,
+                "node": each.node,
+                "class": node_of[each.node].node_class if each.node in node_of else None,
+                "speed": node_of[each.node].speed if each.node in node_of else None,
+                "cores": each.cores,
                 **{
                     key: replicas.get(each.url, {}).get(key)
                     for key in ("inflight", "latency_ms", "ejected", "trouble")
                 },
             }
             for each in state.replicas
-        ],
+        ]
+        + _foreign(figures),
+        "nodes": msgspec.to_builtins(state.nodes),
+        "actions": state.actions,
         "runtime": figures,
     }
+
+
+def _foreign(figures: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Replicas of foreign services, which no supervisor started: they have no pid."""
+    return [
+        {
+            "replica": f"{name} at {replica['id']}",
+            "stage": name,
+            "pid": None,
+            "alive": True,
+            "address": replica["address"],
+            "restarts": None,
+            **{key: replica.get(key) for key in ("inflight", "latency_ms", "ejected", "trouble")},
+        }
+        for name, stage in (figures or {}).get("stages", {}).items()
+        if stage.get("foreign")
+        for replica in stage["replicas"]
+    ]
 
 
 def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
@@ -163,8 +190,12 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
 def _show(cluster: dict[str, Any]) -> None:
     pids = ", ".join(str(each["pid"]) for each in cluster["gateways"])
     place = f"{cluster['url']} (pid {pids})" if pids else "no gateway"
-    rows = replica_rows(cluster["replicas"], _state)
-    print_table(f"{cluster['service']} at {place}", REPLICAS, rows, to_stdout=True)
+    title = f"{cluster['service']} at {place}"
+    print_table(
+        title, replica_columns(cluster["replicas"]), replica_rows(cluster["replicas"], _state), to_stdout=True
+    )
+    for action in cluster["actions"]:
+        say(action)
     if cluster["runtime"] is None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return

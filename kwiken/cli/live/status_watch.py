@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from kwiken.cli.shared import note, print_table, say
@@ -16,7 +16,8 @@ STAGES: Final = (
     *("copies", "denied", "spent", "late"),
 )
 LEVERS: Final = ("lever", "budget", "spent", "last 10 s", "of peak", "left", "denied")
-REPLICAS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
+COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
+NODE_COLUMNS: Final = ("node", "class", "speed", "cores")  # where replicas were placed
 CLEAR: Final = "\x1b[H\x1b[2J"  # to the top of an empty screen
 
 Cluster = dict[str, Any]
@@ -104,7 +105,12 @@ def lever_rows(figures: dict[str, Any]) -> Rows:
     ]
 
 
-def replica_rows(replicas: Iterable[dict[str, Any]], state_of: Callable[[dict[str, Any]], str]) -> Rows:
+def replica_columns(replicas: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Headings of `replica_rows`; nodes only where a replica was placed on one."""
+    return (*COLUMNS, *(NODE_COLUMNS if _placed(replicas) else ()))
+
+
+def replica_rows(replicas: Sequence[dict[str, Any]], state_of: Callable[[dict[str, Any]], str]) -> Rows:
     """Rows of the replicas.
 
     Args:
@@ -114,15 +120,27 @@ def replica_rows(replicas: Iterable[dict[str, Any]], state_of: Callable[[dict[st
     return [
         (
             each["replica"],
-            str(each["pid"]),
+            number(each["pid"]),
             state_of(each),
             number(each["inflight"]),
             number(each["latency_ms"]),
-            str(each["restarts"]),
+            number(each["restarts"]),
             each["address"],
+            *(_node(each) if _placed(replicas) else ()),
         )
         for each in replicas
     ]
+
+
+def _placed(replicas: Sequence[dict[str, Any]]) -> bool:
+    return any(each.get("node") is not None for each in replicas)
+
+
+def _node(replica: dict[str, Any]) -> tuple[str, ...]:
+    """Node of a replica with its class and speed, and the cores that the replica may use."""
+    if replica.get("node") is None:
+        return "-", "-", "-", "-"
+    return replica["node"], replica["class"], f"{replica['speed']:.3g}", f"{replica['cores']:.3g}"
 
 
 def number(value: float | None) -> str:
@@ -148,7 +166,7 @@ def show(cluster: Cluster, replicas: list[dict[str, Any]], state_of: Callable[[d
         )
         print_table("", STAGES, stage_rows(figures), to_stdout=True)
         print_table("", LEVERS, lever_rows(figures), to_stdout=True)
-    print_table("", REPLICAS, replica_rows(replicas, state_of), to_stdout=True)
+    print_table("", replica_columns(replicas), replica_rows(replicas, state_of), to_stdout=True)
 
 
 def watch(

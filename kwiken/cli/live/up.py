@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
+from kwiken.cli.live.placing import Placed, PlacementOptions, placement_options
 from kwiken.cli.live.server_options import (
     ServerSettings,
     TraceSettings,
@@ -19,14 +21,19 @@ from kwiken.cli.live.server_options import (
     plan_option,
     server_options,
     trace_options,
+    transport_option,
 )
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from kwiken.runtime.cluster import Cluster, StateFiles
+    from kwiken.runtime.upkeep import Upkeep
     from kwiken.service import Service
 
+FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
 _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
@@ -40,6 +47,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     metavar="STAGE=N",
     help="Number of replicas of a stage, in place of the service's own; repeatable.",
 )
+@placement_options
 @click.option(
     "--gateways",
     type=click.IntRange(min=1),
@@ -47,13 +55,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     show_default=True,
     help="Number of gateways that share the port; each keeps the budget of its own requests.",
 )
-@click.option(
-    "--transport",
-    type=click.Choice(["http", "grpc"]),
-    default="http",
-    show_default=True,
-    help="Protocol between the gateway and the replicas.",
-)
+@transport_option
 @grpc_port_option
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @plan_option
@@ -72,6 +74,7 @@ def command(
     server: ServerSettings,
     trace: TraceSettings,
     replicas: tuple[str, ...],
+    placing: PlacementOptions,
     gateways: int,
     transport: Literal["http", "grpc"],
     grpc_port: int | None,
@@ -88,13 +91,18 @@ def command(
     """
     service = load_service(server.target)
     counts = replica_counts(service, replicas)
+    placed = placing.read(service)
+    if twice := [stage for stage in (placed.replicas if placed else ()) if stage in counts]:
+        raise InputError(f"the placement says it for stage {twice[0]!r}", where="--replicas")
     if plan is not None:
         _check_plan(plan, service)
     from kwiken.machine import processors_given
     from kwiken.runtime.cluster import StateFiles
 
     files = StateFiles(Path(state), service.name)
-    processes = gateways + sum(counts.get(name, stage.replicas) for name, stage in service.stages.items())
+    own = {name: stage for name, stage in service.stages.items() if stage.remote_call is None}
+    sizes = counts | ({stage: len(places) for stage, places in placed.replicas.items()} if placed else {})
+    processes = gateways + sum(sizes.get(name, stage.replicas) for name, stage in own.items())
 
     def warn() -> None:
         _warn_of_strangers(server.host, allowed_hosts)
@@ -106,6 +114,7 @@ def command(
 
         words = [server.target, *server.arguments(), *trace.arguments(), "--state", state]
         words += ["--gateways", str(gateways)]
+        words += placing.arguments()
         words += ["--plan", plan] if plan is not None else []
         words += ["--unresponsive-after", str(unresponsive_s), "--transport", transport]
         words += ["--grpc-port", str(grpc_port)] if grpc_port is not None else []
@@ -133,13 +142,18 @@ def command(
         grace_s=server.grace_s,
         unresponsive_s=unresponsive_s,
         max_bodies=server.max_bodies,
+        metrics=server.metrics,
+        metrics_otlp=server.metrics_otlp,
         log_format=server.log_format,
         allowed_hosts=allowed_hosts,
         gateways=gateways,
     )
-    cluster = Cluster(server.target, settings, port=server.port, state=files.folder, replicas=counts)
+    start = functools.partial(
+        Cluster, server.target, settings, port=server.port, state=files.folder, replicas=counts
+    )
+
     try:
-        asyncio.run(_run(cluster, files, warn))
+        asyncio.run(_run(start, placed, files, warn))
     except asyncio.CancelledError:  # told to stop before it was up
         raise click.Abort from None
 
@@ -163,6 +177,8 @@ def replica_counts(service: Service, texts: Sequence[str]) -> dict[str, int]:
         if not equals:
             raise InputError(f"must be STAGE=N, not {text!r}", where="--replicas")
         stage = service[name].name
+        if service[stage].remote_call is not None:
+            raise InputError(f"stage {stage!r}: {FOREIGN}", where="--replicas")
         if not (_WHOLE.fullmatch(number) and 1 <= int(number) <= MAX_REPLICAS):
             raise InputError(
                 f"stage {stage!r}: must be a whole number from 1 to {MAX_REPLICAS}, not {number!r}",
@@ -195,7 +211,41 @@ def _check_plan(path: str, service: Service) -> None:
         raise InputError(str(error), where=path) from error
 
 
-async def _run(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
+async def _run(
+    start: Callable[..., Cluster], placed: Placed | None, files: StateFiles, warn: Callable[[], None]
+) -> None:
+    """Serve until told to stop, on the nodes of a placement if there is one."""
+    if placed is None:
+        await _serve(start(), files, warn)
+        return
+    from kwiken.runtime.cluster import Layout
+    from kwiken.runtime.node_classes import NodeLimits
+
+    async with NodeLimits() as limits:
+        for name, node in placed.nodes.items():
+            limits.add_node(name, node.limit)
+        note(f"nodes are played by {limits.method.value}")
+        layout = Layout(limits=limits, nodes=placed.nodes, replicas=placed.replicas)
+        cluster = start(layout=layout)
+        if placed.adaptation is None or placed.seating is None:
+            await _serve(cluster, files, warn)
+            return
+        from kwiken.runtime.upkeep import Upkeep
+
+        upkeep = Upkeep(
+            placed.adaptation,
+            placed.seating,
+            {cluster.service.name: cluster},
+            limits,
+            say=note,
+            service_targets_ms=placed.service_targets_ms,
+        )
+        await _serve(cluster, files, warn, upkeep)
+
+
+async def _serve(
+    cluster: Cluster, files: StateFiles, warn: Callable[[], None], upkeep: Upkeep | None = None
+) -> None:
     import asyncio
 
     stop = asyncio.Event()
@@ -220,8 +270,28 @@ async def _run(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) ->
         note(f"{cluster.service.name} is up with {count} replicas; control token in {files.token}")
         say(cluster.gateway_url)
         sys.stdout.flush()
-        await stop.wait()
+        if upkeep is None:
+            await stop.wait()
+        else:
+            await _keep(upkeep, stop)
         note(f"{cluster.service.name} is stopping")
+
+
+async def _keep(upkeep: Upkeep, stop: asyncio.Event) -> None:
+    """Keep targets until told to stop; a failure ends the program."""
+    import asyncio
+
+    from kwiken.runtime.tasks import cancel_and_wait
+
+    await upkeep.start_best_effort()
+    stopped = asyncio.create_task(stop.wait())
+    keeping = asyncio.create_task(upkeep.run())
+    try:
+        await asyncio.wait({stopped, keeping}, return_when=asyncio.FIRST_COMPLETED)
+        if keeping.done():
+            await keeping
+    finally:
+        await cancel_and_wait([stopped, keeping])
 
 
 def crowd_line(processes: int, processors: float) -> str | None:

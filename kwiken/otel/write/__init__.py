@@ -8,7 +8,10 @@ from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.otel.write.convert import otlp_lines, readable_spans
-    from kwiken.otel.write.observer import ServerSpans, make_observer
+    from kwiken.otel.write.endpoint import collector_url
+    from kwiken.otel.write.labels import OTHER, shorten
+    from kwiken.otel.write.observer import ServerSpans, make_observer, resource
+    from kwiken.otel.write.otlp_json import SCOPE, scope_version
     from kwiken.otel.write.records import (
         AttemptKind,
         AttemptRecord,
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from kwiken.otel.write.span_model import attempt_name
 
 __all__ = [
+    "OTHER",
+    "SCOPE",
     "AttemptKind",
     "AttemptRecord",
     "ExceptionRecord",
@@ -34,9 +39,13 @@ __all__ = [
     "ServerSpans",
     "StageRecord",
     "attempt_name",
+    "collector_url",
     "make_observer",
     "otlp_lines",
     "readable_spans",
+    "resource",
+    "scope_version",
+    "shorten",
 ]
 
 __getattr__ = lazy_names(
@@ -46,9 +55,19 @@ __getattr__ = lazy_names(
             "otlp_lines",
             "readable_spans",
         ),
+        "kwiken.otel.write.endpoint": ("collector_url",),
+        "kwiken.otel.write.otlp_json": (
+            "SCOPE",
+            "scope_version",
+        ),
+        "kwiken.otel.write.labels": (
+            "OTHER",
+            "shorten",
+        ),
         "kwiken.otel.write.observer": (
             "ServerSpans",
             "make_observer",
+            "resource",
         ),
         "kwiken.otel.write.records": (
             "AttemptKind",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
 import os
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,22 +22,25 @@ from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.gateway_client import GatewayClient
 from kwiken.runtime.cluster.gateway_figures import combined_status
 from kwiken.runtime.cluster.gateway_sockets import GatewaySockets
+from kwiken.runtime.cluster.layout import Layout, ReplicaPlace
 from kwiken.runtime.cluster.processes import Processes
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
-from kwiken.runtime.cluster.state import VERSION, ClusterState
+from kwiken.runtime.cluster.state import VERSION, ClusterState, NodeState
 from kwiken.runtime.cluster.state_folder import StateFolder
 from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
 from kwiken.runtime.process_id import Identity
 from kwiken.runtime.target import load_target
+from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.service import MAX_REPLICAS, Service
 
 LOG = logging.getLogger("kwiken.cluster")
 CHECK_S: Final = 2.0  # interval of checks of the state files and the log
 RETRY_S: Final = 0.1  # pause before the gateways are updated again
 MAX_GATEWAYS: Final = 64
+MAX_ACTIONS: Final = 20  # shown in the state
 STDERR: Final = 2
 
 
@@ -53,6 +59,8 @@ class Cluster:
         state: folder for the state files that `down` and `status` read; None for none.
         replicas: number of replicas by stage, 1 to `MAX_REPLICAS`, where it differs from the service's own;
             None for the service's own throughout.
+        layout: nodes that this machine plays, with the places of replicas; None for none. Its stages are not
+            in `replicas`.
 
     Raises:
         InputError: the target is not a service, a number of replicas is out of range, or, on entering, the
@@ -69,6 +77,7 @@ class Cluster:
         port: int = 0,
         state: Path | None = None,
         replicas: Mapping[str, int] | None = None,
+        layout: Layout | None = None,
     ) -> None:
         self.service: Service = load_target(target)
         self._target = target
@@ -79,9 +88,10 @@ class Cluster:
             )
         if settings.gateways > 1 and settings.grpc_port is not None:
             raise InputError("several gateways cannot share a port for gRPC", where="number of gateways")
+        self._layout = layout
         self._processes = Processes(
             settings.gateways,
-            _replica_counts(self.service, replicas or {}),
+            _places(self.service, replicas or {}, layout),
             self._start,
             grace_s=settings.grace_s,
             silence_s=_silence_s(self.service, settings.unresponsive_s),
@@ -93,6 +103,8 @@ class Cluster:
         self._sockets: GatewaySockets | None = None
         self._plan: Plan | None = None
         self._ready = False
+        self._keepers: dict[str, asyncio.Task[None]] = {}  # by name of the slot
+        self._actions: deque[str] = deque(maxlen=MAX_ACTIONS)
 
     @property
     def gateway_url(self) -> str:
@@ -141,7 +153,7 @@ class Cluster:
             ]
             await self._processes.start_all()
             for slot in self._processes.slots:
-                self._critical_tasks.add(self._processes.keep(slot, self._clients[0].check))
+                self._keep(slot)
             self._critical_tasks.add(self._tell())
             self._critical_tasks.add(_shorten_log(folder.files.log))
             self._processes.changed.set()
@@ -176,8 +188,13 @@ class Cluster:
     async def _start(self, slot: Slot) -> Child:
         """Start the process of a slot."""
         if slot.stage is not None:
-            spec = replica_spec(self._target, self._settings, stage=slot.stage, name=slot.name)
-            return await Child.start(spec, name=slot.name)
+            spec = replica_spec(
+                self._target, self._settings, stage=slot.stage, name=slot.name, node=slot.node
+            )
+            if self._layout is None or slot.place is None:
+                return await Child.start(spec, name=slot.name)
+            launch = functools.partial(_launch_on, self._layout, self._limited(slot), slot.place)
+            return await Child.start(spec, name=slot.name, launch=launch)
         # The token is not passed by its file, which may have been removed.
         env = {"KWIKEN_TOKEN": self._opened.token}
         number = self._processes.gateways.index(slot)
@@ -192,6 +209,7 @@ class Cluster:
             self._settings,
             sockets=self._listening.files_of(number),
             port=self._listening.port,
+            shown=[self._listening.url_of(each) for each in range(self._settings.gateways)],
             kept=self._opened.files.plan,
             takes_over=self._ready,
             known=self._processes.addresses(),
@@ -238,6 +256,108 @@ class Cluster:
         changed.clear()
         return True
 
+    def _keep(self, slot: Slot) -> None:
+        check = self._asked[0].check
+        self._keepers[slot.name] = self._critical_tasks.add(self._processes.keep(slot, check))
+
+    def _limited(self, slot: Slot) -> str:
+        """Name of a slot's process among the limits, which several clusters may share."""
+        return f"{self.service.name}/{slot.name}"
+
+    @property
+    def places(self) -> dict[str, tuple[str, ReplicaPlace]]:
+        """Stage and place of the replicas that have a place, by name, whether or not they run now."""
+        return {
+            slot.name: (slot.stage, slot.place)
+            for slot in self._processes.replicas
+            if slot.stage is not None and slot.place is not None
+        }
+
+    @property
+    def lost_nodes(self) -> list[str]:
+        """Nodes on which replicas should run and none does, because every one of them was killed."""
+        dead: dict[str, bool] = {}
+        for slot in self._processes.replicas:
+            if slot.place is not None:
+                gone = slot.child is None and slot.killed
+                dead[slot.place.node] = dead.get(slot.place.node, True) and gone
+        return [node for node, gone in dead.items() if gone]
+
+    async def add_replica(self, stage: str, place: ReplicaPlace) -> str:
+        """Start another replica and route calls to it; returns its name.
+
+        Args:
+            stage: stage of the replica.
+            place: node and cores of the replica.
+
+        Raises:
+            ChildError: the process does not start.
+        """
+        slot = self._processes.new_slot(self.service[stage].name, place)
+        await self._processes.add(slot)
+        self._keep(slot)
+        return slot.name
+
+    async def remove_replica(self, name: str) -> None:
+        """Stop a replica in good order: it gets no more calls, and those in flight finish.
+
+        Args:
+            name: name of the replica; nothing happens if there is none.
+        """
+        slot = next((slot for slot in self._processes.replicas if slot.name == name), None)
+        if slot is None:
+            return
+        await cancel_and_wait([self._keepers.pop(name)])
+        child = self._processes.remove(slot)
+        addresses = msgspec.json.encode(self._processes.addresses())
+        for client in self._asked:
+            with contextlib.suppress(KwikenError, aiohttp.ClientError, TimeoutError):
+                await client.request("PUT", "/v1/replicas", addresses)
+        if child is not None:
+            await child.stop(self._settings.grace_s)
+        if self._layout is not None:
+            await self._layout.limits.end(self._limited(slot))
+
+    def resize_replica(self, name: str, cores: float) -> None:
+        """Change the number of cores that a replica may use; nothing happens if there is none.
+
+        Args:
+            name: name of the replica.
+            cores: number of cores.
+        """
+        for slot in self._processes.replicas:
+            if slot.name == name and slot.place is not None and self._layout is not None:
+                slot.place = ReplicaPlace(slot.place.node, cores)
+                with contextlib.suppress(InputError):  # it is being restarted, and gets the new limit then
+                    self._layout.limits.resize(self._limited(slot), self._layout.limit(slot.place))
+                self._processes.changed.set()
+
+    async def drop_node(self, node: str) -> list[str]:
+        """Give a node up: its replicas are not restarted; returns the names of those that it had.
+
+        Args:
+            node: name of the node.
+        """
+        slots = [slot for slot in self._processes.replicas if slot.place is not None and slot.node == node]
+        for slot in slots:
+            await cancel_and_wait([self._keepers.pop(slot.name)])
+            child = self._processes.remove(slot)
+            if child is not None:
+                child.kill()
+            if self._layout is not None:
+                await self._layout.limits.end(self._limited(slot))
+        return [slot.name for slot in slots]
+
+    def note_action(self, line: str) -> None:
+        """Show an action that keeps a target in the state, beside those before.
+
+        Args:
+            line: action and reason.
+        """
+        LOG.info("%s", line)
+        self._actions.append(line)
+        self._processes.changed.set()
+
     async def put_plan(self, plan: Plan | None) -> None:
         """Put a plan in force at every gateway, or none; the plan survives restarts of the gateways.
 
@@ -276,6 +396,11 @@ class Cluster:
             url=self.gateway_url,
             gateways=self._processes.states(self._processes.gateways),
             replicas=self._processes.states(self._processes.replicas),
+            nodes=[
+                NodeState(node=name, node_class=node.node_class, cores=node.cores, speed=node.speed)
+                for name, node in (self._layout.nodes if self._layout is not None else {}).items()
+            ],
+            actions=list(self._actions),
         )
 
     async def _stop_all(self, grace_s: float) -> None:
@@ -293,16 +418,49 @@ class Cluster:
                 self._folder = None
 
 
+def _places(
+    service: Service, given: Mapping[str, int], layout: Layout | None
+) -> dict[str, Sequence[ReplicaPlace | None]]:
+    """Places of the replicas by stage, in the order of the service."""
+    placed = layout.replicas if layout is not None else {}
+    for stage in placed:
+        service[stage]  # raises for an unknown stage
+    counts = _replica_counts(service, given)
+    return {stage: placed.get(stage) or [None] * count for stage, count in counts.items()}
+
+
+async def _launch_on(
+    layout: Layout, name: str, place: ReplicaPlace, *command: str, **options: Any
+) -> asyncio.subprocess.Process:
+    """Start a command under the limit of its place."""
+    await layout.limits.end(name)  # what is left of the process before
+    options.pop("start_new_session")  # it has one always
+    try:
+        return await layout.limits.start(
+            command, name=name, limit=layout.limit(place), node=place.node, **options
+        )
+    except KwikenError as error:  # the node may be lost
+        raise ChildError(f"{name}: {error}") from error
+
+
 def _replica_counts(service: Service, given: Mapping[str, int]) -> dict[str, int]:
-    """Number of replicas by stage, in the order of the service."""
+    """Number of replicas by stage, in the order of the service, without foreign services' stages."""
     for stage, count in given.items():
         name = service[stage].name  # raises for an unknown stage
+        if service[name].remote_call is not None:
+            raise InputError(
+                "a foreign service serves it, so there are no replicas to start", where=f"stage {name!r}"
+            )
         if not 1 <= count <= MAX_REPLICAS:
             raise InputError(
                 f"the number of replicas must be from 1 to {MAX_REPLICAS}, not {count}",
                 where=f"stage {name!r}",
             )
-    return {name: given.get(name, stage.replicas) for name, stage in service.stages.items()}
+    return {
+        name: given.get(name, stage.replicas)
+        for name, stage in service.stages.items()
+        if stage.remote_call is None
+    }
 
 
 def _silence_s(service: Service, unresponsive_s: float) -> dict[str | None, float]:

@@ -71,7 +71,7 @@ RULES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
         ("load", "line_ms", "p50_ms", "p99_ms", "worst_10s", "latency_ms", "failing", "uptime_s"), max
     ),
     **dict.fromkeys(("plan", "service", "fraction", "peak", "horizon_s", "id", "node", "address"), _first),
-    **dict.fromkeys(("trouble", "plan_unkept", "state"), _first),
+    **dict.fromkeys(("foreign", "trouble", "plan_unkept", "state"), _first),
     "ejected": any,
     "replicas": _replicas,
 }

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import signal
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from kwiken.runtime.cluster.child_process import Child, ChildError
+from kwiken.runtime.cluster.layout import ReplicaPlace
 from kwiken.runtime.cluster.liveness import Liveness, until_unresponsive
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.state import ProcessState
@@ -28,7 +30,7 @@ class Processes:
 
     Args:
         gateways: number of gateways, 1 or more.
-        counts: number of replicas by stage.
+        places: place of each replica at the start, by stage; None for a replica without one.
         start: starts the process of a slot.
         grace_s: seconds that requests and calls in flight get at the end.
         silence_s: by stage, seconds without a sign of life after which a replica is killed and restarted,
@@ -43,7 +45,7 @@ class Processes:
     def __init__(
         self,
         gateways: int,
-        counts: Mapping[str, int],
+        places: Mapping[str, Sequence[ReplicaPlace | None]],
         start: Start,
         *,
         grace_s: float,
@@ -52,10 +54,13 @@ class Processes:
         names = [f"gateway-{number}" for number in range(gateways)] if gateways > 1 else ["gateway"]
         self.gateways = [Slot(name, None) for name in names]
         self.replicas = [
-            Slot(f"{stage}-{number}", stage) for stage, count in counts.items() for number in range(count)
+            Slot(f"{stage}-{number}", stage, place)
+            for stage, wanted in places.items()
+            for number, place in enumerate(wanted)
         ]
         self.changed = asyncio.Event()
-        self._stages = tuple(counts)
+        self._stages = tuple(places)
+        self._numbers = {stage: len(wanted) for stage, wanted in places.items()}
         self._start = start
         self._grace_s = grace_s
         self._silence_s = silence_s
@@ -74,10 +79,38 @@ class Processes:
                 found[slot.stage].append((slot, slot.child))
         return found
 
+    def new_slot(self, stage: str, place: ReplicaPlace) -> Slot:
+        """Slot for another replica, with a name that no slot had before; `add` adds it.
+
+        Args:
+            stage: stage of the replica.
+            place: node and cores of the replica.
+        """
+        number = self._numbers[stage]
+        self._numbers[stage] += 1
+        return Slot(f"{stage}-{number}", stage, place)
+
+    async def add(self, slot: Slot) -> None:
+        """Start the process of a new slot; the caller keeps it running.
+
+        Raises:
+            ChildError: the process does not start.
+        """
+        await self._fill(slot)
+        self.replicas.append(slot)
+        self.changed.set()
+
+    def remove(self, slot: Slot) -> Child | None:
+        """Take a slot out, which nobody keeps running any more; returns its process, which still runs."""
+        self.replicas.remove(slot)
+        child, slot.child = slot.child, None
+        self.changed.set()
+        return child
+
     def addresses(self) -> dict[str, list[Replica]]:
         """Addresses of the replicas that are running, by stage."""
         return {
-            stage: [Replica(slot.name, "local", child.url) for slot, child in running]
+            stage: [Replica(slot.name, slot.node, child.url) for slot, child in running]
             for stage, running in self.running.items()
         }
 
@@ -119,6 +152,7 @@ class Processes:
                 self.changed.set()
             code = await self._end_of(slot, check)
             wait_s = slot.emptied()
+            slot.killed = code == -signal.SIGKILL
             self.changed.set()
             LOG.warning(
                 "%s ended with exit code %s; restart in %g s",

@@ -30,6 +30,9 @@ class ClusterSettings:
         max_bodies: bytes that all requests at the gateway together may hold; None for a share of the memory.
         gateways: number of gateways that share the port, 1 or more; each keeps the budget of its requests.
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
+        metrics: who may read `/metrics` of the gateway: anybody, those with the token, or nobody; replicas
+            show theirs unless nobody may.
+        metrics_otlp: endpoint for metrics; None for none.
         log_format: format of the processes' log lines.
     """
 
@@ -47,4 +50,6 @@ class ClusterSettings:
     max_bodies: int | None = None
     gateways: int = 1
     allowed_hosts: tuple[str, ...] = ()
+    metrics: Literal["open", "token", "off"] = "open"
+    metrics_otlp: str | None = None
     log_format: LogFormat = "text"

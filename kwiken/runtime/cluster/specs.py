@@ -36,6 +36,7 @@ def gateway_spec(
     *,
     sockets: Sequence[int],
     port: int,
+    shown: Sequence[str],
     kept: Path,
     takes_over: bool,
     known: Mapping[str, list[Replica]],
@@ -47,6 +48,7 @@ def gateway_spec(
         settings: settings of the cluster.
         sockets: file descriptors of the gateway's listening sockets.
         port: port of these sockets.
+        shown: URL of each gateway of the cluster.
         kept: file in which the plan in force is saved.
         takes_over: whether another gateway ran before.
         known: replicas that are running, by stage.
@@ -70,11 +72,14 @@ def gateway_spec(
         sockets=list(sockets),
         max_bodies=settings.max_bodies,
         allowed_hosts=list(settings.allowed_hosts),
+        metrics=settings.metrics,
+        metrics_otlp=settings.metrics_otlp,
+        gateways=list(shown),
         known=dict(known) if count <= MAX_KNOWN else {},
     )
 
 
-def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: str) -> ReplicaSpec:
+def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: str, node: str) -> ReplicaSpec:
     """Specification of a replica.
 
     Args:
@@ -82,6 +87,7 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
         settings: settings of the cluster.
         stage: stage that the replica serves.
         name: name of the replica.
+        node: name of its node.
     """
     traced = settings.trace != "off"
     return ReplicaSpec(
@@ -90,10 +96,13 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
         host=LOOPBACK,
         transport=settings.transport,
         replica=name,
+        node=node,
         traces=_text(settings.traces) if traced else None,
         otlp=settings.otlp if traced else None,
         max_inflight=settings.max_inflight,
         grace_s=settings.grace_s,
+        shows_metrics=settings.metrics != "off",
+        metrics_otlp=settings.metrics_otlp,
         log_format=settings.log_format,
     )
 

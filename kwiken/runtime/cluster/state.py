@@ -34,6 +34,8 @@ class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         restarts: number of restarts, 0 or more.
         stage: stage of a replica; None for the gateway.
         replica: name of a replica; None for the gateway.
+        node: name of the node that a replica stands on; None without nodes.
+        cores: number of the node's cores that it may use; None without nodes.
     """
 
     identity: Identity
@@ -41,6 +43,24 @@ class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     restarts: int
     stage: str | None = None
     replica: str | None = None
+    node: str | None = None
+    cores: float | None = None
+
+
+class NodeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """State of a node that this machine plays.
+
+    Attributes:
+        node: name of the node.
+        node_class: name of its class.
+        cores: number of its cores.
+        speed: speed of a core as a share of this machine's.
+    """
+
+    node: str
+    node_class: str
+    cores: float
+    speed: float
 
 
 class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,6 +76,8 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         url: URL for requests from this machine.
         gateways: processes of the gateways that are running.
         replicas: processes of the replicas.
+        nodes: nodes that this machine plays; empty for none.
+        actions: last actions that kept targets, each as one line; newest last.
     """
 
     version: int
@@ -67,6 +89,8 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str
     gateways: list[ProcessState]
     replicas: list[ProcessState]
+    nodes: list[NodeState] = []
+    actions: list[str] = []
 
     def __post_init__(self) -> None:
         """Refuse other versions of the format."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from typing import Final
 
 from kwiken.plan import Account
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
@@ -13,6 +14,8 @@ from kwiken.runtime.transport import Replica
 
 RECENT_STEPS = 10  # intervals that count as recent; one a second where a gateway runs
 BUSY_GAIN = 0.05  # weight of one call in the moving average of busy times
+ATTEMPT_KINDS: Final = ("primary", "reissue", "catch_up", "retry")
+ATTEMPT_OUTCOMES: Final = ("won", "lost", "cancelled", "failed")
 BUSY_CLIP = 3.0  # one sample counts at most as this multiple of the average: replicas may report anything
 
 
@@ -20,6 +23,9 @@ class StageCounts:
     """Numbers of a stage's calls, copies and partial answers so far, for monitoring.
 
     Attributes:
+        attempts: ended attempts, by kind and then by outcome, in the order of `ATTEMPT_KINDS` and
+            `ATTEMPT_OUTCOMES`.
+        busy_ms: CPU time that replicas reported with their answers, milliseconds.
         failed: calls that no attempt answered.
         copies: copies that the reissue budget paid for.
         resends: attempts sent again because a replica had refused them.
@@ -27,22 +33,29 @@ class StageCounts:
         late_calls: calls that started late and got more threads or priority.
         late_threads: calls that got more than one thread.
         stops: fan-outs cut short by the plan's stop rule.
+        no_replica: copies that were due and found no replica to go to.
         waits: fan-outs that waited on, without budget for the lost utility.
     """
 
     __slots__ = (
+        "attempts",
+        "busy_ms",
         "copies",
         "failed",
         "late_calls",
         "late_copies",
         "late_threads",
+        "no_replica",
         "resends",
         "stops",
         "waits",
     )
 
     def __init__(self) -> None:
+        self.attempts = [0] * (len(ATTEMPT_KINDS) * len(ATTEMPT_OUTCOMES))
+        self.busy_ms = 0.0
         self.failed = 0
+        self.no_replica = 0
         self.copies = 0
         self.resends = 0
         self.late_copies = 0

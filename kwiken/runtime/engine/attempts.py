@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 import msgspec
 
 from kwiken.otel.write import AttemptRecord, Outcome
-from kwiken.runtime.decisions import COPY, FINAL, FINISH, LATE, LOST, REFUSED, Race, ReplicaState
+from kwiken.runtime.decisions import (
+    ATTEMPT_OUTCOMES,
+    COPY,
+    FINAL,
+    FINISH,
+    LATE,
+    LOST,
+    REFUSED,
+    RESEND,
+    RETRY,
+    Race,
+    ReplicaState,
+)
 from kwiken.runtime.engine.context import Attempt, CallSite
 from kwiken.runtime.engine.recorder import describe
 from kwiken.runtime.errors import HandlerError, LostError, RefusedError, UnfitError, failed_call
@@ -16,6 +29,10 @@ from kwiken.runtime.transport import Reply
 # Share of the time after which a call counts against its replica, from which on a call without an answer is
 # reported as a loss of the request.
 SUSPECT_SHARE = 0.5
+# Position in `ATTEMPT_KINDS` of an attempt, by the step of the race that asked for it.
+KIND_OF_STEP: Final = {COPY: 1, LATE: 2, RETRY: 3, RESEND: 3}
+_OUTCOMES: Final = len(ATTEMPT_OUTCOMES)
+_WON, _LOST, _CANCELLED, _FAILED = range(len(ATTEMPT_OUTCOMES))
 
 
 class Attempts(msgspec.Struct, eq=False):
@@ -48,7 +65,10 @@ class Attempts(msgspec.Struct, eq=False):
     def answered(self, attempt: Attempt, reply: Reply, now: float, step: int) -> None:
         """Record an answer, after which the race has taken a step."""
         attempt.open = False
-        self.site.stage.state.picker.answered(attempt.target, attempt.ticket, now, reply)
+        state = self.site.stage.state
+        state.picker.answered(attempt.target, attempt.ticket, now, reply)
+        state.counts.attempts[attempt.kind * _OUTCOMES + (_WON if step == FINISH else _LOST)] += 1
+        state.counts.busy_ms += reply.busy_ms or 0.0
         if attempt.note is not None:
             outcome = Outcome.WON if step == FINISH else Outcome.LOST
             self._end_record(attempt, attempt.note, outcome, now, reply.busy_ms)
@@ -65,6 +85,7 @@ class Attempts(msgspec.Struct, eq=False):
         stage = self.site.stage
         picker, target = stage.state.picker, attempt.target
         attempt.open = False
+        stage.state.counts.attempts[attempt.kind * _OUTCOMES + _FAILED] += 1
         target.trouble = describe(error)
         if isinstance(error, UnfitError | HandlerError):
             how = LOST if isinstance(error, UnfitError) else FINAL
@@ -94,6 +115,7 @@ class Attempts(msgspec.Struct, eq=False):
         now = shared.now()
         self.suspect(attempt, now)
         attempt.open = False
+        stage.state.counts.attempts[attempt.kind * _OUTCOMES + _CANCELLED] += 1
         late = now - attempt.started >= stage.timeouts.blame
         picker, target = stage.state.picker, attempt.target
         if picker.dropped(target, attempt.ticket, now, blame=late):

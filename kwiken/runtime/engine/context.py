@@ -136,6 +136,7 @@ class Attempt(msgspec.Struct, eq=False):
         threads: threads that it may use, 1 or more.
         ticket: ticket of the call at the replica's state.
         was_healthy: whether the replica was not ejected when it was sent.
+        kind: position of its kind in `ATTEMPT_KINDS`.
         open: whether it has no outcome yet.
         note: record of the attempt; None if nothing is recorded.
         call: the call as it was handed to the transport; None before.
@@ -147,6 +148,7 @@ class Attempt(msgspec.Struct, eq=False):
     threads: int
     ticket: int
     was_healthy: bool
+    kind: int = 0
     open: bool = True
     note: AttemptRecord | None = None
     call: Call | None = None

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.errors import KwikenError
+from kwiken.otel.metrics import Family, Rising
 from kwiken.otel.write import Observer, RequestRecord
 from kwiken.plan import REQUEST, Plan
 from kwiken.runtime.clock import Clock
@@ -23,14 +24,16 @@ from kwiken.runtime.decisions import (
     ReplicaState,
     RetryAccount,
     StageState,
+    TracedLatency,
     TraceSampler,
     compile_program,
     retune,
 )
 from kwiken.runtime.engine.context import Request, Shared
 from kwiken.runtime.engine.dag_run import run_dag
+from kwiken.runtime.engine.metrics import families
 from kwiken.runtime.engine.recorder import Recorder, new_id
-from kwiken.runtime.engine.status import Counts, status
+from kwiken.runtime.engine.status import Counts, outcome_of, status
 from kwiken.runtime.errors import DeadlineError, OverloadError, UnavailableError
 from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.transport import Replica, Transport, wire
@@ -112,6 +115,7 @@ class Executor:
         self._control_share = control_share
         self._limits = limits
         self._counts = Counts()
+        self._rising = Rising()
         self._states = {
             name: StageState(replicas[name], RetryAccount(limits.retry_share, limits.retry_burst), rng)
             for name in service.stages
@@ -142,6 +146,7 @@ class Executor:
             InputError, DefinitionError: the plan does not fit the service; the old one stays in force.
         """
         self._program = self._compile(plan)
+        self._counts.plans += 1
 
     @property
     def plan(self) -> Plan | None:
@@ -200,6 +205,18 @@ class Executor:
         """Counters, budgets and replica states for monitoring, as plain JSON types."""
         return status(self._program, self._states, self._shared, self._counts, self._sampler, now=self._now())
 
+    def metrics(self) -> list[Family]:
+        """Metrics of requests, stages, budgets, replicas and the plan, as they are now."""
+        return families(
+            self._service,
+            self._program,
+            self._states,
+            self._shared,
+            self._counts,
+            now=self._now(),
+            rising=self._rising,
+        )
+
     async def run(
         self,
         request: Any,
@@ -253,18 +270,24 @@ class Executor:
                 shared.admission.leave_full(priority)
             else:
                 shared.admission.leave(end, took=end - now, allowed=allowed)
+            latencies = counts.latencies[outcome_of(error)]
+            latencies.add(end - now)
             if context.recorder is not None:
                 kept = context.recorder.end(end, took=end - now, partial=context.partial, error=error)
                 self._report(context.recorder.record, kept=kept)
+                if kept and self._observer is not None:
+                    record = context.recorder.record
+                    latencies.trace(TracedLatency(end - now, record.end_ns, record.trace_id, record.span_id))
             del error  # its traceback holds this frame: a cycle that only the garbage collector would free
-        record = context.recorder.record if context.recorder is not None else None
+        noted = context.recorder.record if context.recorder is not None else None
         if context.program.weight:
             shared.ledger.utility.earn(REQUEST, end)
-        counts.latencies.add(end - now)
         if not context.partial:
-            return Answer(value, record=record)
+            return Answer(value, record=noted)
+        utility = max(0.0, 1.0 - context.lost_weight / context.program.weight)
         counts.partial += 1
-        return Answer(value, True, max(0.0, 1.0 - context.lost_weight / context.program.weight), record)
+        counts.lost_utility += 1.0 - utility
+        return Answer(value, True, utility, noted)
 
     def _begin(
         self, deadline: float, priority: int, parent: wire.Parent | None, *, recording: bool, now: float

@@ -1,9 +1,9 @@
-"""Status of an executor as plain JSON types."""
+"""Numbers of an executor's requests, and its status as plain JSON types."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kwiken.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
 from kwiken.runtime.decisions import (
@@ -16,17 +16,38 @@ from kwiken.runtime.decisions import (
     TraceSampler,
 )
 from kwiken.runtime.engine.context import Shared
+from kwiken.runtime.errors import DeadlineError, UnavailableError
+
+ANSWERED: Final = "answered"
+OUTCOMES: Final = (ANSWERED, "failed", "deadline", "full", "cancelled")
 
 
 class Counts:
-    """Numbers of requests so far, by outcome, and the latencies of those answered.
+    """Numbers of requests so far, and their latencies by outcome.
 
     Attributes:
-        latencies: latencies of all answered requests.
-        recent: those of the last intervals.
+        requests: requests that were admitted.
+        failed: requests that ended by an error.
+        cancelled: requests whose callers gave up.
+        partial: requests with partial answers.
+        control: requests of the control share.
+        lost_utility: utility that partial answers lacked, in whole answers.
+        plans: plans put in force or removed.
+        latencies: latencies of ended requests, by outcome.
+        recent: those of requests answered in the last intervals.
     """
 
-    __slots__ = ("cancelled", "control", "failed", "latencies", "partial", "recent", "requests")
+    __slots__ = (
+        "cancelled",
+        "control",
+        "failed",
+        "latencies",
+        "lost_utility",
+        "partial",
+        "plans",
+        "recent",
+        "requests",
+    )
 
     def __init__(self) -> None:
         self.requests = 0
@@ -34,8 +55,21 @@ class Counts:
         self.cancelled = 0
         self.partial = 0
         self.control = 0
-        self.latencies = LatencyHistogram()
-        self.recent = RecentLatencies(self.latencies, RECENT_STEPS)
+        self.lost_utility = 0.0
+        self.plans = 0
+        self.latencies = {outcome: LatencyHistogram() for outcome in OUTCOMES}
+        self.recent = RecentLatencies(self.latencies[ANSWERED], RECENT_STEPS)
+
+
+def outcome_of(error: BaseException | None) -> str:
+    """Outcome of a request, one of `OUTCOMES`, by the error that it ended by; None for an answer."""
+    if error is None:
+        return ANSWERED
+    if isinstance(error, DeadlineError):
+        return "deadline"
+    if isinstance(error, UnavailableError) and error.full:
+        return "full"
+    return "failed" if isinstance(error, Exception) else "cancelled"
 
 
 def status(
@@ -57,7 +91,7 @@ def status(
         "partial": counts.partial,
         "control": counts.control,
         "recent": _recent(counts.recent, now),
-        "shed": admission.shed,
+        "shed": admission.shed.total(),
         "inside": admission.inside,
         "room": round(admission.room),
         "load": round(admission.load(now), 4),
@@ -69,7 +103,10 @@ def status(
         "catch_up": _account(ledger.catch_up, REQUEST, now),
         "utility": _account(ledger.utility, REQUEST, now),
         "traces": None if sampler is None else {"kept": dict(sampler.kept), "dropped": sampler.dropped},
-        "stages": {name: _stage(state, now) for name, state in states.items()},
+        "stages": {
+            stage.name: _stage(states[stage.name], now, foreign=stage.definition.remote is not None)
+            for stage in program.stages
+        },
     }
 
 
@@ -103,8 +140,9 @@ def _recent(recent: RecentLatencies, now: float) -> dict[str, Any]:
     }
 
 
-def _stage(state: StageState, now: float) -> dict[str, Any]:
+def _stage(state: StageState, now: float, *, foreign: bool) -> dict[str, Any]:
     return {
+        "foreign": foreign,
         "calls": state.latencies.count,
         "failed": state.counts.failed,
         "reissues": state.counts.copies,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kwiken.runtime.gateway.allowed_origins import is_loopback
 from kwiken.runtime.gateway.control import Control
 from kwiken.runtime.gateway.front_door import FrontDoor
-from kwiken.runtime.gateway.plan_file import Endpoint, NameResolver, PlanFile, SharedPlan, parse_endpoint
+from kwiken.runtime.gateway.plan_file import NameResolver, PlanFile, SharedPlan, parse_endpoint
 from kwiken.runtime.gateway.plan_store import PlanStore
 from kwiken.runtime.gateway.replica_watch import watch_replicas
 from kwiken.runtime.gateway.responses import BAD_GATEWAY, Failure, judge
@@ -16,7 +16,6 @@ __all__ = [
     "BAD_GATEWAY",
     "MAX_REQUEST",
     "Control",
-    "Endpoint",
     "Failure",
     "FrontDoor",
     "Gateway",

@@ -14,6 +14,7 @@ from kwiken.errors import InputError
 from kwiken.plan import Plan
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.errors import PlanNotSavedError
+from kwiken.runtime.gateway.metrics import targets_of
 from kwiken.runtime.transport import Replica, wire
 from kwiken.service import Service
 
@@ -62,6 +63,7 @@ class Control:
         self._token = token.encode() if token is not None else None
         self._status = status
         self._replicas: dict[str, list[Replica]] = {name: [] for name in service.stages}
+        self.gateways: tuple[str, ...] = ()  # URL of each gateway of the cluster
         self.save_plan: SavePlan | None = None  # takes every plan that was put in force
         self.unsaved_reason: Callable[[], str | None] = lambda: None  # why the one in force is not noted
         self.prepare: Callable[[Iterable[Replica]], None] = lambda _: None  # told of replicas before any call
@@ -159,6 +161,11 @@ class Control:
         for stage, those in replicas.items():
             self._replicas[stage] = those
             self._executor.set_replicas(stage, those)
+
+    async def targets(self, request: web.BaseRequest) -> Any:
+        """GET gateways and replicas in the form of Prometheus's HTTP service discovery."""
+        del request
+        return targets_of(self.gateways, self._replicas)
 
     @property
     def lacking(self) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -173,15 +173,26 @@ class NameResolver:
     Args:
         endpoints: endpoints by stage.
         control: receives the replicas.
+        healthy: leaves out replicas of a stage whose own health checks failed; None to leave out none.
     """
 
-    def __init__(self, endpoints: Mapping[str, Sequence[Endpoint]], control: Control) -> None:
+    def __init__(
+        self,
+        endpoints: Mapping[str, Sequence[Endpoint]],
+        control: Control,
+        healthy: Callable[[str, Sequence[Replica]], Awaitable[list[Replica]]] | None = None,
+    ) -> None:
         self._endpoints = endpoints
         self._control = control
+        self._healthy = healthy
         self._known: dict[tuple[str, int], list[str]] = {}
 
-    async def resolve(self) -> None:
-        """Look up every name once; a name that cannot be resolved keeps its known addresses."""
+    async def resolve(self) -> dict[str, list[Replica]]:
+        """Look up every name and check health once; a name that is not found keeps its known addresses.
+
+        Returns:
+            Replicas by stage.
+        """
         wanted = {endpoint[:2] for those in self._endpoints.values() for endpoint in those}
         await asyncio.gather(*(self._look_up(*endpoint) for endpoint in wanted))
         current = {
@@ -189,7 +200,11 @@ class NameResolver:
             stage: list(dict.fromkeys(one for endpoint in those for one in self._replicas(endpoint)))
             for stage, those in self._endpoints.items()
         }
+        if self._healthy is not None:
+            checks = (self._healthy(stage, those) for stage, those in current.items())
+            current = dict(zip(current, await asyncio.gather(*checks), strict=True))
         self._control.set_replicas(current)
+        return current
 
     async def watch(self) -> None:
         """Look up the names at intervals until cancelled."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -17,11 +18,13 @@ from kwiken.runtime.gateway.allowed_origins import AllowedOrigins
 from kwiken.runtime.gateway.control import Control, Denied
 from kwiken.runtime.gateway.front_door import FrontDoor
 from kwiken.runtime.gateway.loop_lag import ITERATIONS_TO_START, LagWatch, loop_iterations_of
+from kwiken.runtime.gateway.metrics import GatewayMetrics
 from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failure_of, json_response
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.http_server import GATEWAY_SHARE, ByteBudget, Listener, share_of_memory
 from kwiken.runtime.live_page import LivePage
 from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.metrics import METRICS_PATH, HttpRequests, MetricsPage
 from kwiken.runtime.transport import MAX_PRIORITY, wire
 from kwiken.service import Service
 
@@ -77,7 +80,16 @@ class Gateway:
         self._executor = executor
         self._live = LivePage(service, executor, SystemClock())
         self._intervals: asyncio.TimerHandle | None = None
+        self._http = HttpRequests(wire.REQUEST_PATH)
         self._lag = LagWatch(lambda lag_s: executor.note_line(iterations * lag_s))
+        self.metrics = GatewayMetrics(
+            service,
+            executor,
+            http=self._http,
+            lags=self._lag.lags,
+            instance=f"{service.name}-gateway-{os.getpid()}",
+        )
+        self._metrics_page = MetricsPage(self.metrics.shown)
         self._started = time.monotonic()
         self._stopping = False
         self.report_stopping: Callable[[], Awaitable[None]] = _report_nothing
@@ -91,9 +103,12 @@ class Gateway:
             "/v1/plan": dict.fromkeys(("GET", "PUT"), self._guarded(control.plan)),
             "/v1/replicas": dict.fromkeys(("GET", "PUT"), self._guarded(control.replicas)),
             "/v1/status": {"GET": self._guarded(control.status)},
+            "/v1/targets": {"GET": self._guarded(control.targets)},
             "/kwiken": {"GET": self._live_page},
             "/v1/live": {"GET": self._guarded(self._live_data)},
         }
+        if settings.metrics != "off":
+            self._routes[METRICS_PATH] = {"GET": self._metrics}
 
     @property
     def url(self) -> str:
@@ -154,7 +169,10 @@ class Gateway:
                     405, f"this route only allows {', '.join(methods)}", Allow=", ".join(methods)
                 )
             else:
-                response = await self._guard(route, request)
+                answering = self._guard(route, request)
+                if methods is self._routes[wire.REQUEST_PATH]:
+                    answering = self._http.timed(answering)
+                response = await answering
         if self._stopping:
             response.headers["Connection"] = "close"
         return response
@@ -208,6 +226,12 @@ class Gateway:
             timing=timing,
         )
         return answer_of(answer, timing=timing)
+
+    async def _metrics(self, request: web.BaseRequest) -> web.Response:
+        if self._settings.metrics == "token":
+            self.control.authorise(request.headers)
+        body, content_type = await self._metrics_page.text(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _page(self, request: web.BaseRequest) -> web.Response:
         del request

@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 MAX_REQUEST: Final = 4 << 20  # bytes
+
+MetricsAccess = Literal["open", "token", "off"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,7 @@ class GatewaySettings:
         max_bodies: bytes that all requests together may hold, without the first 16 KiB of each; None for a
             share of the memory.
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
+        metrics: who may read `/metrics`: anybody, those with the token of the control routes, or nobody.
         sockets: listening sockets, used instead of host and port; empty to create new ones.
     """
 
@@ -33,4 +36,5 @@ class GatewaySettings:
     max_body: int = MAX_REQUEST
     max_bodies: int | None = None
     allowed_hosts: Collection[str] = ()
+    metrics: MetricsAccess = "open"
     sockets: Sequence[socket.socket] = ()

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from kwiken.runtime.grpc.replica_server import GrpcReplicaServer
     from kwiken.runtime.grpc.transport import GrpcTransport
 
-__all__ = ["GrpcGatewayServer", "GrpcReplicaServer", "GrpcTransport", "RemoteTransport", "check_health"]
+__all__ = [
+    "GrpcGatewayServer",
+    "GrpcReplicaServer",
+    "GrpcTransport",
+    "RemoteTransport",
+    "check_health",
+]
 
 __getattr__ = lazy_names(
     __name__,

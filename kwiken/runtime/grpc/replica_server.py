@@ -46,6 +46,9 @@ class GrpcReplicaServer:
             share of the memory.
         observer: receives every call that ran; None for none.
 
+    Attributes:
+        calls: the calls of the stage.
+
     Raises:
         DefinitionError: unknown stage, or one that cannot be served.
     """
@@ -62,7 +65,7 @@ class GrpcReplicaServer:
         max_bodies: int | None = None,
         observer: CallObserver | None = None,
     ) -> None:
-        self._calls = StageCalls(service, stage, max_inflight=max_inflight, observer=observer)
+        self.calls = StageCalls(service, stage, max_inflight=max_inflight, observer=observer)
         self._server = GrpcServer(
             CALL_METHOD,
             self._call,
@@ -85,7 +88,7 @@ class GrpcReplicaServer:
             DefinitionError: the setup raises; names the place.
         """
         await self._server.start()
-        await self._calls.set_up()
+        await self.calls.set_up()
         await self._server.report_ready()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
@@ -95,10 +98,10 @@ class GrpcReplicaServer:
             grace_s: seconds that calls in flight may still take; then they are cancelled.
             linger_s: seconds for which calls are refused, so that they go to other replicas.
         """
-        self._calls.refuse_all()
+        self.calls.refuse_all()
         await self._server.report_stopping()
         await asyncio.sleep(min(linger_s, grace_s))
-        await self._calls.emptied(max(0.0, grace_s - linger_s))
+        await self.calls.emptied(max(0.0, grace_s - linger_s))
         await self._server.stop()
 
     async def _call(self, message: bytes, context: Any) -> bytes:
@@ -107,11 +110,11 @@ class GrpcReplicaServer:
         try:
             inputs = payload_of(message)
         except InputError as error:
-            ended = self._calls.invalid(error)
+            ended = self.calls.invalid(error)
         else:
             deadline = inf if remaining_s is None else came + remaining_s
             call = ReceivedCall(dict(context.invocation_metadata()), inputs, came, deadline)
-            ended = await self._calls.serve(call)
+            ended = await self.calls.serve(call)
         return self._answer(ended, context)
 
     def _answer(self, ended: EndedCall, context: Any) -> bytes:
@@ -127,7 +130,7 @@ class GrpcReplicaServer:
         figures = (
             (wire.BUSY, f"{busy_ms:.3f}"),
             (wire.INFLIGHT, str(inflight)),
-            (wire.LATENCY, f"{self._calls.latency_ms:.3f}"),
+            (wire.LATENCY, f"{self.calls.latency_ms:.3f}"),
         )
         if ending is Ending.ANSWERED:
             context.set_trailing_metadata(figures)

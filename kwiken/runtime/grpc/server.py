@@ -62,7 +62,7 @@ class GrpcServer:
             options=server_options(max_body=self._max_body), maximum_concurrent_rpcs=max_connections()
         )
         unary = grpc.unary_unary_rpc_method_handler(self._within_budget)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {name: unary}),))
+        server.add_registered_method_handlers(service, {name: unary})
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server, pool=_descriptors())

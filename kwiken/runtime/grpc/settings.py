@@ -37,6 +37,7 @@ def server_options(*, max_body: int) -> Options:
     most = max_connections()
     return (
         ("grpc.so_reuseport", 0),  # else a second server on the same port would share its connections
+        ("grpc.enable_channelz", 0),
         ("grpc.max_receive_message_length", max_body + MAX_OVERHEAD),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_metadata_size", MAX_METADATA),
@@ -60,7 +61,9 @@ def client_options(*, max_body: int) -> Options:
     return (
         ("grpc.enable_http_proxy", 0),  # replicas are reached directly, whatever the environment says
         ("grpc.use_local_subchannel_pool", 1),  # connections end with the transport that opened them
-        ("grpc.service_config_disable_resolution", 1),  # who retries is the executor's decision
+        ("grpc.enable_retries", 0),  # whether a call is sent again is the executor's decision
+        ("grpc.service_config_disable_resolution", 1),
+        ("grpc.enable_channelz", 0),
         ("grpc.max_receive_message_length", max_body + MAX_OVERHEAD),
         ("grpc.max_send_message_length", -1),
         ("grpc.absolute_max_metadata_size", MAX_METADATA),

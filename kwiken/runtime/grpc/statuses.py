@@ -72,7 +72,7 @@ def failure_of(status: Status, stage: str, replica: str, *, early: bool) -> Exce
         return RefusedError(f"{at}: no connection: {details}")
     if code is StatusCode.UNIMPLEMENTED:
         return RefusedError(f"{at}: answered {code.name}, so it is not a replica")
-    if code is StatusCode.RESOURCE_EXHAUSTED and details.startswith(TOO_LONG):  # 3.
+    if code is StatusCode.RESOURCE_EXHAUSTED and TOO_LONG in details:  # 3.
         return HandlerError(stage, "ReplyTooLarge", f"{at}: {details}")
     if code is StatusCode.DEADLINE_EXCEEDED and not early:  # 4.
         return DeadlineError(f"{at}: no answer by the deadline")

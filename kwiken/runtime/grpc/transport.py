@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
@@ -176,17 +177,27 @@ def target_of(host: str, port: int) -> str:
     return f"ipv4:{host}:{port}" if is_address else f"dns:///{host}:{port}"
 
 
-def _metadata(call: Call) -> tuple[tuple[str, str], ...]:
-    """Metadata of a call; its deadline is gRPC's own."""
-    words: tuple[tuple[str, str], ...] = (
-        (wire.STAGE, call.stage),
-        (wire.SHARD, str(call.shard)),
-        (wire.ATTEMPT, str(call.attempt)),
-        (wire.PRIORITY, str(call.priority)),
-    )
+@functools.cache
+def _stage_only(stage: str) -> Any:
+    """Metadata of a call all of whose other values are the defaults: most calls without traces."""
+    return aio.Metadata((wire.STAGE, stage))
+
+
+def _metadata(call: Call) -> Any:
+    """Metadata of a call; its deadline is gRPC's own.
+
+    What has its default is left out: an entry costs each side about as much as decoding the message.
+    """
+    entries = []
+    if call.shard:
+        entries.append((wire.SHARD, str(call.shard)))
+    if call.attempt:
+        entries.append((wire.ATTEMPT, str(call.attempt)))
+    if call.priority:
+        entries.append((wire.PRIORITY, str(call.priority)))
     if call.threads > 1:
-        words = (*words, (wire.THREADS, str(call.threads)))
+        entries.append((wire.THREADS, str(call.threads)))
     if call.trace_id:
         parent = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
-        words = (*words, (wire.TRACEPARENT, parent))
-    return words
+        entries.append((wire.TRACEPARENT, parent))
+    return aio.Metadata((wire.STAGE, call.stage), *entries) if entries else _stage_only(call.stage)

@@ -18,9 +18,9 @@ from kwiken.runtime.clock import SystemClock
 from kwiken.runtime.decisions import TraceSampler
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.files import read_file
+from kwiken.runtime.foreign import ForeignTransport
 from kwiken.runtime.gateway import (
     Control,
-    Endpoint,
     Gateway,
     GatewaySettings,
     NameResolver,
@@ -32,10 +32,11 @@ from kwiken.runtime.gateway import (
 )
 from kwiken.runtime.grpc import RemoteTransport
 from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.metrics import pushed
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
-from kwiken.runtime.transport import LocalTransport, local_replicas, log_handler_error
+from kwiken.runtime.transport import LocalTransport, Transport, local_replicas, log_handler_error
 from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -54,9 +55,16 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
     Raises:
         KwikenError: the gateway cannot be served as specified; names the option or file.
     """
-    endpoints = {stage: [parse_endpoint(text) for text in those] for stage, those in spec.replicas.items()}
+    told = {
+        name: stage.remote_call.endpoints
+        for name, stage in service.stages.items()
+        if stage.remote_call is not None
+    }
+    endpoints = {
+        stage: [parse_endpoint(text) for text in those] for stage, those in (told | spec.replicas).items()
+    }
     clock = SystemClock()
-    async with _transport(spec, service) as transport:
+    async with _own_transport(spec, service) as own, _transport(service, own) as transport:
         with request_observer(spec, service) as observer:
             executor = Executor(
                 service,
@@ -77,21 +85,27 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                     remote=not spec.local,
                     max_bodies=spec.max_bodies,
                     allowed_hosts=spec.allowed_hosts,
+                    metrics=spec.metrics,
                     sockets=[socket.socket(fileno=number) for number in spec.sockets],
                 ),
             )
-            if isinstance(transport, RemoteTransport):
-                gateway.control.prepare = transport.prepare
+            if isinstance(own, RemoteTransport):
+                gateway.control.prepare = own.prepare
             gateway.control.set_replicas(spec.known)
+            gateway.control.gateways = tuple(spec.gateways)
+            foreign = transport if isinstance(transport, ForeignTransport) else None
+            names = NameResolver(endpoints, gateway.control, foreign.healthy if foreign else None)
             watch = functools.partial(watch_replicas, executor.replica_states)
-            await _serve(spec, gateway, watch, endpoints, stop, announce)
+            async with pushed(spec.metrics_otlp, gateway.metrics.resource, gateway.metrics.collect):
+                await _serve(spec, gateway, watch, names if endpoints else None, foreign, stop, announce)
 
 
 async def _serve(
     spec: GatewaySpec,
     gateway: Gateway,
     watch_all: Callable[[], Coroutine[Any, Any, None]],
-    endpoints: dict[str, list[Endpoint]],
+    names: NameResolver | None,
+    foreign: ForeignTransport | None,
     stop: asyncio.Event,
     announce: Announce,
 ) -> None:
@@ -102,9 +116,10 @@ async def _serve(
         watches.append(plan_file.watch)
     if spec.kept is not None and spec.follows_kept:
         watches.append(SharedPlan(PlanStore(Path(spec.kept)), gateway.control).watch)
-    if endpoints:
-        names = NameResolver(endpoints, gateway.control)
-        await names.resolve()
+    if names is not None:
+        found = await names.resolve()
+        if foreign is not None:
+            await foreign.check(found)
         watches.append(names.watch)
     critical_tasks = CriticalTasks()
     for watch in watches:
@@ -160,7 +175,19 @@ def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | 
 
 
 @contextlib.asynccontextmanager
-async def _transport(spec: GatewaySpec, service: Service) -> AsyncIterator[LocalTransport | RemoteTransport]:
+async def _transport(service: Service, own: LocalTransport | RemoteTransport) -> AsyncIterator[Transport]:
+    """Transport of all stages: the given one, within one for foreign services if there are any."""
+    if all(stage.remote_call is None for stage in service.stages.values()):
+        yield own
+        return
+    async with ForeignTransport(service, own) as foreign:
+        yield foreign
+
+
+@contextlib.asynccontextmanager
+async def _own_transport(
+    spec: GatewaySpec, service: Service
+) -> AsyncIterator[LocalTransport | RemoteTransport]:
     if spec.local:
         local = LocalTransport(service, report=functools.partial(log_handler_error, LOG))
         await local.setup()

@@ -141,7 +141,9 @@ def _freeze_startup_objects() -> None:
 async def _serve_replica(
     spec: ReplicaSpec, service: Service, stop: asyncio.Event, announce: Announce
 ) -> None:
+    from kwiken.runtime.metrics import MetricsPage, pushed
     from kwiken.runtime.process.span_export import replica_observer
+    from kwiken.runtime.replica import ReplicaMetrics, ReplicaServer
 
     with replica_observer(spec, service) as observer:
         server = _replica_class(spec.transport)(
@@ -153,12 +155,16 @@ async def _serve_replica(
             max_bodies=spec.max_bodies,
             observer=observer,
         )
-        try:
-            await server.start()
-            announce(server.url)
-            await stop.wait()
-        finally:
-            await server.stop(grace_s=spec.grace_s)
+        metrics = ReplicaMetrics(service.name, server.calls, name=spec.replica or spec.stage, node=spec.node)
+        if spec.shows_metrics and isinstance(server, ReplicaServer):
+            server.show(MetricsPage(metrics.shown))
+        async with pushed(spec.metrics_otlp, metrics.resource, metrics.collect):
+            try:
+                await server.start()
+                announce(server.url)
+                await stop.wait()
+            finally:
+                await server.stop(grace_s=spec.grace_s)
 
 
 def _replica_class(transport: Protocol) -> type[ReplicaServer | GrpcReplicaServer]:

@@ -30,6 +30,8 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         grace_s: seconds that calls in flight get when the process is told to stop.
         max_inflight: largest number of calls at once, 1 or more; further ones are refused.
         max_bodies: bytes that all calls together may hold; None for a share of the memory.
+        shows_metrics: whether it shows its metrics at `/metrics`.
+        metrics_otlp: endpoint for metrics; None for none.
         log_format: format of the log's lines.
         transport: protocol that the replica serves.
     """
@@ -45,6 +47,8 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grace_s: float = 10.0
     max_inflight: int = 64
     max_bodies: int | None = None
+    shows_metrics: bool = True
+    metrics_otlp: str | None = None
     log_format: LogFormat = "text"
     transport: Protocol = "http"
 
@@ -75,6 +79,9 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         known: by stage, replicas at the start.
         max_bodies: bytes that all requests together may hold; None for a share of the memory.
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
+        metrics: who may read `/metrics`: anybody, those with the token, or nobody.
+        metrics_otlp: endpoint for metrics; None for none.
+        gateways: URL of each gateway of the cluster, for the list of what Prometheus may scrape.
         log_format: format of the log's lines.
     """
 
@@ -98,6 +105,9 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     known: dict[str, list[Replica]] = {}
     max_bodies: int | None = None
     allowed_hosts: list[str] = []
+    metrics: Literal["open", "token", "off"] = "open"
+    metrics_otlp: str | None = None
+    gateways: list[str] = []
     log_format: LogFormat = "text"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.runtime.replica.cpu_meter import MeteredThreads
+from kwiken.runtime.replica.metrics import ReplicaMetrics
 from kwiken.runtime.replica.server import ReplicaServer
 from kwiken.runtime.replica.stage_calls import CallObserver, EndedCall, Ending, ReceivedCall, StageCalls
 
@@ -12,6 +13,7 @@ __all__ = [
     "Ending",
     "MeteredThreads",
     "ReceivedCall",
+    "ReplicaMetrics",
     "ReplicaServer",
     "StageCalls",
 ]

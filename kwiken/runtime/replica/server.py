@@ -9,6 +9,7 @@ from typing import Final
 
 from kwiken.errors import InputError
 from kwiken.runtime.http_server import TEXT, CallServer, Request, Response
+from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
 from kwiken.runtime.replica.stage_calls import CallObserver, EndedCall, Ending, ReceivedCall, StageCalls
 from kwiken.runtime.transport import wire
 from kwiken.service import Service
@@ -64,6 +65,9 @@ class ReplicaServer:
             share of the memory.
         observer: receives every call that ran; None for none.
 
+    Attributes:
+        calls: the calls of the stage.
+
     Raises:
         DefinitionError: unknown stage, or one that cannot be served.
     """
@@ -80,7 +84,8 @@ class ReplicaServer:
         max_bodies: int | None = None,
         observer: CallObserver | None = None,
     ) -> None:
-        self._calls = StageCalls(service, stage, max_inflight=max_inflight, observer=observer)
+        self.calls = StageCalls(service, stage, max_inflight=max_inflight, observer=observer)
+        self._page: MetricsPage | None = None
         self._server = CallServer(
             self._answer, host=host, port=port, max_body=max_body, max_bodies=max_bodies, full=FULL
         )
@@ -90,6 +95,10 @@ class ReplicaServer:
         """URL of the server, once started."""
         return self._server.url
 
+    def show(self, page: MetricsPage) -> None:
+        """Show metrics at `/metrics`."""
+        self._page = page
+
     async def start(self) -> None:
         """Listen, run the stage's setup, and become ready.
 
@@ -98,7 +107,7 @@ class ReplicaServer:
             DefinitionError: the setup raises; names the place.
         """
         await self._server.start()
-        await self._calls.set_up()
+        await self.calls.set_up()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
         """Refuse new calls, finish those in flight, then close.
@@ -109,21 +118,25 @@ class ReplicaServer:
                 replicas; a connection closed during a call would leave the caller in doubt whether the call
                 ran.
         """
-        self._calls.refuse_all()
+        self.calls.refuse_all()
         self._server.stop_accepting()
         await asyncio.sleep(min(linger_s, grace_s))
-        await self._calls.emptied(max(0.0, grace_s - linger_s))
+        await self.calls.emptied(max(0.0, grace_s - linger_s))
         await self._server.stop()
 
     async def _answer(self, request: Request) -> Response:
         method, path = request.method, request.path
         if path == wire.CALL_PATH:
             return await self._call(request) if method == "POST" else Response(405, headers=ALLOW_CALL)
-        if path not in {"/livez", "/readyz"}:
+        page = self._page if path == METRICS_PATH else None
+        if page is None and path not in {"/livez", "/readyz"}:
             return Response(404)
         if method not in {"GET", "HEAD"}:
             return Response(405, headers=ALLOW_GET)
-        if path == "/readyz" and (reason := self._calls.unready_reason) is not None:
+        return self._health(path) if page is None else await _shown(page, request)
+
+    def _health(self, path: str) -> Response:
+        if path == "/readyz" and (reason := self.calls.unready_reason) is not None:
             return Response(503, reason.encode(), TEXT)
         return Response(200, b"ok", TEXT)
 
@@ -131,9 +144,9 @@ class ReplicaServer:
         try:
             deadline = _deadline_of(request)
         except InputError as error:
-            return self._response(self._calls.invalid(error))
+            return self._response(self.calls.invalid(error))
         call = ReceivedCall(request.headers, request.body, request.came, deadline)
-        return self._response(await self._calls.serve(call))
+        return self._response(await self.calls.serve(call))
 
     def _response(self, ended: EndedCall) -> Response:
         ending, body, running, busy_ms = ended
@@ -143,6 +156,11 @@ class ReplicaServer:
         else:
             headers = (
                 f"Content-Type: {wire.MSGPACK}\r\n{wire.BUSY}: {busy_ms:.3f}\r\n"
-                f"{inflight}{wire.LATENCY}: {self._calls.latency_ms:.3f}\r\n"
+                f"{inflight}{wire.LATENCY}: {self.calls.latency_ms:.3f}\r\n"
             )
         return Response(STATUS[ending], body, headers)
+
+
+async def _shown(page: MetricsPage, request: Request) -> Response:
+    body, content_type = await page.text(request.headers.get("accept", ""))
+    return Response(200, body, f"Content-Type: {content_type}\r\n")

@@ -16,6 +16,7 @@ import msgspec
 
 from kwiken.errors import InputError
 from kwiken.otel.write import ExceptionRecord
+from kwiken.runtime.decisions import LatencyHistogram
 from kwiken.runtime.errors import DeadlineError
 from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
 from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
@@ -152,6 +153,8 @@ class StageCalls:
         stage: the stage.
         inflight: number of calls that run or wait.
         latency_ms: moving average of the latencies of calls, milliseconds; 0 before the first.
+        latencies: latencies of calls by how they ended; without those whose clients disconnected.
+        cpu_ns: CPU time of handlers, nanoseconds.
 
     Raises:
         DefinitionError: unknown stage, or one that cannot be served.
@@ -167,10 +170,17 @@ class StageCalls:
         self._queue = CallQueue()
         self.inflight = 0
         self.latency_ms = 0.0
+        self.latencies = {ending: LatencyHistogram() for ending in Ending}
+        self.cpu_ns = 0
         self._overhead = CallOverhead()
         self._ready = False
         self._stopping = False
         self._idle = asyncio.Event()
+
+    @property
+    def queued(self) -> int:
+        """Number of calls that wait to start."""
+        return len(self._queue)
 
     @property
     def unready_reason(self) -> str | None:
@@ -213,6 +223,12 @@ class StageCalls:
         Args:
             call: the call.
         """
+        ended = await self._serve(call)
+        if ended.ending is not Ending.INVALID:  # counted already
+            self.latencies[ended.ending].add(time.monotonic() - call.came)
+        return ended
+
+    async def _serve(self, call: ReceivedCall) -> EndedCall:
         if call.headers.get(wire.STAGE, self.stage.name) != self.stage.name:
             # The caller has an outdated address: the port belonged to another replica before.
             return self._refused(Ending.MISDIRECTED, f"this is a replica of stage {self.stage.name!r}")
@@ -236,7 +252,8 @@ class StageCalls:
                 self._idle.set()
 
     def invalid(self, error: InputError) -> EndedCall:
-        """Result of a call with an invalid header or body."""
+        """Count a call with an invalid header or body; returns its result."""
+        self.latencies[Ending.INVALID].add(0.0)
         return EndedCall(Ending.INVALID, self._runner.failure(error), self.inflight)
 
     def _refused(self, ending: Ending, reason: str) -> EndedCall:
@@ -258,6 +275,7 @@ class StageCalls:
         try:
             ran = await metered(run, meter)
         finally:
+            self.cpu_ns += meter.ns
             self._finish(parent, settings, (start_ns, began_ns), meter, ran)
         self._note_latency((time.monotonic() - call.came) * 1e3)
         ending = Ending.ANSWERED if ran.error is None else Ending.FAILED

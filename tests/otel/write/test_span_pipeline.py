@@ -24,7 +24,8 @@ from kwiken.errors import InputError
 from kwiken.otel.trace import read_traces
 from kwiken.otel.write import OtlpLinesExporter, RequestRecord, ServerSpans, make_observer
 from kwiken.otel.write import pipeline as pipeline_module
-from kwiken.otel.write.collector import Collector, traces_url
+from kwiken.otel.write.collector import TRACES_PATH, Collector
+from kwiken.otel.write.endpoint import collector_url
 from kwiken.otel.write.pipeline import Pipeline
 from kwiken.otel.write.span_model import SpanData
 from tests.support.span_trees import MS, T0, Dag, record
@@ -162,8 +163,12 @@ def test_an_address_that_is_no_collectors_is_refused(address: str) -> None:
 
 
 def test_the_traces_path_is_added_where_none_is_given() -> None:
-    assert traces_url("http://h:4318") == traces_url("http://h:4318/") == "http://h:4318/v1/traces"
-    assert traces_url("https://h/otlp/v1/traces") == "https://h/otlp/v1/traces"
+    for given, expected in (
+        ("http://h:4318", "http://h:4318/v1/traces"),
+        ("http://h:4318/", "http://h:4318/v1/traces"),
+        ("https://h/otlp/v1/traces", "https://h/otlp/v1/traces"),
+    ):
+        assert collector_url(given, TRACES_PATH, option="otlp") == expected
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from kwiken.errors import InputError
+from kwiken.plan.ledger_terms import BURST_REQUESTS
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 from tests.support.services_http import plan_for
 from tests.support.waiting import until
@@ -52,12 +53,12 @@ async def everywhere(cluster: Cluster, digest: str | None) -> None:
             await asyncio.sleep(0.05)
 
 
-async def ask(cluster: Cluster, times: int) -> None:
+async def ask(cluster: Cluster, times: int, **more: float) -> None:
     """Requests on a connection each, so that the system divides them."""
     for _ in range(times):
         async with (
             aiohttp.ClientSession() as session,
-            session.post(cluster.gateway_url + "/v1/request", json={"text": "hi"}) as response,
+            session.post(cluster.gateway_url + "/v1/request", json={"text": "hi", **more}) as response,
         ):
             assert response.status == 200
 
@@ -94,6 +95,24 @@ async def test_a_gateway_that_dies_comes_back_with_plan_and_replicas(cluster: Cl
     await everywhere(cluster, plan.digest)
     await ask(cluster, 20)
     await cluster.put_plan(None)
+
+
+async def test_the_budgets_of_all_gateways_add_up_to_the_plans(cluster: Cluster) -> None:
+    """Every call of a stage would be copied at once; without the floor the budgets allow a few."""
+    plan = plan_for(after_ms=0.0)
+    plan = msgspec.structs.replace(plan, ledger=msgspec.structs.replace(plan.ledger, floor_per_s=0.0))
+    await cluster.put_plan(plan)
+    before = (await cluster.status())["runtime"]["ledger"]
+    await asyncio.gather(*(ask(cluster, 60, sleep_ms=2.0) for _ in range(6)))
+    ledgers = [status["ledger"] for status in await statuses(cluster)]
+    total = (await cluster.status())["runtime"]["ledger"]
+    await cluster.put_plan(None)
+    assert total["denied"] > before["denied"]
+    assert total["work"] - before["work"] == pytest.approx(360, abs=1)
+    for ledger in [*ledgers, total]:
+        # Each gateway begins with a burst, which no request has earned yet.
+        bursts = BURST_REQUESTS * (GATEWAYS if ledger is total else 1)
+        assert ledger["spent"] <= plan.budgets.reissue * (ledger["work"] + bursts) + 1e-6
 
 
 @pytest.mark.parametrize("gateways", [0, 65])

@@ -72,7 +72,7 @@ def test_requests_admitted_since_the_measurement_lengthen_the_expected_wait() ->
 def test_requests_shed_before_their_body_are_counted_as_shed() -> None:
     admission = standing(2.0)
     assert admission.refusal(0.0, 0) == LIMITS.least_retry_after_s
-    assert (admission.shed, admission.inside) == (1, 0)
+    assert (admission.shed.total(), admission.inside) == (1, 0)
 
 
 async def work(text: str) -> str:

@@ -1,0 +1,153 @@
+"""What a placement says of one service: the nodes that this machine plays, and the places of replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kwiken.cli.shared import MIB, note, read_text
+from kwiken.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kwiken.adaptation import Adaptation
+    from kwiken.placement import Cluster, Placement
+    from kwiken.runtime.cluster import PlayedNode, ReplicaPlace
+    from kwiken.runtime.upkeep import Seating
+    from kwiken.service import Service
+
+MAX_PLACEMENT: Final = 256 * MIB
+MAX_NODES_FILE: Final = 64 * MIB
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What a placement says of one service.
+
+    Attributes:
+        nodes: nodes by name, those without replicas too.
+        replicas: places by stage.
+        adaptation: keeps the targets; None to keep the replicas as they are.
+        seating: which replica is which one of the adaptation; None without one.
+        service_targets_ms: p99 latency to keep of whole services, milliseconds, by name.
+    """
+
+    nodes: Mapping[str, PlayedNode]
+    replicas: Mapping[str, list[ReplicaPlace]]
+    adaptation: Adaptation | None = None
+    seating: Seating | None = None
+    service_targets_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_placed(placement_file: str, nodes_file: str | None, service: Service) -> Placed:
+    """Read a placement for a service, and the speeds of its nodes.
+
+    Args:
+        placement_file: path of the placement.
+        nodes_file: path of the document of nodes; None for nodes as fast as this machine.
+        service: service whose stages are placed.
+
+    Raises:
+        InputError: the files do not fit each other or the service; names the file and the field.
+    """
+    from kwiken.placement import Placement, nodes_from_toml
+
+    placement = Placement.from_json(read_text(placement_file, MAX_PLACEMENT), where=placement_file)
+    replicas = _replicas(placement, service, placement_file)
+    cluster = None
+    if nodes_file is not None:
+        cluster = nodes_from_toml(read_text(nodes_file, MAX_NODES_FILE), where=nodes_file)
+    else:
+        note("note: without --nodes every node is as fast as this machine")
+    return Placed(_nodes(placement, cluster, placement_file, nodes_file), replicas)
+
+
+def _replicas(placement: Placement, service: Service, where: str) -> dict[str, list[ReplicaPlace]]:
+    from kwiken.runtime.cluster import ReplicaPlace
+
+    check_stages([(one.name, one.service, one.stage) for one in placement.workloads], service, where)
+    replicas: dict[str, list[ReplicaPlace]] = {}
+    for one in placement.workloads:
+        if one.service != service.name:
+            continue
+        replicas.setdefault(one.stage, []).extend(
+            ReplicaPlace(found.node, found.cores + found.reissue_cores + found.catch_up_cores)
+            for found in one.replicas
+        )
+    for stage, places in replicas.items():
+        if not places:
+            raise InputError(
+                f"stage {stage!r} has no replica, since its workload waits; place it on more nodes",
+                where=where,
+            )
+    if missing := [stage for stage in service.stages if stage not in replicas]:
+        note(f"note: not in the placement, and so on no node and without limits: {', '.join(missing)}")
+    return replicas
+
+
+def check_stages(workloads: Sequence[tuple[str, str, str]], service: Service, where: str) -> None:
+    """Check that workloads which name a service name stages of it, and that there is one.
+
+    Args:
+        workloads: name, service and stage of each workload.
+        service: service whose stages are placed.
+        where: path of the document, for errors.
+
+    Raises:
+        InputError: names the workload and the stages that there are.
+    """
+    if not any(name == service.name for _, name, _ in workloads):
+        known = sorted({name for _, name, _ in workloads if name})
+        raise InputError(
+            f"no workload is a stage of service {service.name!r}; it has workloads of "
+            f"{', '.join(known) or 'no service'}",
+            where=where,
+        )
+    for place, (name, of, stage) in enumerate(workloads):
+        if of == service.name and stage not in service.stages:
+            raise InputError(
+                f"workloads[{place}].stage: {name!r} is for stage {stage!r}, and {service.name!r} has "
+                f"{', '.join(service.stages)}",
+                where=where,
+            )
+
+
+def _nodes(
+    placement: Placement, cluster: Cluster | None, placement_file: str, nodes_file: str | None
+) -> dict[str, PlayedNode]:
+    from kwiken.runtime.cluster import PlayedNode
+
+    speeds = played_speeds(cluster, nodes_file) if cluster is not None else {}
+    for place, node in enumerate(placement.nodes):
+        if cluster is not None and node.name not in cluster.index_of:
+            raise InputError(
+                f"nodes[{place}].name: {node.name!r} is not in {nodes_file}", where=placement_file
+            )
+    return {
+        node.name: PlayedNode(
+            node_class=node.node_class, cores=node.cores, speed=speeds.get(node.node_class, 1.0)
+        )
+        for node in placement.nodes
+    }
+
+
+def played_speeds(cluster: Cluster, nodes_file: str | None) -> dict[str, float]:
+    """Speed of each class as a share of the fastest one's, which is as fast as this machine.
+
+    Args:
+        cluster: nodes and classes.
+        nodes_file: path of their document, for errors.
+
+    Raises:
+        InputError: a class has a speed and another one has none.
+    """
+    known = {one.name: one.speed for one in cluster.classes if one.speed is not None}
+    for place, one in enumerate(cluster.classes):
+        if known and one.speed is None:
+            raise InputError(
+                f"classes[{place}].speed: is missing; give every class one, so that this machine can play it",
+                where=nodes_file,
+            )
+    fastest = max(known.values(), default=1.0)
+    return {one.name: known.get(one.name, fastest) / fastest for one in cluster.classes}
