@@ -216,9 +216,9 @@ def machine() -> dict[str, Value]:
     """Resource attributes of this machine, by OpenTelemetry's names.
 
     `host.id` is the kernel's boot id where there is one. Containers of one machine share it, as they share
-    its clock, so a trace store need not look for skew between them. Jaeger's query service compares the tag `ip`
-    instead, so that one repeats it. Without it Jaeger warns of skew where a cancelled call ended after its
-    caller had gone on.
+    its clock, so a trace store need not look for skew between them. Jaeger's query service compares the tag
+    `ip` instead, so that one repeats it. Without it Jaeger warns of skew where a cancelled call ended after
+    its caller had gone on.
     """
     found: dict[str, Value] = {"host.name": os.uname().nodename}
     with contextlib.suppress(OSError):

@@ -185,8 +185,9 @@ def figures() -> dict[str, Any]:
     found = counts | {"plan": "abc", "plan_unkept": "disk", "ledger": account, "catch_up": account}
     recent = {"rate_per_s": 1.0, "p50_ms": 2.0, "p99_ms": None}
     stage = {"replicas": [seat], "reissues": 1, "recent": recent, "late": {"copies": 0}, "ledger": account}
-    found |= {"utility": account, "load": 0.5, "recent": recent, "stages": {attacked("lookup"): stage}}
-    attacked_found: dict[str, Any] = everywhere(found)
+    found |= {"utility": account, "recent": recent, "stages": {attacked("lookup"): stage}}
+    load: dict[str, Any] = {"load": 0.5}
+    attacked_found: dict[str, Any] = everywhere(load | found)
     return attacked_found
 
 
