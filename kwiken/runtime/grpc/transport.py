@@ -119,8 +119,7 @@ class GrpcTransport:
             answer = await rpc
             trailing = await rpc.trailing_metadata()
         except aio.AioRpcError as error:
-            failure = await self._failure(error, replica, call)
-            raise failure from error
+            raise await self._failure(error, replica, call) from error
         finally:
             channel.running -= 1
         try:
