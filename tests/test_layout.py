@@ -49,6 +49,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.workloads",
         "kwiken.placement",
         "kwiken.placement.schedulers",
+        "kwiken.capacity",
         "kwiken.reproduction.rows",
         "kwiken.reproduction.kwiken",
         "kwiken.reproduction.paragon",

@@ -35,13 +35,14 @@ VERBS = {
     "load": "Send open-loop load to a gateway.",
     "classify": "Predict workloads' performance on every node from a few measurements.",
     "place": "Size workloads for their targets and place them on unequal nodes.",
+    "size": "Find the cheapest replicas, nodes and reissues that meet a service's p99 at a rate.",
     "reproduce": "Recompute the tables and figures of a published source beside its values.",
 }
 # Folder of each verb; the verbs of `study` are the others.
 FOLDERS = {
     **dict.fromkeys(("apply", "demo", "serve", "stage", "up", "down", "status", "load"), "live"),
     **dict.fromkeys(("plan", "simulate", "judge"), "planning"),
-    **dict.fromkeys(("classify", "place"), "allocate"),
+    **dict.fromkeys(("classify", "place", "size"), "allocate"),
 }
 FAILED = 1
 BAD_INPUT = 2
