@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check bench clean setup
+.PHONY: demo test test-slow test-stack check bench clean setup
 
 setup: $(READY)
 
@@ -21,12 +21,17 @@ demo: $(READY)
 	@$(BIN)/kwiken demo --out demo-out
 
 test: $(READY)
-	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not slow" --durations 20 --durations-min 1
+	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not slow and not stack" --durations 20 --durations-min 1
 
 # What takes long, and every property with many times as many examples. A file stays with one process: what its
 # tests share takes minutes.
 test-slow: $(READY)
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "slow or hypothesis" --hypothesis-profile thorough --durations 20 --durations-min 1
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "(slow or hypothesis) and not stack" --hypothesis-profile thorough --durations 20 --durations-min 1
+
+# With programs that are not Python's: a browser, Prometheus, Jaeger. What is missing is skipped, and named.
+test-stack: $(READY)
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group stack
+	@$(BIN)/pytest -m stack
 
 check: $(READY)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy

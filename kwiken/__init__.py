@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kwiken.profile import Profile, StageProfile, decayed, profile_from_json, profile_to_json
     from kwiken.queueing.load import QueueSettings
     from kwiken.service import (
+        GrpcCall,
+        HttpCall,
         Partial,
         Reissue,
         Service,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Budgets",
     "DefinitionError",
+    "GrpcCall",
+    "HttpCall",
     "InputError",
     "KwikenError",
     "Partial",
@@ -114,6 +118,8 @@ __getattr__ = lazy_names(
         ),
         "kwiken.queueing.load": ("QueueSettings",),
         "kwiken.service": (
+            "GrpcCall",
+            "HttpCall",
             "Partial",
             "Reissue",
             "Service",

@@ -99,11 +99,13 @@ def test_python_samples_parse_and_import_what_exists(page: str, code: str) -> No
 
 @pytest.mark.parametrize("record", DECISIONS, ids=name_of)
 def test_decisions_fit_one_screen_and_are_listed(record: Path) -> None:
+    index = record.with_name("README.md")
+    if record == index:
+        return
     text = record.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MAX_LINES_OF_A_DECISION
     assert len(text) <= MAX_LETTERS_OF_A_DECISION
-    index = record.with_name("README.md")
-    assert record == index or f"({record.name})" in index.read_text(encoding="utf-8")
+    assert f"({record.name})" in index.read_text(encoding="utf-8")
 
 
 def test_every_page_is_reached_from_the_readme() -> None:

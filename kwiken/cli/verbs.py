@@ -33,16 +33,18 @@ VERBS = {
     "status": "Show the local cluster.",
     "apply": "Put a plan in force at a running gateway.",
     "load": "Send open-loop load to a gateway.",
+    "probe": "Measure this machine's contention, and stages in a sandbox.",
     "classify": "Predict workloads' performance on every node from a few measurements.",
     "place": "Size workloads for their targets and place them on unequal nodes.",
     "size": "Find the cheapest replicas, nodes and reissues that meet a service's p99 at a rate.",
+    "fleet": "Compare schedulers on simulated clusters of up to 1,000 servers.",
     "reproduce": "Recompute the tables and figures of a published source beside its values.",
 }
 # Folder of each verb; the verbs of `study` are the others.
 FOLDERS = {
     **dict.fromkeys(("apply", "demo", "serve", "stage", "up", "down", "status", "load"), "live"),
     **dict.fromkeys(("plan", "simulate", "judge"), "planning"),
-    **dict.fromkeys(("classify", "place", "size"), "allocate"),
+    **dict.fromkeys(("probe", "classify", "place", "size", "fleet"), "allocate"),
 }
 FAILED = 1
 BAD_INPUT = 2

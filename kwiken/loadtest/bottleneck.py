@@ -1,4 +1,4 @@
-"""Whether the machine or the load generator limited a run, told from the use of the processors. Pure."""
+"""Limit of a load test: the machine or the load generator, told from the use of the processors. Pure."""
 
 from __future__ import annotations
 

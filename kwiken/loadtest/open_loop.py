@@ -108,7 +108,7 @@ class OpenLoop:
         begin = self._clock()
         answer: tuple[int, str | None, int, float] = (0, "interrupted", 0, 1.0)
         try:
-            answer = self._send(query, f"00-{trace_id}-{ids[32:]}-01")
+            answer = self._send(query, f"00-{trace_id}-{ids[32:]}-00")
         finally:
             end = self._clock()
             self.in_flight -= 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def control_groups(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
+def group_folders(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
     """Folders of this process's control groups and of their parents, and the version of each.
 
     Inside a container the path in /proc/self/cgroup may be the host's, and the container's own group is

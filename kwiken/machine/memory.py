@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kwiken.machine.control_groups import control_groups
+from kwiken.machine.control_groups import group_folders
 
 UNKNOWN_MEMORY: Final = 1 << 30  # bytes assumed where the system does not report its memory
 LIMIT_FILES: Final = {1: "memory.limit_in_bytes", 2: "memory.max"}  # by version
@@ -28,7 +28,7 @@ def memory_limit(root: Path = Path("/")) -> int:
 
 def _group_limits(root: Path) -> Iterator[int]:
     """Memory limits of this process's control group and of its parents, bytes, cgroup versions 1 and 2."""
-    for folder, version in control_groups("memory", root):
+    for folder, version in group_folders("memory", root):
         try:
             text = (folder / LIMIT_FILES[version]).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from kwiken.machine.control_groups import control_groups
+from kwiken.machine.control_groups import group_folders
 from kwiken.machine.processor_use import Reading
 
 ROOT = Path("/")
@@ -107,7 +107,7 @@ def _scheduled(root: Path, pid: int) -> tuple[float, float] | None:
 
 def _quota(root: Path) -> float:
     """Smallest quota of the control groups, in processors; infinite without one."""
-    groups = control_groups("cpu", root)
+    groups = group_folders("cpu", root)
     return min((_quota_of(folder, version) for folder, version in groups), default=math.inf)
 
 
@@ -125,7 +125,7 @@ def _quota_of(folder: Path, version: int) -> float:
 def _throttling(root: Path) -> tuple[int, int]:
     """Periods of all quotas on this process, and the periods among them that were throttled."""
     periods = throttled = 0
-    for folder, version in control_groups("cpu", root):
+    for folder, version in group_folders("cpu", root):
         if math.isfinite(_quota_of(folder, version)):
             words = _words(folder / "cpu.stat")
             found = dict(zip(words[::2], words[1::2], strict=False))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kwiken.placement.admission import Admission, Status, admit_all
+from kwiken.placement.admission import MIN_SHARE_ACCEPTED, Admission, Status, admit_all
 from kwiken.placement.explanations import Explanation, explain_placement
 from kwiken.placement.headroom import SOURCE_CAUTION, Caution
 from kwiken.placement.manifests import MANIFESTS
-from kwiken.placement.node_ledger import ROUNDING, DrawKind, NodeLedger
+from kwiken.placement.node_ledger import ROUNDING, Draw, DrawKind, NodeLedger
 from kwiken.placement.nodes import Cluster, Node, NodeClass, nodes_from_toml
 from kwiken.placement.placement import (
     VERSION,
@@ -18,13 +18,14 @@ from kwiken.placement.placement import (
     resume,
     total_cost,
 )
-from kwiken.placement.quality import Contention, contention_on, node_scores
+from kwiken.placement.quality import Contention, contention_loss, contention_on, node_scores
 from kwiken.placement.request import Request, request_for
 from kwiken.placement.scheduler import Scheduler
-from kwiken.placement.sizing import Rank, Sizing, by_cost, by_quality, walk
+from kwiken.placement.sizing import Forecast, Rank, Replica, Sizing, by_cost, by_quality, trim, walk
 
 __all__ = [
     "MANIFESTS",
+    "MIN_SHARE_ACCEPTED",
     "ROUNDING",
     "SOURCE_CAUTION",
     "VERSION",
@@ -32,8 +33,10 @@ __all__ = [
     "Caution",
     "Cluster",
     "Contention",
+    "Draw",
     "DrawKind",
     "Explanation",
+    "Forecast",
     "Node",
     "NodeClass",
     "NodeLedger",
@@ -42,6 +45,7 @@ __all__ = [
     "PlacedWorkload",
     "Placement",
     "Rank",
+    "Replica",
     "Request",
     "Scheduler",
     "Sizing",
@@ -49,6 +53,7 @@ __all__ = [
     "admit_all",
     "by_cost",
     "by_quality",
+    "contention_loss",
     "contention_on",
     "document",
     "explain_placement",
@@ -57,5 +62,6 @@ __all__ = [
     "request_for",
     "resume",
     "total_cost",
+    "trim",
     "walk",
 ]

@@ -13,6 +13,7 @@ from kwiken.placement.node_ledger import ROUNDING, NodeLedger
 from kwiken.placement.request import Request
 
 NO_SIZE: Final = -1
+FEW_NODES: Final = 256  # up to which all sources, or all sizes, are compared at once
 FULL_PRESSURE: Final = 1.0  # what probes can exert; more pressure costs no more
 
 
@@ -70,18 +71,14 @@ def contention_on(request: Request, ledger: NodeLedger, nodes: Ints | None = Non
     some = slice(None) if nodes is None else nodes
     pressure, slack = ledger.pressure[:, some], ledger.slack[:, some]
     count = pressure.shape[1]
-    # One source at a time over buffers of one row, which stay in the cache of a core.
-    ratio, row = np.zeros(count), np.empty(count)
-    refused, rowwise = np.zeros(count, dtype=np.bool_), np.empty(count, dtype=np.bool_)
     caused = request.all_caused
-    for source, tolerated in enumerate(request.tolerated):
-        np.multiply(pressure[source], 1.0 / tolerated, out=row)
-        if tolerated >= FULL_PRESSURE:
-            np.minimum(row, FULL_PRESSURE, out=row)
-        np.maximum(ratio, row, out=ratio)
-        if caused[source] > 0:
-            np.less(slack[source], caused[source] - ROUNDING, out=rowwise)
-            np.logical_or(refused, rowwise, out=refused)
+    if count <= FEW_NODES:
+        ratios = pressure / request.tolerated[:, None]
+        np.minimum(ratios, FULL_PRESSURE, out=ratios, where=request.tolerated[:, None] >= FULL_PRESSURE)
+        ratio = ratios.max(axis=0, initial=0.0)
+        refused = np.any((slack < caused[:, None] - ROUNDING) & (caused[:, None] > 0), axis=0)
+    else:
+        ratio, refused = _by_source(request.tolerated, caused, pressure, slack)
     loss = np.minimum(ratio, 1.0)
     loss *= loss
     loss *= loss
@@ -91,6 +88,25 @@ def contention_on(request: Request, ledger: NodeLedger, nodes: Ints | None = Non
     elif (crowded := np.flatnonzero(ratio > 1.0)).size:
         loss[crowded] = contention_loss(pressure[:, crowded], request.tolerated).max(axis=0)
     return Contention(np.arange(count) if nodes is None else nodes, loss, refused)
+
+
+def _by_source(tolerated: Floats, caused: Floats, pressure: Floats, slack: Floats) -> tuple[Floats, Bools]:
+    """(m,) largest ratio of pressure to tolerance, and whether residents refuse the newcomer.
+
+    One source at a time over buffers of one row, which stay in the cache of a core.
+    """
+    count = pressure.shape[1]
+    ratio, row = np.zeros(count), np.empty(count)
+    refused, rowwise = np.zeros(count, dtype=np.bool_), np.empty(count, dtype=np.bool_)
+    for source, limit in enumerate(tolerated):
+        np.multiply(pressure[source], 1.0 / limit, out=row)
+        if limit >= FULL_PRESSURE:
+            np.minimum(row, FULL_PRESSURE, out=row)
+        np.maximum(ratio, row, out=ratio)
+        if caused[source] > 0:
+            np.less(slack[source], caused[source] - ROUNDING, out=rowwise)
+            np.logical_or(refused, rowwise, out=refused)
+    return ratio, refused
 
 
 def node_scores(
@@ -124,13 +140,13 @@ def contention_loss(pressure: Floats, tolerated: Floats) -> Floats:
 
     Args:
         pressure: (s, m) pressure on m replicas, without their own, a share, over `SOURCES`.
-        tolerated: (s,) pressure that costs 5%, a share above 0, over `SOURCES`.
+        tolerated: (s,) pressure that costs 5%, a share above 0, over `SOURCES`; or (s, m) of each replica.
 
     Returns:
         (s, m) shares from 0 to 1.
     """
     exerted = np.minimum(pressure, FULL_PRESSURE)
-    limit = tolerated[:, None]
+    limit = tolerated[:, None] if tolerated.ndim == 1 else tolerated
     within = LOSS_AT_TOLERANCE * np.minimum(exerted / limit, 1.0) ** 4
     return np.minimum(within + np.maximum(exerted - limit, 0.0), 1.0)
 
@@ -139,9 +155,13 @@ def _largest_fitting(
     request: Request, free_cores: Floats, free_memory_gb: Floats, refused: Bools, sizes: int
 ) -> Ints:
     """Index of the best size that fits, by node; sizes rise in performance: the last is tried first."""
+    cores, memory_gb = request.all_cores[:sizes], request.memory_gb[:sizes]
+    if len(free_cores) <= FEW_NODES:
+        held = (free_cores[:, None] >= cores - ROUNDING) & (free_memory_gb[:, None] >= memory_gb - ROUNDING)
+        best = sizes - 1 - held[:, ::-1].argmax(axis=1)
+        return np.asarray(np.where(held.any(axis=1) & ~refused, best, NO_SIZE))
     size = np.full(len(free_cores), NO_SIZE, dtype=np.int64)
     open_nodes = ~refused
-    cores, memory_gb = request.all_cores, request.memory_gb
     for place in range(sizes - 1, -1, -1):
         fits = free_cores >= cores[place] - ROUNDING
         fits &= free_memory_gb >= memory_gb[place] - ROUNDING

@@ -49,6 +49,8 @@ class Request:
         corrections: by size, number of replicas and class: what to add to the log of a replica's performance,
             where it was measured to depart from the product.
         shares: extra work of each replica by kind, as shares of its own.
+        reserved: how many times the need its user reserves, a factor above 0; only schedulers that take
+            reservations read it.
     """
 
     workload: Workload
@@ -69,6 +71,7 @@ class Request:
     caused: Floats
     corrections: Mapping[tuple[int, int, int], float] = field(default_factory=dict)
     shares: Mapping[DrawKind, float] = field(default_factory=dict)
+    reserved: float = 1.0
 
     @property
     def name(self) -> str:

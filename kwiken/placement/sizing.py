@@ -209,6 +209,8 @@ class Sizing:
                 by_size[size] = by_size.get(size, 0.0) + rate
                 by_class[self._classes[place]] = by_class.get(self._classes[place], 0.0) + rate
         total = math.fsum(by_size.values())
+        if not total:  # contention takes everything
+            return Forecast(0.0, 0.0, request.required)
         by_sizes = math.fsum((rate * request.size_deviations[size]) ** 2 for size, rate in by_size.items())
         by_classes = math.fsum((rate * request.class_deviations[one]) ** 2 for one, rate in by_class.items())
         deviation = math.sqrt(

@@ -135,6 +135,11 @@ class Account:
         self._pledged = min(self._pledged, self._most_pledged)
 
     @property
+    def earned(self) -> int:
+        """All earnings so far, in micro-units: what successes would have paid for if nothing expired."""
+        return self._earned // MILLION
+
+    @property
     def _earned(self) -> int:
         """All earnings so far, in micro-units times a million."""
         return self._credit - self._full + self._horizon.earned_from + self._fed * self._ppm
@@ -283,7 +288,7 @@ class Account:
         """
         self.spent -= cost
         self._peak.refund(cost, head)
-        self._horizon.refund(cost, head)
+        self._horizon.refund(cost, head // self._horizon.steps)
 
     # Time.
 
@@ -297,11 +302,11 @@ class Account:
         horizon = self._horizon
         if head < self._peak.head:
             self._peak.go_back(head)
-            horizon.go_back(head)
+            horizon.go_back(head // horizon.steps)
             return
         self._peak.advance(head, self.work, self._fed)
         bucket = head // horizon.steps
-        if bucket != horizon.bucket:
+        if bucket != horizon.head:
             self._credit -= horizon.advance(bucket, self.work, self._earned)
 
 

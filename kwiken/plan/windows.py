@@ -20,45 +20,34 @@ HORIZON_BUCKETS: Final = 60  # of the horizon
 MIN_HORIZON_S: Final = PEAK_WINDOW_S
 
 
-class PeakWindow:
-    """Work and spend of the last 10 s, in buckets of 0.25 s.
+class Window:
+    """Work and spend of the last buckets of one length, in a ring.
+
+    Args:
+        buckets: number of buckets in the window, the present one included, 2 or more.
+        work: all work up to the window's begin, in micro-units.
 
     Attributes:
-        head: number of the present bucket; -1 before the first.
-        spent: spend of the window, in micro-units.
-        fed_from: work that had filled the account when the oldest bucket of the window began, in micro-units.
-        worst: highest spend of a window as a share of the window's work; None before 10 s of work.
+        head: number of the present bucket; negative before the first.
+        spent: spend of the window that counts, in micro-units.
     """
 
-    __slots__ = (
-        "_busy_since",
-        "_fed_at",
-        "_slot",
-        "_spent_in",
-        "_work_at",
-        "fed_from",
-        "head",
-        "spent",
-        "worst",
-    )
+    __slots__ = ("_count", "_slot", "_spent_in", "_work_at", "head", "spent")
 
-    def __init__(self) -> None:
+    def __init__(self, buckets: int, work: int = 0) -> None:
         self.head = -1
         self.spent = 0
-        self.fed_from = 0
-        self.worst: float | None = None
         # The present bucket stands at index `_slot`. Totals of work are kept as they were when each bucket
         # began, so that a success costs one addition; spends are kept by bucket, since they can be refunded.
+        self._count = buckets
         self._slot = 0
-        self._work_at = [0] * (PEAK_BUCKETS + 1)
-        self._fed_at = [0] * (PEAK_BUCKETS + 1)
-        self._spent_in = [0] * (PEAK_BUCKETS + 1)
-        self._busy_since = -1
+        self._work_at = [work] * buckets
+        self._spent_in = [0] * buckets
 
     @property
     def _first(self) -> int:
         """Index of the oldest bucket whose work counts."""
-        return (self._slot + 2) % (PEAK_BUCKETS + 1)
+        return (self._slot + 2) % self._count
 
     def share(self, work: int) -> float:
         """Spend of the window as a share of its work; 0 without work.
@@ -70,31 +59,57 @@ class PeakWindow:
         return self.spent / inside if inside else 0.0
 
     def spend(self, cost: int) -> None:
-        """Add a spend to the present bucket, in micro-units."""
+        """Add a spend to the present bucket, in micro-units; a negative one waives spend."""
         self._spent_in[self._slot] += cost
         self.spent += cost
 
-    def refund(self, cost: int, head: int) -> None:
+    def refund(self, cost: int, bucket: int) -> None:
         """Take a spend back out of the bucket that it was made in, if the window still holds that bucket.
 
         Args:
             cost: amount to give back, in micro-units.
-            head: number of the bucket.
+            bucket: number of the bucket.
         """
-        back = self.head - head
-        if 0 <= back <= PEAK_BUCKETS:
-            slot = (self._slot - back) % (PEAK_BUCKETS + 1)
+        back = self.head - bucket
+        if 0 <= back < self._count:
+            slot = (self._slot - back) % self._count
             taken = min(cost, self._spent_in[slot])  # after a clock jump this may be another bucket
             self._spent_in[slot] -= taken
             self.spent -= taken
 
-    def go_back(self, head: int) -> None:
+    def go_back(self, bucket: int) -> None:
         """Continue from an earlier bucket with what the window holds: the clock jumped backwards.
 
         Args:
-            head: number of the bucket, below the present one.
+            bucket: number of the bucket, below the present one.
         """
-        self.head = head
+        self.head = bucket
+
+
+class PeakWindow(Window):
+    """Work and spend of the last 10 s, in buckets of 0.25 s.
+
+    Attributes:
+        fed_from: work that had filled the account when the oldest bucket of the window began, in micro-units.
+        worst: highest spend of a window as a share of the window's work; None before 10 s of work.
+    """
+
+    __slots__ = ("_busy_since", "_fed_at", "fed_from", "worst")
+
+    def __init__(self) -> None:
+        super().__init__(PEAK_BUCKETS + 1)
+        self.fed_from = 0
+        self.worst: float | None = None
+        self._fed_at = [0] * self._count
+        self._busy_since = -1
+
+    def go_back(self, bucket: int) -> None:
+        """Continue from an earlier bucket; 10 s of work are counted anew for the worst share.
+
+        Args:
+            bucket: number of the bucket, below the present one.
+        """
+        super().go_back(bucket)
         self._busy_since = -1
 
     def advance(self, head: int, work: int, fed: int) -> None:
@@ -135,7 +150,7 @@ class PeakWindow:
             self.worst = ratio
 
 
-class HorizonWindow:
+class HorizonWindow(Window):
     """Work, earnings and spend of the horizon, in sixtieths rounded up to a multiple of 0.25 s.
 
     Args:
@@ -143,81 +158,31 @@ class HorizonWindow:
 
     Attributes:
         steps: number of buckets of 0.25 s in a bucket of the horizon.
-        bucket: number of the present bucket of the horizon; -1 before the first.
-        spent: spend of the window that counts against earnings, in micro-units.
         earned_from: what had been earned when the oldest bucket of the window began, in micro-units times a
             million.
     """
 
-    __slots__ = ("_earned_at", "_slot", "_spent_in", "_work_at", "bucket", "earned_from", "spent", "steps")
+    __slots__ = ("_earned_at", "earned_from", "steps")
 
     def __init__(self, horizon_s: float) -> None:
-        self.spent = 0
+        self.steps, count = _divided(horizon_s)
+        super().__init__(count)
         self.earned_from = 0
-        self._divide(horizon_s, -1, work_from=0)
-
-    def _divide(self, horizon_s: float, head: int, *, work_from: int) -> None:
-        """Divide the horizon into buckets; the present one takes all that the window holds."""
-        buckets = int(horizon_s * BUCKETS_PER_S)
-        self.steps = -(-buckets // HORIZON_BUCKETS)
-        count = buckets // self.steps + 1
-        self.bucket = head // self.steps
-        self._slot = 0  # index of the present bucket
-        self._earned_at = [self.earned_from] * count
-        self._work_at = [work_from] * count
-        self._spent_in = [0] * count
-        self._spent_in[0] = self.spent
-
-    @property
-    def _first(self) -> int:
-        """Index of the oldest bucket whose work counts."""
-        return (self._slot + 2) % len(self._earned_at)
+        self._earned_at = [0] * count
 
     def resize(self, horizon_s: float, head: int) -> None:
-        """Set another horizon; what the old one held counts as of the present.
+        """Set another horizon; its present bucket takes all that the window holds.
 
         Args:
             horizon_s: length of the horizon, seconds, `MIN_HORIZON_S` or more.
             head: number of the present bucket of 0.25 s.
         """
-        self._divide(horizon_s, head, work_from=self._work_at[self._first])
-
-    def share(self, work: int) -> float:
-        """Spend of the window as a share of its work; 0 without work.
-
-        Args:
-            work: all work so far, in micro-units.
-        """
-        inside = work - self._work_at[self._first]
-        return self.spent / inside if inside else 0.0
-
-    def spend(self, cost: int) -> None:
-        """Add a spend to the present bucket, in micro-units; a negative one waives spend."""
-        self._spent_in[self._slot] += cost
-        self.spent += cost
-
-    def refund(self, cost: int, head: int) -> None:
-        """Take a spend back out of the bucket that it was made in, if the window still holds that bucket.
-
-        Args:
-            cost: amount to give back, in micro-units.
-            head: number of the bucket of 0.25 s.
-        """
-        count = len(self._spent_in)
-        back = self.bucket - head // self.steps
-        if 0 <= back < count:
-            slot = (self._slot - back) % count
-            taken = min(cost, self._spent_in[slot])  # after a clock jump this may be another bucket
-            self._spent_in[slot] -= taken
-            self.spent -= taken
-
-    def go_back(self, head: int) -> None:
-        """Continue from an earlier bucket with what the window holds: the clock jumped backwards.
-
-        Args:
-            head: number of the bucket of 0.25 s, below the present one.
-        """
-        self.bucket = head // self.steps
+        spent = self.spent
+        self.steps, count = _divided(horizon_s)
+        super().__init__(count, self._work_at[self._first])
+        self.head = head // self.steps
+        self.spend(spent)
+        self._earned_at = [self.earned_from] * count
 
     def advance(self, bucket: int, work: int, earned: int) -> int:
         """Move the window on, and forget what it leaves behind.
@@ -230,15 +195,22 @@ class HorizonWindow:
         Returns:
             Earnings that the window leaves behind, in micro-units times a million.
         """
-        count = len(self._earned_at)
+        count = self._count
         slot = self._slot
-        for _ in range(min(bucket - self.bucket, count)):
+        for _ in range(min(bucket - self.head, count)):
             slot = (slot + 1) % count
             self.spent -= self._spent_in[slot]
             self._spent_in[slot] = 0
             self._earned_at[slot] = earned
             self._work_at[slot] = work
         self._slot = slot
-        self.bucket = bucket
+        self.head = bucket
         before, self.earned_from = self.earned_from, self._earned_at[self._first]
         return self.earned_from - before
+
+
+def _divided(horizon_s: float) -> tuple[int, int]:
+    """Length of a horizon's buckets, in buckets of 0.25 s, and their number."""
+    buckets = int(horizon_s * BUCKETS_PER_S)
+    steps = -(-buckets // HORIZON_BUCKETS)
+    return steps, buckets // steps + 1

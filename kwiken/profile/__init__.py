@@ -23,6 +23,7 @@ from kwiken.profile.idempotence import (
 from kwiken.profile.profile import OWN_TIME, Origin, Profile, StageProfile
 from kwiken.profile.spend_by_model import spent_by_model
 from kwiken.profile.subset import part_of, rows_of
+from kwiken.profile.weighting import weighted
 
 __all__ = [
     "OWN_TIME",
@@ -56,5 +57,6 @@ __all__ = [
     "says_write",
     "spent_by_model",
     "taken_for",
+    "weighted",
     "why_write",
 ]

@@ -5,11 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
 
-__all__ = ["Findings", "Part", "Plot", "Reproduction", "Row", "Series", "gain", "percent", "row", "run"]
+__all__ = [
+    "Findings",
+    "Part",
+    "Plot",
+    "Reproduction",
+    "Row",
+    "Series",
+    "gain",
+    "over_seeds",
+    "percent",
+    "row",
+    "run",
+]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +34,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         source: the source's value or claim, as a text; empty where it gives none.
         ours: our value, in the unit that `metric` names.
         note: reason for a difference, or conditions of our measurement.
+        low: lowest of the values that `ours` is the median of, in the same unit; None where it is no median.
+        high: highest of them; None as for `low`.
     """
 
     figure: str
@@ -28,6 +43,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     ours: float
     note: str = ""
+    low: float | None = None
+    high: float | None = None
 
 
 def row(figure: str, metric: str, ours: float, *, source: str = "", note: str = "") -> Row:
@@ -101,6 +118,30 @@ class Part:
     name: str
     jobs: tuple[Job, ...]
     conclude: Callable[[list[Any]], Findings]
+
+
+def over_seeds(
+    name: str,
+    job: Callable[..., Any],
+    seeds: int,
+    conclude: Callable[[list[list[Any]]], Findings],
+    cases: Iterable[tuple[Any, ...]] = ((),),
+) -> Part:
+    """Part with one job for each case and seed.
+
+    Args:
+        name: name of the part.
+        job: module-level function of the case's arguments and, last, a seed.
+        seeds: number of seeds, counted from 0.
+        conclude: function from the results, by case and seed, to findings.
+        cases: arguments by case.
+    """
+    jobs = tuple((job, (*case, seed)) for case in cases for seed in range(seeds))
+    return Part(name, jobs, partial(_by_case, conclude, seeds))
+
+
+def _by_case(conclude: Callable[[list[list[Any]]], Findings], seeds: int, results: list[Any]) -> Findings:
+    return conclude([results[first : first + seeds] for first in range(0, len(results), seeds)])
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.errors import InputError
+from kwiken.reproduction.ibench import all_parts as parts_of_ibench
 from kwiken.reproduction.kwiken import all_parts as parts_of_kwiken
 from kwiken.reproduction.paragon import all_parts as parts_of_paragon
 from kwiken.reproduction.quasar import all_parts as parts_of_quasar
@@ -10,10 +11,16 @@ from kwiken.reproduction.rows import Reproduction
 
 NAMES = {
     "kwiken": "Kwiken (Jalaparti et al., SIGCOMM 2013): reissues, partial answers, catch-up",
-    "paragon": "Paragon (Delimitrou and Kozyrakis, ASPLOS 2013): classification by platform and contention",
-    "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification by four matrices",
+    "paragon": "Paragon (Delimitrou and Kozyrakis, ASPLOS 2013): classification and placement",
+    "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification and management by targets",
+    "ibench": "iBench (Delimitrou and Kozyrakis, IISWC 2013): tunable contention and its scores",
 }
-_PARTS = {"kwiken": parts_of_kwiken, "paragon": parts_of_paragon, "quasar": parts_of_quasar}
+_PARTS = {
+    "kwiken": parts_of_kwiken,
+    "paragon": parts_of_paragon,
+    "quasar": parts_of_quasar,
+    "ibench": parts_of_ibench,
+}
 
 
 def reproduction(name: str, *, seeds: int = 8) -> Reproduction:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
         RefusedError,
         UnavailableError,
     )
-    from kwiken.runtime.gateway import Gateway
+    from kwiken.runtime.gateway import Gateway, GatewaySettings
+    from kwiken.runtime.grpc import GrpcReplicaServer, GrpcTransport, RemoteTransport
     from kwiken.runtime.replica import ReplicaServer
     from kwiken.runtime.transport import (
         Call,
@@ -44,7 +45,11 @@ __all__ = [
     "ClusterSettings",
     "DeadlineError",
     "Executor",
+    "ForeignTransport",
     "Gateway",
+    "GatewaySettings",
+    "GrpcReplicaServer",
+    "GrpcTransport",
     "HandlerError",
     "HttpTransport",
     "Limits",
@@ -52,6 +57,7 @@ __all__ = [
     "LostError",
     "OverloadError",
     "RefusedError",
+    "RemoteTransport",
     "Replica",
     "ReplicaServer",
     "Reply",
@@ -83,7 +89,13 @@ __getattr__ = lazy_names(
             "RefusedError",
             "UnavailableError",
         ),
-        "kwiken.runtime.gateway": ("Gateway",),
+        "kwiken.runtime.foreign": ("ForeignTransport",),
+        "kwiken.runtime.gateway": ("Gateway", "GatewaySettings"),
+        "kwiken.runtime.grpc": (
+            "GrpcReplicaServer",
+            "GrpcTransport",
+            "RemoteTransport",
+        ),
         "kwiken.runtime.replica": ("ReplicaServer",),
         "kwiken.runtime.transport": (
             "Call",

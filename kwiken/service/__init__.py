@@ -18,8 +18,16 @@ if TYPE_CHECKING:
         service_to_yaml,
     )
     from kwiken.service.drawing import Box, to_dot, to_mermaid
+    from kwiken.service.remote import (
+        GrpcCall,
+        HttpCall,
+        Templates,
+        input_names,
+        templates_of,
+    )
     from kwiken.service.service import MAX_STAGES, Service
     from kwiken.service.stage import MAX_FANOUT, MAX_MS, MAX_REPLICAS, Partial, Reissue, Stage
+    from kwiken.service.template import Place
 
 __all__ = [
     "MAX_FANOUT",
@@ -27,10 +35,15 @@ __all__ = [
     "MAX_REPLICAS",
     "MAX_STAGES",
     "Box",
+    "GrpcCall",
+    "HttpCall",
     "Partial",
+    "Place",
     "Reissue",
     "Service",
     "Stage",
+    "Templates",
+    "input_names",
     "service_from_dict",
     "service_from_graph",
     "service_from_json",
@@ -39,6 +52,7 @@ __all__ = [
     "service_to_graph",
     "service_to_json",
     "service_to_yaml",
+    "templates_of",
     "to_dot",
     "to_mermaid",
 ]
@@ -61,6 +75,13 @@ __getattr__ = lazy_names(
             "to_dot",
             "to_mermaid",
         ),
+        "kwiken.service.remote": (
+            "GrpcCall",
+            "HttpCall",
+            "Templates",
+            "input_names",
+            "templates_of",
+        ),
         "kwiken.service.service": (
             "MAX_STAGES",
             "Service",
@@ -73,5 +94,6 @@ __getattr__ = lazy_names(
             "Reissue",
             "Stage",
         ),
+        "kwiken.service.template": ("Place",),
     },
 )

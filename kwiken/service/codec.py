@@ -14,6 +14,7 @@ import msgspec
 from kwiken.errors import InputError
 from kwiken.extras import needs
 from kwiken.parsing import convert, parse_json, to_str
+from kwiken.service.remote import Remote
 from kwiken.service.service import Service
 from kwiken.service.stage import Reissue, Stage
 
@@ -35,6 +36,7 @@ class StageDoc(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     threads: int = 1
     cost: float | None = None
     reissue: Reissue | None = None
+    remote: Remote | None = None
 
 
 _DEFAULTS: Final = {field.name: field.default for field in dataclasses.fields(Stage)}

@@ -53,6 +53,7 @@ def boxes_of(service: Service, notes: Mapping[str, Sequence[str]] | None = None)
 def _facts(stage: Stage) -> Iterable[str]:
     sizes = [f"{stage.fanout} shards"] if stage.fanout > 1 else []
     sizes += [f"{stage.replicas} replicas"] if stage.replicas > 1 else []
+    sizes += ["foreign"] if stage.remote_call is not None else []
     if sizes:
         yield ", ".join(sizes)
     if stage.optional:

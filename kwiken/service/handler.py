@@ -38,13 +38,16 @@ def signature_of(stage: Stage) -> Signature:
     """Types of a stage's handler.
 
     Args:
-        stage: stage with a handler.
+        stage: stage with a handler, or one that a foreign service serves: without a handler that may take and
+            answer anything.
 
     Raises:
         DefinitionError: when the stage has no handler or an annotation cannot be read.
     """
     if stage.handler is None:
-        raise DefinitionError("has no handler", stage=stage.name)
+        if stage.remote_call is None:
+            raise DefinitionError("has no handler", stage=stage.name)
+        return Signature((Any,) * max(1, len(stage.after)), Any, takes_shard=stage.fanout > 1)
     hints = _hints(stage)
     parameters = inspect.signature(stage.handler).parameters
     positional = [p for p in parameters.values() if p.kind in _POSITIONAL]

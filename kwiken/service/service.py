@@ -9,7 +9,9 @@ from typing import Any, Final, TypeVar
 from kwiken.errors import DefinitionError
 from kwiken.service.answer_types import can_become
 from kwiken.service.handler import Signature, check_handler, item_type, signature_of, type_name
+from kwiken.service.remote import SHARD, input_names, templates_of
 from kwiken.service.stage import NAME, Handler, Partial, Reissue, Stage
+from kwiken.service.template import missing_field
 
 __all__ = ["Partial", "Reissue", "Service", "Stage"]
 
@@ -220,6 +222,7 @@ class Service:
             raise DefinitionError("is the last stage, so it cannot be optional", stage=sink.name)
         for stage in self._stages.values():
             self._check_types(stage)
+            self._check_places(stage)
 
     def _check_types(self, stage: Stage) -> None:
         """Check that the type of each parent's answer can be decoded as the stage's parameter."""
@@ -237,6 +240,32 @@ class Service:
                     f"takes {type_name(taken)} from {name!r}, which answers {type_name(answer)}",
                     stage=stage.name,
                 )
+
+    def _check_places(self, stage: Stage) -> None:
+        """Check that the fields in the templates of a foreign service's call can exist."""
+        if stage.remote_call is None:
+            return
+        names = input_names(stage.after, stage.fanout)
+        kinds = [self._input_type(stage, index) for index in range(max(1, len(stage.after)))]
+        kinds += [int] if SHARD in names[len(kinds) :] else []
+        for place in templates_of(stage.remote_call, names).places:
+            missing = missing_field(kinds[place.input], place.fields)
+            if missing is not None:
+                raise DefinitionError(
+                    f"remote: {place.written}: {type_name(kinds[place.input])} has no {missing!r}",
+                    stage=stage.name,
+                )
+
+    def _input_type(self, stage: Stage, index: int) -> Any:
+        """Declared type of a stage's input: by its own annotation, else by the parent's answer."""
+        declared = signature_of(stage).inputs[index]
+        if declared is not Any or not stage.after:
+            return declared
+        parent = self._stages[stage.after[index]]
+        if parent.handler is None:
+            return Any
+        answer = signature_of(parent).output
+        return Partial[answer] if parent.fanout > 1 else answer  # type: ignore[valid-type]  # built at run time
 
     def signature(self, name: str) -> Signature:
         """Types of a stage's handler.

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from kwiken.errors import DefinitionError
+from kwiken.service.remote import GrpcCall, HttpCall, Remote, input_names, remote_of, templates_of
 
 T = TypeVar("T")
 
@@ -83,7 +84,10 @@ class Stage:
         after: names of the parents, whose answers the stage takes, in the order of its handler's parameters.
         handler: coroutine function that takes the parents' answers (a source takes the request), the keyword
             `shard` where `fanout` is above 1, and the keyword `threads` where `threads` is above 1. None in a
-            definition read from a file.
+            definition read from a file. Of a stage with `remote` only the annotations count: they are the
+            types of its input and answer, and the function is never called.
+        remote: call of a foreign service that serves the stage, as `HttpCall` or `GrpcCall`; a text `http://`
+            or `grpc://` stands for either with its defaults. None for a stage that kwiken's replicas serve.
         fanout: number of shards, 1 to `MAX_FANOUT`; a request makes one call to each.
         replicas: number of server processes that run the stage, 1 to `MAX_REPLICAS`.
         idempotent: whether a call may run twice; a stage that is not idempotent is never reissued or retried.
@@ -119,6 +123,7 @@ class Stage:
     threads: int = 1
     cost: float | None = None
     reissue: Reissue | None = None
+    remote: Remote | str | None = None
     setup: Callable[[], Any] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -131,12 +136,25 @@ class Stage:
         after: Any = self.after
         if isinstance(after, list):
             object.__setattr__(self, "after", tuple(after))
+        if self.remote is not None:
+            object.__setattr__(self, "remote", _remote_call(self))
         problems = itertools.chain(
-            _parent_problems(self), _number_problems(self), _policy_problems(self), _partial_problems(self)
+            _parent_problems(self),
+            _number_problems(self),
+            _policy_problems(self),
+            _partial_problems(self),
+            _remote_problems(self),
         )
         problem = next(problems, None)
         if problem is not None:
             raise DefinitionError(problem, stage=self.name)
+
+    @property
+    def remote_call(self) -> Remote | None:
+        """Call of the foreign service that serves the stage; None for a stage that kwiken serves."""
+        remote = self.remote
+        assert not isinstance(remote, str), "a text became a call when the stage was defined"
+        return remote
 
 
 def _parent_problems(stage: Stage) -> Iterator[str]:
@@ -182,5 +200,41 @@ def _policy_problems(stage: Stage) -> Iterator[str]:
         yield f"reissue must be a Reissue, not {reissue!r}"
     if not stage.idempotent:
         yield "is not idempotent, so it cannot be reissued; set idempotent=True if a call may run twice"
-    if stage.replicas < 2:  # noqa: PLR2004 - one for the call, one for its copy
+    if stage.replicas < 2 and stage.remote_call is None:  # noqa: PLR2004 - one for the call, one for its copy
         yield "has one replica, and a reissue goes to another; set replicas=2 or more"
+
+
+def _remote_call(stage: Stage) -> Remote:
+    """Call of the foreign service, from a text too, with lists as tuples.
+
+    Raises:
+        DefinitionError: it is none, or a field has a wrong type.
+    """
+    given: Any = stage.remote
+    if isinstance(given, str):
+        return remote_of(given)
+    if not isinstance(given, HttpCall | GrpcCall):
+        raise DefinitionError(
+            f"remote must be an HttpCall, a GrpcCall or a text, not {given!r}", stage=stage.name
+        )
+    try:
+        return msgspec.convert(msgspec.to_builtins(given), type(given))
+    except (msgspec.ValidationError, TypeError) as error:
+        raise DefinitionError(f"remote: {error}", stage=stage.name) from error
+
+
+def _remote_problems(stage: Stage) -> Iterator[str]:
+    remote = stage.remote_call
+    if remote is None:
+        return
+    yield from remote.problems()
+    try:
+        templates_of(remote, input_names(stage.after, stage.fanout))
+    except ValueError as error:
+        yield str(error)
+    if stage.replicas > 1:
+        yield "is served by a foreign service; its replicas are the addresses of `remote`, not `replicas`"
+    if stage.threads > 1:
+        yield "is served by a foreign service, which takes no number of threads"
+    if stage.setup is not None:
+        yield "is served by a foreign service, so no process would run its setup"

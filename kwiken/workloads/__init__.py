@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kwiken.workloads.classification import Classification, Classifier, Proposal, first_columns, label_text
-from kwiken.workloads.completion import ColumnMeans, FoldIn, GaussianModel
+from kwiken.workloads.completion import ColumnMeans, Completer, FoldIn, GaussianModel
 from kwiken.workloads.gradient_descent import GradientDescent
 from kwiken.workloads.identity import KnownProfiles
-from kwiken.workloads.measurements import Measured, measurements_from_text
+from kwiken.workloads.measurements import Measured, Measurements, measurements_from_text
 from kwiken.workloads.profile import (
     Estimate,
     Size,
@@ -24,6 +24,7 @@ __all__ = [
     "Classification",
     "Classifier",
     "ColumnMeans",
+    "Completer",
     "Estimate",
     "FoldIn",
     "GaussianModel",
@@ -31,6 +32,7 @@ __all__ = [
     "KnownProfiles",
     "Measure",
     "Measured",
+    "Measurements",
     "Proposal",
     "Size",
     "Spread",

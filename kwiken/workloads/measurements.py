@@ -172,15 +172,16 @@ class _Document(_Struct, frozen=True):
     version: int
     reference: _Reference
     history: _History
-    workloads: list[_Workload]
+    workloads: list[_Workload] = []
 
 
-def measurements_from_text(text: str | bytes, *, where: str) -> Measurements:
+def measurements_from_text(text: str | bytes, *, where: str, min_workloads: int = 1) -> Measurements:
     """Measurements of a TOML or JSON document; a document that starts with a brace is JSON.
 
     Args:
         text: the document.
         where: source to name in errors, such as a file's path.
+        min_workloads: least number of workloads to classify; 0 for a history alone.
 
     Raises:
         InputError: names the line of broken syntax, or the field that is missing, unknown or out of range.
@@ -197,12 +198,12 @@ def measurements_from_text(text: str | bytes, *, where: str) -> Measurements:
         raise InputError(f"version: {raw['version']} is not known; this program reads {VERSION}", where=where)
     document = convert(raw, _Document, where=where)
     try:
-        return _checked(document)
+        return _checked(document, min_workloads)
     except ValueError as error:
         raise InputError(str(error), where=where) from error
 
 
-def _checked(document: _Document) -> Measurements:
+def _checked(document: _Document, min_workloads: int) -> Measurements:
     """Measurements of a document; a ValueError starts with the field."""
     told = document.reference
     try:
@@ -222,8 +223,10 @@ def _checked(document: _Document) -> Measurements:
     caused = _scores("caused", history.caused)
     if tolerated.labels != caused.labels:
         raise ValueError("history.caused.sources: must be the sources of history.tolerated, in their order")
-    if not 1 <= len(document.workloads) <= MAX_WORKLOADS:
-        raise ValueError(f"workloads: 1 to {MAX_WORKLOADS} are needed, not {len(document.workloads)}")
+    if not min_workloads <= len(document.workloads) <= MAX_WORKLOADS:
+        raise ValueError(
+            f"workloads: {min_workloads} to {MAX_WORKLOADS} are needed, not {len(document.workloads)}"
+        )
     known = Measurements(reference, up, out, het, tolerated, caused, ())
     workloads: dict[str, Measured] = {}
     for place, workload in enumerate(document.workloads):

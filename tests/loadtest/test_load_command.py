@@ -75,7 +75,7 @@ def test_json_records_and_traces_belong_together(serve: Serve, load: Load, tmp_p
     assert (report["seed"], report["interrupted"], report["duration_s"]) == (3, False, 2.0)
     assert report["latency"]["min_ms"] > 4
     parents = [
-        re.search(r"traceparent: 00-([0-9a-f]{32})-[0-9a-f]{16}-01", request["head"]) for request in seen
+        re.search(r"traceparent: 00-([0-9a-f]{32})-[0-9a-f]{16}-00", request["head"]) for request in seen
     ]
     assert {row["trace_id"] for row in rows} == {parent[1] for parent in parents if parent}
     assert len({row["trace_id"] for row in rows}) == len(rows)

@@ -176,7 +176,7 @@ def test_each_request_carries_a_trace_of_its_own() -> None:
     loop.drain(1)
     assert len(set(parents)) == 500
     for parent, outcome in zip(parents, outcomes, strict=True):
-        match = re.fullmatch(r"00-([0-9a-f]{32})-([0-9a-f]{16})-01", parent)
+        match = re.fullmatch(r"00-([0-9a-f]{32})-([0-9a-f]{16})-00", parent)
         assert match is not None
         assert match[1] == outcome.trace_id
         assert int(match[1], 16)

@@ -10,7 +10,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kwiken.service import MAX_FANOUT, MAX_MS, MAX_REPLICAS, MAX_STAGES, Reissue, Service, Stage
+from kwiken.service import (
+    MAX_FANOUT,
+    MAX_MS,
+    MAX_REPLICAS,
+    MAX_STAGES,
+    GrpcCall,
+    HttpCall,
+    Reissue,
+    Service,
+    Stage,
+)
 from kwiken.service.stage import MAX_COPIES, MAX_COST, MAX_THREADS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
@@ -32,13 +42,22 @@ def defaults() -> dict[str, dict[str, str]]:
     return {
         "Service": {one.name: shown(one.default, one.empty) for one in service},
         "Stage": {one.name: shown(one.default, dataclasses.MISSING) for one in dataclasses.fields(Stage)},
-        "Reissue": {
-            one.name: shown(one.default, msgspec.NODEFAULT) for one in msgspec.structs.fields(Reissue)
-        },
+        **{struct.__name__: defaults_of(struct) for struct in (Reissue, HttpCall, GrpcCall)},
     }
 
 
-@pytest.mark.parametrize("title", ["Service", "Stage", "Reissue"])
+def defaults_of(struct: type[msgspec.Struct]) -> dict[str, str]:
+    return {
+        one.name: "left out"
+        if one.default is msgspec.UNSET
+        else f"`{one.default_factory()!r}`"
+        if one.default_factory is not msgspec.NODEFAULT
+        else shown(one.default, msgspec.NODEFAULT)
+        for one in msgspec.structs.fields(struct)
+    }
+
+
+@pytest.mark.parametrize("title", ["Service", "Stage", "HttpCall", "GrpcCall", "Reissue"])
 def test_every_setting_is_in_the_reference_with_its_default(title: str) -> None:
     assert {name: default for name, (_, default) in rows(title).items()} == defaults()[title]
 

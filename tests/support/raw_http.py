@@ -17,7 +17,7 @@ import uvloop
 
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway
+from kwiken.runtime.gateway import Gateway, GatewaySettings
 from kwiken.runtime.process.log_limits import log_loop_error
 from kwiken.runtime.replica import ReplicaServer
 from kwiken.runtime.transport import LocalTransport, local_replicas
@@ -124,7 +124,7 @@ def servers(
             clock=SystemClock(),
             rng=random.Random(1),
         )
-        gateway = Gateway(service, executor, remote=False, **settings)
+        gateway = Gateway(service, executor, GatewaySettings(remote=False, **settings))
         replica = ReplicaServer(service, "middle", **settings)
         here = asyncio.get_running_loop()
         here.set_exception_handler(log_loop_error)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwiken.errors import InputError
-from kwiken.reproduction.paragon import platform_rows, score_rows
-from kwiken.reproduction.quasar.generators import replica_rows, size_rows
+from kwiken.fleet import replica_rows, score_rows, size_rows
+from kwiken.reproduction.paragon import platform_rows
 from kwiken.workloads import Classification, Classifier, KnownProfiles, Measure, Size
 from kwiken.workloads.measurements import Matrix, Measured, Measurements, Place, Run
 

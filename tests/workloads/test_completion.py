@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwiken.arrays import Floats
-from kwiken.reproduction.paragon import Episode, drawn, platform_rows, score_rows
+from kwiken.fleet import replica_rows, score_rows, size_rows
+from kwiken.reproduction.paragon import Episode, drawn, platform_rows
 from kwiken.reproduction.paragon.tables import descents, platforms, scores
-from kwiken.reproduction.quasar.generators import replica_rows, size_rows
 from kwiken.reproduction.quasar.tables import matrix
 from kwiken.workloads.completion import BayesianRows, ColumnMeans, Completer, FoldIn, GaussianModel
 from kwiken.workloads.gradient_descent import GradientDescent

@@ -43,6 +43,8 @@ SCHEDULERS: Final = (
     "quasar",
     "paragon",
     "paragon-statistical",
+    "interference-only",
+    "heterogeneity-only",
     "least-loaded",
     "reservation",
     "exact",
@@ -73,7 +75,7 @@ UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
     type=click.Choice(SCHEDULERS),
     default=SCHEDULERS[0],
     show_default=True,
-    help="What chooses nodes and sizes; the last four are for comparison.",
+    help="What chooses nodes and sizes; the last five are for comparison.",
 )
 @click.option(
     "--beside", metavar="FILE", help="Placement that runs already: its replicas stay where they can."

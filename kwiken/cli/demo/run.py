@@ -101,7 +101,9 @@ class _Site:
 
         def pids() -> Iterator[int]:
             yield os.getpid()
-            yield from (pid for pid in (self.cluster.gateway_pid, load.pid) if pid is not None)
+            yield from self.cluster.gateway_pids
+            if load.pid is not None:
+                yield load.pid
             for those in self.cluster.replicas.values():
                 yield from (pid for pid, _ in those)
 
@@ -147,7 +149,9 @@ async def _run_in(folder: Folder, settings: DemoSettings, watch: Watch) -> DemoR
         watch.step("reading the library", 0)
         await write_queries(Path(scratch) / "queries.txt", settings.seed)
         watch.step("starting the service", 0)
-        async with Cluster(TARGET, ClusterSettings(traces=folder.traces, grace_s=GRACE_S)) as cluster:
+        async with Cluster(
+            TARGET, ClusterSettings(traces=folder.traces, trace="all", grace_s=GRACE_S)
+        ) as cluster:
             site = _Site(settings, cluster, watch, folder, Path(scratch))
             evidence, records = await _paced(site, await _find_pace(site))
         watch.step("judging", 0)

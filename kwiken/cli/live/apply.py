@@ -57,14 +57,14 @@ def _local(state: Path, service: str) -> tuple[str, str]:
 
     files = StateFiles(state, service)
     found = files.read()
-    if found is None or found.gateway is None or not found.gateway.identity.alive:
+    if found is None or not any(each.identity.alive for each in found.gateways):
         raise InputError(
             f"service {service!r} is not up; start it with: kwiken up MODULE:SERVICE, or give --url",
             where=str(state),
         )
     if files.token.is_symlink():  # a state folder may have come from anywhere
         raise InputError("is a link, not a token that `kwiken up` wrote", where=str(files.token))
-    return found.gateway.url, _token_in(files.token)
+    return found.url, _token_in(files.token)
 
 
 def _remote(url: str, token_file: str | None) -> tuple[str, str]:

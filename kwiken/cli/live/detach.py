@@ -57,9 +57,8 @@ def start_detached(files: StateFiles, arguments: Sequence[str]) -> str:
     except BaseException:
         _end(process)
         raise
-    assert state.gateway is not None
     note(f"{state.service} is up with {len(state.replicas)} replicas; its log is {files.log}")
-    return state.gateway.url
+    return state.url
 
 
 def _once_ready(process: subprocess.Popen[bytes], files: StateFiles, start: int) -> ClusterState:

@@ -14,6 +14,7 @@ OK: Final = 200
 class _Replica(msgspec.Struct):
     """Fields of a replica that `kwiken status` needs."""
 
+    id: str
     address: str
     inflight: int
     latency_ms: float | None
@@ -21,16 +22,11 @@ class _Replica(msgspec.Struct):
     trouble: str | None = None
 
 
-class _Stage(msgspec.Struct):
-    """Fields of a stage that `kwiken status` needs."""
-
-    replicas: list[_Replica]
-
-
 class _Budget(msgspec.Struct):
     """Fields of a budget that `kwiken status` needs."""
 
     fraction: float
+    left: float
     spent: float
     horizon_s: float
     horizon_share: float
@@ -42,6 +38,31 @@ class _Budget(msgspec.Struct):
     denied_by: dict[str, int]
 
 
+class _Recent(msgspec.Struct):
+    """Figures of the last seconds."""
+
+    rate_per_s: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+
+
+class _Late(msgspec.Struct):
+    """Help for late requests at a stage."""
+
+    copies: int
+
+
+class _Stage(msgspec.Struct):
+    """Fields of a stage that `kwiken status` needs."""
+
+    replicas: list[_Replica]
+    foreign: bool
+    reissues: int
+    recent: _Recent
+    late: _Late
+    ledger: _Budget
+
+
 class _Figures(msgspec.Struct):
     """Fields of a gateway's status that `kwiken status` needs; the answer has more."""
 
@@ -50,6 +71,8 @@ class _Figures(msgspec.Struct):
     failed: int
     partial: int
     shed: int
+    load: float
+    recent: _Recent
     reissues: int
     late_reissues: int
     retries: int

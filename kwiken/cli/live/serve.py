@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kwiken.cli.live.server_options import ServerSettings, allowed_hosts_option, plan_option, server_options
+from kwiken.cli.live.server_options import (
+    ServerSettings,
+    TraceSettings,
+    allowed_hosts_option,
+    grpc_port_option,
+    plan_option,
+    server_options,
+    trace_options,
+)
 from kwiken.cli.shared import load_service, note
 from kwiken.errors import InputError
 
@@ -17,13 +25,17 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run a service's gateway.")
 @server_options(port=8080, what="the gateway")
+@trace_options
 @click.option(
     "--replica",
     "replicas",
     multiple=True,
     metavar="STAGE=HOST:PORT",
-    help="Address of a replica; repeatable. Every address of a host name is used, and looked up regularly.",
+    help="Address of a replica; STAGE=grpc://HOST:PORT if it serves gRPC. Repeatable. Every address of a "
+    "host name is used, and looked up regularly. For a foreign service's stage it replaces the addresses in "
+    "the definition.",
 )
+@grpc_port_option
 @click.option("--local", is_flag=True, help="Run every stage in this process instead.")
 @plan_option
 @click.option(
@@ -35,7 +47,9 @@ if TYPE_CHECKING:
 def command(
     *,
     server: ServerSettings,
+    trace: TraceSettings,
     replicas: tuple[str, ...],
+    grpc_port: int | None,
     local: bool,
     plan: str | None,
     token_file: str | None,
@@ -46,10 +60,12 @@ def command(
     MODULE:SERVICE is where the service is defined, for example kwiken.services.search:search. The current
     folder is searched first.
 
-    Requests go to POST /v1/request as JSON. Other routes are /livez, /readyz, and / for the service's page.
+    Requests go to POST /v1/request as JSON, and with --grpc-port to /kwiken.v1.Gateway/Ask too. Other routes
+    are /livez, /readyz, and / for the service's page.
     """
     service = load_service(server.target)
-    if local and replicas:
+    own = [text for text in replicas if not _is_foreign(service, text)]
+    if local and own:
         raise InputError("every stage runs in this process, so there is no replica to name", where="--local")
     from kwiken.runtime.process import GatewaySpec, run_server
 
@@ -57,6 +73,7 @@ def command(
         target=server.target,
         host=server.host,
         port=server.port,
+        grpc_port=grpc_port,
         local=local,
         replicas=endpoints_of(
             service, replicas, later=local or token_file is not None or bool(os.environ.get("KWIKEN_TOKEN"))
@@ -65,15 +82,26 @@ def command(
         token_file=token_file,
         traces=server.traces,
         otlp=server.otlp,
+        trace=trace.mode,
+        trace_share=trace.share,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
+        metrics=server.metrics,
+        metrics_otlp=server.metrics_otlp,
+        log_format=server.log_format,
         allowed_hosts=list(allowed_hosts),
     )
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))
 
 
+def _is_foreign(service: Service, text: str) -> bool:
+    """Whether an option's text `STAGE=HOST:PORT` names a stage that a foreign service serves."""
+    stage = service.stages.get(text.partition("=")[0])
+    return stage is not None and stage.remote_call is not None
+
+
 def endpoints_of(service: Service, replicas: tuple[str, ...], *, later: bool) -> dict[str, list[str]]:
-    """Addresses of each stage's replicas, as `HOST:PORT`.
+    """Addresses of each stage's replicas, as `HOST:PORT` or `grpc://HOST:PORT`.
 
     Args:
         service: service that the replicas belong to.
@@ -93,7 +121,9 @@ def endpoints_of(service: Service, replicas: tuple[str, ...], *, later: bool) ->
             raise InputError(f"must be STAGE=HOST:PORT, not {text!r}", where="--replica")
         parse_endpoint(endpoint)
         found.setdefault(service[stage].name, []).append(endpoint)
-    lacking = [name for name in service.stages if name not in found]
+    lacking = [
+        name for name, stage in service.stages.items() if name not in found and stage.remote_call is None
+    ]
     if lacking and not later:
         raise InputError(
             f"no replica of {', '.join(lacking)}; give --replica STAGE=HOST:PORT for each, or --local",

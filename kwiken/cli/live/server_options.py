@@ -5,14 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import click
 
 from kwiken.cli.shared import MIB, NOT_NEGATIVE
 
+if TYPE_CHECKING:
+    from kwiken.runtime.process import LogFormat, TraceMode
+
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_PORT: Final = 65_535
+DRAWN_SHARE: Final = 0.04  # the runtime's own default, which is not loaded for a help text
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,9 @@ class ServerSettings:
         otlp: collector for spans; None for none.
         grace_s: seconds that requests in flight get at a stop.
         bodies_mib: memory for all requests' bodies together, MiB; None for a share of all.
+        metrics: who may read `/metrics`: `open` to anybody, `token`, or `off`.
+        metrics_otlp: collector for metrics; None for none.
+        log_format: format of the log's lines.
     """
 
     target: str
@@ -36,6 +43,9 @@ class ServerSettings:
     otlp: str | None
     grace_s: float
     bodies_mib: int | None
+    metrics: Literal["open", "token", "off"]
+    metrics_otlp: str | None
+    log_format: LogFormat
 
     @property
     def max_bodies(self) -> int | None:
@@ -51,6 +61,9 @@ class ServerSettings:
             "--otlp": self.otlp,
             "--grace": self.grace_s,
             "--bodies-mib": self.bodies_mib,
+            "--metrics": self.metrics,
+            "--metrics-otlp": self.metrics_otlp,
+            "--log-format": self.log_format,
         }
         return [word for name, value in options.items() if value is not None for word in (name, str(value))]
 
@@ -117,6 +130,27 @@ def server_options(*, port: int, what: str) -> Callable[[F], F]:
             metavar="MIB",
             help="Memory for all requests' bodies together; more are refused.  [default: a share of all]",
         ),
+        click.option(
+            "--metrics",
+            type=click.Choice(["open", "token", "off"]),
+            default="open",
+            show_default=True,
+            help="Who may read /metrics: anybody, those with the control routes' token, or nobody.",
+        ),
+        click.option(
+            "--metrics-otlp",
+            metavar="URL",
+            envvar="OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+            callback=_check_otlp,
+            help="Collector to send metrics to.",
+        ),
+        click.option(
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            help="Format of the log's lines on stderr.",
+        ),
     )
 
     def decorate(callback: F) -> F:
@@ -133,7 +167,59 @@ def server_options(*, port: int, what: str) -> Callable[[F], F]:
     return decorate
 
 
+@dataclass(frozen=True)
+class TraceSettings:
+    """Values of a gateway's options on which requests' spans are written.
+
+    Attributes:
+        mode: all requests, those that the gateway's sampler keeps, or none.
+        share: share of all requests that the sampler draws uniformly, above 0, at most 1.
+    """
+
+    mode: TraceMode
+    share: float
+
+    def arguments(self) -> list[str]:
+        """Command-line words of these settings."""
+        return ["--trace", self.mode, "--trace-share", str(self.share)]
+
+
+def trace_options(callback: F) -> F:
+    """Decorate a verb's function with the options of tracing; it gets their values as `trace`."""
+
+    @functools.wraps(callback)
+    def with_settings(*, trace: str, trace_share: float, **values: Any) -> Any:
+        return callback(trace=TraceSettings(cast("TraceMode", trace), trace_share), **values)
+
+    decorated: Callable[..., Any] = with_settings
+    for option in (
+        click.option(
+            "--trace-share",
+            type=click.FloatRange(0, 1, min_open=True),
+            metavar="SHARE",
+            default=DRAWN_SHARE,
+            show_default=True,
+            help="Share of ordinary requests that --trace sampled keeps.",
+        ),
+        click.option(
+            "--trace",
+            type=click.Choice(["all", "sampled", "off"]),
+            default="sampled",
+            show_default=True,
+            help="Requests whose spans are written; sampled: those that tell most, and a share of the rest.",
+        ),
+    ):
+        decorated = option(decorated)
+    return cast("F", decorated)
+
+
 plan_option = click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
+grpc_port_option = click.option(
+    "--grpc-port",
+    type=click.IntRange(0, MAX_PORT),
+    metavar="PORT",
+    help="Port for requests over gRPC, beside those over HTTP; 0: any free port.  [default: none]",
+)
 allowed_hosts_option = click.option(
     "--allowed-host",
     "allowed_hosts",

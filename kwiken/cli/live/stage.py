@@ -6,6 +6,7 @@ import click
 
 from kwiken.cli.live.server_options import ServerSettings, server_options
 from kwiken.cli.shared import load_service, note
+from kwiken.errors import DefinitionError
 
 
 @click.command(short_help="Run one replica of one stage.")
@@ -19,13 +20,19 @@ from kwiken.cli.shared import load_service, note
     show_default=True,
     help="Largest number of calls at once; further calls are refused, and go to other replicas.",
 )
-def command(*, server: ServerSettings, stage: str, node: str | None, max_inflight: int) -> None:
+@click.option("--grpc", is_flag=True, help="Serve gRPC in place of HTTP.")
+def command(*, server: ServerSettings, stage: str, node: str | None, max_inflight: int, grpc: bool) -> None:
     """Run one replica of a stage of MODULE:SERVICE until told to stop.
 
-    Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT.
+    Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT,
+    or STAGE=grpc://HOST:PORT for a replica that serves gRPC.
     """
+    if server.metrics == "token":
+        raise click.UsageError("a replica has no token; --metrics must be open or off")
     service = load_service(server.target)
     name = service[stage].name
+    if service[name].remote_call is not None:
+        raise DefinitionError("a foreign service serves it, so there is no replica to run", stage=name)
     import socket
 
     from kwiken.runtime.process import ReplicaSpec, run_server
@@ -43,5 +50,9 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
         max_inflight=max_inflight,
         grace_s=server.grace_s,
         max_bodies=server.max_bodies,
+        shows_metrics=server.metrics != "off",
+        metrics_otlp=server.metrics_otlp,
+        log_format=server.log_format,
+        transport="grpc" if grpc else "http",
     )
     run_server(spec, service, lambda url: note(f"{service.name}/{name} at {url}"))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
+from kwiken.cli.live.status_watch import replica_columns, replica_rows, watch
 from kwiken.cli.shared import json_option, note, print_json, print_table, say
 from kwiken.errors import InputError
 
@@ -16,18 +19,24 @@ if TYPE_CHECKING:
     from kwiken.runtime.cluster import ClusterState, StateFiles
 
 UNWELL: Final = 1
-COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
 
 
 @click.command(short_help="Show the local cluster.")
 @click.argument("service", required=False)
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
+@click.option("--page", is_flag=True, help="Print only the link to the live page, with its token.")
+@click.option("--watch", "watched", is_flag=True, help="Show it again and again, with each stage's latency.")
 @json_option
-def command(*, service: str | None, state: str, as_json: bool) -> int:
+def command(*, service: str | None, state: str, page: bool, watched: bool, as_json: bool) -> int:
     """Show SERVICE, or every service that is up: processes, load, plan and spend.
+
+    With --watch: rate, p50 and p99 of the last 10 s by stage, and spend by stage and lever, every 2 s. A
+    process that is gone stays in the table for a minute.
 
     Exit code 1 when the supervisor of one has died, or its gateway does not answer.
     """
+    if sum((page, watched, as_json)) > 1:
+        raise click.UsageError("--page, --watch and --json exclude one another")
     from kwiken.runtime.cluster import StateFiles
 
     folder = Path(state)
@@ -39,6 +48,13 @@ def command(*, service: str | None, state: str, as_json: bool) -> int:
     if not found:
         what = f"service {named!r} is not up" if named is not None else "no service is up"
         raise InputError(f"{what}; start one with: kwiken up MODULE:SERVICE", where=state)
+    if watched:
+        watch(lambda: [describe(*pair) for pair in _read(files)[0]], _state, clear=sys.stdout.isatty())
+        return 0
+    if page:
+        for each, read in found:
+            say(_live_page(each, read))
+        return 0
     clusters = [describe(each, read) for each, read in found]
     if as_json:
         print_json({"clusters": clusters})
@@ -49,6 +65,17 @@ def command(*, service: str | None, state: str, as_json: bool) -> int:
         note(f"kwiken: {error}")
     sound = all(cluster["runtime"] is not None and cluster["supervisor"]["alive"] for cluster in clusters)
     return 0 if sound and not unreadable else UNWELL
+
+
+def _live_page(files: StateFiles, state: ClusterState) -> str:
+    """Link to the live page. The token stands behind the #, which no browser sends to a server."""
+    if not state.gateways:
+        raise InputError(f"the gateway of {state.service!r} is being restarted", where=str(files.state))
+    try:
+        token = files.token.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(files.token)) from error
+    return f"{state.url}/kwiken#token={token}"
 
 
 def _read(files: Iterable[StateFiles]) -> tuple[list[tuple[StateFiles, ClusterState]], list[InputError]]:
@@ -77,20 +104,23 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
         for stage in (figures or {}).get("stages", {}).values()
         for replica in stage["replicas"]
     }
+    node_of = {node.node: node for node in state.nodes}
     return {
         "service": state.service,
         "target": state.target,
         "ready": state.ready,
         "token_file": str(files.token),
         "supervisor": {"pid": state.supervisor.pid, "alive": state.supervisor.alive},
-        "gateway": None
-        if state.gateway is None
-        else {
-            "pid": state.gateway.identity.pid,
-            "alive": state.gateway.identity.alive,
-            "url": state.gateway.url,
-            "restarts": state.gateway.restarts,
-        },
+        "url": state.url,
+        "gateways": [
+            {
+                "pid": each.identity.pid,
+                "alive": each.identity.alive,
+                "url": each.url,
+                "restarts": each.restarts,
+            }
+            for each in state.gateways
+        ],
         "replicas": [
             {
                 "replica": each.replica,
@@ -99,50 +129,73 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
                 "alive": each.identity.alive,
                 "address": each.url,
                 "restarts": each.restarts,
+                "node": each.node,
+                "class": node_of[each.node].node_class if each.node in node_of else None,
+                "speed": node_of[each.node].speed if each.node in node_of else None,
+                "cores": each.cores,
                 **{
                     key: replicas.get(each.url, {}).get(key)
                     for key in ("inflight", "latency_ms", "ejected", "trouble")
                 },
             }
             for each in state.replicas
-        ],
+        ]
+        + _foreign(figures),
+        "nodes": msgspec.to_builtins(state.nodes),
+        "actions": state.actions,
         "runtime": figures,
     }
 
 
+def _foreign(figures: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Replicas of foreign services, which no supervisor started: they have no pid."""
+    return [
+        {
+            "replica": f"{name} at {replica['id']}",
+            "stage": name,
+            "pid": None,
+            "alive": True,
+            "address": replica["address"],
+            "restarts": None,
+            **{key: replica.get(key) for key in ("inflight", "latency_ms", "ejected", "trouble")},
+        }
+        for name, stage in (figures or {}).get("stages", {}).items()
+        if stage.get("foreign")
+        for replica in stage["replicas"]
+    ]
+
+
 def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
-    """Status of the gateway; None if it does not answer or must not be asked.
+    """Combined status of the gateways; None if one does not answer or must not be asked.
 
     A state folder may come from anywhere, for example with a repository. So the token is sent only to a
     running process whose start time matches the state, and only a token file in the folder itself is read.
     """
     from kwiken.cli.live.gateway_status import figures_of
+    from kwiken.runtime.cluster import combined_status
 
-    if state.gateway is None or not state.gateway.identity.alive or files.token.is_symlink():
+    if not state.gateways or files.token.is_symlink():
+        return None
+    if not all(each.identity.alive for each in state.gateways):
         return None
     try:
         token = files.token.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return None
-    return figures_of(state.gateway.url, token)
+    found = [figures_of(each.url, token) for each in state.gateways]
+    answers = [figures for figures in found if figures is not None]
+    return combined_status(answers) if len(answers) == len(found) else None
 
 
 def _show(cluster: dict[str, Any]) -> None:
-    gateway = cluster["gateway"]
-    place = f"{gateway['url']} (pid {gateway['pid']})" if gateway is not None else "no gateway"
-    rows = [
-        (
-            each["replica"],
-            str(each["pid"]),
-            _state(each),
-            _shown(each["inflight"]),
-            _shown(each["latency_ms"]),
-            str(each["restarts"]),
-            each["address"],
-        )
-        for each in cluster["replicas"]
-    ]
-    print_table(f"{cluster['service']} at {place}", COLUMNS, rows, to_stdout=True)
+    pids = ", ".join(str(each["pid"]) for each in cluster["gateways"])
+    place = f"{cluster['url']} (pid {pids})" if pids else "no gateway"
+    title = f"{cluster['service']} at {place}"
+    print_table(
+        title, replica_columns(cluster["replicas"]), replica_rows(cluster["replicas"], _state), to_stdout=True
+    )
+    for action in cluster["actions"]:
+        say(action)
     if cluster["runtime"] is None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
@@ -184,10 +237,6 @@ def _state(replica: dict[str, Any]) -> str:
     if not replica["alive"]:
         return "dead"
     return {True: "avoided", False: "serving", None: "unknown"}[replica["ejected"]]
-
-
-def _shown(number: float | None) -> str:
-    return "-" if number is None else f"{number:.3g}" if isinstance(number, float) else str(number)
 
 
 def _spend(figures: dict[str, Any]) -> str:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from kwiken.cli.live.server_options import ServerSettings, allowed_hosts_option, plan_option, server_options
+from kwiken.cli.live.placed import Placed, PlacementOptions, placement_options
+from kwiken.cli.live.server_options import (
+    ServerSettings,
+    TraceSettings,
+    allowed_hosts_option,
+    grpc_port_option,
+    plan_option,
+    server_options,
+    trace_options,
+)
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
 
@@ -19,11 +29,13 @@ if TYPE_CHECKING:
     from kwiken.runtime.cluster import Cluster, StateFiles
     from kwiken.service import Service
 
+FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
 _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 @click.command(short_help="Start a local cluster: a gateway and every stage's replicas.")
 @server_options(port=8080, what="the gateway")
+@trace_options
 @click.option(
     "--replicas",
     "replicas",
@@ -31,6 +43,22 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     metavar="STAGE=N",
     help="Number of replicas of a stage, in place of the service's own; repeatable.",
 )
+@placement_options
+@click.option(
+    "--gateways",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of gateways that share the port; each keeps the budget of its own requests.",
+)
+@click.option(
+    "--transport",
+    type=click.Choice(["http", "grpc"]),
+    default="http",
+    show_default=True,
+    help="Protocol between the gateway and the replicas.",
+)
+@grpc_port_option
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @plan_option
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
@@ -46,7 +74,12 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 def command(
     *,
     server: ServerSettings,
+    trace: TraceSettings,
     replicas: tuple[str, ...],
+    placing: PlacementOptions,
+    gateways: int,
+    transport: Literal["http", "grpc"],
+    grpc_port: int | None,
     state: str,
     plan: str | None,
     detach: bool,
@@ -60,13 +93,18 @@ def command(
     """
     service = load_service(server.target)
     counts = replica_counts(service, replicas)
+    placed = placing.read(service)
+    if twice := [stage for stage in (placed.replicas if placed else ()) if stage in counts]:
+        raise InputError(f"the placement says it for stage {twice[0]!r}", where="--replicas")
     if plan is not None:
         _check_plan(plan, service)
     from kwiken.machine import processors_given
     from kwiken.runtime.cluster import StateFiles
 
     files = StateFiles(Path(state), service.name)
-    processes = 1 + sum(counts.get(name, stage.replicas) for name, stage in service.stages.items())
+    own = {name: stage for name, stage in service.stages.items() if stage.remote_call is None}
+    sizes = counts | ({stage: len(places) for stage, places in placed.replicas.items()} if placed else {})
+    processes = gateways + sum(sizes.get(name, stage.replicas) for name, stage in own.items())
 
     def warn() -> None:
         _warn_of_strangers(server.host, allowed_hosts)
@@ -76,9 +114,12 @@ def command(
     if detach:
         from kwiken.cli.live.detach import start_detached
 
-        words = [server.target, *server.arguments(), "--state", state]
+        words = [server.target, *server.arguments(), *trace.arguments(), "--state", state]
+        words += ["--gateways", str(gateways)]
+        words += placing.arguments()
         words += ["--plan", plan] if plan is not None else []
-        words += ["--unresponsive-after", str(unresponsive_s)]
+        words += ["--unresponsive-after", str(unresponsive_s), "--transport", transport]
+        words += ["--grpc-port", str(grpc_port)] if grpc_port is not None else []
         words += [word for text in replicas for word in ("--replicas", text)]
         words += [word for name in allowed_hosts for word in ("--allowed-host", name)]
         url = start_detached(files, words)
@@ -88,20 +129,33 @@ def command(
     import asyncio
 
     from kwiken.runtime.cluster import Cluster, ClusterSettings
+    from kwiken.runtime.process import set_up_logs
 
+    set_up_logs(server.log_format, "supervisor")
     settings = ClusterSettings(
         host=server.host,
         traces=_path(server.traces),
         otlp=server.otlp,
+        trace=trace.mode,
+        trace_share=trace.share,
+        transport=transport,
+        grpc_port=grpc_port,
         plan=_path(plan),
         grace_s=server.grace_s,
         unresponsive_s=unresponsive_s,
         max_bodies=server.max_bodies,
+        metrics=server.metrics,
+        metrics_otlp=server.metrics_otlp,
+        log_format=server.log_format,
         allowed_hosts=allowed_hosts,
+        gateways=gateways,
     )
-    cluster = Cluster(server.target, settings, port=server.port, state=files.folder, replicas=counts)
+    start = functools.partial(
+        Cluster, server.target, settings, port=server.port, state=files.folder, replicas=counts
+    )
+
     try:
-        asyncio.run(_run(cluster, files, warn))
+        asyncio.run(_run(start, placed, files, warn))
     except asyncio.CancelledError:  # told to stop before it was up
         raise click.Abort from None
 
@@ -125,6 +179,8 @@ def replica_counts(service: Service, texts: Sequence[str]) -> dict[str, int]:
         if not equals:
             raise InputError(f"must be STAGE=N, not {text!r}", where="--replicas")
         stage = service[name].name
+        if service[stage].remote_call is not None:
+            raise InputError(f"stage {stage!r}: {FOREIGN}", where="--replicas")
         if not (_WHOLE.fullmatch(number) and 1 <= int(number) <= MAX_REPLICAS):
             raise InputError(
                 f"stage {stage!r}: must be a whole number from 1 to {MAX_REPLICAS}, not {number!r}",
@@ -157,7 +213,25 @@ def _check_plan(path: str, service: Service) -> None:
         raise InputError(str(error), where=path) from error
 
 
-async def _run(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
+async def _run(
+    start: Callable[..., Cluster], placed: Placed | None, files: StateFiles, warn: Callable[[], None]
+) -> None:
+    """Serve until told to stop, on the nodes of a placement if there is one."""
+    if placed is None:
+        await _serve(start(), files, warn)
+        return
+    from kwiken.runtime.cluster import Layout
+    from kwiken.runtime.node_classes import NodeLimits
+
+    async with NodeLimits() as limits:
+        for name, node in placed.nodes.items():
+            limits.add_node(name, node.limit)
+        note(f"nodes are played by {limits.method.value}")
+        layout = Layout(limits=limits, nodes=placed.nodes, replicas=placed.replicas)
+        await _serve(start(layout=layout), files, warn)
+
+
+async def _serve(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
     import asyncio
 
     stop = asyncio.Event()

@@ -36,12 +36,14 @@ class Wishes:
         seed: seed of the planner's random numbers.
         root: operation of the requests' root span, for a fit of traces; None for the most frequent.
         service: service of the requests' root span, for a fit of traces; None for any.
+        jaeger: address of the Jaeger that the page links requests to; None for no links.
     """
 
     reissue: float = 0.05
     seed: int = 0
     root: str | None = None
     service: str | None = None
+    jaeger: str | None = None
 
 
 def gather(found: Found, wishes: Wishes, *, tell: Tell | None = None) -> Material:
@@ -82,6 +84,7 @@ def gather(found: Found, wishes: Wishes, *, tell: Tell | None = None) -> Materia
         if profile is not None
         else None,
         notes=tuple(notes),
+        jaeger=wishes.jaeger,
     )
 
 

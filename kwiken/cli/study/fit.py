@@ -37,11 +37,13 @@ from kwiken.cli.shared import (
     show_drift,
     write_text,
 )
+from kwiken.cli.study.fit_histograms import facts_of, is_prometheus, learn_from_prometheus, note_losses
 from kwiken.errors import InputError
 from kwiken.printable import printable_json
 
 if TYPE_CHECKING:
     from kwiken.otel.fit import Fits, Kind
+    from kwiken.otel.histograms import HistogramFit
     from kwiken.profile import Profile, StageProfile
 
 
@@ -124,7 +126,8 @@ def command(
 ) -> None:
     """Learn a service from TRACES: files or folders of Jaeger JSON or OTLP JSON lines, or a Jaeger.
 
-    A Jaeger is named as jaeger://HOST:PORT/SERVICE?lookback=1h. Files may be compressed by gzip.
+    A Jaeger is named as jaeger://HOST:PORT/SERVICE?lookback=1h. Files may be compressed by gzip. A service
+    too big to trace is learned from its histograms alone: prometheus://HOST:PORT?lookback=1h.
 
     Shows the stages, what comes after what, and what was set aside. Without -o the profile is not kept.
     """
@@ -134,18 +137,19 @@ def command(
     if every and out == "-":
         raise click.UsageError("--all writes several profiles, so -o must be a folder")
     _check_choices(listed=listed, like=like, every=every, kind=settings["kind"])
-    if listed:
+    if listed and not is_prometheus(traces):
         _list(_learn(traces, listed=True, every=False, **settings), as_json=as_json)
         return
     model = None if like is None else load_profile(like)
-    fits = _learn(traces, listed=False, every=every, like=model, **settings)
+    fits, histograms = _learn_or_ask(traces, every=every, like=model, **settings)
     from kwiken.profile import drift, kept_copyable, kept_single
     from kwiken.service import to_mermaid
 
     fits = replace(fits, profiles=kept_copyable(kept_single(fits.profiles, once), copyable))
     files = _write(fits, out, traces, every=every)
     if as_json:
-        print_json(_summaries(fits, files, every=every))
+        more = {} if histograms is None else {"histograms": facts_of(histograms)}
+        print_json(_summaries(fits, files, every=every) | more)
         return
     for profile in fits.profiles:
         if mermaid:
@@ -153,6 +157,8 @@ def command(
         _show(profile)
         show_drift(drift(profile))
     _show_kinds(fits, every=every)
+    if histograms is not None:
+        note_losses(histograms)
     for file in files:
         note_written(file)
     if out is None:
@@ -173,6 +179,16 @@ def _check_choices(*, listed: bool, like: str | None, every: bool, kind: str | N
         )
     ):
         raise click.UsageError(f"--list learns no profile, so {other} has no effect")
+
+
+def _learn_or_ask(traces: tuple[str, ...], **settings: Any) -> tuple[Fits, HistogramFit | None]:
+    """Learn from traces, or from the histograms of a Prometheus."""
+    if not is_prometheus(traces):
+        return _learn(traces, listed=False, **settings), None
+    found = learn_from_prometheus(traces, settings["service"])
+    from kwiken.otel.fit import Fits
+
+    return Fits((found.profile,), (), {}, {}), found
 
 
 def _learn(traces: tuple[str, ...], *, listed: bool, every: bool, **settings: Any) -> Fits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 import click
 
@@ -18,6 +19,21 @@ from kwiken.cli.shared import (
 )
 
 
+def _check_address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse what is no address of a page; a slash at its end is dropped."""
+    del ctx
+    if value is None:
+        return None
+    try:
+        parts = urlsplit(value)
+        fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and not parts.query + parts.fragment
+    except ValueError:
+        fits = False
+    if not fits or any(char.isspace() for char in value):
+        raise click.BadParameter("give http://HOST:PORT, the address of Jaeger's page", param=param)
+    return value.rstrip("/")
+
+
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="DIR_OR_FILES...")
 @out_option("report.html", what="page")
@@ -26,6 +42,12 @@ from kwiken.cli.shared import (
 )
 @click.option("--root", metavar="OP", help="Only requests whose root span has this operation.")
 @click.option("--service", metavar="NAME", help="Only requests whose root span is of this service.")
+@click.option(
+    "--jaeger",
+    metavar="URL",
+    callback=_check_address,
+    help="Jaeger's page, such as http://127.0.0.1:16686: requests are linked to their traces there.",
+)
 @seed_option
 @needs_extra("report")
 def command(
@@ -35,6 +57,7 @@ def command(
     reissue: float,
     root: str | None,
     service: str | None,
+    jaeger: str | None,
     seed: int,
 ) -> None:
     """Draw a report of DIR_OR_FILES: a demo's folder, or any of profile, plan, load records and traces.
@@ -44,7 +67,7 @@ def command(
     check_exist(sources)
     from kwiken.cli.report import Wishes, find, gather
 
-    wishes = Wishes(reissue=reissue, seed=seed, root=root, service=service)
+    wishes = Wishes(reissue=reissue, seed=seed, root=root, service=service, jaeger=jaeger)
     with progress("reading") as bar:
         material = gather(find(sources), wishes, tell=lambda done, total: bar.update(done, total=total))
     from kwiken.cli.report import build_page, made_line

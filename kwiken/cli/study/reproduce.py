@@ -87,11 +87,17 @@ def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:
         yield f"{figure:{metric + 2}}  {'ours':>{ours}}  source"
         for row in lines:
             mark = f" [{notes.index(row.note) + 1}]" if row.note else ""
-            yield f"  {row.metric:{metric}}  {row.ours:>{ours}g}  {row.source or '-'}{mark}"
+            spread = f" ({_range(row)})" if row.low is not None else ""
+            yield f"  {row.metric:{metric}}  {row.ours:>{ours}g}{spread}  {row.source or '-'}{mark}"
         for number, words in enumerate(notes, start=1):
             yield from textwrap.wrap(
                 words, MAX_LINE_WIDTH, initial_indent=f"  [{number}] ", subsequent_indent="      "
             )
+
+
+def _range(row: Row) -> str:
+    """Lowest and highest of the values that a row is the median of; empty where it is no median."""
+    return "" if row.low is None or row.high is None else f"{row.low:g} to {row.high:g}"
 
 
 def _spread(jobs: Sequence[Any], processes: int | None, bar: Bar) -> Iterable[Any]:
@@ -120,8 +126,10 @@ def _page(title: str, found: Any) -> str:
     from kwiken.cli.report.charts import draw_plot
     from kwiken.cli.report.model import Page, Row, Section, Table, render
 
-    body = tuple((r.figure, r.metric, r.source or "\N{EN DASH}", f"{r.ours:g}", r.note) for r in found.rows)
-    table = Table(head=("figure", "metric", "source", "ours", "note"), body=body)
+    body = tuple(
+        (r.figure, r.metric, r.source or "\N{EN DASH}", f"{r.ours:g}", _range(r), r.note) for r in found.rows
+    )
+    table = Table(head=("figure", "metric", "source", "ours", "from to", "note"), body=body)
     plots = Row(tuple(draw_plot(plot) for plot in found.plots))
     return render(
         Page(

@@ -1,4 +1,4 @@
-"""What spans say of the callee of a stage: HTTP method, host, port, and whether its calls write."""
+"""Callee of a stage as spans name it: HTTP method, host, port, and whether its calls write."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from kwiken.otel.fit.callees import Below, seen_below
 from kwiken.otel.fit.foreign import fit_foreign
 from kwiken.otel.fit.like import fit_like, origin_of
 from kwiken.otel.fit.names import short_ends, short_names
-from kwiken.otel.fit.own import fit_own
+from kwiken.otel.fit.own import fit_own, sample_shares
 from kwiken.otel.read import MAX_SPANS
 from kwiken.otel.trace import (
     BY_ROOT,
@@ -30,7 +30,7 @@ from kwiken.otel.trace import (
     with_kinds,
     without_operations,
 )
-from kwiken.profile import Profile, decayed
+from kwiken.profile import Profile, decayed, weighted
 
 _MAX_REASONS_SHOWN: Final = 8
 _MAX_KINDS_LEARNED: Final = 30  # for a list; the number of stages of rarer kinds is not told
@@ -235,6 +235,8 @@ class _Read(NamedTuple):
             )
         if kind_by is not None:
             profile = with_kinds(profile, part, requests, kind_by)
+        if requests.own:
+            profile = weighted(profile, sample_shares(part, requests))
         half_life_s = options.get("half_life_s")
         return profile if half_life_s is None else decayed(profile, half_life_s)
 

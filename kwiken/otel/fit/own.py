@@ -28,6 +28,7 @@ _LOST = OUTCOMES[Outcome.LOST]
 _CANCELLED = OUTCOMES[Outcome.CANCELLED]
 _FAILED = OUTCOMES[Outcome.FAILED]
 _MIN_LINKED_SHARE = 0.5  # of the requests with both stages, for an edge
+MAX_DRAW = float((1 << 64) - 1)  # lower half of a trace id, by which a sampler draws
 MAX_PAIRS = 100_000  # of a stage: an estimate needs some hundreds
 
 
@@ -72,8 +73,9 @@ def fit_own(forest: Forest, requests: Requests) -> Profile:
     starts = np.bincount(which, weights=since) / np.bincount(which)
     codes = codes[in_order(starts, [forest.names.texts[code] for code in codes.tolist()])]
     edges, forest.counts["edges_cut_from_cycles"] = _edges(forest, visits, codes, count)
-    stages = [_stage(forest, visits, service, code, count) for code in codes.tolist()]
     notes = forest.owns[forest.spans["own"][requests.rows]]
+    shares = sample_shares(forest, requests)
+    stages = [_stage(forest, visits, service, code, shares) for code in codes.tolist()]
     control = notes["marks"] & c.CONTROL != 0
     forest.counts["requests_control"] = int(control.sum())
     rows = requests.rows
@@ -87,6 +89,14 @@ def fit_own(forest: Forest, requests: Requests) -> Profile:
         stages=stages,
         edges=edges,
     )
+
+
+def sample_shares(forest: Forest, requests: Requests) -> Floats:
+    """(n,): probability with which each request's spans were kept; 1 where all are."""
+    rows = forest.spans["own"][requests.rows]
+    shares = np.ones(len(rows))
+    shares[rows >= 0] = forest.owns["sample_share"][rows[rows >= 0]]
+    return shares
 
 
 def _visits(forest: Forest, requests: Requests) -> _Visits:
@@ -168,15 +178,19 @@ class _Told:
     replica: Ints | None = None
 
 
-def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: int) -> StageCalls:
+def _stage(forest: Forest, visits: _Visits, service: str, code: int, shares: Floats) -> StageCalls:
+    requests = len(shares)
     mine = visits.stage == code
     notes = taken(visits.notes, np.flatnonzero(mine))
     at = np.flatnonzero(mine[visits.attempt_visit])
-    told = _tell(forest, visits, at)
+    told = _tell(forest, visits, at, float(shares.min(initial=1.0)))
     name = forest.names.texts[code]
     busy = visits.attempt_notes["busy_ms"][at]
     # With more threads a call burns more than its work.
-    busy = busy[~np.isnan(busy) & (visits.attempt_notes["threads"][at] == 1)]
+    single = ~np.isnan(busy) & (visits.attempt_notes["threads"][at] == 1)
+    busy, weight = busy[single], 1.0 / shares[visits.request[visits.attempt_visit[at]]][single]
+    mean = float(np.average(busy, weights=weight)) if len(busy) else None
+    deviation = np.sqrt(np.average((busy - mean) ** 2, weights=weight)) if mean else 0.0
     replicas = sorted(set(visits.attempt_notes["replica"][at].tolist()) - {NO_TEXT})
     width = int(max(notes["fanout"].max(), told.shard.max(initial=-1) + 1))
     calls_ms = np.full((requests, width), np.nan)
@@ -195,8 +209,8 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, requests: i
         calls_ms=calls_ms,
         censored=censored,
         seen_ms=seen,
-        busy_ms=float(busy.mean()) if len(busy) else None,
-        busy_variation=float(busy.std() / busy.mean()) if busy.any() else None,
+        busy_ms=mean,
+        busy_variation=float(deviation / mean) if mean else None,
         replicas=len(replicas) or None,
         asked=_asked(told, replicas, (requests, width)),
         replica_names=tuple(forest.names.texts[code] for code in replicas),
@@ -228,8 +242,11 @@ def _by_call(told: _Told, values: Floats | None, shape: tuple[int, int]) -> Floa
     return by_call
 
 
-def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
+def _tell(forest: Forest, visits: _Visits, at: Ints, least_share: float) -> _Told:
     """Derive the calls of one stage from the attempts at these indices.
+
+    `least_share` is the lowest probability with which a request was kept. The requests whose draw is below it
+    are a uniform sample of all, which estimates of copies need: the next call is to be any call.
 
     There are six cases for the latency of a call:
 
@@ -275,6 +292,7 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
     forest.counts["calls_with_threads"] += int(helped.sum())
     seen = np.where(np.isnan(answered), given_up, answered)
     pairs, cut = _pairs(notes, (end - start).astype(float), groups, primary)
+    drawn = forest.spans["lo"][visits.row[visits.attempt_visit[at]]][order] <= least_share * MAX_DRAW
     return _Told(
         request[groups],
         notes["shard"][groups].astype(np.int64),
@@ -283,7 +301,7 @@ def _tell(forest: Forest, visits: _Visits, at: Ints) -> _Told:
         seen,
         pairs,
         cut,
-        _guesses(notes, start, end, primary),
+        _guesses(notes, start, end, np.where(drawn[primary], primary, -1)),
         np.fmax.reduceat(notes["worth"], groups),
         notes["replica"][np.where(primary >= 0, primary, groups)].astype(np.int64),
     )

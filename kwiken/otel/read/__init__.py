@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kwiken.otel.read.columns import NO_KIND, NO_TEXT, OTHER, Bools, Ids, Ints, Names, Rows, taken
 from kwiken.otel.read.file_reader import FileReader
+from kwiken.otel.read.http_answer import Bounds, downloaded
 from kwiken.otel.read.inputs import find_files
 from kwiken.otel.read.jaeger_api import JaegerQuery, fetched
 from kwiken.otel.read.kw_attributes import KINDS, OUTCOMES
@@ -17,6 +18,7 @@ __all__ = [
     "OTHER",
     "OUTCOMES",
     "Bools",
+    "Bounds",
     "FileReader",
     "Ids",
     "Ints",
@@ -24,6 +26,7 @@ __all__ = [
     "Names",
     "Rows",
     "SpanStore",
+    "downloaded",
     "fetched",
     "find_files",
     "select",

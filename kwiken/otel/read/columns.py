@@ -60,6 +60,7 @@ OWN: Final = np.dtype(
         ("node", "i4"),
         ("plan", "i4"),
         ("utility", "f8"),
+        ("sample_share", "f8"),
         ("busy_ms", "f8"),
         ("worth", "f8"),
     ]

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import IO, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from kwiken.errors import InputError
+from kwiken.otel.read.http_answer import Bounds, downloaded
 
 MAX_TRACES: Final = 50_000
 MAX_ANSWER: Final = 4 << 30
 _TIMEOUT_S: Final = 60.0
 _MAX_DOWNLOAD_S: Final = 900.0
-_CHUNK: Final = 1 << 20
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION: Final = re.compile(r"(\d{1,9})([smhd])")
 _FORM: Final = "jaeger://HOST:PORT/SERVICE?lookback=1h"
@@ -104,22 +100,6 @@ class JaegerQuery:
         return f"http://{self.host}/api/traces?{urlencode(asked, quote_via=quote)}"
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Redirect handler that follows no redirect, so that only the given host is contacted."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,  # noqa: ARG002 - the library's signature
-        fp: IO[bytes],  # noqa: ARG002
-        code: int,  # noqa: ARG002
-        msg: str,  # noqa: ARG002
-        headers: HTTPMessage,  # noqa: ARG002
-        newurl: str,  # noqa: ARG002
-    ) -> None:
-        """Refuse the redirect."""
-        return
-
-
 @contextmanager
 def fetched(query: JaegerQuery) -> Iterator[IO[bytes]]:
     """Send the query, and yield the response body as a file.
@@ -127,39 +107,6 @@ def fetched(query: JaegerQuery) -> Iterator[IO[bytes]]:
     Raises:
         InputError: there is no response, or an error, or the body is too large; names the address.
     """
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
-    with tempfile.TemporaryFile() as spool:
-        try:
-            with opener.open(query.url(time.time()), timeout=_TIMEOUT_S) as answer:
-                _copy(answer, spool, query)
-        except urllib.error.HTTPError as error:
-            raise InputError(f"Jaeger answered {error.code} {error.reason}", where=query.where) from error
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            raise InputError(f"Jaeger does not answer: {reason}", where=query.where) from error
-        spool.seek(0)
-        yield spool
-
-
-def _copy(answer: HTTPResponse, spool: IO[bytes], query: JaegerQuery) -> None:
-    """Copy a response body to a file.
-
-    Raises:
-        InputError: the body is too large or takes too long.
-        HTTPException: the body is truncated.
-    """
-    size = 0
-    end = time.monotonic() + _MAX_DOWNLOAD_S
-    while chunk := answer.read1(_CHUNK):
-        size += len(chunk)
-        if size > MAX_ANSWER:
-            raise InputError(
-                f"Jaeger's answer is larger than {MAX_ANSWER >> 30} GiB; lower the limit", where=query.where
-            )
-        if time.monotonic() > end:
-            raise InputError(
-                f"Jaeger's answer takes longer than {_MAX_DOWNLOAD_S:g} s; lower the limit", where=query.where
-            )
-        spool.write(chunk)
-    if answer.length:
-        raise HTTPException("the answer is incomplete")
+    bounds = Bounds(_TIMEOUT_S, _MAX_DOWNLOAD_S, MAX_ANSWER)
+    with downloaded(query.url(time.time()), who="Jaeger", where=query.where, bounds=bounds) as body:
+        yield body

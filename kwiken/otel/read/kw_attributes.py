@@ -54,6 +54,7 @@ def own_note(attributes: Attributes, names: c.Names) -> int | None:
         names.text(_text(attributes, "kw.node")),
         names.text(_text(attributes, "kw.plan")),
         _number(attributes.get("kw.utility"), "kw.utility", 1.0, 1.0),
+        _share(attributes.get("kw.sample.share")),
     )
     return names.note(note)
 
@@ -104,6 +105,13 @@ def _number(value: object, key: str, missing: float, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
         raise ValueError(f"{key} must be a number from 0 to {most:g}, not {value!r}")
     return float(value)
+
+
+def _share(value: object) -> float:
+    share = _number(value, "kw.sample.share", 1.0, 1.0)
+    if not share:
+        raise ValueError("kw.sample.share must be above 0")
+    return share
 
 
 def _marks(attributes: Attributes) -> int:

@@ -8,7 +8,10 @@ from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.otel.write.convert import otlp_lines, readable_spans
-    from kwiken.otel.write.observer import ServerSpans, make_observer
+    from kwiken.otel.write.endpoint import collector_url
+    from kwiken.otel.write.labels import OTHER, shorten
+    from kwiken.otel.write.observer import ServerSpans, make_observer, resource
+    from kwiken.otel.write.otlp_json import SCOPE, scope_version
     from kwiken.otel.write.records import (
         AttemptKind,
         AttemptRecord,
@@ -16,11 +19,15 @@ if TYPE_CHECKING:
         Observer,
         Outcome,
         RequestRecord,
+        Sample,
         StageRecord,
     )
     from kwiken.otel.write.sdk_exporter import OtlpLinesExporter
+    from kwiken.otel.write.span_model import attempt_name
 
 __all__ = [
+    "OTHER",
+    "SCOPE",
     "AttemptKind",
     "AttemptRecord",
     "ExceptionRecord",
@@ -28,11 +35,17 @@ __all__ = [
     "OtlpLinesExporter",
     "Outcome",
     "RequestRecord",
+    "Sample",
     "ServerSpans",
     "StageRecord",
+    "attempt_name",
+    "collector_url",
     "make_observer",
     "otlp_lines",
     "readable_spans",
+    "resource",
+    "scope_version",
+    "shorten",
 ]
 
 __getattr__ = lazy_names(
@@ -42,9 +55,19 @@ __getattr__ = lazy_names(
             "otlp_lines",
             "readable_spans",
         ),
+        "kwiken.otel.write.endpoint": ("collector_url",),
+        "kwiken.otel.write.otlp_json": (
+            "SCOPE",
+            "scope_version",
+        ),
+        "kwiken.otel.write.labels": (
+            "OTHER",
+            "shorten",
+        ),
         "kwiken.otel.write.observer": (
             "ServerSpans",
             "make_observer",
+            "resource",
         ),
         "kwiken.otel.write.records": (
             "AttemptKind",
@@ -53,8 +76,10 @@ __getattr__ = lazy_names(
             "Observer",
             "Outcome",
             "RequestRecord",
+            "Sample",
             "StageRecord",
         ),
         "kwiken.otel.write.sdk_exporter": ("OtlpLinesExporter",),
+        "kwiken.otel.write.span_model": ("attempt_name",),
     },
 )

@@ -6,17 +6,17 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
-from urllib.parse import urlsplit, urlunsplit
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from kwiken.errors import InputError
+from kwiken.otel.write.endpoint import collector_url
 from kwiken.otel.write.labels import Value
 from kwiken.otel.write.sdk_spans import Readable
 from kwiken.otel.write.span_model import SpanData
 
+TRACES_PATH: Final = "/v1/traces"
 MAX_QUEUED_SPANS: Final = 65_536
 # Small batches: encoding one holds the interpreter's lock, which a gateway needs too.
 MAX_BATCH_SPANS: Final = 256
@@ -73,7 +73,7 @@ class Collector:
     def __init__(
         self, endpoint: str, resource: Mapping[str, Value], *, exporter: SpanExporter | None = None
     ) -> None:
-        url = traces_url(endpoint)
+        url = collector_url(endpoint, TRACES_PATH, option="otlp")
         self._readable = Readable(resource)
         self._exporter = Counting(exporter or OTLPSpanExporter(endpoint=url, timeout=_TIMEOUT_S))
         self._processor = BatchSpanProcessor(
@@ -116,20 +116,3 @@ class Collector:
             self._exporter.shutdown()  # ends the wait between retries
             stopper.join(_TIMEOUT_S)
         self._closed = True
-
-
-def traces_url(endpoint: str) -> str:
-    """URL of a collector's traces path; `/v1/traces` for an endpoint without a path.
-
-    Raises:
-        InputError: the endpoint is no HTTP URL.
-    """
-    try:
-        parts = urlsplit(endpoint)
-        fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        fits = False
-    if not fits:
-        raise InputError(f"{endpoint!r} is no URL of a collector; give http://HOST:4318", where="otlp")
-    path = parts.path if parts.path not in {"", "/"} else "/v1/traces"
-    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))

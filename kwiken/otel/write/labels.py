@@ -36,7 +36,7 @@ class Labels:
         return short
 
 
-def shorten(text: str, limit: int) -> str:
+def shorten(text: str, limit: int = MAX_LENGTH) -> str:
     """Text cut to `limit` characters, on one line, valid as UTF-8."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"

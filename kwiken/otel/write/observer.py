@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import math
+import os
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,13 +17,14 @@ from kwiken.otel.write.otlp_json import scope_version
 from kwiken.otel.write.pipeline import Pipeline, SpanCounts
 from kwiken.otel.write.records import ExceptionRecord, RequestRecord
 from kwiken.otel.write.rotating_files import LineFiles
-from kwiken.otel.write.span_model import CallRecord, Server, SpanData, call_span, request_spans, sampled
+from kwiken.otel.write.span_model import CallRecord, Server, SpanData, call_span, request_spans
 
 if TYPE_CHECKING:
     from kwiken.otel.write.collector import Collector
 
 Item = TypeVar("Item")
 _CALLS_A_LINE = 64
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Parent(Protocol):
@@ -61,8 +63,16 @@ class FinishedCall(Protocol):
         """Time at which its answer was ready, nanoseconds since 1970."""
 
     @property
+    def began_ns(self) -> int:
+        """Time at which its handler began, nanoseconds since 1970."""
+
+    @property
     def busy_ms(self) -> float:
         """CPU time of the call, milliseconds."""
+
+    @property
+    def attempt(self) -> int:
+        """Number of the attempt, from 0."""
 
     @property
     def error(self) -> str | None:
@@ -74,24 +84,15 @@ class FinishedCall(Protocol):
 
 
 class SpanWriter(Generic[Item]):
-    """Samples items by their trace and queues them to be written as spans.
+    """Queues items to be written as spans.
 
     Args:
         pipeline: pipeline that makes and writes the spans.
-        sample: share of traces to keep, from 0 to 1, chosen by trace id.
     """
 
-    def __init__(self, pipeline: Pipeline[Item], sample: float) -> None:
+    def __init__(self, pipeline: Pipeline[Item]) -> None:
         self._pipeline = pipeline
-        self._sample = sample
-        self._sampled_out = 0
-
-    def _put(self, trace_id: int, item: Item) -> None:
-        """Queue one item, if its trace is kept; returns at once."""
-        if sampled(trace_id, self._sample):
-            self._pipeline.put(item)
-        else:
-            self._sampled_out += 1
+        self._not_sampled = 0
 
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Wait until all queued items are in the files; False after `timeout_s` seconds."""
@@ -103,7 +104,7 @@ class SpanWriter(Generic[Item]):
 
     def counts(self) -> SpanCounts:
         """Counts of items and spans: queued, dropped, written and exported."""
-        return dataclasses.replace(self._pipeline.counts(), sampled_out=self._sampled_out)
+        return dataclasses.replace(self._pipeline.counts(), not_sampled=self._not_sampled)
 
 
 class RequestSpans(SpanWriter[RequestRecord]):
@@ -113,22 +114,20 @@ class RequestSpans(SpanWriter[RequestRecord]):
         service: name of the service.
         files: files for OTLP JSON lines; None for none.
         collector: collector for spans by OTLP over HTTP; None for none.
-        sample: share of traces to keep, from 0 to 1, chosen by trace id.
     """
 
-    def __init__(
-        self, service: str, *, files: LineFiles | None, collector: Collector | None, sample: float
-    ) -> None:
+    def __init__(self, service: str, *, files: LineFiles | None, collector: Collector | None) -> None:
         labels = Labels()
 
         def spans_of(record: RequestRecord) -> list[SpanData]:
             return request_spans(record, labels)
 
-        super().__init__(Pipeline(spans_of, resource(service), files=files, collector=collector), sample)
+        shared = {**resource(service), **machine()}
+        super().__init__(Pipeline(spans_of, shared, files=files, collector=collector))
 
     def request_finished(self, record: RequestRecord) -> None:
         """Queue the record of one request; returns at once. The record must not change afterwards."""
-        self._put(record.trace_id, record)
+        self._pipeline.put(record)
 
 
 class ServerSpans(SpanWriter[CallRecord]):
@@ -141,12 +140,9 @@ class ServerSpans(SpanWriter[CallRecord]):
         node: name of the machine that the replica runs on.
         traces: folder for OTLP JSON lines; None for none.
         otlp: `http://HOST:PORT` of a collector; None for none.
-        sample: share of traces to keep, from 0 to 1, chosen by trace id: the same traces as a gateway with
-            the same share.
 
     Raises:
-        InputError: the share is out of range, the collector's address is no HTTP URL, or the folder cannot be
-            made.
+        InputError: the collector's address is no HTTP URL, or the folder cannot be made.
     """
 
     def __init__(
@@ -158,9 +154,7 @@ class ServerSpans(SpanWriter[CallRecord]):
         *,
         traces: Path | None = None,
         otlp: str | None = None,
-        sample: float = 1.0,
     ) -> None:
-        share = _share(sample)
         server, labels = Server(service, stage, replica, node), Labels()
         rng = random.Random()  # noqa: S311 - identifiers, not secrets
 
@@ -168,16 +162,16 @@ class ServerSpans(SpanWriter[CallRecord]):
             return [call_span(call, server, rng.getrandbits(64) or 1, labels)]
 
         name = f"{service}-{stage}"
-        shared: dict[str, Value] = {**resource(name), "service.instance.id": replica}
+        shared: dict[str, Value] = {**resource(name), **machine(), "service.instance.id": replica}
         files, collector = _outputs(name, shared, traces, otlp)
         pipeline = Pipeline(spans_of, shared, files=files, collector=collector, per_line=_CALLS_A_LINE)
-        super().__init__(pipeline, share)
+        super().__init__(pipeline)
 
     def call_finished(self, call: FinishedCall) -> None:
         """Queue one finished call; returns at once. A call without a sampled parent has no span."""
         parent = call.parent
         if parent is None or not parent.sampled:
-            self._sampled_out += 1
+            self._not_sampled += 1
             return
         self.record(
             CallRecord(
@@ -186,7 +180,9 @@ class ServerSpans(SpanWriter[CallRecord]):
                 call.shard,
                 call.start_ns,
                 call.end_ns,
+                call.began_ns,
                 busy_ms=call.busy_ms,
+                attempt=call.attempt,
                 error=call.error,
                 exception=call.exception,
             )
@@ -194,30 +190,37 @@ class ServerSpans(SpanWriter[CallRecord]):
 
     def record(self, call: CallRecord) -> None:
         """Queue the record of one call; returns at once."""
-        self._put(call.trace_id, call)
+        self._pipeline.put(call)
 
 
-def make_observer(
-    service: str, *, traces: Path | None = None, otlp: str | None = None, sample: float = 1.0
-) -> RequestSpans:
+def make_observer(service: str, *, traces: Path | None = None, otlp: str | None = None) -> RequestSpans:
     """Make an observer that writes the spans of every request.
 
     Args:
         service: name of the service.
         traces: folder for OTLP JSON lines, made if it is missing; None for none.
         otlp: `http://HOST:PORT` of a collector that takes OTLP over HTTP; None for none.
-        sample: share of traces to keep, from 0 to 1, chosen by trace id.
 
     Returns:
         The observer; close it at the end. With neither folder nor collector it only counts.
 
     Raises:
-        InputError: the share is out of range, the collector's address is no HTTP URL, or the folder cannot be
-            made.
+        InputError: the collector's address is no HTTP URL, or the folder cannot be made.
     """
-    share = _share(sample)
-    files, collector = _outputs(service, resource(service), traces, otlp)
-    return RequestSpans(service, files=files, collector=collector, sample=share)
+    files, collector = _outputs(service, {**resource(service), **machine()}, traces, otlp)
+    return RequestSpans(service, files=files, collector=collector)
+
+
+def machine() -> dict[str, Value]:
+    """Resource attributes of this machine, by OpenTelemetry's names.
+
+    `host.id` is the kernel's boot id where there is one, so that containers of one machine share it: they
+    share its clock, and a trace store need not look for skew between them.
+    """
+    found: dict[str, Value] = {"host.name": os.uname().nodename}
+    with contextlib.suppress(OSError):
+        found["host.id"] = BOOT_ID.read_text(encoding="ascii").strip()
+    return found
 
 
 def resource(name: str) -> dict[str, Value]:
@@ -225,12 +228,6 @@ def resource(name: str) -> dict[str, Value]:
     found: dict[str, Value] = {"service.name": name}
     release = scope_version()
     return {**found, "service.version": release} if release else found
-
-
-def _share(sample: float) -> float:
-    if not (math.isfinite(sample) and 0 <= sample <= 1):
-        raise InputError(f"must be a share from 0 to 1, not {sample}", where="sample")
-    return sample
 
 
 def _outputs(

@@ -32,10 +32,10 @@ class _Link(msgspec.Struct, gc=False):
     spanId: str  # noqa: N815
 
 
-class _Event(msgspec.Struct, gc=False):
+class _Event(msgspec.Struct, omit_defaults=True, gc=False):
     timeUnixNano: str  # noqa: N815
     name: str
-    attributes: list[msgspec.Raw]
+    attributes: list[msgspec.Raw] = []
 
 
 class _Span(msgspec.Struct, omit_defaults=True, gc=False):
@@ -166,10 +166,12 @@ class OtlpLines:
             span.parentSpanId = f"{data.parent_id:016x}"
         if data.links:
             span.links = [_Link(trace, f"{link:016x}") for link in data.links]
+        if data.events:
+            span.events = [_Event(str(at_ns), name) for name, at_ns in data.events]
         if data.exception is not None:
             attributes = exception_attributes(data.exception).items()
             event = [_attribute(key, value) for key, value in attributes]
-            span.events = [_Event(str(data.end_ns), EXCEPTION, event)]
+            span.events = [*(span.events or ()), _Event(str(data.end_ns), EXCEPTION, event)]
         if data.error is not None:
             span.status = _Status(data.error, _ERROR)
         return span

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 LOG = logging.getLogger("kwiken.spans")
+# The event's name in the log, as in `kwiken.runtime.log_events`, which this package may not import.
+NOT_CONVERTED: Final = {"kw_event": "record_not_converted"}
 MAX_QUEUE: Final = 20_000
 _TICK_S: Final = 0.2
 _LINES_A_WRITE: Final = 64
@@ -38,7 +40,7 @@ class SpanCounts:
     Attributes:
         taken: number of records queued.
         dropped: number of records refused because the queue was full or closed.
-        sampled_out: number of records outside the sampled share.
+        not_sampled: number of calls without a span, because their caller does not record the trace.
         spans: number of spans made of the records.
         bad: number of records that could not be converted to spans.
         lines: number of lines written to files.
@@ -52,7 +54,7 @@ class SpanCounts:
 
     taken: int = 0
     dropped: int = 0
-    sampled_out: int = 0
+    not_sampled: int = 0
     spans: int = 0
     bad: int = 0
     lines: int = 0
@@ -180,7 +182,7 @@ class Pipeline(Generic[Item]):
                 spans.extend(self._spans_of(self._queue.popleft()))
             except Exception:
                 self._bad += 1
-                LOG.exception("a record could not be converted to spans")
+                LOG.exception("a record could not be converted to spans", extra=NOT_CONVERTED)
         self._spans += len(spans)
         return spans
 

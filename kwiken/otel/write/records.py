@@ -1,14 +1,17 @@
 """Records of requests, stages and attempts: plain values that are converted to spans after the request.
 
 Records are cheap, so every request is recorded, and sampling can wait until its latency is known. All times
-are nanoseconds since 1970; identifiers are the integers that OpenTelemetry uses.
+are nanoseconds since 1970; identifiers are the integers that OpenTelemetry uses. Records are in no cycles, so
+the garbage collector need not look at them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+import msgspec
 
 
 class Outcome(StrEnum):
@@ -43,8 +46,7 @@ class ExceptionRecord:
     stacktrace: str | None = None
 
 
-@dataclass(slots=True)
-class AttemptRecord:
+class AttemptRecord(msgspec.Struct, gc=False):
     """One call to one replica.
 
     Attributes:
@@ -64,6 +66,10 @@ class AttemptRecord:
             the catch-up budget pays for it.
         worth: weight of its answer beside those of the other shards, from 0 to 1; None if unknown.
         exception: exception of its handler, where the handler ran in this process; None for none.
+        sent_ns: time at which the call was written to a connection, nanoseconds since 1970; None if the
+            transport did not state it, or the call was given up before.
+        first_byte_ns: time at which the first byte of the answer came, nanoseconds since 1970; None if none
+            came, or the transport did not state it.
     """
 
     span_id: int
@@ -81,10 +87,11 @@ class AttemptRecord:
     catch_up: bool = False
     worth: float | None = None
     exception: ExceptionRecord | None = None
+    sent_ns: int | None = None
+    first_byte_ns: int | None = None
 
 
-@dataclass(slots=True)
-class StageRecord:
+class StageRecord(msgspec.Struct, gc=False):
     """One visit of one stage by a request.
 
     Attributes:
@@ -111,13 +118,24 @@ class StageRecord:
     error: str | None = None
     partial: bool = False
     utility: float = 1.0
-    attempts: list[AttemptRecord] = field(default_factory=list)
+    attempts: list[AttemptRecord] = []
     idempotent: bool = True
     threads: int = 1
 
 
-@dataclass(slots=True)
-class RequestRecord:
+class Sample(msgspec.Struct, frozen=True, gc=False):
+    """How a request came to be kept, where not all are (`kw.sample.reason`, `kw.sample.share`).
+
+    Attributes:
+        reason: why it was kept, in one word.
+        share: probability with which a request like this one is kept, above 0, at most 1.
+    """
+
+    reason: str
+    share: float
+
+
+class RequestRecord(msgspec.Struct, gc=False):
     """One request through the DAG.
 
     Attributes:
@@ -130,7 +148,9 @@ class RequestRecord:
         plan: digest of the plan in force; None without a plan.
         control: True for a request of the control group, which the plan does not apply to.
         error: error message; None for no error.
+        cancelled: True if the request was given up, because its caller had gone for example.
         stages: visits of stages, in the order of their start.
+        sample: how it came to be kept; None where every request is kept.
     """
 
     trace_id: int
@@ -142,7 +162,9 @@ class RequestRecord:
     plan: str | None = None
     control: bool = False
     error: str | None = None
-    stages: list[StageRecord] = field(default_factory=list)
+    cancelled: bool = False
+    stages: list[StageRecord] = []
+    sample: Sample | None = None
 
 
 class Observer(Protocol):

@@ -47,9 +47,10 @@ class Readable:
 
 
 def _events(span: SpanData) -> list[Event]:
-    if span.exception is None:
-        return []
-    return [Event(EXCEPTION, exception_attributes(span.exception), span.end_ns)]
+    events = [Event(name, {}, at_ns) for name, at_ns in span.events]
+    if span.exception is not None:
+        events.append(Event(EXCEPTION, exception_attributes(span.exception), span.end_ns))
+    return events
 
 
 def _context(trace_id: int, span_id: int) -> SpanContext:
@@ -78,6 +79,7 @@ def span_data(span: ReadableSpan) -> SpanData:
         [link.context.span_id for link in span.links if link.context.trace_id == context.trace_id],
         (span.status.description or "") if failed else None,
         _exception_of(span),
+        [(event.name, event.timestamp) for event in span.events if event.name != EXCEPTION],
     )
 
 

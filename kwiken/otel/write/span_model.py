@@ -26,9 +26,16 @@ CLIENT: Final = 3
 
 CANCELLED: Final = "cancelled"
 REQUEST: Final = "request"
-EXCEPTION: Final = "exception"  # name of the event
+# Names of events.
+EXCEPTION: Final = "exception"
+QUEUED: Final = "queued"
+STARTED: Final = "started"
+SENT: Final = "sent"
+FIRST_BYTE: Final = "first byte"
+ANSWERED: Final = "answered"  # outcome of a request
+# Names of attempts' operations: few, so that a trace store lists them, and telling at a glance.
+_SUFFIX: Final = {AttemptKind.PRIMARY: "", AttemptKind.REISSUE: " copy", AttemptKind.RETRY: " retry"}
 _LOSER_MARGIN_NS: Final = 1000
-_MAX_LOW_ID: Final = (1 << 64) - 1
 
 
 @dataclass(slots=True)
@@ -47,6 +54,7 @@ class SpanData:
         links: ids of spans of the same trace that this one comes after.
         error: error message; None for no error.
         exception: exception of a handler; None for none.
+        events: names and times of further events, nanoseconds since 1970, in the order to write.
     """
 
     trace_id: int
@@ -60,6 +68,7 @@ class SpanData:
     links: list[int] = field(default_factory=list)
     error: str | None = None
     exception: ExceptionRecord | None = None
+    events: list[tuple[str, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,6 +81,8 @@ class CallRecord:
         shard: number of the shard, from 0.
         start_ns: time of the call's arrival, nanoseconds since 1970.
         end_ns: time at which its answer was ready, nanoseconds since 1970.
+        began_ns: time at which its handler began, after its wait in the replica's queue, nanoseconds since
+            1970; None if not measured.
         busy_ms: CPU time that the replica spent on it, milliseconds; None if not measured.
         attempt: number of the attempt, from 0; None if the caller did not state it.
         error: error message, "cancelled" if the caller closed the connection; None for no error.
@@ -83,20 +94,16 @@ class CallRecord:
     shard: int
     start_ns: int
     end_ns: int
+    began_ns: int | None = None
     busy_ms: float | None = None
     attempt: int | None = None
     error: str | None = None
     exception: ExceptionRecord | None = None
 
 
-def sampled(trace_id: int, share: float) -> bool:
-    """True if a trace is in the sampled share; decided by its id, as the SDK does, alike in all processes."""
-    return share >= 1.0 or (trace_id & _MAX_LOW_ID) < share * (_MAX_LOW_ID + 1)
-
-
 def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
     """Spans of one request, of its stages and of their attempts."""
-    hedged = False
+    hedged = partial = late = False
     stages = {stage.name: stage.span_id for stage in record.stages}
     below: list[SpanData] = []
     for stage in record.stages:
@@ -105,13 +112,22 @@ def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
         ends = _winners(stage)
         below.extend(_attempt_span(record, stage, attempt, ends, labels) for attempt in stage.attempts)
         hedged = hedged or _hedged(stage)
-    attributes: list[tuple[str, Value]] = [("kw.service", labels("kw.service", record.service))]
+        partial = partial or stage.partial
+        late = late or any(attempt.catch_up for attempt in stage.attempts)
+    attributes: list[tuple[str, Value]] = [
+        ("kw.service", labels("kw.service", record.service)),
+        ("kw.outcome", _outcome(record)),
+    ]
     if record.plan is not None:
         attributes.append(("kw.plan", labels("kw.plan", record.plan)))
     if record.control:
         attributes.append(("kw.control", True))
-    if hedged:
-        attributes.append(("kw.hedged", True))
+    for key, holds in (("kw.hedged", hedged), ("kw.partial", partial), ("kw.catch_up", late)):
+        if holds:
+            attributes.append((key, True))
+    if record.sample is not None:
+        attributes.append(("kw.sample.reason", record.sample.reason))
+        attributes.append(("kw.sample.share", float(record.sample.share)))
     root = SpanData(
         record.trace_id,
         record.span_id,
@@ -124,6 +140,18 @@ def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
         error=_message(record.error),
     )
     return [root, *below]
+
+
+def _outcome(record: RequestRecord) -> str:
+    """Outcome of a request: `answered`, `failed` or `cancelled`."""
+    if record.cancelled:
+        return CANCELLED
+    return ANSWERED if record.error is None else str(Outcome.FAILED)
+
+
+def attempt_name(stage: str, kind: AttemptKind) -> str:
+    """Name of an attempt's operation: that of its stage, followed by `copy` or `retry` for these."""
+    return stage + _SUFFIX[kind]
 
 
 def _hedged(stage: StageRecord) -> bool:
@@ -173,14 +201,14 @@ def _attempt_span(
 ) -> SpanData:
     name = labels("kw.stage", stage.name)
     attributes: list[tuple[str, Value]] = [
-        ("kw.service", labels("kw.service", record.service)),
-        ("kw.stage", name),
         ("kw.shard", attempt.shard),
-        ("kw.attempt", attempt.attempt),
-        ("kw.attempt.kind", str(attempt.kind)),
-        ("kw.outcome", str(attempt.outcome)),
         ("kw.replica", labels("kw.replica", attempt.replica)),
+        ("kw.outcome", str(attempt.outcome)),
+        ("kw.attempt.kind", str(attempt.kind)),
+        ("kw.attempt", attempt.attempt),
         ("kw.node", labels("kw.node", attempt.node)),
+        ("kw.stage", name),
+        ("kw.service", labels("kw.service", record.service)),
     ]
     if attempt.threads > 1:
         attributes.append(("kw.threads", attempt.threads))
@@ -192,18 +220,32 @@ def _attempt_span(
     if attempt.busy_ms is not None:
         attributes.append(("kw.busy_ms", float(attempt.busy_ms)))
     failed = attempt.outcome is Outcome.FAILED
+    end_ns = _attempt_end(attempt, ends)
     return SpanData(
         record.trace_id,
         attempt.span_id,
         stage.span_id,
-        f"{name} attempt",
+        attempt_name(name, attempt.kind),
         CLIENT,
         attempt.start_ns,
-        _attempt_end(attempt, ends),
+        end_ns,
         attributes,
         error=_message(attempt.error or "failed") if failed else None,
         exception=attempt.exception,
+        events=_events_of(attempt, end_ns),
     )
+
+
+def _events_of(attempt: AttemptRecord, end_ns: int) -> list[tuple[str, int]]:
+    """Events of an attempt, none of them after its end."""
+    events = []
+    if attempt.sent_ns is not None:
+        events.append((SENT, min(attempt.sent_ns, end_ns)))
+    if attempt.first_byte_ns is not None:
+        events.append((FIRST_BYTE, min(attempt.first_byte_ns, end_ns)))
+    if attempt.outcome is Outcome.CANCELLED:
+        events.append((CANCELLED, end_ns))
+    return events
 
 
 def _attempt_end(attempt: AttemptRecord, ends: dict[int, int]) -> int:
@@ -244,11 +286,11 @@ def call_span(call: CallRecord, server: Server, span_id: int, labels: Labels) ->
     """Server span of one call."""
     stage = labels("kw.stage", server.stage)
     attributes: list[tuple[str, Value]] = [
-        ("kw.service", labels("kw.service", server.service)),
-        ("kw.stage", stage),
         ("kw.shard", call.shard),
         ("kw.replica", labels("kw.replica", server.replica)),
         ("kw.node", labels("kw.node", server.node)),
+        ("kw.stage", stage),
+        ("kw.service", labels("kw.service", server.service)),
     ]
     if call.attempt is not None:
         attributes.append(("kw.attempt", call.attempt))
@@ -257,6 +299,12 @@ def call_span(call: CallRecord, server: Server, span_id: int, labels: Labels) ->
     cancelled = call.error == CANCELLED
     if cancelled:
         attributes.append(("kw.outcome", CANCELLED))
+    events = []
+    end_ns = max(call.start_ns, call.end_ns)
+    if call.began_ns is not None:
+        events += [(QUEUED, call.start_ns), (STARTED, min(max(call.start_ns, call.began_ns), end_ns))]
+    if cancelled:
+        events.append((CANCELLED, end_ns))
     return SpanData(
         call.trace_id,
         span_id,
@@ -264,8 +312,9 @@ def call_span(call: CallRecord, server: Server, span_id: int, labels: Labels) ->
         stage,
         SERVER,
         call.start_ns,
-        max(call.start_ns, call.end_ns),
+        end_ns,
         attributes,
         error=None if cancelled else _message(call.error),
         exception=call.exception,
+        events=events,
     )

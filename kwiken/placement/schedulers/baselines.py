@@ -34,7 +34,7 @@ def reservation(request: Request, factor: float = 1.0) -> Reservation:
 
     Args:
         request: workload; best-effort work reserves as many replicas as it may have.
-        factor: how many times the need is reserved, above 0.
+        factor: how many times the need is reserved, above 0; times the request's own factor.
 
     Returns:
         Replicas of the size with the best performance for its cost, as many as the target needs.
@@ -47,7 +47,7 @@ def reservation(request: Request, factor: float = 1.0) -> Reservation:
     reached = request.efficiency * np.arange(1, most + 1) * typical[size]
     enough = np.flatnonzero(reached >= request.required * (1 - 1e-9))
     count = int(enough[0]) + 1 if enough.size else most
-    return Reservation(size, min(most, math.ceil(count * factor - 1e-9)))
+    return Reservation(size, min(most, math.ceil(count * factor * request.reserved - 1e-9)))
 
 
 @dataclass(frozen=True)

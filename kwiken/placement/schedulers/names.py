@@ -22,6 +22,8 @@ SCHEDULERS: Final[Mapping[str, _Maker]] = MappingProxyType(
         "quasar": lambda _: QuasarScheduler(),
         "paragon": lambda _: ParagonScheduler(),
         "paragon-statistical": lambda seed: StatisticalScheduler(np.random.default_rng(seed)),
+        "interference-only": lambda _: ParagonScheduler(by_class=False, name="interference-only"),
+        "heterogeneity-only": lambda _: ParagonScheduler(by_contention=False, name="heterogeneity-only"),
         "least-loaded": lambda _: LeastLoadedScheduler(),
         "reservation": lambda _: reservation_scheduler(),
         "exact": lambda _: ExactScheduler(),

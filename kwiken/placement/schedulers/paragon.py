@@ -21,9 +21,15 @@ class ParagonScheduler:
     """Greedy choice of a node for each replica of a reservation (Paragon section 3.7).
 
     Attributes:
+        by_class: whether predicted performance by class is used; without it the tightest fit of any class is
+            taken (Paragon section 3.11, NH).
+        by_contention: whether predicted contention is used; without it the first node of the best class with
+            room is taken (Paragon section 3.11, NI).
         name: name of the scheduler.
     """
 
+    by_class: bool = True
+    by_contention: bool = True
     name: str = "paragon"
 
     def place(self, sizing: Sizing) -> None:
@@ -40,12 +46,15 @@ class ParagonScheduler:
         return len(sizing.replicas) >= reservation(sizing.request).count
 
     def _chosen(self, sizing: Sizing, nodes: Ints, size: int) -> int:
+        rate = sizing.request.rate[size, sizing.ledger.cluster.class_of[nodes]]
+        if not self.by_contention:
+            return int(nodes[np.argmax(rate)])
         spare, margin = _differences(sizing, nodes)
         alive = _tolerable(spare, sizing.request.all_caused) & _tolerable(margin, -sizing.request.tolerated)
         if not alive.any():  # both filters alone left nodes, and no node passed both
             alive = np.ones(len(nodes), dtype=np.bool_)
-        rate = sizing.request.rate[size, sizing.ledger.cluster.class_of[nodes]]
-        alive &= rate >= rate[alive].max() * (1 - ROUNDING)
+        if self.by_class:
+            alive &= rate >= rate[alive].max() * (1 - ROUNDING)
         # Slack on one side must not pay for a violation on the other: violations count ten times.
         distance = np.abs(spare) + np.abs(margin) + 10 * (np.maximum(-spare, 0) + np.maximum(-margin, 0))
         candidates = np.flatnonzero(alive)
@@ -142,21 +151,25 @@ def _tolerable(difference: Floats, hardness: Floats) -> Bools:
         difference: (s, m) tolerance less pressure.
         hardness: (s,) order of the sources, largest first.
     """
+    fine = np.all(difference >= -ROUNDING, axis=0)
+    if fine.any():
+        return np.asarray(fine)
     order = np.argsort(-hardness, kind="stable")
     allowed = np.zeros(len(order))
-
-    def passing(levels: int) -> Bools:
-        rows = order[:levels]
-        return np.asarray(np.all(difference[rows] >= -allowed[rows, None] - ROUNDING, axis=0))
-
-    for level in range(1, len(order) + 1):
-        for back in range(level, 0, -1):
-            if passing(level).any():
+    passing = np.ones(difference.shape[1], dtype=np.bool_)  # by the sources so far
+    for level, source in enumerate(order.tolist(), start=1):
+        passing &= difference[source] >= -ROUNDING
+        if passing.any():
+            continue
+        for place in range(level - 1, -1, -1):
+            row = order[place]
+            others = np.delete(order[:level], place)
+            left = np.all(difference[others] >= -allowed[others, None] - ROUNDING, axis=0)
+            # As little as lets one node pass that the others leave; if they leave none, all that is missing.
+            missing = -difference[row, left].max() if left.any() else -difference[row].min()
+            allowed[row] = STEP_OF_TOLERANCE * max(0, math.ceil((missing - ROUNDING) / STEP_OF_TOLERANCE))
+            if left.any():
                 break
-            worst = -float(difference[order[back - 1]].min())
-            steps = max(0, math.ceil((worst - ROUNDING) / STEP_OF_TOLERANCE))
-            for step in range(steps + 1):
-                allowed[order[back - 1]] = step * STEP_OF_TOLERANCE
-                if passing(level).any():
-                    break
-    return passing(len(order))
+        rows = order[:level]
+        passing = np.all(difference[rows] >= -allowed[rows, None] - ROUNDING, axis=0)
+    return np.asarray(passing)

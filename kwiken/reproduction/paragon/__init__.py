@@ -1,10 +1,10 @@
-"""Tables of Paragon: classification of applications by platform and by source of contention."""
+"""Paragon: classification by platform and by source of contention, and the schedulers compared."""
 
 from __future__ import annotations
 
 from kwiken.reproduction.paragon.episodes import Episode, TwoEntries, by_density, drawn, two_entries
-from kwiken.reproduction.paragon.generators import platform_rows, score_rows
-from kwiken.reproduction.paragon.tables import all_parts
+from kwiken.reproduction.paragon.generators import platform_rows
+from kwiken.reproduction.paragon.parts import all_parts
 
 __all__ = [
     "Episode",
@@ -13,6 +13,5 @@ __all__ = [
     "by_density",
     "drawn",
     "platform_rows",
-    "score_rows",
     "two_entries",
 ]

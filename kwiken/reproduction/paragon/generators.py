@@ -1,4 +1,4 @@
-"""Synthetic matrices of applications by platform and by source of contention, as specified."""
+"""Synthetic matrix of applications by platform, as specified."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from kwiken.arrays import Floats
 
-COLUMNS = 10  # platforms of the source's local cluster, and sources of contention
+COLUMNS = 10  # platforms of the source's local cluster
 NOISE = 0.02  # deviation of a measurement
 
 
@@ -26,21 +26,3 @@ def platform_rows(rng: np.random.Generator, count: int, rank: int) -> Floats:
     level = rng.normal(0, 1, (count, 1))
     rows: Floats = level + platforms + rng.normal(0, 1, (count, rank)) @ traits
     return rows + rng.normal(0, NOISE, rows.shape)
-
-
-def score_rows(rng: np.random.Generator, count: int, rank: int) -> Floats:
-    """Scores of applications by source of contention (GEN-INT).
-
-    Args:
-        rng: generator.
-        count: number of applications.
-        rank: number of latent traits.
-
-    Returns:
-        (count, 10) scores from 0 to 1, with noise of 0.02.
-    """
-    sources = rng.normal(0, 0.4, COLUMNS)
-    traits = rng.normal(0, 1 / np.sqrt(rank), (rank, COLUMNS))
-    scores = 1 / (1 + np.exp(-(sources + rng.normal(0, 1, (count, rank)) @ traits)))
-    noisy: Floats = np.clip(scores + rng.normal(0, NOISE, scores.shape), 0, 1)
-    return noisy

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from kwiken.arrays import Floats
+from kwiken.fleet import score_rows
 from kwiken.reproduction.paragon.episodes import (
     DENSITIES,
     Episode,
@@ -15,8 +16,8 @@ from kwiken.reproduction.paragon.episodes import (
     drawn,
     two_entries,
 )
-from kwiken.reproduction.paragon.generators import platform_rows, score_rows
-from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, percent, row
+from kwiken.reproduction.paragon.generators import platform_rows
+from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, over_seeds, percent, row
 
 KNOWN = 20  # applications that are known whole, as on the source's local cluster
 PLATFORM_RANKS = (1, 2)
@@ -51,12 +52,12 @@ def scores(seed: int, rank: int) -> Episode:
     return drawn(draw, seed, known=KNOWN, level=False, rank=rank)
 
 
-def decisions(seed: int, rank: int) -> dict[str, float]:
+def decisions(rank: int, seed: int) -> dict[str, float]:
     """How good choices of a platform are with two random entries, by the published factors.
 
     Args:
-        seed: seed.
         rank: number of latent traits.
+        seed: seed.
     """
     episode = platforms(seed, rank)
     columns = episode.random_columns(np.random.default_rng([seed, 2]), 2)
@@ -178,10 +179,10 @@ def _means(results: list[dict[str, float]]) -> dict[str, float]:
     return {name: round(float(np.mean([each[name] for each in results])), 2) for name in results[0]}
 
 
-def _conclude_decisions(seeds: int, results: list[dict[str, float]]) -> Findings:
+def _conclude_decisions(results: list[list[dict[str, float]]]) -> Findings:
     rows: list[Row] = []
-    for place, rank in enumerate(PLATFORM_RANKS):
-        found = _means(results[place * seeds : (place + 1) * seeds])
+    for rank, group in zip(PLATFORM_RANKS, results, strict=True):
+        found = _means(group)
         note = f"{SYNTHETIC}; {rank} latent trait{'s' * (rank > 1)}"
         rows += [
             row("Table 3.1", f"{metric} (rank {rank})", found[metric], source=source, note=note)
@@ -190,8 +191,8 @@ def _conclude_decisions(seeds: int, results: list[dict[str, float]]) -> Findings
     return Findings(tuple(rows))
 
 
-def _conclude_sensitivities(results: list[dict[str, float]]) -> Findings:
-    found = _means(results)
+def _conclude_sensitivities(results: list[list[dict[str, float]]]) -> Findings:
+    found = _means(results[0])
     note = f"{SYNTHETIC}; 2 latent traits; the source's applications are single- and multi-threaded"
     return Findings(
         tuple(
@@ -201,11 +202,10 @@ def _conclude_sensitivities(results: list[dict[str, float]]) -> Findings:
     )
 
 
-def _conclude_densities(seeds: int, results: list[tuple[Densities, TwoEntries]]) -> Findings:
+def _conclude_densities(results: list[list[tuple[Densities, TwoEntries]]]) -> Findings:
     rows: list[Row] = []
     lines: list[Series] = []
-    for place, (kind, rank) in enumerate(KINDS):
-        group = results[place * seeds : (place + 1) * seeds]
+    for (kind, rank), group in zip(KINDS, results, strict=True):
         label = f"{kind}, rank {rank}"
         for method in ("fold-in", "column means"):
             errors = [
@@ -253,7 +253,7 @@ def _method_rows(label: str, group: list[TwoEntries]) -> list[Row]:
     return rows
 
 
-def _conclude_descents(results: list[dict[str, float]]) -> Findings:
+def _conclude_descents(results: list[list[dict[str, float]]]) -> Findings:
     note = "one seed; rate 0.5, penalty 0.003; the closed form has a ridge of 0.001"
     rows = [
         row(
@@ -262,7 +262,7 @@ def _conclude_descents(results: list[dict[str, float]]) -> Findings:
             percent(found[key]),
             note=note,
         )
-        for (kind, rank), found in zip(KINDS, results, strict=True)
+        for (kind, rank), (found,) in zip(KINDS, results, strict=True)
         for key, name in (
             ("descent", "gradient descent as published"),
             ("difference", "difference of descent and closed form"),
@@ -271,24 +271,16 @@ def _conclude_descents(results: list[dict[str, float]]) -> Findings:
     return Findings(tuple(rows))
 
 
-def all_parts(seeds: int) -> tuple[Part, ...]:
-    """Every part of the reproduction.
+def tables(seeds: int) -> tuple[Part, ...]:
+    """Parts that recompute the tables.
 
     Args:
         seeds: number of synthetic matrices to average over.
     """
-    every = range(seeds)
+    ranks = tuple((rank,) for rank in PLATFORM_RANKS)
     return (
-        Part(
-            "decisions",
-            tuple((decisions, (seed, rank)) for rank in PLATFORM_RANKS for seed in every),
-            partial(_conclude_decisions, seeds),
-        ),
-        Part("sensitivities", tuple((sensitivities, (seed,)) for seed in every), _conclude_sensitivities),
-        Part(
-            "densities",
-            tuple((densities, (kind, rank, seed)) for kind, rank in KINDS for seed in every),
-            partial(_conclude_densities, seeds),
-        ),
-        Part("descents", tuple((descents, (kind, rank, 0)) for kind, rank in KINDS), _conclude_descents),
+        over_seeds("decisions", decisions, seeds, _conclude_decisions, ranks),
+        over_seeds("sensitivities", sensitivities, seeds, _conclude_sensitivities),
+        over_seeds("densities", densities, seeds, _conclude_densities, KINDS),
+        over_seeds("descents", descents, 1, _conclude_descents, KINDS),
     )

@@ -1,7 +1,7 @@
-"""Tables of Quasar: classification by scale-up, scale-out, heterogeneity and interference."""
+"""Quasar: classification by four matrices, and managers of workloads with targets compared."""
 
 from __future__ import annotations
 
-from kwiken.reproduction.quasar.tables import all_parts
+from kwiken.reproduction.quasar.parts import all_parts
 
 __all__ = ["all_parts"]

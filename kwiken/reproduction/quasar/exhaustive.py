@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kwiken.arrays import Floats, Ints
-from kwiken.reproduction.paragon import platform_rows, score_rows
-from kwiken.reproduction.quasar.generators import replica_rows, size_rows
+from kwiken.fleet import replica_rows, score_rows, size_rows
+from kwiken.reproduction.paragon import platform_rows
 from kwiken.workloads import FoldIn, GaussianModel
 
 SHAPE = (12, 6, 10, 10)  # sizes, numbers of nodes, platforms and patterns of contention: 7,200 columns

@@ -6,18 +6,17 @@ from functools import partial
 
 import numpy as np
 
+from kwiken.fleet import MAX_REPLICAS, replica_rows, score_rows, size_rows
 from kwiken.reproduction.paragon import (
     Episode,
     TwoEntries,
     by_density,
     drawn,
     platform_rows,
-    score_rows,
     two_entries,
 )
 from kwiken.reproduction.quasar.exhaustive import compare
-from kwiken.reproduction.quasar.generators import MAX_REPLICAS, replica_rows, size_rows
-from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, percent, row
+from kwiken.reproduction.rows import Findings, Part, Plot, Row, Series, over_seeds, percent, row
 
 KNOWN = 30  # workloads that are known whole
 RANKS = {"scale-up": 3, "scale-out": 2, "heterogeneity": 1, "interference": 2}
@@ -119,10 +118,9 @@ def _spread(metric: str, figure: str, values: list[float], source: tuple[str, ..
     ]
 
 
-def _conclude_errors(seeds: int, results: list[TwoEntries]) -> Findings:
+def _conclude_errors(results: list[list[TwoEntries]]) -> Findings:
     rows: list[Row] = []
-    for place, (kind, source) in enumerate(TABLE_4_2.items()):
-        group = results[place * seeds : (place + 1) * seeds]
+    for (kind, source), group in zip(TABLE_4_2.items(), results, strict=True):
         for method in group[0].errors:
             values = [error for each in group for error in each.errors[method]]
             published = source if method == "fold-in" else ("", "", "")
@@ -139,10 +137,9 @@ def _conclude_errors(seeds: int, results: list[TwoEntries]) -> Findings:
     return Findings(tuple(rows))
 
 
-def _conclude_four(seeds: int, results: list[dict[str, list[float]]]) -> Findings:
+def _conclude_four(results: list[list[dict[str, list[float]]]]) -> Findings:
     rows: list[Row] = []
-    for place, noise in enumerate((0.02, LOW_NOISE)):
-        group = results[place * seeds : (place + 1) * seeds]
+    for noise, group in zip((0.02, LOW_NOISE), results, strict=True):
         for method in group[0]:
             values = [error for each in group for error in each[method]]
             metric = f"scale-out from 1 and 4 nodes, noise {noise:.1%}, {method}"
@@ -150,21 +147,21 @@ def _conclude_four(seeds: int, results: list[dict[str, list[float]]]) -> Finding
     return Findings(tuple(rows))
 
 
-def _conclude_more(results: list[dict[str, list[float]]]) -> Findings:
+def _conclude_more(results: list[list[dict[str, list[float]]]]) -> Findings:
     rows: list[Row] = []
+    (group,) = results
     note = "three traits and a level cannot be told by two entries; columns are designed"
-    for entries in results[0]:
-        values = [error for each in results for error in each[entries]]
+    for entries in group[0]:
+        values = [error for each in group for error in each[entries]]
         metric = f"scale-up, {entries} entries, chosen, designed columns"
         rows += _spread(metric, "Table 4.2", values, ("", "", ""), note)
     return Findings(tuple(rows))
 
 
-def _conclude_densities(seeds: int, results: list[Densities]) -> Findings:
+def _conclude_densities(results: list[list[Densities]]) -> Findings:
     rows: list[Row] = []
     lines: list[Series] = []
-    for place, kind in enumerate(TABLE_4_2):
-        group = results[place * seeds : (place + 1) * seeds]
+    for kind, group in zip(TABLE_4_2, results, strict=True):
         for method in group[0]:
             by_entries = {
                 entries: [error for each in group for error in each[method][entries]]
@@ -187,41 +184,30 @@ def _conclude_densities(seeds: int, results: list[Densities]) -> Findings:
     return Findings(tuple(rows), (Plot("Figure 4.3", title, "entries", "error, %", tuple(lines)),))
 
 
-def _conclude_exhaustive(results: list[dict[str, list[float]]]) -> Findings:
+def _conclude_exhaustive(results: list[list[dict[str, list[float]]]]) -> Findings:
+    (group,) = results
     note = "7,200 columns; 8 measurements either way; errors are of the joint prediction in both"
     rows: list[Row] = []
     for name, source in (
         ("exhaustive", ("11.6 to 16.5", "12.1 to 17.6", "13 to 18")),
         ("parallel", ("6.9 to 12.7 by its four errors", "", "")),
     ):
-        values = [error for each in results for error in each[name]]
+        values = [error for each in group for error in each[name]]
         rows += _spread(f"{name} classification", "Table 4.3", values, source, note)
     return Findings(tuple(rows))
 
 
-def all_parts(seeds: int) -> tuple[Part, ...]:
-    """Every part of the reproduction.
+def tables(seeds: int) -> tuple[Part, ...]:
+    """Parts that recompute the tables and the figure.
 
     Args:
         seeds: number of synthetic matrices to average over.
     """
-    every = range(seeds)
+    kinds = tuple((kind,) for kind in TABLE_4_2)
     return (
-        Part(
-            "errors",
-            tuple((errors, (kind, seed)) for kind in TABLE_4_2 for seed in every),
-            partial(_conclude_errors, seeds),
-        ),
-        Part(
-            "four nodes",
-            tuple((four_nodes, (noise, seed)) for noise in (0.02, LOW_NOISE) for seed in every),
-            partial(_conclude_four, seeds),
-        ),
-        Part("more entries", tuple((more_entries, (seed,)) for seed in every), _conclude_more),
-        Part(
-            "densities",
-            tuple((densities, (kind, seed)) for kind in TABLE_4_2 for seed in every),
-            partial(_conclude_densities, seeds),
-        ),
-        Part("exhaustive", tuple((compare, (seed,)) for seed in every), _conclude_exhaustive),
+        over_seeds("errors", errors, seeds, _conclude_errors, kinds),
+        over_seeds("four nodes", four_nodes, seeds, _conclude_four, ((0.02,), (LOW_NOISE,))),
+        over_seeds("more entries", more_entries, seeds, _conclude_more),
+        over_seeds("densities", densities, seeds, _conclude_densities, kinds),
+        over_seeds("exhaustive", compare, seeds, _conclude_exhaustive),
     )

@@ -7,17 +7,18 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from kwiken.errors import KwikenError
-from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.process import GatewaySpec, ReplicaSpec, Report
+from kwiken.runtime.process_id import Identity
 
 START_S: Final = 180.0  # for a process to become ready
+Launch = Callable[..., Awaitable[asyncio.subprocess.Process]]
 
 
 class ChildError(KwikenError):
@@ -46,6 +47,7 @@ class Child:
         env: Mapping[str, str] | None = None,
         files: Sequence[int] = (),
         start_s: float = START_S,
+        launch: Launch | None = None,
     ) -> Child:
         """Start a process and wait until it is ready. Cancelling this ends the process.
 
@@ -55,12 +57,13 @@ class Child:
             env: environment variables in addition to those of this process.
             files: file descriptors that the process inherits.
             start_s: time that the start may take, seconds.
+            launch: what starts the command, as `asyncio.create_subprocess_exec` does; None for just that.
 
         Raises:
             ChildError: the process did not start; with the reason that it reported, if any.
         """
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await (launch or asyncio.create_subprocess_exec)(
                 sys.executable,
                 "-m",
                 "kwiken.runtime.process.server_process",

@@ -1,12 +1,14 @@
-"""Local cluster: runs a gateway and every stage's replicas as child processes, and restarts them."""
+"""Local cluster: runs gateways and every stage's replicas as child processes, and restarts them."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
 import os
-import socket
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,39 +20,47 @@ from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Plan
 from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.gateway_client import GatewayClient
-from kwiken.runtime.cluster.process_id import Identity
+from kwiken.runtime.cluster.gateway_figures import combined_status
+from kwiken.runtime.cluster.gateway_sockets import GatewaySockets
+from kwiken.runtime.cluster.layout import Layout, ReplicaPlace
 from kwiken.runtime.cluster.processes import Processes
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
-from kwiken.runtime.cluster.specs import gateway_spec, local_url, replica_spec
-from kwiken.runtime.cluster.state import VERSION, ClusterState
+from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
+from kwiken.runtime.cluster.state import VERSION, ClusterState, NodeState
 from kwiken.runtime.cluster.state_folder import StateFolder
-from kwiken.runtime.http_server import listen
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
+from kwiken.runtime.process_id import Identity
 from kwiken.runtime.target import load_target
+from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.service import MAX_REPLICAS, Service
 
 LOG = logging.getLogger("kwiken.cluster")
 CHECK_S: Final = 2.0  # interval of checks of the state files and the log
-RETRY_S: Final = 0.1  # pause before the gateway is updated again
+RETRY_S: Final = 0.1  # pause before the gateways are updated again
+MAX_GATEWAYS: Final = 64
+MAX_ACTIONS: Final = 20  # shown in the state
 STDERR: Final = 2
 
 
 class Cluster:
-    """Gateway and replicas as local processes; an asynchronous context manager, ready once entered.
+    """Gateways and replicas as local processes; an asynchronous context manager, ready once entered.
 
     A process that dies is restarted, with growing pauses if it dies repeatedly; a process that has not
-    answered for too long is killed first. The gateway is told of every change at once. When this process ends
-    in any way, the kernel ends the others. If the supervision itself fails, the body of the context is
+    answered for too long is killed first. The gateways are told of every change at once. When this process
+    ends in any way, the kernel ends the others. If the supervision itself fails, the body of the context is
     cancelled, everything is stopped, and the failure is raised.
 
     Args:
         target: service, as `MODULE:SERVICE`, importable from here.
         settings: what the processes are started with.
-        port: port of the gateway; 0 for any free port.
+        port: port for requests; 0 for any free port.
         state: folder for the state files that `down` and `status` read; None for none.
         replicas: number of replicas by stage, 1 to `MAX_REPLICAS`, where it differs from the service's own;
             None for the service's own throughout.
+        layout: nodes that this machine plays, with the places of replicas; None for none. Its stages are not
+            in `replicas`.
 
     Raises:
         InputError: the target is not a service, a number of replicas is out of range, or, on entering, the
@@ -67,12 +77,21 @@ class Cluster:
         port: int = 0,
         state: Path | None = None,
         replicas: Mapping[str, int] | None = None,
+        layout: Layout | None = None,
     ) -> None:
         self.service: Service = load_target(target)
         self._target = target
         self._settings = settings
+        if not 1 <= settings.gateways <= MAX_GATEWAYS:
+            raise InputError(
+                f"must be from 1 to {MAX_GATEWAYS}, not {settings.gateways}", where="number of gateways"
+            )
+        if settings.gateways > 1 and settings.grpc_port is not None:
+            raise InputError("several gateways cannot share a port for gRPC", where="number of gateways")
+        self._layout = layout
         self._processes = Processes(
-            _replica_counts(self.service, replicas or {}),
+            settings.gateways,
+            _places(self.service, replicas or {}, layout),
             self._start,
             grace_s=settings.grace_s,
             silence_s=_silence_s(self.service, settings.unresponsive_s),
@@ -80,15 +99,22 @@ class Cluster:
         self._port = port
         self._state_path = state
         self._folder: StateFolder | None = None
-        self._client: GatewayClient | None = None
-        self._sockets: list[socket.socket] = []
+        self._clients: list[GatewayClient] = []
+        self._sockets: GatewaySockets | None = None
         self._plan: Plan | None = None
         self._ready = False
+        self._keepers: dict[str, asyncio.Task[None]] = {}  # by name of the slot
+        self._actions: deque[str] = deque(maxlen=MAX_ACTIONS)
 
     @property
     def gateway_url(self) -> str:
         """URL for requests from this machine."""
-        return local_url(self._settings.host, self._port)
+        return self._listening.url
+
+    @property
+    def _listening(self) -> GatewaySockets:
+        assert self._sockets is not None, "use the cluster as an asynchronous context manager"
+        return self._sockets
 
     @property
     def token(self) -> str:
@@ -96,10 +122,9 @@ class Cluster:
         return self._opened.token
 
     @property
-    def gateway_pid(self) -> int | None:
-        """Pid of the gateway; None while it is being restarted."""
-        child = self._processes.gateway.child
-        return child.identity.pid if child is not None else None
+    def gateway_pids(self) -> list[int]:
+        """Pids of the gateways that are running."""
+        return [slot.child.identity.pid for slot in self._processes.gateways if slot.child is not None]
 
     @property
     def replicas(self) -> dict[str, list[tuple[int, str]]]:
@@ -115,21 +140,25 @@ class Cluster:
         return self._folder
 
     async def __aenter__(self) -> Self:
-        """Start every process and wait until the gateway is ready."""
+        """Start every process and wait until the gateways are ready."""
         self._folder = folder = StateFolder(self._state_path, self.service.name)
         self._supervisor = _this_process()
         self._critical_tasks = CriticalTasks()
         try:
             self._listen()
             folder.begin(self._state())
-            self._client = client = GatewayClient(self.gateway_url, folder.token)
+            self._clients = [
+                GatewayClient(self._listening.url_of(number), folder.token)
+                for number in range(self._settings.gateways)
+            ]
             await self._processes.start_all()
             for slot in self._processes.slots:
-                self._critical_tasks.add(self._processes.keep(slot, client.check))
-            self._critical_tasks.add(self._tell(client))
+                self._keep(slot)
+            self._critical_tasks.add(self._tell())
             self._critical_tasks.add(_shorten_log(folder.files.log))
             self._processes.changed.set()
-            await client.until_ready()
+            for client in self._clients:
+                await client.until_ready()
             self._ready = True
             folder.save(self._state())
         except BaseException:
@@ -150,57 +179,69 @@ class Cluster:
         self._critical_tasks.check()
 
     def _listen(self) -> None:
-        """Open the gateway's sockets here: during a restart clients wait and are not refused."""
+        """Open the gateways' sockets."""
         try:
-            self._sockets = listen(self._settings.host, self._port)
+            self._sockets = GatewaySockets(self._settings.host, self._port, self._settings.gateways)
         except InputError as error:
             raise ChildError(f"gateway: {error}") from error
-        self._port = self._sockets[0].getsockname()[1]
 
     async def _start(self, slot: Slot) -> Child:
         """Start the process of a slot."""
         if slot.stage is not None:
-            spec = replica_spec(self._target, self._settings, stage=slot.stage, name=slot.name)
-            return await Child.start(spec, name=slot.name)
+            spec = replica_spec(
+                self._target, self._settings, stage=slot.stage, name=slot.name, node=slot.node
+            )
+            if self._layout is None or slot.place is None:
+                return await Child.start(spec, name=slot.name)
+            launch = functools.partial(_launch_on, self._layout, self._limited(slot), slot.place)
+            return await Child.start(spec, name=slot.name, launch=launch)
         # The token is not passed by its file, which may have been removed.
         env = {"KWIKEN_TOKEN": self._opened.token}
-        gateway = self._gateway_spec()
+        number = self._processes.gateways.index(slot)
+        gateway = self._gateway_spec(number)
         child = await Child.start(gateway, name=slot.name, env=env, files=gateway.sockets)
-        child.url = self.gateway_url  # it tells where it listens, which may be every address
+        child.url = self._listening.url_of(number)  # it tells where it listens, which may be every address
         return child
 
-    def _gateway_spec(self) -> GatewaySpec:
+    def _gateway_spec(self, number: int) -> GatewaySpec:
         return gateway_spec(
             self._target,
             self._settings,
-            sockets=[sock.fileno() for sock in self._sockets],
-            port=self._port,
+            sockets=self._listening.files_of(number),
+            port=self._listening.port,
+            shown=[self._listening.url_of(each) for each in range(self._settings.gateways)],
             kept=self._opened.files.plan,
             takes_over=self._ready,
             known=self._processes.addresses(),
         )
 
-    async def _tell(self, client: GatewayClient) -> None:
-        """Update the gateway and the state file whenever the running processes change."""
-        told: Child | None = None
+    async def _tell(self) -> None:
+        """Update the gateways and the state file whenever the running processes change."""
+        told: list[Child | None] = [None for _ in self._clients]
         folder = self._opened
         while True:
             if not await self._has_changed():
                 continue
             folder.save(self._state())
-            gateway = self._processes.gateway.child
-            if gateway is None:
-                continue
-            try:
-                if gateway is not told and self._plan is not None and not folder.has_plan:
-                    await client.request("PUT", "/v1/plan", msgspec.json.encode(self._plan))
-                addresses = msgspec.json.encode(self._processes.addresses())
-                await client.request("PUT", "/v1/replicas", addresses)
-                told = gateway
-            except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
-                LOG.warning("the gateway could not be updated with the replicas: %s", error)
-                await asyncio.sleep(RETRY_S)
-                self._processes.changed.set()
+            addresses = msgspec.json.encode(self._processes.addresses())
+            for number, slot in enumerate(self._processes.gateways):
+                client, gateway = self._clients[number], slot.child
+                if gateway is None:
+                    continue
+                try:
+                    if gateway is not told[number] and self._plan is not None and not folder.has_plan:
+                        await client.request("PUT", "/v1/plan", msgspec.json.encode(self._plan))
+                    await client.request("PUT", "/v1/replicas", addresses)
+                    told[number] = gateway
+                except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
+                    LOG.warning(
+                        "%s could not be updated with the replicas: %s",
+                        slot.name,
+                        error,
+                        extra=about(Event.GATEWAY_NOT_TOLD),
+                    )
+                    await asyncio.sleep(RETRY_S)
+                    self._processes.changed.set()
 
     async def _has_changed(self) -> bool:
         """Wait for a change of the processes; after a timeout, restore removed state files instead."""
@@ -215,31 +256,134 @@ class Cluster:
         changed.clear()
         return True
 
+    def _keep(self, slot: Slot) -> None:
+        check = self._asked[0].check
+        self._keepers[slot.name] = self._critical_tasks.add(self._processes.keep(slot, check))
+
+    def _limited(self, slot: Slot) -> str:
+        """Name of a slot's process among the limits, which several clusters may share."""
+        return f"{self.service.name}/{slot.name}"
+
+    @property
+    def places(self) -> dict[str, tuple[str, ReplicaPlace]]:
+        """Stage and place of the replicas that have a place, by name, whether or not they run now."""
+        return {
+            slot.name: (slot.stage, slot.place)
+            for slot in self._processes.replicas
+            if slot.stage is not None and slot.place is not None
+        }
+
+    @property
+    def lost_nodes(self) -> list[str]:
+        """Nodes on which replicas should run and none does, because every one of them was killed."""
+        dead: dict[str, bool] = {}
+        for slot in self._processes.replicas:
+            if slot.place is not None:
+                gone = slot.child is None and slot.killed
+                dead[slot.place.node] = dead.get(slot.place.node, True) and gone
+        return [node for node, gone in dead.items() if gone]
+
+    async def add_replica(self, stage: str, place: ReplicaPlace) -> str:
+        """Start another replica and route calls to it; returns its name.
+
+        Args:
+            stage: stage of the replica.
+            place: node and cores of the replica.
+
+        Raises:
+            ChildError: the process does not start.
+        """
+        slot = self._processes.new_slot(self.service[stage].name, place)
+        await self._processes.add(slot)
+        self._keep(slot)
+        return slot.name
+
+    async def remove_replica(self, name: str) -> None:
+        """Stop a replica in good order: it gets no more calls, and those in flight finish.
+
+        Args:
+            name: name of the replica; nothing happens if there is none.
+        """
+        slot = next((slot for slot in self._processes.replicas if slot.name == name), None)
+        if slot is None:
+            return
+        await cancel_and_wait([self._keepers.pop(name)])
+        child = self._processes.remove(slot)
+        addresses = msgspec.json.encode(self._processes.addresses())
+        for client in self._asked:
+            with contextlib.suppress(KwikenError, aiohttp.ClientError, TimeoutError):
+                await client.request("PUT", "/v1/replicas", addresses)
+        if child is not None:
+            await child.stop(self._settings.grace_s)
+        if self._layout is not None:
+            await self._layout.limits.end(self._limited(slot))
+
+    def resize_replica(self, name: str, cores: float) -> None:
+        """Change the number of cores that a replica may use; nothing happens if there is none.
+
+        Args:
+            name: name of the replica.
+            cores: number of cores.
+        """
+        for slot in self._processes.replicas:
+            if slot.name == name and slot.place is not None and self._layout is not None:
+                slot.place = ReplicaPlace(slot.place.node, cores)
+                with contextlib.suppress(InputError):  # it is being restarted, and gets the new limit then
+                    self._layout.limits.resize(self._limited(slot), self._layout.limit(slot.place))
+                self._processes.changed.set()
+
+    async def drop_node(self, node: str) -> list[str]:
+        """Give a node up: its replicas are not restarted; returns the names of those that it had.
+
+        Args:
+            node: name of the node.
+        """
+        slots = [slot for slot in self._processes.replicas if slot.place is not None and slot.node == node]
+        for slot in slots:
+            await cancel_and_wait([self._keepers.pop(slot.name)])
+            child = self._processes.remove(slot)
+            if child is not None:
+                child.kill()
+            if self._layout is not None:
+                await self._layout.limits.end(self._limited(slot))
+        return [slot.name for slot in slots]
+
+    def note_action(self, line: str) -> None:
+        """Show an action that keeps a target in the state, beside those before.
+
+        Args:
+            line: action and reason.
+        """
+        LOG.info("%s", line)
+        self._actions.append(line)
+        self._processes.changed.set()
+
     async def put_plan(self, plan: Plan | None) -> None:
-        """Put a plan in force at the gateway, or none; the plan survives a restart of the gateway.
+        """Put a plan in force at every gateway, or none; the plan survives restarts of the gateways.
 
         Args:
             plan: plan to put in force; None for none.
 
         Raises:
-            InputError: the gateway refuses the plan; with its reason.
+            InputError: a gateway refuses the plan; with its reason.
         """
-        await self._asked.request("PUT", "/v1/plan", msgspec.json.encode(plan))
+        for client in self._asked:
+            await client.request("PUT", "/v1/plan", msgspec.json.encode(plan))
         self._plan = plan
 
     async def status(self) -> dict[str, Any]:
-        """Content of the state file and, as `runtime`, the gateway's own figures.
+        """Content of the state file and, as `runtime`, the combined figures of the gateways.
 
         Raises:
-            InputError: the gateway refuses to answer.
+            InputError: a gateway refuses to answer.
         """
-        figures = msgspec.json.decode(await self._asked.request("GET", "/v1/status"))
-        return {**msgspec.to_builtins(self._state()), "runtime": figures}
+        figures = [msgspec.json.decode(await client.request("GET", "/v1/status")) for client in self._asked]
+        return {**msgspec.to_builtins(self._state()), "runtime": combined_status(figures)}
 
     @property
-    def _asked(self) -> GatewayClient:
-        assert self._client is not None, "use the cluster as an asynchronous context manager"
-        return self._client
+    def _asked(self) -> list[GatewayClient]:
+        assert self._clients, "use the cluster as an asynchronous context manager"
+        return self._clients
 
     def _state(self) -> ClusterState:
         return ClusterState(
@@ -249,36 +393,71 @@ class Cluster:
             supervisor=self._supervisor,
             ready=self._ready,
             token_file=str(self._opened.files.token),
-            gateway=self._processes.gateway.state(),
-            replicas=self._processes.states(),
+            url=self.gateway_url,
+            gateways=self._processes.states(self._processes.gateways),
+            replicas=self._processes.states(self._processes.replicas),
+            nodes=[
+                NodeState(node=name, node_class=node.node_class, cores=node.cores, speed=node.speed)
+                for name, node in (self._layout.nodes if self._layout is not None else {}).items()
+            ],
+            actions=list(self._actions),
         )
 
     async def _stop_all(self, grace_s: float) -> None:
         """Stop the supervision and every process, and remove the state."""
         await self._critical_tasks.stop()
-        for sock in self._sockets:
-            sock.close()
-        self._sockets = []
+        if self._sockets is not None:
+            self._sockets.close()
         try:
             await self._processes.stop_all(grace_s)
         finally:
-            if self._client is not None:
-                await self._client.close()
+            for client in self._clients:
+                await client.close()
             if self._folder is not None:
                 self._folder.close()
                 self._folder = None
 
 
+def _places(
+    service: Service, given: Mapping[str, int], layout: Layout | None
+) -> dict[str, Sequence[ReplicaPlace | None]]:
+    """Places of the replicas by stage, in the order of the service."""
+    placed = layout.replicas if layout is not None else {}
+    for stage in placed:
+        service[stage]  # raises for an unknown stage
+    counts = _replica_counts(service, given)
+    return {stage: placed.get(stage) or [None] * count for stage, count in counts.items()}
+
+
+async def _launch_on(
+    layout: Layout, name: str, place: ReplicaPlace, *command: str, **options: Any
+) -> asyncio.subprocess.Process:
+    """Start a command under the limit of its place."""
+    await layout.limits.end(name)  # what is left of the process before
+    options.pop("start_new_session")  # it has one always
+    return await layout.limits.start(
+        command, name=name, limit=layout.limit(place), node=place.node, **options
+    )
+
+
 def _replica_counts(service: Service, given: Mapping[str, int]) -> dict[str, int]:
-    """Number of replicas by stage, in the order of the service."""
+    """Number of replicas by stage, in the order of the service, without foreign services' stages."""
     for stage, count in given.items():
         name = service[stage].name  # raises for an unknown stage
+        if service[name].remote_call is not None:
+            raise InputError(
+                "a foreign service serves it, so there are no replicas to start", where=f"stage {name!r}"
+            )
         if not 1 <= count <= MAX_REPLICAS:
             raise InputError(
                 f"the number of replicas must be from 1 to {MAX_REPLICAS}, not {count}",
                 where=f"stage {name!r}",
             )
-    return {name: given.get(name, stage.replicas) for name, stage in service.stages.items()}
+    return {
+        name: given.get(name, stage.replicas)
+        for name, stage in service.stages.items()
+        if stage.remote_call is None
+    }
 
 
 def _silence_s(service: Service, unresponsive_s: float) -> dict[str | None, float]:

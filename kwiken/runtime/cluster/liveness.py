@@ -54,14 +54,19 @@ async def check_liveness(session: aiohttp.ClientSession, url: str, within_s: flo
 
     Args:
         session: HTTP client.
-        url: URL of the server.
+        url: URL of the server, over HTTP or gRPC.
         within_s: timeout of the response, seconds.
     """
     try:
+        if url.startswith("grpc://"):
+            from kwiken.runtime.grpc import check_health
+
+            await check_health(url, within_s)
+            return Liveness.ALIVE
         async with session.get(url + "/livez", timeout=aiohttp.ClientTimeout(total=within_s)):
             pass  # the body is irrelevant and may be endless
     except TimeoutError:
         return Liveness.SILENT
-    except aiohttp.ClientError:
+    except (aiohttp.ClientError, ConnectionError):
         return Liveness.CLOSED
     return Liveness.ALIVE

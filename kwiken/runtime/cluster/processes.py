@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import signal
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from kwiken.runtime.cluster.child_process import Child, ChildError
+from kwiken.runtime.cluster.layout import ReplicaPlace
 from kwiken.runtime.cluster.liveness import Liveness, until_unresponsive
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.state import ProcessState
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import Replica
 
@@ -23,43 +26,49 @@ Check = Callable[[str, float], Awaitable[Liveness]]
 
 
 class Processes:
-    """A gateway and replicas, each in a slot that outlives its processes.
+    """Gateways and replicas, each in a slot that outlives its processes.
 
     Args:
-        counts: number of replicas by stage.
+        gateways: number of gateways, 1 or more.
+        places: place of each replica at the start, by stage; None for a replica without one.
         start: starts the process of a slot.
         grace_s: seconds that requests and calls in flight get at the end.
         silence_s: by stage, seconds without a sign of life after which a replica is killed and restarted,
-            and under None those of the gateway; empty for never.
+            and under None those of a gateway; empty for never.
 
     Attributes:
-        gateway: slot of the gateway.
+        gateways: slots of the gateways.
         replicas: slots of the replicas, by stage in the order of the service.
         changed: set whenever a process has ended or started.
     """
 
     def __init__(
         self,
-        counts: Mapping[str, int],
+        gateways: int,
+        places: Mapping[str, Sequence[ReplicaPlace | None]],
         start: Start,
         *,
         grace_s: float,
         silence_s: Mapping[str | None, float],
     ) -> None:
-        self.gateway = Slot("gateway", None)
+        names = [f"gateway-{number}" for number in range(gateways)] if gateways > 1 else ["gateway"]
+        self.gateways = [Slot(name, None) for name in names]
         self.replicas = [
-            Slot(f"{stage}-{number}", stage) for stage, count in counts.items() for number in range(count)
+            Slot(f"{stage}-{number}", stage, place)
+            for stage, wanted in places.items()
+            for number, place in enumerate(wanted)
         ]
         self.changed = asyncio.Event()
-        self._stages = tuple(counts)
+        self._stages = tuple(places)
+        self._numbers = {stage: len(wanted) for stage, wanted in places.items()}
         self._start = start
         self._grace_s = grace_s
         self._silence_s = silence_s
 
     @property
     def slots(self) -> list[Slot]:
-        """All slots, the gateway's first."""
-        return [self.gateway, *self.replicas]
+        """All slots, the gateways' first."""
+        return [*self.gateways, *self.replicas]
 
     @property
     def running(self) -> dict[str, list[tuple[Slot, Child]]]:
@@ -70,16 +79,45 @@ class Processes:
                 found[slot.stage].append((slot, slot.child))
         return found
 
+    def new_slot(self, stage: str, place: ReplicaPlace) -> Slot:
+        """Slot for another replica, with a name that no slot had before; `add` adds it.
+
+        Args:
+            stage: stage of the replica.
+            place: node and cores of the replica.
+        """
+        number = self._numbers[stage]
+        self._numbers[stage] += 1
+        return Slot(f"{stage}-{number}", stage, place)
+
+    async def add(self, slot: Slot) -> None:
+        """Start the process of a new slot; the caller keeps it running.
+
+        Raises:
+            ChildError: the process does not start.
+        """
+        await self._fill(slot)
+        self.replicas.append(slot)
+        self.changed.set()
+
+    def remove(self, slot: Slot) -> Child | None:
+        """Take a slot out, which nobody keeps running any more; returns its process, which still runs."""
+        self.replicas.remove(slot)
+        child, slot.child = slot.child, None
+        self.changed.set()
+        return child
+
     def addresses(self) -> dict[str, list[Replica]]:
         """Addresses of the replicas that are running, by stage."""
         return {
-            stage: [Replica(slot.name, "local", child.url) for slot, child in running]
+            stage: [Replica(slot.name, slot.node, child.url) for slot, child in running]
             for stage, running in self.running.items()
         }
 
-    def states(self) -> list[ProcessState]:
-        """States of the replicas that are running, for the state file."""
-        states = [slot.state() for slot in self.replicas]
+    @staticmethod
+    def states(slots: Iterable[Slot]) -> list[ProcessState]:
+        """States of the processes in slots, for the state file; slots without a process are left out."""
+        states = [slot.state() for slot in slots]
         return [state for state in states if state is not None]
 
     async def start_all(self) -> None:
@@ -114,8 +152,15 @@ class Processes:
                 self.changed.set()
             code = await self._end_of(slot, check)
             wait_s = slot.emptied()
+            slot.killed = code == -signal.SIGKILL
             self.changed.set()
-            LOG.warning("%s ended with exit code %s; restart in %g s", slot.name, code, wait_s)
+            LOG.warning(
+                "%s ended with exit code %s; restart in %g s",
+                slot.name,
+                code,
+                wait_s,
+                extra=about(Event.PROCESS_ENDED),
+            )
             await asyncio.sleep(wait_s)
 
     async def _refill(self, slot: Slot) -> None:
@@ -124,7 +169,9 @@ class Processes:
                 await self._fill(slot)
             except ChildError as error:
                 wait_s = slot.emptied()
-                LOG.error("%s; next try in %g s", error, wait_s)  # noqa: TRY400 - the message has the reason
+                LOG.error(  # noqa: TRY400 - the message has the reason
+                    "%s; next try in %g s", error, wait_s, extra=about(Event.PROCESS_NOT_STARTED)
+                )
                 await asyncio.sleep(wait_s)
             else:
                 slot.restarts += 1
@@ -148,20 +195,25 @@ class Processes:
         try:
             await asyncio.wait({end, silence}, return_when=asyncio.FIRST_COMPLETED)
             if not end.done():
-                LOG.error("%s is unresponsive and is killed: %s", slot.name, silence.result().value)
+                LOG.error(
+                    "%s is unresponsive and is killed: %s",
+                    slot.name,
+                    silence.result().value,
+                    extra=about(Event.PROCESS_UNRESPONSIVE),
+                )
                 child.kill()
             return await end
         finally:
             await cancel_and_wait((end, silence))
 
     async def stop_all(self, grace_s: float) -> None:
-        """Stop the gateway, whose requests need the replicas, then the replicas.
+        """Stop the gateways, whose requests need the replicas, then the replicas.
 
         Args:
             grace_s: seconds for requests and calls in flight; 0 to kill at once.
         """
         try:
-            for group in ([self.gateway], self.replicas):
+            for group in (self.gateways, self.replicas):
                 children = [slot.child for slot in group if slot.child is not None]
                 await asyncio.gather(*(child.stop(grace_s and grace_s + KILL_AFTER_S) for child in children))
         finally:

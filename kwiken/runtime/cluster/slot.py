@@ -6,6 +6,7 @@ import time
 from typing import Final
 
 from kwiken.runtime.cluster.child_process import Child
+from kwiken.runtime.cluster.layout import ReplicaPlace
 from kwiken.runtime.cluster.state import ProcessState
 
 FIRST_WAIT_S: Final = 0.1  # pause before the first restart
@@ -19,21 +20,31 @@ class Slot:
     Attributes:
         name: name of the process.
         stage: stage of a replica; None for the gateway.
+        place: node and cores of a replica; None where it has neither.
+        killed: whether the last process was ended by SIGKILL, as all processes of a lost machine are.
         child: present process; None while there is none.
         restarts: number of restarts, 0 or more.
     """
 
-    def __init__(self, name: str, stage: str | None) -> None:
+    def __init__(self, name: str, stage: str | None, place: ReplicaPlace | None = None) -> None:
         self.name = name
         self.stage = stage
+        self.place = place
+        self.killed = False
         self.child: Child | None = None
         self.restarts = 0
         self._quick_ends = 0
         self._since = 0.0
 
+    @property
+    def node(self) -> str:
+        """Name of the node that the gateway is told."""
+        return self.place.node if self.place is not None else "local"
+
     def fill(self, child: Child) -> None:
         """Record the process that is now ready."""
         self.child = child
+        self.killed = False
         self._since = time.monotonic()
 
     def emptied(self) -> float:
@@ -53,4 +64,6 @@ class Slot:
             restarts=self.restarts,
             stage=self.stage,
             replica=self.name if self.stage is not None else None,
+            node=self.place.node if self.place is not None else None,
+            cores=self.place.cores if self.place is not None else None,
         )

@@ -11,7 +11,7 @@ from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.process import GatewaySpec, ReplicaSpec
 from kwiken.runtime.transport import Replica
 
-REPLICA_HOST: Final = "127.0.0.1"  # no other machine has business with a replica of a local cluster
+LOOPBACK: Final = "127.0.0.1"  # no other machine has business with a replica of a local cluster
 MAX_KNOWN: Final = 500  # replicas that fit into a process's arguments
 
 
@@ -36,6 +36,7 @@ def gateway_spec(
     *,
     sockets: Sequence[int],
     port: int,
+    shown: Sequence[str],
     kept: Path,
     takes_over: bool,
     known: Mapping[str, list[Replica]],
@@ -47,6 +48,7 @@ def gateway_spec(
         settings: settings of the cluster.
         sockets: file descriptors of the gateway's listening sockets.
         port: port of these sockets.
+        shown: URL of each gateway of the cluster.
         kept: file in which the plan in force is saved.
         takes_over: whether another gateway ran before.
         known: replicas that are running, by stage.
@@ -56,20 +58,28 @@ def gateway_spec(
         target=target,
         host=settings.host,
         port=port,
+        grpc_port=settings.grpc_port,
         plan=_text(settings.plan),
         traces=_text(settings.traces),
         otlp=settings.otlp,
+        trace=settings.trace,
+        trace_share=settings.trace_share,
         grace_s=settings.grace_s,
+        log_format=settings.log_format,
         kept=str(kept),
+        follows_kept=settings.gateways > 1,
         takes_over=takes_over,
         sockets=list(sockets),
         max_bodies=settings.max_bodies,
         allowed_hosts=list(settings.allowed_hosts),
+        metrics=settings.metrics,
+        metrics_otlp=settings.metrics_otlp,
+        gateways=list(shown),
         known=dict(known) if count <= MAX_KNOWN else {},
     )
 
 
-def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: str) -> ReplicaSpec:
+def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: str, node: str) -> ReplicaSpec:
     """Specification of a replica.
 
     Args:
@@ -77,16 +87,23 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
         settings: settings of the cluster.
         stage: stage that the replica serves.
         name: name of the replica.
+        node: name of its node.
     """
+    traced = settings.trace != "off"
     return ReplicaSpec(
         target=target,
         stage=stage,
-        host=REPLICA_HOST,
+        host=LOOPBACK,
+        transport=settings.transport,
         replica=name,
-        traces=_text(settings.traces),
-        otlp=settings.otlp,
+        node=node,
+        traces=_text(settings.traces) if traced else None,
+        otlp=settings.otlp if traced else None,
         max_inflight=settings.max_inflight,
         grace_s=settings.grace_s,
+        shows_metrics=settings.metrics != "off",
+        metrics_otlp=settings.metrics_otlp,
+        log_format=settings.log_format,
     )
 
 

@@ -14,10 +14,10 @@ from typing import IO, Final
 import msgspec
 
 from kwiken.errors import InputError
-from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.files import read_file
+from kwiken.runtime.process_id import Identity
 
-VERSION: Final = 1
+VERSION: Final = 2
 MAX_STATE: Final = 64 << 20  # bytes
 STOP_S: Final = 30.0  # for a supervisor to stop its cluster
 KILL_S: Final = 5.0  # for a killed process to end
@@ -34,6 +34,8 @@ class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         restarts: number of restarts, 0 or more.
         stage: stage of a replica; None for the gateway.
         replica: name of a replica; None for the gateway.
+        node: name of the node that a replica stands on; None without nodes.
+        cores: number of the node's cores that it may use; None without nodes.
     """
 
     identity: Identity
@@ -41,6 +43,24 @@ class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     restarts: int
     stage: str | None = None
     replica: str | None = None
+    node: str | None = None
+    cores: float | None = None
+
+
+class NodeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """State of a node that this machine plays.
+
+    Attributes:
+        node: name of the node.
+        node_class: name of its class.
+        cores: number of its cores.
+        speed: speed of a core as a share of this machine's.
+    """
+
+    node: str
+    node_class: str
+    cores: float
+    speed: float
 
 
 class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,8 +73,11 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         supervisor: process that supervises the cluster.
         ready: whether the gateway has been ready.
         token_file: path of the token of the control routes.
-        gateway: process of the gateway; None while there is none.
+        url: URL for requests from this machine.
+        gateways: processes of the gateways that are running.
         replicas: processes of the replicas.
+        nodes: nodes that this machine plays; empty for none.
+        actions: last actions that kept targets, each as one line; newest last.
     """
 
     version: int
@@ -63,8 +86,11 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     supervisor: Identity
     ready: bool
     token_file: str
-    gateway: ProcessState | None
+    url: str
+    gateways: list[ProcessState]
     replicas: list[ProcessState]
+    nodes: list[NodeState] = []
+    actions: list[str] = []
 
     def __post_init__(self) -> None:
         """Refuse other versions of the format."""
@@ -73,8 +99,8 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def children(self) -> list[ProcessState]:
-        """Gateway, if there is one, and replicas."""
-        return [*([self.gateway] if self.gateway is not None else []), *self.replicas]
+        """Gateways and replicas."""
+        return [*self.gateways, *self.replicas]
 
 
 class StateFiles:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kwiken.errors import InputError
 from kwiken.runtime.cluster.state import ClusterState, StateFiles
+from kwiken.runtime.log_events import Event, about
 
 LOG = logging.getLogger("kwiken.cluster")
 
@@ -57,7 +58,11 @@ class StateFolder:
             self.files.write(state)
         except (OSError, InputError) as error:
             if not self._unsaved:
-                LOG.warning("the state cannot be saved, so `down` and `status` do not see it: %s", error)
+                LOG.warning(
+                    "the state cannot be saved, so `down` and `status` do not see it: %s",
+                    error,
+                    extra=about(Event.STATE_NOT_SAVED),
+                )
             self._unsaved = True
         else:
             self._unsaved = False

@@ -4,36 +4,61 @@ from __future__ import annotations
 
 from kwiken.runtime.decisions.admission import Admission
 from kwiken.runtime.decisions.compiled_stage import CompiledStage
+from kwiken.runtime.decisions.latency_histogram import (
+    FIRST_INDEX,
+    SCALE,
+    LatencyHistogram,
+    RecentLatencies,
+    TracedLatency,
+)
 from kwiken.runtime.decisions.ledger import Hold, Ledger, RequestBudget, RetryAccount
 from kwiken.runtime.decisions.program import Limits, Program, compile_program, retune
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.replica_choice import ReplicaState
-from kwiken.runtime.decisions.stage_state import StageState
+from kwiken.runtime.decisions.stage_state import (
+    ATTEMPT_KINDS,
+    ATTEMPT_OUTCOMES,
+    RECENT_STEPS,
+    StageState,
+)
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
+from kwiken.runtime.decisions.trace_sampling import DRAWN_SHARE, KeepReason, RequestSampling, TraceSampler
 
 __all__ = [
+    "ATTEMPT_KINDS",
+    "ATTEMPT_OUTCOMES",
     "COPY",
+    "DRAWN_SHARE",
     "FINAL",
     "FINISH",
+    "FIRST_INDEX",
     "LATE",
     "LOST",
+    "RECENT_STEPS",
     "REFUSED",
     "RESEND",
     "RETRY",
+    "SCALE",
     "STOP",
     "WAIT",
     "Admission",
     "CompiledStage",
     "FanOut",
     "Hold",
+    "KeepReason",
+    "LatencyHistogram",
     "Ledger",
     "Limits",
     "Program",
     "Race",
+    "RecentLatencies",
     "ReplicaState",
     "RequestBudget",
+    "RequestSampling",
     "RetryAccount",
     "StageState",
+    "TraceSampler",
+    "TracedLatency",
     "compile_program",
     "retune",
 ]

@@ -20,9 +20,11 @@ may not use is reserved for the higher ones (trunk reservation in telephone netw
 
 from __future__ import annotations
 
+from collections import Counter
 from math import exp, inf
 
 from kwiken.runtime.decisions.program import Limits
+from kwiken.runtime.transport import MAX_PRIORITY
 
 # Requests by which one served request raises the capacity: so little that only a few in a hundred find the
 # replicas full again. The step grows with the time since the last full replica, so that capacity that
@@ -40,7 +42,7 @@ class Admission:
     Attributes:
         inside: number of requests that were admitted and are not done.
         room: present capacity, as a number of concurrent requests.
-        shed: number of requests turned away so far.
+        shed: number of requests turned away so far, by priority.
     """
 
     __slots__ = (
@@ -63,7 +65,7 @@ class Admission:
         self._served = 0  # requests since the last one that found every replica full
         self._wait_s = 0.0
         self._inside_when_measured = 0
-        self.shed = 0
+        self.shed: Counter[int] = Counter()
         self._mean_took_s = 0.0
         self._mean_use = 0.0
         self._updated_at = 0.0
@@ -86,7 +88,7 @@ class Admission:
         limits = self._limits
         if self._effective_load(now, allowed) < limits.shed_threshold(priority):
             return None
-        self.shed += 1
+        self.shed[max(-MAX_PRIORITY, min(MAX_PRIORITY, priority))] += 1
         return min(max(2 * self._mean_took_s, limits.least_retry_after_s), limits.most_retry_after_s)
 
     def leave(self, now: float, *, took: float, allowed: float) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from typing import Final
 
 from kwiken.plan import Account
-from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
 from kwiken.runtime.decisions.ledger import RetryAccount
 from kwiken.runtime.decisions.replica_choice import Picker
 from kwiken.runtime.transport import Replica
 
+RECENT_STEPS = 10  # intervals that count as recent; one a second where a gateway runs
 BUSY_GAIN = 0.05  # weight of one call in the moving average of busy times
+ATTEMPT_KINDS: Final = ("primary", "reissue", "catch_up", "retry")
+ATTEMPT_OUTCOMES: Final = ("won", "lost", "cancelled", "failed")
 BUSY_CLIP = 3.0  # one sample counts at most as this multiple of the average: replicas may report anything
 
 
@@ -19,6 +23,9 @@ class StageCounts:
     """Numbers of a stage's calls, copies and partial answers so far, for monitoring.
 
     Attributes:
+        attempts: ended attempts, by kind and then by outcome, in the order of `ATTEMPT_KINDS` and
+            `ATTEMPT_OUTCOMES`.
+        busy_ms: CPU time that replicas reported with their answers, milliseconds.
         failed: calls that no attempt answered.
         copies: copies that the reissue budget paid for.
         resends: attempts sent again because a replica had refused them.
@@ -26,22 +33,29 @@ class StageCounts:
         late_calls: calls that started late and got more threads or priority.
         late_threads: calls that got more than one thread.
         stops: fan-outs cut short by the plan's stop rule.
+        no_replica: copies that were due and found no replica to go to.
         waits: fan-outs that waited on, without budget for the lost utility.
     """
 
     __slots__ = (
+        "attempts",
+        "busy_ms",
         "copies",
         "failed",
         "late_calls",
         "late_copies",
         "late_threads",
+        "no_replica",
         "resends",
         "stops",
         "waits",
     )
 
     def __init__(self) -> None:
+        self.attempts = [0] * (len(ATTEMPT_KINDS) * len(ATTEMPT_OUTCOMES))
+        self.busy_ms = 0.0
         self.failed = 0
+        self.no_replica = 0
         self.copies = 0
         self.resends = 0
         self.late_copies = 0
@@ -84,16 +98,18 @@ class StageState:
         account: account of the stage's copies.
         retries: account of its retries.
         latencies: latencies of its answered calls.
+        recent: those of the last intervals.
         work: usual work of its calls.
         counts: counters for monitoring.
     """
 
-    __slots__ = ("account", "counts", "latencies", "picker", "retries", "work")
+    __slots__ = ("account", "counts", "latencies", "picker", "recent", "retries", "work")
 
     def __init__(self, replicas: Iterable[Replica], retries: RetryAccount, rng: random.Random) -> None:
         self.picker = Picker(replicas, rng)
         self.account = Account()
         self.retries = retries
         self.latencies = LatencyHistogram()
+        self.recent = RecentLatencies(self.latencies, RECENT_STEPS)
         self.work = UsualWork()
         self.counts = StageCounts()

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from kwiken.runtime.engine.executor import Answer, Executor
-from kwiken.runtime.engine.pending_io import settle
+from kwiken.runtime.engine.timing import timing_of
 
-__all__ = ["Answer", "Executor", "settle"]
+__all__ = ["Answer", "Executor", "timing_of"]

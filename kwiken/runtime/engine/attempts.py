@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Final
 
 import msgspec
 
 from kwiken.otel.write import AttemptRecord, Outcome
-from kwiken.runtime.decisions import COPY, FINAL, FINISH, LATE, LOST, REFUSED, Race, ReplicaState
+from kwiken.runtime.decisions import (
+    ATTEMPT_OUTCOMES,
+    COPY,
+    FINAL,
+    FINISH,
+    LATE,
+    LOST,
+    REFUSED,
+    RESEND,
+    RETRY,
+    Race,
+    ReplicaState,
+)
 from kwiken.runtime.engine.context import Attempt, CallSite
 from kwiken.runtime.engine.recorder import describe
 from kwiken.runtime.errors import HandlerError, LostError, RefusedError, UnfitError, failed_call
@@ -17,6 +29,10 @@ from kwiken.runtime.transport import Reply
 # Share of the time after which a call counts against its replica, from which on a call without an answer is
 # reported as a loss of the request.
 SUSPECT_SHARE = 0.5
+# Position in `ATTEMPT_KINDS` of an attempt, by the step of the race that asked for it.
+KIND_OF_STEP: Final = {COPY: 1, LATE: 2, RETRY: 3, RESEND: 3}
+_OUTCOMES: Final = len(ATTEMPT_OUTCOMES)
+_WON, _LOST, _CANCELLED, _FAILED = range(len(ATTEMPT_OUTCOMES))
 
 
 class Attempts(msgspec.Struct, eq=False):
@@ -49,10 +65,13 @@ class Attempts(msgspec.Struct, eq=False):
     def answered(self, attempt: Attempt, reply: Reply, now: float, step: int) -> None:
         """Record an answer, after which the race has taken a step."""
         attempt.open = False
-        self.site.stage.state.picker.answered(attempt.target, attempt.ticket, now, reply)
+        state = self.site.stage.state
+        state.picker.answered(attempt.target, attempt.ticket, now, reply)
+        state.counts.attempts[attempt.kind * _OUTCOMES + (_WON if step == FINISH else _LOST)] += 1
+        state.counts.busy_ms += reply.busy_ms or 0.0
         if attempt.note is not None:
             outcome = Outcome.WON if step == FINISH else Outcome.LOST
-            self._end_record(attempt.note, outcome, now, busy_ms=reply.busy_ms)
+            self._end_record(attempt, attempt.note, outcome, now, reply.busy_ms)
 
     def failed(self, attempt: Attempt, error: Exception, now: float) -> int:
         """Record an error; returns how the attempt failed, for the race.
@@ -66,6 +85,7 @@ class Attempts(msgspec.Struct, eq=False):
         stage = self.site.stage
         picker, target = stage.state.picker, attempt.target
         attempt.open = False
+        stage.state.counts.attempts[attempt.kind * _OUTCOMES + _FAILED] += 1
         target.trouble = describe(error)
         if isinstance(error, UnfitError | HandlerError):
             how = LOST if isinstance(error, UnfitError) else FINAL
@@ -84,7 +104,7 @@ class Attempts(msgspec.Struct, eq=False):
             self.errors = []
         self.errors.append(error)
         if attempt.note is not None:
-            self._end_record(attempt.note, Outcome.FAILED, now, error=describe(error))
+            self._end_record(attempt, attempt.note, Outcome.FAILED, now, error=describe(error))
             if isinstance(error, HandlerError) and error.__cause__ is not None:  # it ran in this process
                 attempt.note.exception = self.site.shared.exceptions.record(error.__cause__)
         return how
@@ -95,13 +115,14 @@ class Attempts(msgspec.Struct, eq=False):
         now = shared.now()
         self.suspect(attempt, now)
         attempt.open = False
+        stage.state.counts.attempts[attempt.kind * _OUTCOMES + _CANCELLED] += 1
         late = now - attempt.started >= stage.timeouts.blame
         picker, target = stage.state.picker, attempt.target
         if picker.dropped(target, attempt.ticket, now, blame=late):
             clock = shared.now
             shared.transport.ask(target.replica, lambda alive: picker.probed(target, clock(), alive=alive))
         if attempt.note is not None:
-            self._end_record(attempt.note, Outcome.CANCELLED, now)
+            self._end_record(attempt, attempt.note, Outcome.CANCELLED, now)
 
     def drop_unstarted(self) -> None:
         """Record the further attempts that were cancelled before the first step of their tasks."""
@@ -169,7 +190,16 @@ class Attempts(msgspec.Struct, eq=False):
             catch_up=step == LATE or (step != COPY and (levels > 0 or attempt.threads > 1)),
         )
 
-    def _end_record(self, note: AttemptRecord, outcome: Outcome, now: float, **facts: Any) -> None:
-        recorder = self.site.request.recorder
+    def _end_record(
+        self,
+        attempt: Attempt,
+        note: AttemptRecord,
+        outcome: Outcome,
+        now: float,
+        busy_ms: float | None = None,
+        error: str | None = None,
+    ) -> None:
+        recorder, call = self.site.request.recorder, attempt.call
         assert recorder is not None
-        recorder.end_attempt(note, outcome, now, **facts)
+        sent, first_byte = (call.sent, call.first_byte) if call is not None else (0.0, 0.0)
+        recorder.end_attempt(note, outcome, now, busy_ms, error, sent, first_byte)

@@ -25,14 +25,14 @@ from kwiken.runtime.decisions import (
     Race,
     ReplicaState,
 )
-from kwiken.runtime.engine.attempts import Attempts
+from kwiken.runtime.engine.attempts import KIND_OF_STEP, Attempts
 from kwiken.runtime.engine.call_budget import CallBudget
 from kwiken.runtime.engine.caller_task import CallerTask
 from kwiken.runtime.engine.context import Attempt, CallSite, Request, Shared
-from kwiken.runtime.engine.pending_io import settle
 from kwiken.runtime.errors import DeadlineError, LostError, UnavailableError
+from kwiken.runtime.pending_io import settle
 from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply
+from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply, Stream
 
 MIN_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # multiple of the usual latency that an ejected replica on trial has to answer
@@ -183,7 +183,7 @@ class HedgedCall(msgspec.Struct, eq=False):
                     await self._close()
             if race.winner < 0:
                 raise self._failure()
-            return self.value
+            return await self._whole(self.value) if isinstance(self.value, Stream) else self.value
         finally:
             self._release()
 
@@ -238,7 +238,9 @@ class HedgedCall(msgspec.Struct, eq=False):
             request.trace_id,
             request.span_id if note is None else note.span_id,
             attempt.threads,
+            request.sampled and (request.recorder is None or request.recorder.kept),
         )
+        attempt.call = call
         try:
             reply = await site.shared.transport.call(attempt.target.replica, call)
         except asyncio.CancelledError:
@@ -255,6 +257,8 @@ class HedgedCall(msgspec.Struct, eq=False):
         now = site.shared.now()
         step = self.race.won(attempt.number)
         self.attempts.answered(attempt, reply, now, step)
+        if step != FINISH and isinstance(reply.value, Stream):
+            reply.value.cancel()
         if step == FINISH:
             self.value = reply.value
             took = now - self.attempts.first.started
@@ -288,7 +292,9 @@ class HedgedCall(msgspec.Struct, eq=False):
 
     def _open(self, step: int, target: ReplicaState, now: float, threads: int) -> Attempt:
         number = self.race.launched(step)
-        attempt = Attempt(number, target, now, threads, target.take(now), not target.ejected)
+        attempt = Attempt(
+            number, target, now, threads, target.take(now), not target.ejected, KIND_OF_STEP[step]
+        )
         self.attempts.add(attempt)
         self.attempts.record(attempt, step, self.budget.levels)
         return attempt
@@ -321,11 +327,11 @@ class HedgedCall(msgspec.Struct, eq=False):
         if step == RETRY:
             attempts.suspect_all(now)
         target = self.site.stage.state.picker.pick_other(now, attempts.tried(), ejected=step == RETRY)
-        if (
-            target is None
-            or attempts.withholds(target, now)
-            or not budget.grants(step, now, self.race.denials)
-        ):
+        if target is None or attempts.withholds(target, now):
+            self.site.stage.state.counts.no_replica += step != RETRY
+            self.race.denied(step, now, for_good=False)
+            return
+        if not budget.grants(step, now, self.race.denials):
             self.race.denied(step, now, for_good=False)
             return
         attempt = self._open(step, target, now, 1)
@@ -342,6 +348,14 @@ class HedgedCall(msgspec.Struct, eq=False):
         finally:
             self.attempts.drop_unstarted()
 
+    async def _whole(self, stream: Stream) -> Any:
+        """Wait for the rest of the winner's answer; the other attempts have ended."""
+        try:
+            return await stream.rest()
+        except Exception:
+            self.site.stage.state.counts.failed += 1
+            raise
+
     def _failure(self) -> Exception:
         """Error of a race without a winner."""
         self.site.stage.state.counts.failed += 1
@@ -352,6 +366,8 @@ class HedgedCall(msgspec.Struct, eq=False):
 
         Otherwise a failed call, with its bodies, would stay in memory until the garbage collector runs.
         """
+        if isinstance(self.value, Stream):
+            self.value.cancel()
         self.attempts.errors = self.tasks = None
         del self.caller.task
 

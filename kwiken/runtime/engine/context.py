@@ -20,7 +20,7 @@ from kwiken.runtime.decisions import (
 )
 from kwiken.runtime.engine.recorder import Recorder
 from kwiken.runtime.tracebacks import ExceptionRecorder
-from kwiken.runtime.transport import Transport
+from kwiken.runtime.transport import Call, Transport
 
 
 class Shared:
@@ -51,6 +51,7 @@ class Request:
     Attributes:
         lost: by stage, replicas that were lost or hung while serving this request and were not ejected
             before; None for none.
+        sampled: whether the caller records the trace, or this process may.
     """
 
     __slots__ = (
@@ -64,6 +65,7 @@ class Request:
         "priority",
         "program",
         "recorder",
+        "sampled",
         "span_id",
         "started",
         "trace_id",
@@ -80,6 +82,7 @@ class Request:
         control: bool,
         trace: tuple[int, int],
         recorder: Recorder | None,
+        sampled: bool = False,
     ) -> None:
         self.program = program
         self.loop = loop
@@ -89,6 +92,7 @@ class Request:
         self.control = control
         self.trace_id, self.span_id = trace
         self.recorder = recorder
+        self.sampled = sampled
         self.budget = RequestBudget(program.request_budget)
         self.partial = False
         self.lost_weight = 0.0
@@ -132,8 +136,10 @@ class Attempt(msgspec.Struct, eq=False):
         threads: threads that it may use, 1 or more.
         ticket: ticket of the call at the replica's state.
         was_healthy: whether the replica was not ejected when it was sent.
+        kind: position of its kind in `ATTEMPT_KINDS`.
         open: whether it has no outcome yet.
         note: record of the attempt; None if nothing is recorded.
+        call: the call as it was handed to the transport; None before.
     """
 
     number: int
@@ -142,5 +148,7 @@ class Attempt(msgspec.Struct, eq=False):
     threads: int
     ticket: int
     was_healthy: bool
+    kind: int = 0
     open: bool = True
     note: AttemptRecord | None = None
+    call: Call | None = None

@@ -16,8 +16,8 @@ from kwiken.plan import REQUEST
 from kwiken.runtime.decisions import STOP, WAIT, CompiledStage, FanOut
 from kwiken.runtime.engine.call import call_stage
 from kwiken.runtime.engine.context import Request, Shared
-from kwiken.runtime.engine.pending_io import settle
 from kwiken.runtime.engine.utility import utility_of, worths_of
+from kwiken.runtime.pending_io import settle
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.service import Partial
 

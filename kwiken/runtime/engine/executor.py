@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.errors import KwikenError
+from kwiken.otel.metrics import Family, Rising
 from kwiken.otel.write import Observer, RequestRecord
 from kwiken.plan import REQUEST, Plan
 from kwiken.runtime.clock import Clock
@@ -20,17 +21,22 @@ from kwiken.runtime.decisions import (
     Ledger,
     Limits,
     Program,
+    ReplicaState,
     RetryAccount,
     StageState,
+    TracedLatency,
+    TraceSampler,
     compile_program,
     retune,
 )
 from kwiken.runtime.engine.context import Request, Shared
 from kwiken.runtime.engine.dag_run import run_dag
+from kwiken.runtime.engine.metrics import families
 from kwiken.runtime.engine.recorder import Recorder, new_id
-from kwiken.runtime.engine.status import Counts, status
+from kwiken.runtime.engine.status import Counts, outcome_of, status
 from kwiken.runtime.errors import DeadlineError, OverloadError, UnavailableError
-from kwiken.runtime.transport import Replica, Transport
+from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.transport import Replica, Transport, wire
 from kwiken.service import Service
 
 logger = logging.getLogger(__name__)
@@ -66,7 +72,9 @@ class Executor:
         replicas: replicas of each stage, by the stage's name.
         clock: source of the time.
         rng: source of randomness for copies, replica choices and identifiers.
-        observer: receives the record of every request; None to record none.
+        observer: receives the record of every request, or of those that the sampler keeps; None to record
+            none.
+        sampler: decides which requests the observer receives; None for all.
         control_share: share of the requests, 0 to 1, that run without the plan, so that latencies without it
             stay known.
         limits: hard limits, whatever the plan says.
@@ -85,6 +93,7 @@ class Executor:
         clock: Clock,
         rng: random.Random,
         observer: Observer | None = None,
+        sampler: TraceSampler | None = None,
         control_share: float = 0.01,
         limits: Limits = Limits(),  # noqa: B008 - frozen
     ) -> None:
@@ -101,9 +110,12 @@ class Executor:
         self._clock = clock
         self._rng = rng
         self._observer = observer
+        self._sampler = sampler if observer is not None else None
+        self._watcher: Observer | None = None
         self._control_share = control_share
         self._limits = limits
         self._counts = Counts()
+        self._rising = Rising()
         self._states = {
             name: StageState(replicas[name], RetryAccount(limits.retry_share, limits.retry_burst), rng)
             for name in service.stages
@@ -134,6 +146,7 @@ class Executor:
             InputError, DefinitionError: the plan does not fit the service; the old one stays in force.
         """
         self._program = self._compile(plan)
+        self._counts.plans += 1
 
     @property
     def plan(self) -> Plan | None:
@@ -153,9 +166,24 @@ class Executor:
         name = self._service[stage].name
         self._states[name].picker.replace(replicas)
 
+    def replica_states(self) -> dict[str, Sequence[ReplicaState]]:
+        """State of every replica by stage, not to be changed."""
+        return {name: state.picker.targets for name, state in self._states.items()}
+
     def note_line(self, line_s: float) -> None:
         """Report the measured wait of requests for the event loop, in seconds, to the admission control."""
         self._shared.admission.note_line(line_s)
+
+    def watch(self, watcher: Observer | None) -> None:
+        """Set a second observer, which may come and go while requests run; None for none."""
+        self._watcher = watcher
+
+    def begin_interval(self) -> None:
+        """Begin another interval of the recent latencies in `status`; a gateway does once a second."""
+        now = self._now()
+        self._counts.recent.step(now)
+        for state in self._states.values():
+            state.recent.step(now)
 
     def turn_away(self, *, deadline_ms: float | None = None, priority: int = 0) -> None:
         """Refuse a request that `run` would turn away, before its body is read.
@@ -175,7 +203,19 @@ class Executor:
 
     def status(self) -> dict[str, Any]:
         """Counters, budgets and replica states for monitoring, as plain JSON types."""
-        return status(self._program, self._states, self._shared, self._counts, self._now())
+        return status(self._program, self._states, self._shared, self._counts, self._sampler, now=self._now())
+
+    def metrics(self) -> list[Family]:
+        """Metrics of requests, stages, budgets, replicas and the plan, as they are now."""
+        return families(
+            self._service,
+            self._program,
+            self._states,
+            self._shared,
+            self._counts,
+            now=self._now(),
+            rising=self._rising,
+        )
 
     async def run(
         self,
@@ -183,7 +223,7 @@ class Executor:
         *,
         deadline_ms: float | None = None,
         priority: int = 0,
-        parent: tuple[int, int] | None = None,
+        parent: wire.Parent | None = None,
         note: bool = False,
     ) -> Answer:
         """Run one request.
@@ -192,7 +232,8 @@ class Executor:
             request: argument of the source stages.
             deadline_ms: time allowed from now on, milliseconds; None for the default of the limits.
             priority: 0 is normal, higher is more important; requests below 0 are turned away first.
-            parent: trace id and span id of the caller's span; None for a new trace.
+            parent: trace context of the caller; None for a new trace. A caller that does not record the
+                trace has no span to be the parent of the request's, which is then the root of the trace.
             note: whether to record the request even without an observer.
 
         Raises:
@@ -209,9 +250,8 @@ class Executor:
         retry_after = shared.admission.enter(now, priority, allowed)
         if retry_after is not None:
             raise OverloadError(OVERLOADED, retry_after_s=retry_after)
-        context = self._begin(
-            now + allowed, priority, parent, recording=note or self._observer is not None, now=now
-        )
+        recording = note or self._observer is not None or self._watcher is not None
+        context = self._begin(now + allowed, priority, parent, recording=recording, now=now)
         counts.requests += 1
         error: BaseException | None = None
         try:
@@ -230,36 +270,49 @@ class Executor:
                 shared.admission.leave_full(priority)
             else:
                 shared.admission.leave(end, took=end - now, allowed=allowed)
+            latencies = counts.latencies[outcome_of(error)]
+            latencies.add(end - now)
             if context.recorder is not None:
-                self._report(context.recorder.end(end, error=error))
+                kept = context.recorder.end(end, took=end - now, partial=context.partial, error=error)
+                self._report(context.recorder.record, kept=kept)
+                if kept and self._observer is not None:
+                    record = context.recorder.record
+                    latencies.trace(TracedLatency(end - now, record.end_ns, record.trace_id, record.span_id))
             del error  # its traceback holds this frame: a cycle that only the garbage collector would free
-        record = context.recorder.record if context.recorder is not None else None
+        noted = context.recorder.record if context.recorder is not None else None
         if context.program.weight:
             shared.ledger.utility.earn(REQUEST, end)
         if not context.partial:
-            return Answer(value, record=record)
+            return Answer(value, record=noted)
+        utility = max(0.0, 1.0 - context.lost_weight / context.program.weight)
         counts.partial += 1
-        return Answer(value, True, max(0.0, 1.0 - context.lost_weight / context.program.weight), record)
+        counts.lost_utility += 1.0 - utility
+        return Answer(value, True, utility, noted)
 
     def _begin(
-        self, deadline: float, priority: int, parent: tuple[int, int] | None, *, recording: bool, now: float
+        self, deadline: float, priority: int, parent: wire.Parent | None, *, recording: bool, now: float
     ) -> Request:
         program = self._program
         control = program.levers and self._rng.random() < self._control_share
         self._counts.control += control
         recorder = None
-        trace = parent or NO_TRACE
+        trace = (parent.trace_id, parent.span_id) if parent is not None else NO_TRACE
+        asked = parent is not None and parent.sampled
         if recording:
             record = RequestRecord(
-                trace_id=parent[0] if parent else new_id(self._rng, 128),
+                trace_id=parent.trace_id if parent is not None else new_id(self._rng, 128),
                 span_id=new_id(self._rng, 64),
-                parent_span_id=parent[1] if parent else None,
+                parent_span_id=parent.span_id if parent is not None and asked else None,
                 service=self._service.name,
                 start_ns=self._clock.time_ns(),
                 plan=program.digest,
                 control=control,
             )
-            recorder = Recorder(record, now, self._rng)
+            sampler = self._sampler
+            sampling = (
+                sampler.begin(record.trace_id, asked=asked, control=control) if sampler is not None else None
+            )
+            recorder = Recorder(record, now, self._rng, sampler, sampling)
             trace = (record.trace_id, record.span_id)
         return Request(
             program,
@@ -270,12 +323,16 @@ class Executor:
             control=control,
             trace=trace,
             recorder=recorder,
+            sampled=asked or self._observer is not None,
         )
 
-    def _report(self, record: RequestRecord) -> None:
-        if self._observer is None:
-            return
-        try:
-            self._observer.request_finished(record)
-        except Exception:
-            logger.exception("the observer of requests failed; the request did not")
+    def _report(self, record: RequestRecord, *, kept: bool) -> None:
+        for observer in (self._observer if kept else None, self._watcher):
+            if observer is not None:
+                try:
+                    observer.request_finished(record)
+                except Exception:
+                    logger.exception(
+                        "the observer of requests failed; the request did not",
+                        extra=about(Event.OBSERVER_FAILED, trace_id=record.trace_id),
+                    )

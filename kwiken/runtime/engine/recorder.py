@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Final
 
-from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
-from kwiken.runtime.decisions import COPY, LATE, RESEND, RETRY
+from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, Sample, StageRecord
+from kwiken.runtime.decisions import (
+    COPY,
+    LATE,
+    RESEND,
+    RETRY,
+    KeepReason,
+    RequestSampling,
+    TraceSampler,
+)
 
 KINDS: Final = {
     None: AttemptKind.PRIMARY,
@@ -14,6 +23,12 @@ KINDS: Final = {
     LATE: AttemptKind.REISSUE,
     RETRY: AttemptKind.RETRY,
     RESEND: AttemptKind.RETRY,
+}
+REASONS: Final = {
+    COPY: KeepReason.COPIED,
+    LATE: KeepReason.LATE,
+    RETRY: KeepReason.RETRIED,
+    RESEND: KeepReason.RETRIED,
 }
 
 
@@ -27,14 +42,30 @@ class Recorder:
         record: record of the request, already begun.
         now: the monotonic moment of `record.start_ns`, seconds.
         rng: source of randomness for span ids.
+        sampler: decides whether the request's spans are kept; None to keep them.
+        sampling: sampling of the request; None without a sampler.
     """
 
-    __slots__ = ("_rng", "_zero_ns", "record")
+    __slots__ = ("_rng", "_sampler", "_sampling", "_zero_ns", "record")
 
-    def __init__(self, record: RequestRecord, now: float, rng: random.Random) -> None:
+    def __init__(
+        self,
+        record: RequestRecord,
+        now: float,
+        rng: random.Random,
+        sampler: TraceSampler | None = None,
+        sampling: RequestSampling | None = None,
+    ) -> None:
         self.record = record
         self._rng = rng
+        self._sampler = sampler
+        self._sampling = sampling
         self._zero_ns = record.start_ns - round(now * 1e9)
+
+    @property
+    def kept(self) -> bool:
+        """Whether the request's spans will be kept whatever happens; replicas are told."""
+        return self._sampling is None or self._sampling.kept
 
     def ns(self, now: float) -> int:
         """Convert a monotonic moment, seconds, to nanoseconds since 1970."""
@@ -89,6 +120,8 @@ class Recorder:
         )
         record.threads = threads
         record.catch_up = catch_up
+        if (step is not None or catch_up) and self._sampler is not None and self._sampling is not None:
+            self._sampler.note(self._sampling, REASONS[LATE if step is None else step])
         stage.attempts.append(record)
         return record
 
@@ -97,12 +130,27 @@ class Recorder:
         record: AttemptRecord,
         outcome: Outcome,
         now: float,
-        *,
         busy_ms: float | None = None,
         error: str | None = None,
+        sent: float = 0.0,
+        first_byte: float = 0.0,
     ) -> None:
-        """Complete the record of an attempt."""
+        """Complete the record of an attempt.
+
+        Args:
+            record: record of the attempt.
+            outcome: its outcome.
+            now: present moment, seconds.
+            busy_ms: CPU time that the replica spent on it, milliseconds; None if not stated.
+            error: error message; None for no error.
+            sent: moment at which the call was written to a connection, seconds; 0 if not known.
+            first_byte: moment at which the first byte of the answer came, seconds; 0 if not known.
+        """
         record.end_ns = self.ns(now)
+        if sent:
+            record.sent_ns = self.ns(sent)
+        if first_byte:
+            record.first_byte_ns = self.ns(first_byte)
         record.outcome = outcome
         record.busy_ms = busy_ms
         record.error = error
@@ -112,14 +160,31 @@ class Recorder:
         record.end_ns = self.ns(now)
         record.error = describe(error)
 
-    def end(self, now: float, *, error: BaseException | None = None) -> RequestRecord:
-        """Complete the record of the request, and of stage runs that were cut short."""
+    def end(self, now: float, *, took: float, partial: bool, error: BaseException | None = None) -> bool:
+        """Complete the record of the request, and of stage runs that were cut short.
+
+        Args:
+            now: present moment, seconds.
+            took: latency of the request, seconds.
+            partial: whether a part of the answer is missing.
+            error: error of the request; None for none.
+
+        Returns:
+            Whether its spans are to be kept.
+        """
         self.record.end_ns = self.ns(now)
         self.record.error = describe(error)
+        self.record.cancelled = isinstance(error, asyncio.CancelledError)
         for stage in self.record.stages:
             if stage.end_ns == 0:
                 stage.end_ns = self.record.end_ns
-        return self.record
+        if self._sampler is None or self._sampling is None:
+            return True
+        kept = self._sampler.end(self._sampling, took, failed=error is not None, partial=partial)
+        if kept is None:
+            return False
+        self.record.sample = Sample(kept.reason, kept.share)
+        return True
 
 
 def new_id(rng: random.Random, bits: int) -> int:

@@ -1,19 +1,53 @@
-"""Status of an executor as plain JSON types."""
+"""Numbers of an executor's requests, and its status as plain JSON types."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kwiken.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
-from kwiken.runtime.decisions import Program, ReplicaState, StageState
+from kwiken.runtime.decisions import (
+    RECENT_STEPS,
+    LatencyHistogram,
+    Program,
+    RecentLatencies,
+    ReplicaState,
+    StageState,
+    TraceSampler,
+)
 from kwiken.runtime.engine.context import Shared
+from kwiken.runtime.errors import DeadlineError, UnavailableError
+
+ANSWERED: Final = "answered"
+OUTCOMES: Final = (ANSWERED, "failed", "deadline", "full", "cancelled")
 
 
 class Counts:
-    """Numbers of requests so far, by outcome."""
+    """Numbers of requests so far, and their latencies by outcome.
 
-    __slots__ = ("cancelled", "control", "failed", "partial", "requests")
+    Attributes:
+        requests: requests that were admitted.
+        failed: requests that ended by an error.
+        cancelled: requests whose callers gave up.
+        partial: requests with partial answers.
+        control: requests of the control share.
+        lost_utility: utility that partial answers lacked, in whole answers.
+        plans: plans put in force or removed.
+        latencies: latencies of ended requests, by outcome.
+        recent: those of requests answered in the last intervals.
+    """
+
+    __slots__ = (
+        "cancelled",
+        "control",
+        "failed",
+        "latencies",
+        "lost_utility",
+        "partial",
+        "plans",
+        "recent",
+        "requests",
+    )
 
     def __init__(self) -> None:
         self.requests = 0
@@ -21,10 +55,31 @@ class Counts:
         self.cancelled = 0
         self.partial = 0
         self.control = 0
+        self.lost_utility = 0.0
+        self.plans = 0
+        self.latencies = {outcome: LatencyHistogram() for outcome in OUTCOMES}
+        self.recent = RecentLatencies(self.latencies[ANSWERED], RECENT_STEPS)
+
+
+def outcome_of(error: BaseException | None) -> str:
+    """Outcome of a request, one of `OUTCOMES`, by the error that it ended by; None for an answer."""
+    if error is None:
+        return ANSWERED
+    if isinstance(error, DeadlineError):
+        return "deadline"
+    if isinstance(error, UnavailableError) and error.full:
+        return "full"
+    return "failed" if isinstance(error, Exception) else "cancelled"
 
 
 def status(
-    program: Program, states: Mapping[str, StageState], shared: Shared, counts: Counts, now: float
+    program: Program,
+    states: Mapping[str, StageState],
+    shared: Shared,
+    counts: Counts,
+    sampler: TraceSampler | None,
+    *,
+    now: float,
 ) -> dict[str, Any]:
     """Counters, budgets, load and replica states of an executor."""
     admission, ledger = shared.admission, shared.ledger
@@ -35,7 +90,8 @@ def status(
         "cancelled": counts.cancelled,
         "partial": counts.partial,
         "control": counts.control,
-        "shed": admission.shed,
+        "recent": _recent(counts.recent, now),
+        "shed": admission.shed.total(),
         "inside": admission.inside,
         "room": round(admission.room),
         "load": round(admission.load(now), 4),
@@ -46,7 +102,11 @@ def status(
         "ledger": _account(ledger.service, REQUEST, now),
         "catch_up": _account(ledger.catch_up, REQUEST, now),
         "utility": _account(ledger.utility, REQUEST, now),
-        "stages": {name: _stage(state, now) for name, state in states.items()},
+        "traces": None if sampler is None else {"kept": dict(sampler.kept), "dropped": sampler.dropped},
+        "stages": {
+            stage.name: _stage(states[stage.name], now, foreign=stage.definition.remote is not None)
+            for stage in program.stages
+        },
     }
 
 
@@ -69,8 +129,20 @@ def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
     }
 
 
-def _stage(state: StageState, now: float) -> dict[str, Any]:
+def _recent(recent: RecentLatencies, now: float) -> dict[str, Any]:
+    """Rate and latencies of the last seconds."""
+    p50_s, p99_s = recent.quantiles((0.5, 0.99))
     return {
+        "answered": recent.count,
+        "rate_per_s": recent.rate_per_s(now),
+        "p50_ms": _ms(p50_s),
+        "p99_ms": _ms(p99_s),
+    }
+
+
+def _stage(state: StageState, now: float, *, foreign: bool) -> dict[str, Any]:
+    return {
+        "foreign": foreign,
         "calls": state.latencies.count,
         "failed": state.counts.failed,
         "reissues": state.counts.copies,
@@ -78,6 +150,7 @@ def _stage(state: StageState, now: float) -> dict[str, Any]:
         "resends": state.counts.resends,
         "p50_ms": _ms(state.latencies.quantile(0.5)),
         "p99_ms": _ms(state.latencies.quantile(0.99)),
+        "recent": _recent(state.recent, now),
         "late": {
             "copies": state.counts.late_copies,
             "calls": state.counts.late_calls,

@@ -7,6 +7,7 @@ import math
 import random
 from typing import Any, Final
 
+from kwiken.runtime.log_events import Event, about
 from kwiken.service import Partial, Stage
 
 logger = logging.getLogger(__name__)
@@ -25,7 +26,9 @@ def utility_of(stage: Stage, values: tuple[Any, ...]) -> float:
         return _unit(stage.utility(Partial(values, share)))
     except Exception:
         logger.exception(
-            "stage %r: its utility failed; the share of shards present counts instead", stage.name
+            "stage %r: its utility failed; the share of shards present counts instead",
+            stage.name,
+            extra=about(Event.UTILITY_FAILED),
         )
         return share
 
@@ -50,7 +53,11 @@ def worths_of(stage: Stage, values: tuple[Any, ...], rng: random.Random) -> list
     try:
         return _shares(_judge(stage, values), width)
     except Exception:
-        logger.exception("stage %r: the worth of its shards' answers could not be judged", stage.name)
+        logger.exception(
+            "stage %r: the worth of its shards' answers could not be judged",
+            stage.name,
+            extra=about(Event.UTILITY_FAILED),
+        )
         return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ from kwiken.errors import InputError
 from kwiken.plan import Plan
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.errors import PlanNotSavedError
+from kwiken.runtime.gateway.metrics import targets_of
 from kwiken.runtime.transport import Replica, wire
 from kwiken.service import Service
 
@@ -62,8 +63,10 @@ class Control:
         self._token = token.encode() if token is not None else None
         self._status = status
         self._replicas: dict[str, list[Replica]] = {name: [] for name in service.stages}
+        self.gateways: tuple[str, ...] = ()  # URL of each gateway of the cluster
         self.save_plan: SavePlan | None = None  # takes every plan that was put in force
         self.unsaved_reason: Callable[[], str | None] = lambda: None  # why the one in force is not noted
+        self.prepare: Callable[[Iterable[Replica]], None] = lambda _: None  # told of replicas before any call
         self._read_replicas = msgspec.json.Decoder(dict[str, list[Replica]])
 
     def authorise(self, headers: Any) -> None:
@@ -103,10 +106,8 @@ class Control:
             DefinitionError: the plan does not fit the service; names the stage.
             PlanNotSavedError: the plan must be saved and cannot be.
         """
-        text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
-        plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
         before = self._executor.plan
-        self._executor.apply(plan)
+        plan = self.adopt(text, where=where)
         if self.save_plan is None:
             return
         try:
@@ -114,6 +115,22 @@ class Control:
         except PlanNotSavedError:
             self._executor.apply(before)  # no request has run in between
             raise
+
+    def adopt(self, text: bytes, *, where: str) -> Plan | None:
+        """Put a plan in force that is saved already, whole or not at all; returns it.
+
+        Args:
+            text: plan as JSON; null for no plan.
+            where: name of the source in errors.
+
+        Raises:
+            InputError: the text is not a plan, or a plan for another service.
+            DefinitionError: the plan does not fit the service; names the stage.
+        """
+        text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
+        plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
+        self._executor.apply(plan)
+        return plan
 
     async def replicas(self, request: web.BaseRequest) -> Any:
         """GET the replicas by stage, or PUT those of the stages named."""
@@ -140,9 +157,15 @@ class Control:
         for stage, those in replicas.items():
             _ = self._service[stage]
             _check_replicas(stage, those)
+            self.prepare(those)
         for stage, those in replicas.items():
             self._replicas[stage] = those
             self._executor.set_replicas(stage, those)
+
+    async def targets(self, request: web.BaseRequest) -> Any:
+        """GET gateways and replicas in the form of Prometheus's HTTP service discovery."""
+        del request
+        return targets_of(self.gateways, self._replicas)
 
     @property
     def lacking(self) -> list[str]:
@@ -162,4 +185,4 @@ def _check_replicas(stage: str, replicas: list[Replica]) -> None:
     if len({replica.id for replica in replicas}) != len(replicas):
         raise InputError("two have the same id", where=where)
     for replica in replicas:
-        wire.split_address(replica.address, where=f"{where}: {replica.id}")
+        wire.split_address(replica.address, where=f"{where}: {replica.id}", schemes=wire.SCHEMES)

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from kwiken.runtime.decisions import LatencyHistogram
 from kwiken.service import Service
 
 EVERY_S: Final = 0.02
@@ -28,10 +29,14 @@ class LagWatch:
 
     Args:
         tell: callback that gets the lag, in seconds, after each measurement.
+
+    Attributes:
+        lags: delays of all timers.
     """
 
     def __init__(self, tell: Callable[[float], None]) -> None:
         self._tell = tell
+        self.lags = LatencyHistogram()
         self._late = deque([0.0] * TIMERS_IN_MEDIAN, maxlen=TIMERS_IN_MEDIAN)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -51,7 +56,9 @@ class LagWatch:
         self._timer = loop.call_later(EVERY_S, self._fired, loop, time.monotonic() + EVERY_S)
 
     def _fired(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        self._late.append(max(0.0, time.monotonic() - due))
+        late = max(0.0, time.monotonic() - due)
+        self.lags.add(late)
+        self._late.append(late)
         self._tell(statistics.median(self._late))
         self._set(loop)
 

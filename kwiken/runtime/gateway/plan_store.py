@@ -14,6 +14,7 @@ import msgspec
 from kwiken.errors import InputError, KwikenError
 from kwiken.runtime.errors import PlanNotSavedError
 from kwiken.runtime.files import read_file
+from kwiken.runtime.log_events import Event, about
 
 LOG = logging.getLogger("kwiken.gateway")
 MAX_FILE: Final = 17 << 20  # bytes; the longest plan with some room to spare
@@ -79,6 +80,7 @@ class PlanStore:
                 "%s: the plan cannot be saved (%s), so another gateway would start without it",
                 self.path,
                 self.trouble,
+                extra=about(Event.PLAN_NOT_SAVED),
             )
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
@@ -118,10 +120,20 @@ class PlanStore:
         except FileNotFoundError:
             return None
         except (OSError, InputError, msgspec.MsgspecError, RecursionError) as error:
-            LOG.warning("the saved plan cannot be read: %s: %s", self.path, error)
+            LOG.warning(
+                "the saved plan cannot be read: %s: %s",
+                self.path,
+                error,
+                extra=about(Event.SAVED_PLAN_UNREADABLE),
+            )
             return None
 
-    def restore(self, note: SavedPlan, apply: Callable[..., None]) -> None:
+    @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Version of the file: change time in nanoseconds, size, inode; None if there is no file."""
+        return stamp_of(self.path)
+
+    def restore(self, note: SavedPlan, apply: Callable[..., object]) -> None:
         """Put a saved plan in force; logs an error if it does not fit any more.
 
         Args:
@@ -131,4 +143,15 @@ class PlanStore:
         try:
             apply(bytes(note.plan), where=str(self.path))
         except KwikenError as error:
-            LOG.error("the saved plan does not fit: %s", error)  # noqa: TRY400 - an input error needs no traceback
+            LOG.error(  # noqa: TRY400 - an input error needs no traceback
+                "the saved plan does not fit: %s", error, extra=about(Event.PLAN_REFUSED)
+            )
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """Version of a file: change time in nanoseconds, size, inode; None if there is no file."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - runs twice a second
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

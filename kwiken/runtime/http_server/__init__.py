@@ -8,17 +8,44 @@ from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.runtime.http_server.acceptor import listen
-    from kwiken.runtime.http_server.byte_budget import ByteBudget
+    from kwiken.runtime.http_server.byte_budget import (
+        GATEWAY_SHARE,
+        REPLICA_SHARE,
+        UNCOUNTED_BYTES,
+        ByteBudget,
+        share_of_memory,
+    )
+    from kwiken.runtime.http_server.connection_limit import max_connections
     from kwiken.runtime.http_server.http1_server import TEXT, CallServer, Request, Response
     from kwiken.runtime.http_server.listener import Listener
 
-__all__ = ["TEXT", "ByteBudget", "CallServer", "Listener", "Request", "Response", "listen"]
+__all__ = [
+    "GATEWAY_SHARE",
+    "REPLICA_SHARE",
+    "TEXT",
+    "UNCOUNTED_BYTES",
+    "ByteBudget",
+    "CallServer",
+    "Listener",
+    "Request",
+    "Response",
+    "listen",
+    "max_connections",
+    "share_of_memory",
+]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "kwiken.runtime.http_server.acceptor": ("listen",),
-        "kwiken.runtime.http_server.byte_budget": ("ByteBudget",),
+        "kwiken.runtime.http_server.byte_budget": (
+            "ByteBudget",
+            "GATEWAY_SHARE",
+            "REPLICA_SHARE",
+            "UNCOUNTED_BYTES",
+            "share_of_memory",
+        ),
+        "kwiken.runtime.http_server.connection_limit": ("max_connections",),
         "kwiken.runtime.http_server.http1_server": (
             "CallServer",
             "Request",

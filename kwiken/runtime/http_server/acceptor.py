@@ -16,6 +16,7 @@ from math import inf
 from typing import Any, Final
 
 from kwiken.errors import InputError
+from kwiken.runtime.log_events import Event, about
 
 LOG = logging.getLogger("kwiken.acceptor")
 BACKLOG: Final = 1024  # connections that the kernel holds per socket
@@ -27,12 +28,14 @@ NOT_LOCAL: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-def listen(host: str, port: int) -> list[socket.socket]:
+def listen(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
     """Create sockets that listen at every address of a host, all on the same port.
 
     Args:
         host: name or address to bind to.
         port: port to bind to; 0 for any free port.
+        shared: whether further sockets of this user may listen there too; the system then divides the
+            connections among them.
 
     Raises:
         InputError: an address cannot be bound to.
@@ -42,7 +45,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
         told = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
         for family, kind, number, _, address in told:
             try:
-                found.append(_listen(family, kind, number, address, found))
+                found.append(_listen(family, kind, number, address, found, shared=shared))
             except OSError as error:
                 if error.errno not in NOT_LOCAL or (not found and len(told) == 1):
                     raise
@@ -57,11 +60,19 @@ def listen(host: str, port: int) -> list[socket.socket]:
 
 
 def _listen(
-    family: int, kind: int, number: int, address: tuple[Any, ...], others: Sequence[socket.socket]
+    family: int,
+    kind: int,
+    number: int,
+    address: tuple[Any, ...],
+    others: Sequence[socket.socket],
+    *,
+    shared: bool,
 ) -> socket.socket:
     sock = socket.socket(family, kind, number)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         port = others[0].getsockname()[1] if others else address[1]
@@ -142,7 +153,7 @@ class Acceptor:
         """Pause without files or memory: an immediate retry would fail again and only cost time."""
         if self._loop.time() - self._logged_at > LOG_EVERY_S:
             self._logged_at = self._loop.time()
-            LOG.error("no more connections for now: %s", error.strerror)
+            LOG.error("no more connections for now: %s", error.strerror, extra=about(Event.CONNECTIONS_FULL))
         self._loop.remove_reader(sock.fileno())
         self._loop.call_later(PAUSE_S, self._resume, sock)
 

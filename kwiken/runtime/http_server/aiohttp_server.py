@@ -19,6 +19,7 @@ from kwiken.runtime.http_server.byte_budget import UNCOUNTED_BYTES, ByteBudget
 from kwiken.runtime.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
 from kwiken.runtime.http_server.half_close import DisconnectCheck
 from kwiken.runtime.http_server.last_answers import LastAnswers
+from kwiken.runtime.log_events import Event, about
 
 LOG = logging.getLogger("kwiken.http")
 FULL: Final = msgspec.json.encode({"error": "too many connections; try again later"})
@@ -189,9 +190,10 @@ class ClientConnection(web.RequestHandler):
         """Called by the base class, for a client's faults as well as for the server's own."""
         error = kw.get("exc_info")
         if isinstance(error, HttpProcessingError):
-            LOG.warning("no HTTP request: %s", " ".join(str(error.message).split())[:MAX_REASON])
+            reason = " ".join(str(error.message).split())[:MAX_REASON]
+            LOG.warning("no HTTP request: %s", reason, extra=about(Event.NOT_HTTP))
         else:
-            LOG.error(*args, **kw)
+            LOG.error(*args, **kw, extra=about(Event.REQUEST_ERROR))
 
     def _wait_for(self, what: Awaited) -> None:
         self._waits = what

@@ -18,6 +18,7 @@ from kwiken.runtime.http_server.byte_budget import REPLICA_SHARE, UNCOUNTED_BYTE
 from kwiken.runtime.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
 from kwiken.runtime.http_server.half_close import CONTINUE, DisconnectCheck
 from kwiken.runtime.http_server.last_answers import LastAnswers
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.transport import BadHeadError, read_length, split_head
 
 LOG = logging.getLogger("kwiken.replica")
@@ -337,10 +338,12 @@ class ServerConnection(asyncio.Protocol):
             if self._transport is None or self._transport.is_closing():
                 self.task = None  # the task holds its error, whose traceback holds this connection
                 raise
-            LOG.error("a request cancelled its own task")  # noqa: TRY400 - the traceback says nothing
+            LOG.error(  # noqa: TRY400 - the traceback says nothing
+                "a request cancelled its own task", extra=about(Event.REQUEST_ERROR)
+            )
             response, keep = Response(500), False
         except Exception:
-            LOG.exception("a request failed")
+            LOG.exception("a request failed", extra=about(Event.REQUEST_ERROR))
             response, keep = Response(500), False
         self.task = None
         self._settle_check()

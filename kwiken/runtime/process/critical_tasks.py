@@ -7,6 +7,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from kwiken.runtime.log_events import Event, about
+
 LOG = logging.getLogger("kwiken.cluster")
 
 
@@ -23,25 +25,29 @@ class CriticalTasks:
         self._tasks: list[asyncio.Task[None]] = []
         self._fault: BaseException | None = None
 
-    def add(self, main: Coroutine[Any, Any, None]) -> None:
-        """Start a task that must not fail."""
+    def add(self, main: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that must not fail; it may be cancelled."""
         task = asyncio.create_task(main)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
+        if task in self._tasks:
+            self._tasks.remove(task)
         if task.cancelled() or self._fault is not None or (fault := task.exception()) is None:
             return
         self._fault = fault
-        LOG.critical("a critical task failed, so the program ends: %r", fault)
+        LOG.critical("a critical task failed, so the program ends: %r", fault, extra=about(Event.TASK_FAILED))
         if self._owner is not None:
             self._owner.cancel()
 
     async def stop(self) -> None:
         """Cancel all tasks and wait for their end."""
-        for task in self._tasks:
+        tasks = self._tasks[:]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks = []
 
     def check(self) -> None:

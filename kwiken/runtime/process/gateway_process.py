@@ -9,25 +9,34 @@ import logging
 import os
 import random
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kwiken.errors import InputError
 from kwiken.runtime.clock import SystemClock
+from kwiken.runtime.decisions import TraceSampler
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.files import read_file
-from kwiken.runtime.gateway import Control, Gateway, NameResolver, PlanFile, PlanStore, parse_endpoint
+from kwiken.runtime.foreign import ForeignTransport
+from kwiken.runtime.gateway import (
+    Control,
+    Gateway,
+    GatewaySettings,
+    NameResolver,
+    PlanFile,
+    PlanStore,
+    SharedPlan,
+    parse_endpoint,
+    watch_replicas,
+)
+from kwiken.runtime.grpc import RemoteTransport
+from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.metrics import pushed
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
-from kwiken.runtime.transport import (
-    HttpTransport,
-    LocalTransport,
-    Transport,
-    local_replicas,
-    log_handler_error,
-)
+from kwiken.runtime.transport import LocalTransport, Transport, local_replicas, log_handler_error
 from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -46,9 +55,16 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
     Raises:
         KwikenError: the gateway cannot be served as specified; names the option or file.
     """
-    endpoints = {stage: [parse_endpoint(text) for text in those] for stage, those in spec.replicas.items()}
+    told = {
+        name: stage.remote_call.endpoints
+        for name, stage in service.stages.items()
+        if stage.remote_call is not None
+    }
+    endpoints = {
+        stage: [parse_endpoint(text) for text in those] for stage, those in (told | spec.replicas).items()
+    }
     clock = SystemClock()
-    async with _transport(spec, service) as transport:
+    async with _own_transport(spec, service) as own, _transport(service, own) as transport:
         with request_observer(spec, service) as observer:
             executor = Executor(
                 service,
@@ -57,49 +73,86 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 clock=clock,
                 rng=random.Random(),  # noqa: S311 - no secrets
                 observer=observer,
+                sampler=TraceSampler(spec.trace_share) if spec.trace == "sampled" else None,
             )
             gateway = Gateway(
                 service,
                 executor,
-                host=spec.host,
-                port=spec.port,
-                token=_token(spec.token_file),
-                remote=not spec.local,
-                max_bodies=spec.max_bodies,
-                allowed_hosts=spec.allowed_hosts,
-                sockets=[socket.socket(fileno=number) for number in spec.sockets],
+                GatewaySettings(
+                    host=spec.host,
+                    port=spec.port,
+                    token=_token(spec.token_file),
+                    remote=not spec.local,
+                    max_bodies=spec.max_bodies,
+                    allowed_hosts=spec.allowed_hosts,
+                    metrics=spec.metrics,
+                    sockets=[socket.socket(fileno=number) for number in spec.sockets],
+                ),
             )
+            if isinstance(own, RemoteTransport):
+                gateway.control.prepare = own.prepare
             gateway.control.set_replicas(spec.known)
-            await _serve(spec, gateway, endpoints, stop, announce)
+            gateway.control.gateways = tuple(spec.gateways)
+            foreign = transport if isinstance(transport, ForeignTransport) else None
+            names = NameResolver(endpoints, gateway.control, foreign.healthy if foreign else None)
+            watch = functools.partial(watch_replicas, executor.replica_states)
+            async with pushed(spec.metrics_otlp, gateway.metrics.resource, gateway.metrics.collect):
+                await _serve(spec, gateway, watch, names if endpoints else None, foreign, stop, announce)
 
 
 async def _serve(
     spec: GatewaySpec,
     gateway: Gateway,
-    endpoints: dict[str, list[tuple[str, int]]],
+    watch_all: Callable[[], Coroutine[Any, Any, None]],
+    names: NameResolver | None,
+    foreign: ForeignTransport | None,
     stop: asyncio.Event,
     announce: Announce,
 ) -> None:
-    watches = []
+    watches = [] if spec.local else [watch_all]
     plan_file = PlanFile(Path(spec.plan), gateway.control) if spec.plan is not None else None
     _begin_with_plan(spec, gateway.control, plan_file)
     if plan_file is not None:
         watches.append(plan_file.watch)
-    if endpoints:
-        names = NameResolver(endpoints, gateway.control)
-        await names.resolve()
+    if spec.kept is not None and spec.follows_kept:
+        watches.append(SharedPlan(PlanStore(Path(spec.kept)), gateway.control).watch)
+    if names is not None:
+        found = await names.resolve()
+        if foreign is not None:
+            await foreign.check(found)
         watches.append(names.watch)
     critical_tasks = CriticalTasks()
     for watch in watches:
         critical_tasks.add(watch())
     try:
-        await gateway.start()
-        announce(gateway.url)
-        await stop.wait()
+        async with _over_grpc(spec, gateway):
+            try:
+                await gateway.start()
+                announce(gateway.url)
+                await stop.wait()
+            finally:
+                await gateway.stop(grace_s=spec.grace_s)
     finally:
-        await gateway.stop(grace_s=spec.grace_s)
         await critical_tasks.stop()
         critical_tasks.check()
+
+
+@contextlib.asynccontextmanager
+async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]:
+    """Take requests over gRPC too, if the specification says so, until the gateway has stopped."""
+    if spec.grpc_port is None:
+        yield
+        return
+    from kwiken.runtime.grpc import GrpcGatewayServer
+
+    server = GrpcGatewayServer(gateway.door, host=spec.host, port=spec.grpc_port, budget=gateway.budget)
+    gateway.report_stopping = server.report_stopping
+    try:
+        await server.start()
+        LOG.warning("requests over gRPC at %s", server.url, extra=about(Event.GRPC_SERVING))
+        yield
+    finally:
+        await server.stop()
 
 
 def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | None) -> None:
@@ -122,13 +175,25 @@ def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | 
 
 
 @contextlib.asynccontextmanager
-async def _transport(spec: GatewaySpec, service: Service) -> AsyncIterator[Transport]:
+async def _transport(service: Service, own: LocalTransport | RemoteTransport) -> AsyncIterator[Transport]:
+    """Transport of all stages: the given one, within one for foreign services if there are any."""
+    if all(stage.remote_call is None for stage in service.stages.values()):
+        yield own
+        return
+    async with ForeignTransport(service, own) as foreign:
+        yield foreign
+
+
+@contextlib.asynccontextmanager
+async def _own_transport(
+    spec: GatewaySpec, service: Service
+) -> AsyncIterator[LocalTransport | RemoteTransport]:
     if spec.local:
         local = LocalTransport(service, report=functools.partial(log_handler_error, LOG))
         await local.setup()
         yield local
         return
-    async with HttpTransport(service, raw=True) as remote:
+    async with RemoteTransport(service, raw=True) as remote:
         yield remote
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kwiken.printable import printable
+from kwiken.runtime.log_events import EVENT, Event, about
+from kwiken.runtime.process.log_format import LogFormat, formatter_of
 from kwiken.runtime.token_bucket import TokenBucket
 from kwiken.runtime.tracebacks import brief_trace
 
@@ -94,7 +96,8 @@ class LimitFilter(logging.Filter):
 
     def _judge(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        kind = (record.name, str(record.msg)[:MAX_TEMPLATE], type(error).__name__)
+        event = str(record.__dict__.get(EVENT, ""))
+        kind = (record.name, event, str(record.msg)[:MAX_TEMPLATE], type(error).__name__)
         omitted = self._limits.take(kind, self._clock())
         if omitted is None:
             return False
@@ -107,10 +110,20 @@ class LimitFilter(logging.Filter):
         return True
 
 
-def limit_logs() -> None:
-    """Limit what this process logs, by its present handlers; handlers added later are not limited."""
+def set_up_logs(log_format: LogFormat, process: str) -> None:
+    """Limit and format what this process logs, by its present handlers; later ones are not limited.
+
+    Handlers that the service's code has set keep their format. Without any, lines go to standard error in the
+    given format.
+
+    Args:
+        log_format: `text` or `json`.
+        process: name of the process in each line.
+    """
     limits = LimitFilter()
     last_resort = [logging.lastResort] if logging.lastResort is not None else []
+    for handler in last_resort:
+        handler.setFormatter(formatter_of(log_format, process))
     for handler in (*logging.getLogger().handlers, *last_resort):
         if not any(isinstance(each, LimitFilter) for each in handler.filters):
             handler.addFilter(limits)
@@ -123,4 +136,9 @@ def log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
     """
     del loop
     error = context.get("exception")
-    LOOP_LOG.error("%s", context.get("message") or "unhandled error in the event loop", exc_info=error)
+    LOOP_LOG.error(
+        "%s",
+        context.get("message") or "unhandled error in the event loop",
+        exc_info=error,
+        extra=about(Event.LOOP_ERROR),
+    )

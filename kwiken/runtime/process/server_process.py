@@ -17,16 +17,21 @@ import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from kwiken.errors import KwikenError
-from kwiken.runtime.process.log_limits import limit_logs, log_loop_error
-from kwiken.runtime.process.specs import Announce, ReplicaSpec, Report, Spec
+from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.process.log_limits import log_loop_error, set_up_logs
+from kwiken.runtime.process.specs import Announce, Protocol, ReplicaSpec, Report, Spec
 from kwiken.runtime.replica import MeteredThreads
 from kwiken.runtime.target import load_target
 from kwiken.service import Service
+
+if TYPE_CHECKING:
+    from kwiken.runtime.grpc import GrpcReplicaServer
+    from kwiken.runtime.replica import ReplicaServer
 
 LOG = logging.getLogger("kwiken.process")
 PR_SET_PDEATHSIG: Final = 1
@@ -37,14 +42,16 @@ MAX_LINE: Final = 1500  # characters
 MOST_FILES: Final = 65_536
 
 
-def run(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+def run(main: Callable[[asyncio.Event], Awaitable[None]], spec: Spec) -> None:
     """Run a server to its end, under uvloop where it is installed.
 
     Args:
         main: server; gets an event that is set when the process is told to stop (SIGTERM, SIGINT).
+        spec: specification of the server.
     """
     _open_more_files()
-    limit_logs()
+    set_up_logs(spec.log_format, process_name(spec))
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core writes lines of its own to stderr
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_with_signals(main))
 
@@ -60,7 +67,12 @@ def run_server(spec: Spec, service: Service, announce: Announce) -> None:
     Raises:
         KwikenError: the server cannot be run as specified.
     """
-    run(lambda stop: serve(spec, service, stop, announce))
+    run(lambda stop: serve(spec, service, stop, announce), spec)
+
+
+def process_name(spec: Spec) -> str:
+    """Name of a server process in its log."""
+    return spec.replica or spec.stage if isinstance(spec, ReplicaSpec) else "gateway"
 
 
 def _open_more_files() -> None:
@@ -129,11 +141,12 @@ def _freeze_startup_objects() -> None:
 async def _serve_replica(
     spec: ReplicaSpec, service: Service, stop: asyncio.Event, announce: Announce
 ) -> None:
+    from kwiken.runtime.metrics import MetricsPage, pushed
     from kwiken.runtime.process.span_export import replica_observer
-    from kwiken.runtime.replica import ReplicaServer
+    from kwiken.runtime.replica import ReplicaMetrics, ReplicaServer
 
     with replica_observer(spec, service) as observer:
-        server = ReplicaServer(
+        server = _replica_class(spec.transport)(
             service,
             spec.stage,
             host=spec.host,
@@ -142,12 +155,26 @@ async def _serve_replica(
             max_bodies=spec.max_bodies,
             observer=observer,
         )
-        try:
-            await server.start()
-            announce(server.url)
-            await stop.wait()
-        finally:
-            await server.stop(grace_s=spec.grace_s)
+        metrics = ReplicaMetrics(service.name, server.calls, name=spec.replica or spec.stage, node=spec.node)
+        if spec.shows_metrics and isinstance(server, ReplicaServer):
+            server.show(MetricsPage(metrics.shown))
+        async with pushed(spec.metrics_otlp, metrics.resource, metrics.collect):
+            try:
+                await server.start()
+                announce(server.url)
+                await stop.wait()
+            finally:
+                await server.stop(grace_s=spec.grace_s)
+
+
+def _replica_class(transport: Protocol) -> type[ReplicaServer | GrpcReplicaServer]:
+    if transport == "grpc":
+        from kwiken.runtime.grpc import GrpcReplicaServer
+
+        return GrpcReplicaServer
+    from kwiken.runtime.replica import ReplicaServer
+
+    return ReplicaServer
 
 
 def child(text: str) -> int:
@@ -182,10 +209,10 @@ def child(text: str) -> int:
         _die_with(parent)
         _name(spec)
         service = load_target(spec.target)
-        run(main)
+        run(main, spec)
     except Exception as error:
         if ready or os.environ.get("KWIKEN_TRACEBACK") == "1":  # else the supervisor reports it in one line
-            LOG.exception("failed")
+            LOG.exception("failed", extra=about(Event.PROCESS_FAILED))
         expected = isinstance(error, KwikenError | msgspec.MsgspecError)
         reason = str(error) if expected else f"{type(error).__name__}: {error}"
         say(Report(error=reason[:MAX_LINE]))

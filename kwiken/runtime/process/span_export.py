@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kwiken.otel.write import Observer
+from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.process.specs import GatewaySpec, ReplicaSpec
 from kwiken.service import Service
 
@@ -58,7 +59,13 @@ class LossReporter:
             return
         self._said = lost
         why = counts.last_error if counts.lost_lines else "more of them than can be written"
-        LOG.warning("%s: traces are incomplete, %d records are lost: %s", self._name, lost, why)
+        LOG.warning(
+            "%s: traces are incomplete, %d records are lost: %s",
+            self._name,
+            lost,
+            why,
+            extra=about(Event.TRACES_INCOMPLETE),
+        )
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
@@ -83,7 +90,7 @@ def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer |
     Raises:
         InputError: the folder cannot be written, or the endpoint is invalid.
     """
-    if spec.traces is None and spec.otlp is None:
+    if (spec.traces is None and spec.otlp is None) or spec.trace == "off":
         yield None
         return
     from kwiken.otel.write import make_observer

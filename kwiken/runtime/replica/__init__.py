@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from kwiken.runtime.replica.cpu_meter import MeteredThreads
-from kwiken.runtime.replica.server import CallObserver, ReplicaServer
+from kwiken.runtime.replica.metrics import ReplicaMetrics
+from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.replica.stage_calls import CallObserver, EndedCall, Ending, ReceivedCall, StageCalls
 
-__all__ = ["CallObserver", "MeteredThreads", "ReplicaServer"]
+__all__ = [
+    "CallObserver",
+    "EndedCall",
+    "Ending",
+    "MeteredThreads",
+    "ReceivedCall",
+    "ReplicaMetrics",
+    "ReplicaServer",
+    "StageCalls",
+]

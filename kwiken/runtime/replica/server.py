@@ -3,77 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import inspect
-import logging
-import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
-
-import msgspec
+from collections.abc import Mapping
+from math import inf
+from typing import Final
 
 from kwiken.errors import InputError
-from kwiken.otel.write import ExceptionRecord
-from kwiken.runtime.errors import DeadlineError
 from kwiken.runtime.http_server import TEXT, CallServer, Request, Response
-from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
-from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
-from kwiken.runtime.replica.stage_runner import RanCall, StageRunner
-from kwiken.runtime.transport import MAX_PRIORITY, setup_failed, wire
-from kwiken.service import Service, Stage
+from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
+from kwiken.runtime.replica.stage_calls import CallObserver, EndedCall, Ending, ReceivedCall, StageCalls
+from kwiken.runtime.transport import wire
+from kwiken.service import Service
 
-LOG = logging.getLogger("kwiken.replica")
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
 FULL: Final = Response(503, b"too many calls at once", f"{wire.REFUSED}: 1\r\n{RETRY_AFTER}{TEXT}")
 ALLOW_CALL: Final = "Allow: POST\r\n"
 ALLOW_GET: Final = "Allow: GET, HEAD\r\n"
-SMOOTHING: Final = 0.1  # weight of one call in the moving average of latencies
+STATUS: Final = {
+    Ending.ANSWERED: 200,
+    Ending.INVALID: 400,
+    Ending.MISDIRECTED: 421,
+    Ending.FAILED: 500,
+    Ending.REFUSED: 503,
+    Ending.FULL: 503,
+    Ending.LATE: 504,
+}
+NOT_TAKEN: Final = {Ending.MISDIRECTED: "1", Ending.REFUSED: "1", Ending.FULL: wire.FULL}
 
 
-class ServedCall(msgspec.Struct, frozen=True):
-    """Facts of one call that a replica ran, for a server span.
-
-    Attributes:
-        parent: trace context of the caller's attempt; None if the caller sent none.
-        shard: number of the shard, from 0.
-        start_ns: arrival of the call, nanoseconds since 1970.
-        end_ns: moment at which its answer was ready, nanoseconds since 1970.
-        busy_ms: CPU time of the call, milliseconds.
-        error: description of the error; None for an answer, "cancelled" if the client disconnected.
-        exception: exception of the handler; None for none.
-    """
-
-    parent: wire.Parent | None
-    shard: int
-    start_ns: int
-    end_ns: int
-    busy_ms: float
-    error: str | None = None
-    exception: ExceptionRecord | None = None
-
-
-class CallHeaders(NamedTuple):
-    """Values of a call's headers.
-
-    Attributes:
-        remaining_ms: time left when the call was sent, milliseconds; None without a deadline.
-        shard: number of the shard, from 0.
-        priority: priority of the call; higher is more urgent.
-        threads: number of threads that the handler may use, 1 or more.
-    """
-
-    remaining_ms: float | None
-    shard: int
-    priority: int
-    threads: int
-
-
-def _read(headers: Mapping[str, str], stage: Stage) -> CallHeaders:
-    """Parse a call's headers.
+def _deadline_of(request: Request) -> float:
+    """Moment of a call's deadline, seconds of `time.monotonic`; infinite for none.
 
     Raises:
-        InputError: a header is invalid; names the header.
+        InputError: the call is not one that a gateway sends; names the header.
     """
+    headers: Mapping[str, str] = request.headers
     if "content-encoding" in headers:
         raise InputError("a call's body must not be compressed", where="header Content-Encoding")
     # Any web page can make a browser send a form, which has another type. A page whose name was made to
@@ -83,19 +46,8 @@ def _read(headers: Mapping[str, str], stage: Stage) -> CallHeaders:
         raise InputError(f"must be {wire.MSGPACK}, not {kind[:80]!r}", where="header Content-Type")
     if "origin" in headers:
         raise InputError("web pages may not call a replica", where="header Origin")
-    return CallHeaders(
-        wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS),
-        wire.read_whole(headers, wire.SHARD, low=0, high=stage.fanout - 1) or 0,
-        wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0,
-        wire.read_whole(headers, wire.THREADS, low=1, high=stage.threads) or 1,
-    )
-
-
-class CallObserver(Protocol):
-    """Receives every call that a replica ran; must not block."""
-
-    def call_finished(self, call: ServedCall) -> None:
-        """Take one finished call."""
+    remaining_ms = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)
+    return inf if remaining_ms is None else request.came + remaining_ms / 1e3
 
 
 class ReplicaServer:
@@ -113,6 +65,9 @@ class ReplicaServer:
             share of the memory.
         observer: receives every call that ran; None for none.
 
+    Attributes:
+        calls: the calls of the stage.
+
     Raises:
         DefinitionError: unknown stage, or one that cannot be served.
     """
@@ -129,40 +84,30 @@ class ReplicaServer:
         max_bodies: int | None = None,
         observer: CallObserver | None = None,
     ) -> None:
-        self._stage = service[stage]
-        self._runner = StageRunner(service, stage, recorded=observer is not None)
-        self._max_inflight = max_inflight
-        self._observer = observer
+        self.calls = StageCalls(service, stage, max_inflight=max_inflight, observer=observer)
+        self._page: MetricsPage | None = None
         self._server = CallServer(
             self._answer, host=host, port=port, max_body=max_body, max_bodies=max_bodies, full=FULL
         )
-        self._queue = CallQueue()
-        self._inflight = 0
-        self._latency_ms = 0.0
-        self._overhead = CallOverhead()
-        self._ready = False
-        self._stopping = False
-        self._idle = asyncio.Event()
 
     @property
     def url(self) -> str:
         """URL of the server, once started."""
         return self._server.url
 
+    def show(self, page: MetricsPage) -> None:
+        """Show metrics at `/metrics`."""
+        self._page = page
+
     async def start(self) -> None:
         """Listen, run the stage's setup, and become ready.
-
-        A setup that is no coroutine function runs in a thread, so that `/livez` answers meanwhile.
 
         Raises:
             InputError: the address cannot be bound to.
             DefinitionError: the setup raises; names the place.
         """
         await self._server.start()
-        if self._stage.setup is not None:
-            await _set_up(self._stage.name, self._stage.setup)
-        self._ready = True
-        self._overhead.start()
+        await self.calls.set_up()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
         """Refuse new calls, finish those in flight, then close.
@@ -173,117 +118,49 @@ class ReplicaServer:
                 replicas; a connection closed during a call would leave the caller in doubt whether the call
                 ran.
         """
-        self._stopping = True
+        self.calls.refuse_all()
         self._server.stop_accepting()
         await asyncio.sleep(min(linger_s, grace_s))
-        self._idle.clear()
-        if self._inflight:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), max(0.0, grace_s - linger_s))
+        await self.calls.emptied(max(0.0, grace_s - linger_s))
         await self._server.stop()
 
     async def _answer(self, request: Request) -> Response:
         method, path = request.method, request.path
         if path == wire.CALL_PATH:
             return await self._call(request) if method == "POST" else Response(405, headers=ALLOW_CALL)
-        if path not in {"/livez", "/readyz"}:
+        page = self._page if path == METRICS_PATH else None
+        if page is None and path not in {"/livez", "/readyz"}:
             return Response(404)
         if method not in {"GET", "HEAD"}:
             return Response(405, headers=ALLOW_GET)
-        if path == "/readyz" and (self._stopping or not self._ready):
-            return Response(503, b"stopping" if self._stopping else b"starting", TEXT)
+        return self._health(path) if page is None else await _shown(page, request)
+
+    def _health(self, path: str) -> Response:
+        if path == "/readyz" and (reason := self.calls.unready_reason) is not None:
+            return Response(503, reason.encode(), TEXT)
         return Response(200, b"ok", TEXT)
 
     async def _call(self, request: Request) -> Response:
-        headers = request.headers
-        if headers.get(wire.STAGE, self._stage.name) != self._stage.name:
-            # The caller has an outdated address: the port belonged to another replica before.
-            return self._refuse(f"this is a replica of stage {self._stage.name!r}", status=421)
-        if self._stopping or not self._ready:
-            return self._refuse("stopping" if self._stopping else "starting")
         try:
-            call_headers = _read(headers, self._stage)
+            deadline = _deadline_of(request)
         except InputError as error:
-            return self._reply(400, self._runner.failure(error))
-        full = self._inflight >= self._max_inflight
-        if full and not self._queue.displace(request.came, call_headers.priority):
-            return self._refuse(f"{self._inflight} calls are running or queued already", why=wire.FULL)
-        self._inflight += 1
-        try:
-            return await self._admitted(request, call_headers)
-        except DisplacedError:
-            return self._refuse("a more urgent call took its place", why=wire.FULL)
-        finally:
-            self._inflight -= 1
-            if not self._inflight:
-                self._idle.set()
+            return self._response(self.calls.invalid(error))
+        call = ReceivedCall(request.headers, request.body, request.came, deadline)
+        return self._response(await self.calls.serve(call))
 
-    async def _admitted(self, request: Request, call_headers: CallHeaders) -> Response:
-        came = request.came
-        start_ns = time.time_ns()
-        # Waits at least one iteration: a client that disconnects meanwhile cancels work that has not started.
-        await self._queue.take(came, call_headers.priority)
-        if (
-            call_headers.remaining_ms is not None
-            and (time.monotonic() - came) * 1e3 >= call_headers.remaining_ms
-        ):
-            return self._reply(504, self._runner.failure(DeadlineError("dropped past its deadline")))
-        meter = CpuMeter()
-        parent = wire.parse_traceparent(request.headers.get(wire.TRACEPARENT))
-        shard, threads = call_headers.shard, call_headers.threads
-        run = self._runner.run(request.body, shard=shard, threads=threads, parent=parent)
-        ran: RanCall | None = None
-        try:
-            ran = await metered(run, meter)
-        finally:
-            self._finish(parent, shard, start_ns, meter, ran)
-        self._note_latency((time.monotonic() - came) * 1e3)
-        return self._reply(ran.status, ran.body, busy_ms=meter.ms + self._overhead.share_ms(meter))
-
-    def _finish(
-        self, parent: wire.Parent | None, shard: int, start_ns: int, meter: CpuMeter, ran: RanCall | None
-    ) -> None:
-        """Report a call to the observer; None for a call that was cancelled."""
-        if self._observer is None:
-            return
-        with contextlib.suppress(Exception):  # a faulty observer must not fail calls
-            self._observer.call_finished(
-                ServedCall(
-                    parent=parent,
-                    shard=shard,
-                    start_ns=start_ns,
-                    end_ns=time.time_ns(),
-                    busy_ms=meter.ms,
-                    error=ran.error if ran is not None else "cancelled",
-                    exception=ran.exception if ran is not None else None,
-                )
-            )
-
-    def _note_latency(self, latency_ms: float) -> None:
-        """Update the exponentially weighted mean of latencies, which starts at the first value."""
-        if self._latency_ms == 0.0:
-            self._latency_ms = latency_ms
+    def _response(self, ended: EndedCall) -> Response:
+        ending, body, running, busy_ms = ended
+        inflight = f"{wire.INFLIGHT}: {running}\r\n"
+        if ending in NOT_TAKEN:
+            headers = f"{wire.REFUSED}: {NOT_TAKEN[ending]}\r\n{RETRY_AFTER}{inflight}{TEXT}"
         else:
-            self._latency_ms += SMOOTHING * (latency_ms - self._latency_ms)
-
-    def _refuse(self, message: str, *, status: int = 503, why: str = "1") -> Response:
-        headers = f"{wire.REFUSED}: {why}\r\n{RETRY_AFTER}{wire.INFLIGHT}: {self._inflight}\r\n{TEXT}"
-        return Response(status, message.encode(), headers)
-
-    def _reply(self, status: int, body: bytes, *, busy_ms: float = 0.0) -> Response:
-        return Response(
-            status,
-            body,
-            f"Content-Type: {wire.MSGPACK}\r\n{wire.BUSY}: {busy_ms:.3f}\r\n"
-            f"{wire.INFLIGHT}: {self._inflight}\r\n{wire.LATENCY}: {self._latency_ms:.3f}\r\n",
-        )
+            headers = (
+                f"Content-Type: {wire.MSGPACK}\r\n{wire.BUSY}: {busy_ms:.3f}\r\n"
+                f"{inflight}{wire.LATENCY}: {self.calls.latency_ms:.3f}\r\n"
+            )
+        return Response(STATUS[ending], body, headers)
 
 
-async def _set_up(stage: str, setup: Callable[[], Any]) -> None:
-    try:
-        done = await asyncio.to_thread(setup)
-        if inspect.isawaitable(done):
-            await done
-    except (Exception, SystemExit) as error:
-        LOG.debug("setup of stage %s raised", stage, exc_info=True)
-        raise setup_failed(stage, error) from error
+async def _shown(page: MetricsPage, request: Request) -> Response:
+    body, content_type = await page.text(request.headers.get("accept", ""))
+    return Response(200, body, f"Content-Type: {content_type}\r\n")

@@ -14,8 +14,6 @@ from kwiken.runtime.transport import is_own, kind_and_message, log_handler_error
 from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.replica")
-OK: Final = 200
-FAILED: Final = 500
 MAX_MESSAGE: Final = 500  # characters
 
 
@@ -23,13 +21,11 @@ class RanCall(NamedTuple):
     """Result of a call.
 
     Attributes:
-        status: HTTP status of the response.
-        body: its body.
+        body: the encoded answer, or the encoded kind and message of an error.
         error: description of the error, for the span; None for an answer.
         exception: the handler's exception, for the span; None for none.
     """
 
-    status: int
     body: bytes
     error: str | None = None
     exception: ExceptionRecord | None = None
@@ -75,7 +71,7 @@ class StageRunner:
         if self._codec.takes_threads:
             words["threads"] = threads
         try:
-            return RanCall(OK, self._encoder.encode(await self._handler(*inputs, **words)))
+            return RanCall(self._encoder.encode(await self._handler(*inputs, **words)))
         except BaseException as error:  # reported to the caller
             if not is_own(error):
                 raise
@@ -87,7 +83,7 @@ class StageRunner:
 
     def _failed(self, error: BaseException, record: ExceptionRecord | None) -> RanCall:
         kind, message = kind_and_message(error)
-        return RanCall(FAILED, self.failure(error), f"{kind}: {message[:MAX_MESSAGE]}", record)
+        return RanCall(self.failure(error), f"{kind}: {message[:MAX_MESSAGE]}", record)
 
     def failure(self, error: BaseException) -> bytes:
         """Body of a response that stands for an error: its kind and message, without any traceback."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.runtime.transport.base import MAX_PRIORITY, Call, Replica, Reply, Transport
+    from kwiken.runtime.transport.base import MAX_PRIORITY, Call, Replica, Reply, Stream, Transport
+    from kwiken.runtime.transport.call_bodies import CallBodies, failure_of_handler, is_replicas
     from kwiken.runtime.transport.handler_errors import (
         is_own,
         kind_and_message,
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     )
     from kwiken.runtime.transport.http import HttpTransport
     from kwiken.runtime.transport.http_head import BadHeadError, read_length, split_head
+    from kwiken.runtime.transport.http_pool import (
+        BrokenReplyError,
+        Connection,
+        HttpReply,
+        Moments,
+        NoConnectionError,
+        Pool,
+        UnreadReplyError,
+    )
     from kwiken.runtime.transport.local import LocalTransport, local_replicas
     from kwiken.runtime.transport.wire import MAX_BODY
 
@@ -23,13 +33,24 @@ __all__ = [
     "MAX_BODY",
     "MAX_PRIORITY",
     "BadHeadError",
+    "BrokenReplyError",
     "Call",
+    "CallBodies",
+    "Connection",
+    "HttpReply",
     "HttpTransport",
     "LocalTransport",
+    "Moments",
+    "NoConnectionError",
+    "Pool",
     "Replica",
     "Reply",
+    "Stream",
     "Transport",
+    "UnreadReplyError",
+    "failure_of_handler",
     "is_own",
+    "is_replicas",
     "kind_and_message",
     "local_replicas",
     "log_handler_error",
@@ -46,7 +67,13 @@ __getattr__ = lazy_names(
             "MAX_PRIORITY",
             "Replica",
             "Reply",
+            "Stream",
             "Transport",
+        ),
+        "kwiken.runtime.transport.call_bodies": (
+            "CallBodies",
+            "failure_of_handler",
+            "is_replicas",
         ),
         "kwiken.runtime.transport.handler_errors": (
             "is_own",
@@ -59,6 +86,15 @@ __getattr__ = lazy_names(
             "BadHeadError",
             "read_length",
             "split_head",
+        ),
+        "kwiken.runtime.transport.http_pool": (
+            "BrokenReplyError",
+            "Connection",
+            "HttpReply",
+            "Moments",
+            "NoConnectionError",
+            "Pool",
+            "UnreadReplyError",
         ),
         "kwiken.runtime.transport.local": (
             "LocalTransport",

@@ -37,6 +37,11 @@ class Call(msgspec.Struct):
         trace_id: trace id of the request, as OpenTelemetry's integer.
         span_id: span id of the attempt, the parent of the spans that the replica creates.
         threads: number of threads that the handler may use, 1 or more.
+        sampled: whether the replica is to record the call's spans.
+        sent: moment at which the transport wrote the call to a connection, seconds of the injected clock; 0
+            until then. Set by the transport.
+        first_byte: moment at which the first byte of the answer came, seconds; 0 until then. Set by the
+            transport.
     """
 
     stage: str
@@ -48,13 +53,35 @@ class Call(msgspec.Struct):
     trace_id: int
     span_id: int
     threads: int = 1
+    sampled: bool = True
+    sent: float = 0.0
+    first_byte: float = 0.0
+
+
+class Stream:
+    """Answer that has begun and goes on: the first message wins the race, the rest follows."""
+
+    async def rest(self) -> Any:
+        """Wait for the end, and return the whole answer; cancelling this cancels the call at the replica.
+
+        Raises:
+            LostError: the answer ended before its end.
+            UnfitError: the answer does not have the stage's type.
+            HandlerError: the replica ended the answer with an error.
+            DeadlineError: the deadline passed before the end.
+        """
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Cancel the call at the replica, if it has not ended."""
+        raise NotImplementedError
 
 
 class Reply(msgspec.Struct):
     """Answer of a replica.
 
     Attributes:
-        value: return value of the handler.
+        value: return value of the handler; a `Stream` if only its first message is there.
         busy_ms: working time of the handler, milliseconds (on replica servers, CPU time); None where unknown.
         inflight: number of calls at the replica when it answered, this one included; None where unknown.
         latency_ms: the replica's own estimate of its latency, milliseconds; None where unknown.

@@ -7,6 +7,7 @@ import logging
 import traceback
 
 from kwiken.errors import DefinitionError
+from kwiken.runtime.log_events import Event, about
 
 
 def is_own(error: BaseException) -> bool:
@@ -37,8 +38,12 @@ def log_handler_error(log: logging.Logger, stage: str, trace_id: int, error: Bas
         trace_id: trace of the request; 0 for none.
         error: the exception.
     """
-    trace = f"{trace_id:032x}" if trace_id else "none"
-    log.error("stage %r: its handler raised (trace %s)", stage, trace, exc_info=error)
+    log.error(
+        "stage %r: its handler raised",
+        stage,
+        exc_info=error,
+        extra=about(Event.HANDLER_FAILED, trace_id=trace_id),
+    )
 
 
 def setup_failed(stage: str, error: BaseException) -> DefinitionError:

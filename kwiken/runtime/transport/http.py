@@ -6,16 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Final, NamedTuple, NoReturn, Self
-
-import msgspec
+from typing import Final, NamedTuple, NoReturn, Self
 
 from kwiken.errors import InputError
 from kwiken.runtime.clock import Clock, SystemClock
-from kwiken.runtime.errors import DeadlineError, HandlerError, LostError, RefusedError, UnfitError
+from kwiken.runtime.errors import DeadlineError, HandlerError, LostError, RefusedError
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import wire
 from kwiken.runtime.transport.base import Call, Replica, Reply
+from kwiken.runtime.transport.call_bodies import MAX_ADDRESSES, CallBodies, failure_of_handler, is_replicas
 from kwiken.runtime.transport.http_pool import BrokenReplyError, NoConnectionError, Pool, UnreadReplyError
 from kwiken.service import Service
 
@@ -23,10 +22,6 @@ OK: Final = 200
 NOT_RUN: Final = frozenset({404, 405, 413, 421, 501})
 TIMED_OUT: Final = 504
 MAX_EARLY_S: Final = 0.05  # remaining time from which on a replica's report of a missed deadline is rejected
-MAX_KIND: Final = 100
-MAX_MESSAGE: Final = 500  # the limit that replicas use themselves
-CHECK_EVERY: Final = 32  # one in so many undecoded answers of a replica is decoded as a check
-MAX_ADDRESSES: Final = 65_536
 PROBE_TIMEOUT_S: Final = 5.0  # timeout of a probe
 
 
@@ -41,7 +36,7 @@ def map_errors(stage: str, replica: Replica) -> Iterator[None]:
         raise LostError(f"stage {stage!r}: replica {replica.id}: {error}") from error
     except UnreadReplyError as error:
         _refuse(error.status, error.headers, stage, replica, "")
-        if error.too_long and error.status == OK and _is_replicas(error.headers):
+        if error.too_long and error.status == OK and is_replicas(error.headers):
             message = f"replica {replica.id}: {error}"
             raise HandlerError(stage, "ReplyTooLarge", message) from error
         raise LostError(
@@ -64,9 +59,7 @@ class HttpTransport:
         service: service whose stages are called; the annotations of its handlers give the types of answers.
         clock: clock of the executor, by which deadlines are given; None for the system's.
         max_body: longest answer, bytes; a longer one is an error.
-        raw: whether to leave answers undecoded (`msgspec.Raw`), to be passed on as received. Only a sample is
-            decoded as a check: the first answers of a replica and some of the rest. The last stage's answer
-            is always decoded, and so are those of stages whose `utility` or `worth` inspects them.
+        raw: whether to leave answers undecoded, to be passed on as received; see `CallBodies`.
     """
 
     def __init__(
@@ -79,23 +72,14 @@ class HttpTransport:
     ) -> None:
         self._clock = clock if clock is not None else SystemClock()
         self._max_body = max_body
-        self._codecs = {name: wire.Codec(service, name) for name in service.stages}
-        self._passed_on = {
-            name
-            for name, stage in service.stages.items()
-            if raw and name != service.sink and stage.utility is None and stage.worth is None
-        }
-        self._unread: dict[str, int] = {}  # by address, number of answers to pass on before the next check
-        self._encoder = msgspec.msgpack.Encoder()
+        self._bodies = CallBodies(service, raw=raw)
         self._endpoints: dict[str, Endpoint] = {}
-        self._last_args: tuple[Any, ...] | None = None
-        self._last_body = b""
         self._pool: Pool | None = None
         self._probes: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         """Open the pool of connections."""
-        self._pool = Pool(max_body=self._max_body)
+        self._pool = Pool(max_body=self._max_body, now=self._clock.monotonic)
         return self
 
     async def __aexit__(
@@ -114,20 +98,14 @@ class HttpTransport:
         if remaining_ms <= 0:
             raise DeadlineError(f"stage {call.stage!r}: the deadline passed before the call was sent")
         endpoint = self._endpoints.get(replica.address) or self._endpoint(replica)
-        body = self._encode(call.args)
-        if len(body) > wire.MAX_BODY:
-            raise HandlerError(
-                call.stage,
-                "CallTooLarge",
-                f"its input is {len(body)} bytes; at most {wire.MAX_BODY} are sent",
-            )
+        body = self._bodies.encode(call)
         request = _head(endpoint, call, min(remaining_ms, wire.MAX_DEADLINE_MS), len(body)) + body
         with map_errors(call.stage, replica):
-            status, headers, data = await self._pool.exchange(endpoint.host_and_port, request)
+            status, headers, data = await self._pool.exchange(endpoint.host_and_port, request, call)
         if status != OK:
             early = self._clock.monotonic() < call.deadline - MAX_EARLY_S
             _raise(status, headers, data, call.stage, replica, early=early)
-        return self._reply(call.stage, replica, headers, data)
+        return self._bodies.reply(call.stage, replica, headers, data)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
         """Probe `/livez`; see `Transport`."""
@@ -164,55 +142,13 @@ class HttpTransport:
         )
         return found
 
-    def _encode(self, args: tuple[Any, ...]) -> bytes:
-        """Body of a call, cached because the shards of a fan-out have the same arguments."""
-        if args is not self._last_args:
-            self._last_body = self._encoder.encode(args)
-            self._last_args = args
-        return self._last_body
-
-    def _reply(self, stage: str, replica: Replica, headers: Mapping[str, str], data: bytes) -> Reply:
-        at = f"stage {stage!r}: replica {replica.id}"
-        if not _is_replicas(headers):
-            raise LostError(f"{at}: not a replica's answer: its headers are missing")
-        try:
-            busy_ms = wire.read_number(headers, wire.BUSY, low=0.0, high=wire.MAX_BUSY_MS)
-            inflight = wire.read_whole(headers, wire.INFLIGHT, low=0, high=wire.MAX_INFLIGHT)
-            latency_ms = wire.read_number(headers, wire.LATENCY, low=0.0, high=wire.MAX_BUSY_MS)
-        except InputError as error:
-            raise LostError(f"{at}: not a replica's answer: {error}") from error
-        try:
-            value = self._read(stage, replica.address, data)
-        except InputError as error:
-            raise UnfitError(f"{at}: {str(error).removeprefix(f'{error.where}: ')}") from error
-        return Reply(value, busy_ms=busy_ms, inflight=inflight, latency_ms=latency_ms)
-
-    def _read(self, stage: str, address: str, data: bytes) -> Any:
-        """Decode an answer; an answer to pass on is only decoded when a check is due.
-
-        Raises:
-            InputError: the answer does not have the stage's type.
-        """
-        if stage not in self._passed_on:
-            return self._codecs[stage].output(data)
-        left = self._unread.get(address, 0)
-        if left:
-            self._unread[address] = left - 1
-        else:
-            self._codecs[stage].output(data)  # every answer is checked until one passes
-            if len(self._unread) >= MAX_ADDRESSES:
-                self._unread.clear()
-            self._unread[address] = CHECK_EVERY - 1
-        return msgspec.Raw(data)
-
 
 def _head(endpoint: Endpoint, call: Call, remaining_ms: float, length: int) -> bytes:
     """Head of a request. Stage names and addresses were checked, so they contain no line breaks."""
-    trace = (
-        f"{wire.TRACEPARENT}: {wire.format_traceparent(call.trace_id, call.span_id)}\r\n"
-        if call.trace_id
-        else ""
-    )
+    trace = ""
+    if call.trace_id:
+        parent = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
+        trace = f"{wire.TRACEPARENT}: {parent}\r\n"
     more = f"{wire.THREADS}: {call.threads}\r\n" if call.threads > 1 else ""
     return (
         f"{endpoint.head}Content-Length: {length}\r\n"
@@ -221,18 +157,13 @@ def _head(endpoint: Endpoint, call: Call, remaining_ms: float, length: int) -> b
     ).encode("ascii")
 
 
-def _is_replicas(headers: Mapping[str, str]) -> bool:
-    """Whether a response has the headers of a replica's answer to a call."""
-    return wire.BUSY in headers and wire.INFLIGHT in headers and wire.LATENCY in headers
-
-
 def _refuse(status: int, headers: Mapping[str, str], stage: str, replica: Replica, text: str) -> None:
     """Raise RefusedError if a response is a refusal."""
     at = f"stage {stage!r}: replica {replica.id}"
     if wire.REFUSED in headers:
         full = headers[wire.REFUSED] == wire.FULL
         raise RefusedError(f"{at}: refused with {status}: {text}", full=full)
-    if status in NOT_RUN and not _is_replicas(headers):
+    if status in NOT_RUN and not is_replicas(headers):
         raise RefusedError(f"{at}: answered {status}, so it is not a replica")
 
 
@@ -242,15 +173,13 @@ def _raise(
     """Raise the error that a response other than 200 stands for."""
     _refuse(status, headers, stage, replica, data[:200].decode(errors="replace"))
     at = f"stage {stage!r}: replica {replica.id}"
-    if not _is_replicas(headers):
+    if not is_replicas(headers):
         raise LostError(f"{at}: not a replica's answer: {status}")
     if status == TIMED_OUT:
         if early:
             raise LostError(f"{at}: dropped the call before its deadline")
         raise DeadlineError(f"{at}: dropped the call past its deadline")
-    try:
-        error = msgspec.msgpack.decode(data, type=dict[str, str])
-        kind, message = error["kind"], error["error"]
-    except (ValueError, KeyError, RecursionError):
-        raise LostError(f"{at}: answered {status} in an unknown form") from None
-    raise HandlerError(stage, kind[:MAX_KIND], message[:MAX_MESSAGE])
+    failure = failure_of_handler(stage, data)
+    if failure is None:
+        raise LostError(f"{at}: answered {status} in an unknown form")
+    raise failure

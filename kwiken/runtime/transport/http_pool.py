@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections import deque
-from typing import Final, NamedTuple, cast
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol, cast
 
 from kwiken.runtime.transport.http_head import BadHeadError, read_length, split_head
 
@@ -19,8 +21,9 @@ CONNECT_S: Final = 1.0
 IDLE_S: Final = 15.0
 
 BEGINNING: Final = b"HTTP/1."
+FINAL: Final = 200  # lowest status of a response that is not interim
 
-_STATUS = re.compile(r"HTTP/1\.([01]) ([2-5][0-9]{2})(?: .*)?\Z")
+_STATUS = re.compile(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: .*)?\Z")
 
 
 class NoConnectionError(Exception):
@@ -47,6 +50,13 @@ class UnreadReplyError(Exception):
         self.too_long = too_long
 
 
+class Moments(Protocol):
+    """Moments of an exchange, seconds; 0 until they come."""
+
+    sent: float
+    first_byte: float
+
+
 class HttpReply(NamedTuple):
     """Response of an HTTP server.
 
@@ -67,13 +77,29 @@ class Connection(asyncio.Protocol):
     Args:
         loop: event loop of the connection.
         max_body: longest body of a response, bytes; a longer one is an error.
+        now: monotonic clock, seconds.
     """
 
-    __slots__ = ("_buffer", "_head", "_length", "_loop", "_max_body", "_transport", "_waiter", "idle_since")
+    __slots__ = (
+        "_buffer",
+        "_head",
+        "_length",
+        "_loop",
+        "_max_body",
+        "_moments",
+        "_now",
+        "_transport",
+        "_waiter",
+        "idle_since",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, max_body: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, max_body: int, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._loop = loop
         self._max_body = max_body
+        self._now = now
+        self._moments: Moments | None = None
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[HttpReply] | None = None
         self._buffer = bytearray()
@@ -86,8 +112,12 @@ class Connection(asyncio.Protocol):
         """Whether another request can be sent on the connection."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, request: bytes) -> HttpReply:
+    async def exchange(self, request: bytes, moments: Moments | None = None) -> HttpReply:
         """Send a request and wait for its response; cancelling this closes the connection.
+
+        Args:
+            request: head and body.
+            moments: where to note the moments of the exchange; None for nowhere.
 
         Raises:
             NoConnectionError: the connection was closed before; nothing was sent.
@@ -98,14 +128,17 @@ class Connection(asyncio.Protocol):
             raise NoConnectionError("the connection was closed before anything was sent")
         waiter: asyncio.Future[HttpReply] = self._loop.create_future()
         self._waiter = waiter
+        self._moments = moments
         self._transport.write(request)
+        if moments is not None:
+            moments.sent = self._now()
         try:
             return await waiter
         except asyncio.CancelledError:
             self.cut()
             raise
         finally:
-            self._waiter = None
+            self._waiter = self._moments = None
             del waiter  # the future holds its error, whose traceback holds this frame
 
     def cut(self) -> None:
@@ -129,6 +162,8 @@ class Connection(asyncio.Protocol):
         if self._waiter is None or self._waiter.done():  # unexpected data: no request is waiting for it
             self.cut()
             return
+        if self._moments is not None and not self._moments.first_byte:
+            self._moments.first_byte = self._now()
         try:
             if self._buffer:
                 self._buffer += data
@@ -145,29 +180,43 @@ class Connection(asyncio.Protocol):
     def _read(self, data: bytes | bytearray) -> None:
         """Parse on; `data` is all data that was received and not consumed yet."""
         if self._head is None:
-            split = split_head(data)
-            if split is None:
-                # Reject at once, without waiting for more.
-                if not BEGINNING.startswith(data[: len(BEGINNING)]):
-                    raise BrokenReplyError(f"not an HTTP response: {bytes(data[:80])!r}")
+            head = self._read_head(data)
+            if head is None:
                 self._keep(data)
                 return
-            first, headers, start = split
-            match = _STATUS.match(first)
-            if match is None:
-                raise BrokenReplyError(f"not an HTTP response: {first[:80]!r}")
-            if match[1] == "0":
-                headers["connection"] = "close"
-            self._head = int(match[2]), headers
-            self._length = _length_of(int(match[2]), headers, self._max_body)
+            status, headers, start = head
+            if status < FINAL:
+                raise BrokenReplyError(f"not an answer but an interim response: {status}")
+            self._head = status, headers
+            self._length = _length_of(status, headers, self._max_body)
             data = data[start:]
         if len(data) < self._length:
             self._keep(data)
             return
         if len(data) > self._length:
             raise BrokenReplyError("more data than its Content-Length")
+        self._finish(bytes(data))  # copied before the buffer, which may be the same object, is cleared
+
+    def _read_head(self, data: bytes | bytearray) -> tuple[int, dict[str, str], int] | None:
+        """Parse the head of a response: status, headers and offset of the body; None if it is incomplete."""
+        split = split_head(data)
+        if split is None:
+            # Reject at once, without waiting for more.
+            if not BEGINNING.startswith(data[: len(BEGINNING)]):
+                raise BrokenReplyError(f"not an HTTP response: {bytes(data[:80])!r}")
+            return None
+        first, headers, start = split
+        match = _STATUS.match(first)
+        if match is None:
+            raise BrokenReplyError(f"not an HTTP response: {first[:80]!r}")
+        if match[1] == "0":
+            headers["connection"] = "close"
+        return int(match[2]), headers, start
+
+    def _finish(self, body: bytes) -> None:
+        """Hand the whole response to the waiting exchange."""
+        assert self._head is not None
         status, headers = self._head
-        body = bytes(data)  # copied before the buffer, which may be the same object, is cleared
         self._head = None
         self._buffer.clear()
         if self._transport is not None and headers.get("connection", "").lower() == "close":
@@ -211,18 +260,38 @@ class Pool:
 
     Args:
         max_body: longest body of a response, bytes; a longer one is an error.
+        idle_s: seconds for which a connection is kept without use; shorter than the server keeps it.
+        connection: class of the connections.
+        now: monotonic clock, seconds.
     """
 
-    def __init__(self, *, max_body: int) -> None:
+    def __init__(
+        self,
+        *,
+        max_body: int,
+        idle_s: float = IDLE_S,
+        connection: type[Connection] = Connection,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._max_body = max_body
+        self._idle_s = idle_s
+        self._connection = connection
+        self._now = now
         self._loop = asyncio.get_running_loop()
         self._idle: dict[tuple[str, int], deque[Connection]] = {}
         self._busy: set[Connection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def exchange(self, place: tuple[str, int], request: bytes) -> HttpReply:
+    async def exchange(
+        self, place: tuple[str, int], request: bytes, moments: Moments | None = None
+    ) -> HttpReply:
         """Send a request to a host and port, on a connection that no other exchange is using.
+
+        Args:
+            place: host and port.
+            request: head and body.
+            moments: where to note the moments of the exchange; None for nowhere.
 
         Raises:
             NoConnectionError: nothing was sent.
@@ -233,7 +302,7 @@ class Pool:
             connection = await self._connect(place)
         self._busy.add(connection)
         try:
-            return await connection.exchange(request)
+            return await connection.exchange(request, moments)
         finally:
             self._busy.discard(connection)
             if connection.usable:
@@ -242,7 +311,7 @@ class Pool:
     def _take(self, place: tuple[str, int]) -> Connection | None:
         """Take the most recently used open connection, so that the others can expire."""
         idle = self._idle.get(place)
-        oldest = self._loop.time() - IDLE_S
+        oldest = self._loop.time() - self._idle_s
         while idle:
             connection = idle.pop()
             if connection.usable and connection.idle_since > oldest:
@@ -263,7 +332,7 @@ class Pool:
         return connection
 
     def _new(self) -> Connection:
-        return Connection(self._loop, self._max_body)
+        return self._connection(self._loop, self._max_body, self._now)
 
     def _give_back(self, place: tuple[str, int], connection: Connection) -> None:
         if self._closed:
@@ -275,19 +344,19 @@ class Pool:
             idle = self._idle[place] = deque()
         idle.append(connection)
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(IDLE_S, self._sweep)
+            self._sweeper = self._loop.call_later(self._idle_s, self._sweep)
 
     def _sweep(self) -> None:
         """Close connections that have been idle for too long."""
         self._sweeper = None
-        oldest = self._loop.time() - IDLE_S
+        oldest = self._loop.time() - self._idle_s
         for place, idle in list(self._idle.items()):
             while idle and (idle[0].idle_since <= oldest or not idle[0].usable):
                 idle.popleft().cut()
             if not idle:
                 del self._idle[place]
         if self._idle:
-            self._sweeper = self._loop.call_later(IDLE_S, self._sweep)
+            self._sweeper = self._loop.call_later(self._idle_s, self._sweep)
 
     async def close(self) -> None:
         """Close every connection."""

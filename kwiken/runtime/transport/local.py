@@ -40,7 +40,8 @@ class LocalTransport:
     """Calls handlers directly, in the caller's task; every replica is this process.
 
     Args:
-        service: service to run; every stage needs a handler.
+        service: service to run; every stage needs a handler, but for those of foreign services: their calls
+            are left to a `ForeignTransport` around this one.
         now: clock of the calls' deadlines, seconds.
         report: called with the stage, the trace id (0 for none) and the exception of a handler that raised;
             None to report nothing: the caller of a request gets the exception as the cause of its error.
@@ -61,6 +62,8 @@ class LocalTransport:
         self._report = report
         self._stages: dict[str, LocalStage] = {}
         for name, stage in service.stages.items():
+            if stage.remote_call is not None:
+                continue
             if stage.handler is None:
                 raise DefinitionError("has no handler, so it cannot run here", stage=name)
             self._stages[name] = LocalStage(
@@ -91,12 +94,17 @@ class LocalTransport:
         """Run the handler, and convert its answer to the annotated type as a call over the wire would.
 
         Raises:
+            DefinitionError: a foreign service serves the stage.
             DeadlineError: the deadline of the call has passed.
             HandlerError: the handler raised, or its answer does not have its type.
         """
         started = self._now()
         if started >= call.deadline:
             raise DeadlineError(f"stage {call.stage!r}: its deadline had passed before it ran")
+        if call.stage not in self._stages:
+            raise DefinitionError(
+                "a foreign service serves it; put a ForeignTransport around this one", stage=call.stage
+            )
         handler, sharded, threaded, codec, unchecked = self._stages[call.stage]
         try:
             if threaded:
@@ -138,10 +146,15 @@ def _codec_of(service: Service, stage: str) -> Codec | None:
 def local_replicas(service: Service) -> dict[str, list[Replica]]:
     """Replicas of a service for `LocalTransport`: for each stage as many as it asks for, all in this process.
 
+    A stage of a foreign service gets none.
+
     Args:
         service: service whose stages get replicas.
     """
     return {
-        name: [Replica(f"{name}-{number}", "local", "local") for number in range(stage.replicas)]
+        name: [
+            Replica(f"{name}-{number}", "local", "local")
+            for number in range(stage.replicas if stage.remote_call is None else 0)
+        ]
         for name, stage in service.stages.items()
     }

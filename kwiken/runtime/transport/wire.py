@@ -7,7 +7,7 @@ gateway need not decode the answers of stages, so it may pass them on as receive
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -16,6 +16,9 @@ from kwiken.errors import DefinitionError, InputError
 from kwiken.runtime.transport.validation_errors import plain_message
 from kwiken.service import Service
 
+HTTP: Final = "http"
+GRPC: Final = "grpc"
+SCHEMES: Final = (HTTP, GRPC)  # of replicas' addresses
 CALL_PATH: Final = "/call"
 REQUEST_PATH: Final = "/v1/request"
 MSGPACK: Final = "application/msgpack"
@@ -43,11 +46,12 @@ MAX_DEADLINE_MS: Final = 3_600_000.0
 # Limits of the figures that a replica reports: they affect the choice of replicas and the charge for threads.
 MAX_BUSY_MS: Final = 1e9
 MAX_INFLIGHT: Final = 1_000_000
+MAX_ATTEMPT: Final = 1_000_000
 
 # `float` and `int` accept more than a header may contain: underscores, digits of other scripts, `nan`, `1e9`.
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _WHOLE = re.compile(r"-?[0-9]{1,15}")
-_ADDRESS = re.compile(r"http://([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]):([0-9]{1,5})\Z")
+_ADDRESS = re.compile(r"([a-z]{1,8})://([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]):([0-9]{1,5})\Z")
 # Place that a decoder's message names: the number of an input, and the path within the input.
 _INPUT = re.compile(r" - at `\$\[(?P<index>\d{1,4})\](?P<path>[^`]*)`\Z")
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
@@ -83,9 +87,15 @@ def parse_traceparent(text: str | None) -> Parent | None:
     return parent if parent.trace_id and parent.span_id else None
 
 
-def format_traceparent(trace_id: int, span_id: int) -> str:
-    """Header for a call made in one of this process's spans, which are always recorded."""
-    return f"00-{trace_id:032x}-{span_id:016x}-01"
+def format_traceparent(trace_id: int, span_id: int, *, sampled: bool = True) -> str:
+    """Header for a call made in one of this process's spans.
+
+    Args:
+        trace_id: trace id, 128 bits.
+        span_id: id of the span, 64 bits.
+        sampled: whether the span is recorded.
+    """
+    return f"00-{trace_id:032x}-{span_id:016x}-0{sampled:d}"
 
 
 def read_number(headers: Mapping[str, str], name: str, *, low: float, high: float) -> float | None:
@@ -122,16 +132,22 @@ def read_whole(headers: Mapping[str, str], name: str, *, low: int, high: int) ->
     return value
 
 
-def split_address(text: str, *, where: str) -> tuple[str, int]:
+def split_address(text: str, *, where: str, schemes: Collection[str] = (HTTP,)) -> tuple[str, int]:
     """Split a replica's address into host and port.
 
+    Args:
+        text: the address, `SCHEME://HOST:PORT`.
+        where: source of the address in errors.
+        schemes: schemes that are acceptable.
+
     Raises:
-        InputError: the address is not `http://HOST:PORT`; names `where`.
+        InputError: the address has another form or scheme; names `where`.
     """
     match = _ADDRESS.match(text)
-    if match is None or not 0 < int(match[2]) < 1 << 16:
-        raise InputError(f"an address must be http://HOST:PORT, not {text[:80]!r}", where=where)
-    return match[1].strip("[]"), int(match[2])
+    if match is None or match[1] not in schemes or not 0 < int(match[3]) < 1 << 16:
+        forms = " or ".join(f"{scheme}://HOST:PORT" for scheme in schemes)
+        raise InputError(f"an address must be {forms}, not {text[:80]!r}", where=where)
+    return match[2].strip("[]"), int(match[3])
 
 
 class Codec:

@@ -13,7 +13,7 @@ import pytest
 
 from kwiken import Budgets, Plan, Reissue, Service, SpanMatch, StagePlan
 from kwiken.plan import Costs
-from kwiken.runtime import Executor, Gateway, LocalTransport, SystemClock, local_replicas
+from kwiken.runtime import Executor, Gateway, GatewaySettings, LocalTransport, SystemClock, local_replicas
 from tests.support.commands import run
 
 TOKEN = "a-token"
@@ -52,7 +52,7 @@ class Running:
         )
 
         async def start() -> None:
-            self.gateway = Gateway(service, self.executor, token=TOKEN, remote=False)
+            self.gateway = Gateway(service, self.executor, GatewaySettings(token=TOKEN, remote=False))
             await self.gateway.start()
 
         self.loop.run_until_complete(start())

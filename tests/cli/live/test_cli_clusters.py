@@ -22,8 +22,8 @@ import pytest
 from kwiken.cli.live.detach import _last_log_line
 from kwiken.cli.live.up import crowd_line
 from kwiken.runtime.cluster import ClusterState, StateFiles
-from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.state import VERSION, ProcessState
+from kwiken.runtime.process_id import Identity
 from tests.support.commands import refused, run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,7 +47,8 @@ def cluster(service: str, url: str, identity: Identity, token_file: Path) -> Clu
         supervisor=identity,
         ready=True,
         token_file=str(token_file),
-        gateway=gateway,
+        url=url,
+        gateways=[gateway],
         replicas=[],
     )
 

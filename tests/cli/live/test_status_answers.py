@@ -46,7 +46,15 @@ def test_a_replicas_errors_are_shown(trouble: str | None, capsys: pytest.Capture
         "restarts": 0,
         "address": "http://h:a",
     }
-    _show({"service": "shop", "gateway": None, "replicas": [replica], "runtime": figures(stages={})})
+    _show(
+        {
+            "service": "shop",
+            "url": "http://127.0.0.1:1",
+            "gateways": [],
+            "replicas": [replica],
+            "runtime": figures(stages={}),
+        }
+    )
     said = capsys.readouterr()
     assert "avoided" in said.out
     told = "shop: rank-0: its last call failed: LostError: stage 'rank': not a replica's answer"

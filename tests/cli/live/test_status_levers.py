@@ -61,7 +61,8 @@ def test_reissues_stand_beside_their_bounds() -> None:
 def test_an_unsaved_plan_is_reported(unkept: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     cluster: dict[str, Any] = {
         "service": "shop",
-        "gateway": None,
+        "url": "http://127.0.0.1:1",
+        "gateways": [],
         "replicas": [],
         "runtime": figures(plan_unkept=unkept),
     }
@@ -89,6 +90,14 @@ def test_replicas_missing_from_the_state_file_are_reported(
         "address": "http://h:a",
     }
     stages = {"rank": {"replicas": [{"address": f"http://h:{serving}"}]}}
-    _show({"service": "shop", "gateway": None, "replicas": [replica], "runtime": figures(stages=stages)})
+    _show(
+        {
+            "service": "shop",
+            "url": "http://127.0.0.1:1",
+            "gateways": [],
+            "replicas": [replica],
+            "runtime": figures(stages=stages),
+        }
+    )
     told = "shop: the gateway has 1 of its replicas that are not noted"
     assert (told in capsys.readouterr().err) is said

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from kwiken.runtime.cluster import ClusterState
-from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.state import VERSION, ProcessState
+from kwiken.runtime.process_id import Identity
 from tests.support.commands import refused, run
 from tests.support.hostile import (
     ATTACK,
@@ -231,7 +231,9 @@ def noted(folder: Path, server: http.server.ThreadingHTTPServer, *, suffix: str 
     replica = ProcessState(
         identity=Identity(1, "x"), url=attacked("http://a"), restarts=0, stage=ATTACK, replica=ATTACK
     )
-    state = ClusterState(VERSION, attacked("shop"), ATTACK, own, True, ATTACK, gateway, [replica])
+    state = ClusterState(
+        VERSION, attacked("shop"), ATTACK, own, True, ATTACK, gateway.url, [gateway], [replica]
+    )
     (folder / "shop.json").write_bytes(msgspec.json.encode(state))
     (folder / "shop.token").write_text("token\n")
     return ["--state", str(folder)]

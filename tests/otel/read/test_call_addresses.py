@@ -1,4 +1,4 @@
-"""What spans state of the address of their calls, in either format and in present and former names."""
+"""Addresses of calls in spans, in either format, by present and former names."""
 
 from __future__ import annotations
 

@@ -24,9 +24,10 @@ from kwiken.errors import InputError
 from kwiken.otel.trace import read_traces
 from kwiken.otel.write import OtlpLinesExporter, RequestRecord, ServerSpans, make_observer
 from kwiken.otel.write import pipeline as pipeline_module
-from kwiken.otel.write.collector import Collector, traces_url
+from kwiken.otel.write.collector import TRACES_PATH, Collector
+from kwiken.otel.write.endpoint import collector_url
 from kwiken.otel.write.pipeline import Pipeline
-from kwiken.otel.write.span_model import CallRecord, SpanData
+from kwiken.otel.write.span_model import SpanData
 from tests.support.span_trees import MS, T0, Dag, record
 
 CHAIN = Dag([[], [0], [1]])
@@ -76,30 +77,6 @@ def test_what_was_flushed_can_be_read_while_the_service_runs(tmp_path: Path) -> 
         observer.close()
 
 
-def test_a_share_of_the_traces_is_kept_and_the_rest_counted(tmp_path: Path) -> None:
-    observer = make_observer("shop", traces=tmp_path, sample=0.5)
-    for request in requests(400):
-        observer.request_finished(request)
-    observer.close()
-    counts = observer.counts()
-    assert counts.taken + counts.sampled_out == 400
-    assert 120 < counts.taken < 280
-    assert len(lines(tmp_path)) == counts.taken
-
-
-def test_replica_and_gateway_keep_the_same_traces(tmp_path: Path) -> None:
-    gateway = make_observer("shop", traces=tmp_path / "g", sample=0.3)
-    replica = ServerSpans("shop", "s0", "r1", "n1", traces=tmp_path / "r", sample=0.3)
-    for request in requests(200):
-        gateway.request_finished(request)
-        replica.record(CallRecord(request.trace_id, request.span_id, 0, T0, T0 + MS))
-    gateway.close()
-    replica.close()
-    assert {s["traceId"] for s in all_spans(tmp_path / "g")} == {
-        s["traceId"] for s in all_spans(tmp_path / "r")
-    }
-
-
 def test_nothing_is_taken_after_closing(tmp_path: Path) -> None:
     observer = make_observer("shop", traces=tmp_path)
     observer.close()
@@ -111,7 +88,7 @@ def test_nothing_is_taken_after_closing(tmp_path: Path) -> None:
 def served(**more: Any) -> Any:
     parent = SimpleNamespace(trace_id=1 << 99, span_id=42, sampled=True)
     call = {"parent": parent, "shard": 2, "start_ns": T0, "end_ns": T0 + MS, "busy_ms": 0.25, "error": None}
-    call["exception"] = None
+    call |= {"exception": None, "began_ns": T0, "attempt": 0}
     return SimpleNamespace(**{**call, **more})
 
 
@@ -128,7 +105,7 @@ def test_a_replicas_calls_become_server_spans_below_their_callers(tmp_path: Path
     assert {s["parentSpanId"] for s in found} == {f"{42:016x}"}
     assert len({s["spanId"] for s in found}) == 101
     assert sum("status" in s for s in found) == 1
-    assert spans.counts().sampled_out == 2
+    assert spans.counts().not_sampled == 2
     assert len(lines(tmp_path)) < 20, "calls share lines"
     attributes = {
         a["key"]: a["value"] for a in lines(tmp_path)[0]["resourceSpans"][0]["resource"]["attributes"]
@@ -170,12 +147,6 @@ def test_a_note_that_cannot_be_written_is_counted_and_the_rest_go_on(
     assert (observer.counts().bad, len(lines(tmp_path))) == (1, 1)
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan"), float("inf")])
-def test_a_share_that_is_none_is_refused(share: float) -> None:
-    with pytest.raises(InputError, match="sample: must be a share"):
-        make_observer("shop", sample=share)
-
-
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="spans cannot be written there"):
@@ -192,8 +163,12 @@ def test_an_address_that_is_no_collectors_is_refused(address: str) -> None:
 
 
 def test_the_traces_path_is_added_where_none_is_given() -> None:
-    assert traces_url("http://h:4318") == traces_url("http://h:4318/") == "http://h:4318/v1/traces"
-    assert traces_url("https://h/otlp/v1/traces") == "https://h/otlp/v1/traces"
+    for given, expected in (
+        ("http://h:4318", "http://h:4318/v1/traces"),
+        ("http://h:4318/", "http://h:4318/v1/traces"),
+        ("https://h/otlp/v1/traces", "https://h/otlp/v1/traces"),
+    ):
+        assert collector_url(given, TRACES_PATH, option="otlp") == expected
 
 
 @contextmanager

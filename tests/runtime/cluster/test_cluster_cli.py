@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kwiken.runtime.cluster import StateFiles
-from kwiken.runtime.cluster.process_id import Identity
+from kwiken.runtime.process_id import Identity
 from tests.support import commands
 from tests.support.server_processes import KWIKEN, ROOT, address_of, ask, running
 
@@ -202,7 +202,7 @@ def test_up_status_down_and_down_again(tmp_path: Path) -> None:
             "echo' is up already; stop it with: kwiken down --state ",
         )
         (cluster,) = json.loads(run("status", *state, "--json").stdout)["clusters"]
-        assert cluster["gateway"]["url"] == url
+        assert cluster["url"] == url
         assert cluster["runtime"]["requests"] == 1
         assert [each["replica"] for each in cluster["replicas"]] == [
             "first-0",
@@ -220,7 +220,7 @@ def test_up_status_down_and_down_again(tmp_path: Path) -> None:
         down = run("down", *state)
     assert down.returncode == 0
     assert down.stderr == "echo is stopped\n"
-    assert not any(Identity.of(each["pid"]) for each in [*cluster["replicas"], cluster["gateway"]])
+    assert not any(Identity.of(each["pid"]) for each in [*cluster["replicas"], *cluster["gateways"]])
     again = run("down", *state)
     assert (again.returncode, again.stderr) == (0, f"no service is up in {tmp_path / 'state'}\n")
     assert run("down", "echo", *state).stderr.startswith("service 'echo' is not up")

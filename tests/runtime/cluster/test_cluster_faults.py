@@ -19,9 +19,13 @@ import pytest_asyncio
 
 from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.runtime import RefusedError
 from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.runtime.cluster.process_id import Identity
+from kwiken.runtime.process_id import Identity
 from kwiken.service import Reissue
+from tests.support.gateway_pids import gateway_pid
+from tests.support.protocols import GRPC, HTTP, Protocol, call_of
+from tests.support.services_http import Ask, service
 from tests.support.waiting import found, until
 
 TARGET = "tests.support.services_http:service"
@@ -59,9 +63,15 @@ class Client:
         await asyncio.gather(*callers_running)
 
 
+@pytest.fixture(scope="module", params=[HTTP, GRPC], ids=str)
+def protocol(request: pytest.FixtureRequest) -> Protocol:
+    found: Protocol = request.param
+    return found
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster() -> AsyncIterator[Cluster]:
-    settings = ClusterSettings(max_inflight=16, grace_s=3.0)
+async def cluster(protocol: Protocol) -> AsyncIterator[Cluster]:
+    settings = ClusterSettings(max_inflight=16, grace_s=3.0, transport=protocol.scheme)
     async with Cluster(TARGET, settings, replicas={"first": 2}) as started:
         yield started
 
@@ -83,7 +93,7 @@ async def whole(cluster: Cluster) -> None:
         alive = all(Identity.of(pid) for those in running.values() for pid, _ in those)
         return alive and {stage: len(those) for stage, those in running.items()} == counts
 
-    await until(lambda: filled() and cluster.gateway_pid, within_s=30)
+    await until(lambda: filled() and gateway_pid(cluster), within_s=30)
 
     async def known() -> bool:
         with contextlib.suppress(aiohttp.ClientError, KwikenError, TimeoutError):
@@ -162,20 +172,17 @@ async def test_a_paused_replica_loses_no_request_and_is_avoided(cluster: Cluster
     assert client.statuses[200] >= 40  # ten of each client come after the pause
 
 
-async def test_a_full_replica_sends_calls_elsewhere(cluster: Cluster, client: Client) -> None:
+async def test_a_full_replica_sends_calls_elsewhere(
+    cluster: Cluster, client: Client, protocol: Protocol
+) -> None:
     """One replica is filled to its limit from outside, and refuses every call of the gateway."""
     _, address = cluster.replicas["middle"][0]
-    hold = msgspec.msgpack.encode([{"text": "x", "sleep_ms": 3000}])
-    async with aiohttp.ClientSession() as session:
-
-        async def fill() -> int:
-            headers = {"Content-Type": "application/msgpack", "kw-stage": "middle", "kw-shard": "0"}
-            async with session.post(address + "/call", data=hold, headers=headers) as response:
-                return response.status
-
-        holders = [asyncio.create_task(fill()) for _ in range(17)]
+    hold = call_of("middle", Ask("x", sleep_ms=3000))
+    async with protocol.transport(service) as transport:
+        fill = protocol.replica_at(address)
+        holders = [asyncio.create_task(transport.call(fill, hold)) for _ in range(17)]
         done, _ = await asyncio.wait(holders, return_when=asyncio.FIRST_COMPLETED)
-        assert [task.result() for task in done] == [503]  # it is full
+        assert [type(task.exception()) for task in done] == [RefusedError]  # it is full
         await client.during(asyncio.sleep(0.3), sleep_ms=1)
         for task in holders:
             task.cancel()
@@ -241,10 +248,10 @@ async def test_a_killed_gateway_comes_back_with_its_plan(cluster: Cluster, clien
     await cluster.put_plan(plan)
     with pytest.raises(InputError, match="other"):
         await cluster.put_plan(msgspec.structs.replace(plan, service="other"))
-    url, pid = cluster.gateway_url, cluster.gateway_pid
+    url, pid = cluster.gateway_url, gateway_pid(cluster)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: cluster.gateway_pid not in {None, pid}, within_s=20)
+    await until(lambda: gateway_pid(cluster) not in {None, pid}, within_s=20)
     await whole(cluster)
     assert cluster.gateway_url == url
     assert (await client.ask())[0] == 200

@@ -12,8 +12,8 @@ import pytest
 
 from kwiken.errors import DefinitionError, InputError, KwikenError
 from kwiken.runtime.cluster import Cluster, ClusterSettings, ClusterState, StateFiles, stop_cluster
-from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.cluster.state import ProcessState
+from kwiken.runtime.process_id import Identity
 from tests.support.waiting import until
 
 TARGET = "tests.support.services_http:service"
@@ -103,13 +103,14 @@ def test_another_process_with_a_recorded_pid_is_never_signalled(tmp_path: Path) 
         files = StateFiles(tmp_path, "echo")
         files.write(
             ClusterState(
-                version=1,
+                version=2,
                 service="echo",
                 target=TARGET,
                 supervisor=stranger,
                 ready=True,
                 token_file="none",
-                gateway=None,
+                url="http://127.0.0.1:1",
+                gateways=[],
                 replicas=[ProcessState(stranger, "http://127.0.0.1:1", 0, "first", "first-0")],
             )
         )

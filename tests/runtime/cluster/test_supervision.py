@@ -18,10 +18,11 @@ from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Budgets, Costs, Plan, StagePlan
 from kwiken.runtime.cluster import Cluster, ClusterSettings, StateFiles
 from kwiken.runtime.cluster.child_process import Child, ChildError
-from kwiken.runtime.cluster.process_id import Identity
 from kwiken.runtime.process import ReplicaSpec
+from kwiken.runtime.process_id import Identity
 from kwiken.runtime.transport import Replica
 from kwiken.service import Reissue
+from tests.support.gateway_pids import gateway_pid
 from tests.support.waiting import until
 
 POISON = "tests.support.services_poison:service"
@@ -93,10 +94,10 @@ async def test_replicas_that_hang_are_killed_and_replaced(way: str) -> None:
 
 async def test_a_gateway_that_hangs_is_killed_and_replaced() -> None:
     async with of(1, unresponsive_s=0.8) as cluster:
-        pid, url = cluster.gateway_pid, cluster.gateway_url
+        pid, url = gateway_pid(cluster), cluster.gateway_url
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
-        await until(lambda: cluster.gateway_pid not in {None, pid}, within_s=30)
+        await until(lambda: gateway_pid(cluster) not in {None, pid}, within_s=30)
         await served(cluster)
         assert cluster.gateway_url == url
 
@@ -104,13 +105,13 @@ async def test_a_gateway_that_hangs_is_killed_and_replaced() -> None:
 async def test_requests_during_a_gateway_replacement_wait_and_are_not_refused() -> None:
     async with of(1) as cluster:
         for _ in range(2):
-            pid = cluster.gateway_pid
+            pid = gateway_pid(cluster)
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
-            await until(lambda pid=pid: cluster.gateway_pid != pid)  # type: ignore[misc]
-            assert cluster.gateway_pid is None
+            await until(lambda pid=pid: gateway_pid(cluster) != pid)  # type: ignore[misc]
+            assert gateway_pid(cluster) is None
             assert [await ask(cluster, "hi") for _ in range(3)] == [200] * 3
-            assert cluster.gateway_pid is not None
+            assert gateway_pid(cluster) is not None
 
 
 def plan_of(after_ms: float) -> Plan:
@@ -132,10 +133,10 @@ async def in_force(cluster: Cluster) -> object:
 
 async def replaced(cluster: Cluster) -> None:
     """Kill the gateway, and wait for the next."""
-    pid = cluster.gateway_pid
+    pid = gateway_pid(cluster)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: cluster.gateway_pid not in {None, pid}, within_s=30)
+    await until(lambda: gateway_pid(cluster) not in {None, pid}, within_s=30)
 
 
 async def put(cluster: Cluster, plan: Plan | None, *, status: int = 200) -> None:
@@ -230,11 +231,11 @@ async def test_a_state_folder_that_is_removed_is_made_again(files: StateFiles) -
         os.kill(dead, signal.SIGKILL)
         await until(lambda: dead not in pids(cluster) and len(pids(cluster)) == 2, within_s=30)
         await known(cluster)
-        gateway = cluster.gateway_pid
+        gateway = gateway_pid(cluster)
         assert gateway is not None
         shutil.rmtree(files.folder, ignore_errors=True)
         os.kill(gateway, signal.SIGKILL)
-        await until(lambda: cluster.gateway_pid not in {None, gateway}, within_s=30)
+        await until(lambda: gateway_pid(cluster) not in {None, gateway}, within_s=30)
         await known(cluster)
         await served(cluster)
         await until(files.token.exists)
@@ -256,8 +257,8 @@ async def test_a_state_folder_that_is_removed_comes_back_though_nothing_else_hap
         state = files.read()
         assert state is not None
         assert state.ready
-        assert state.gateway is not None
-        assert state.gateway.identity.pid == cluster.gateway_pid
+        assert state.gateways
+        assert state.gateways[0].identity.pid == gateway_pid(cluster)
 
 
 async def test_a_cluster_without_a_state_folder_goes_on_and_touches_no_other_ones(files: StateFiles) -> None:

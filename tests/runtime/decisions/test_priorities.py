@@ -188,7 +188,7 @@ async def test_a_full_replica_refuses_and_the_executor_counts_it() -> None:
                 rng=random.Random(1),
             )
             held = [asyncio.create_task(executor.run("x")) for _ in range(3)]
-            await until(lambda: server._inflight == 3)
+            await until(lambda: server.calls.inflight == 3)
             with pytest.raises(UnavailableError) as refused:
                 await executor.run("x")
             assert refused.value.full

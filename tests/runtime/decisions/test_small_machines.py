@@ -24,7 +24,7 @@ from kwiken.runtime.decisions import (
     compile_program,
     retune,
 )
-from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
 from kwiken.runtime.decisions.stop_rule import DONE, FAIL
 from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter
 from kwiken.service import Reissue, Stage
@@ -303,3 +303,35 @@ def test_a_call_is_charged_its_share_of_the_cpu_time_around_it(monkeypatch: pyte
     meter.ns = 500_000
     assert overhead.share_ms(meter) == pytest.approx(1.5)  # 2 ms in all, 0.5 metered, one call
     assert overhead.share_ms(meter) == pytest.approx(2.0)  # 5 ms in all, 1 metered, two calls
+
+
+def test_recent_latencies_are_those_of_the_last_intervals() -> None:
+    latencies = LatencyHistogram()
+    recent = RecentLatencies(latencies, steps=2)
+    latencies.add(9.0)
+    assert (recent.count, recent.rate_per_s(1.0), recent.quantiles((0.5,))) == (0, None, [None])
+    recent.step(1.0)
+    for _ in range(30):
+        latencies.add(0.010)
+    recent.step(2.0)
+    for _ in range(10):
+        latencies.add(0.100)
+    assert recent.rate_per_s(3.0) == 20
+    assert recent.quantiles((0.5, 0.99)) == [pytest.approx(0.010, rel=0.04), pytest.approx(0.100, rel=0.04)]
+    recent.step(3.0)  # the interval of 10 ms is forgotten
+    assert recent.count == 10
+    assert recent.quantiles((0.0,)) == [pytest.approx(0.100, rel=0.04)]
+
+
+@given(st.lists(st.lists(st.floats(1e-6, 1e3), max_size=30), min_size=1, max_size=8), st.integers(1, 4))
+def test_recent_latencies_equal_a_histogram_of_their_own(intervals: list[list[float]], steps: int) -> None:
+    every, last = LatencyHistogram(), LatencyHistogram()
+    recent = RecentLatencies(every, steps)
+    for number, interval in enumerate(intervals):
+        recent.step(float(number))
+        for latency in interval:
+            every.add(latency)
+            if number >= len(intervals) - steps:
+                last.add(latency)
+    assert recent.count == last.count
+    assert recent.quantiles((0.0, 0.5, 1.0)) == [last.quantile(share) for share in (0.0, 0.5, 1.0)]

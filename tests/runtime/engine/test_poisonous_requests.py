@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kwiken.runtime import AllFailedError, DeadlineError, LostError
-from kwiken.runtime.gateway.server import failure_of
+from kwiken.runtime.gateway.responses import failure_of
 from kwiken.runtime.transport import Call, Replica
 from kwiken.service import Reissue, Service, Stage
 from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising, service_of

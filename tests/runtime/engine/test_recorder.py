@@ -12,6 +12,7 @@ from kwiken.otel.write import AttemptKind, Outcome, RequestRecord
 from kwiken.plan import PartialPolicy
 from kwiken.runtime import HandlerError, LostError
 from kwiken.runtime.transport import Call, Replica, Reply
+from kwiken.runtime.transport.wire import Parent
 from kwiken.service import Reissue, Stage
 from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising, service_of
 from tests.support.virtual import START_NS, simulate
@@ -92,7 +93,7 @@ def test_a_replica_gets_the_span_of_its_attempt() -> None:
 
 
 def test_callers_trace_is_continued() -> None:
-    record = noted(Script(lambda *_: after(0.0)), one_stage(), parent=(77, 88))
+    record = noted(Script(lambda *_: after(0.0)), one_stage(), parent=Parent(77, 88, sampled=True))
     assert (record.trace_id, record.parent_span_id) == (77, 88)
     assert record.span_id != 88
 
@@ -195,7 +196,7 @@ def test_nothing_is_noted_unless_asked_for() -> None:
         script = Script(lambda *_: after(0.0))
         executor = executor_of(one_stage(), script)
         assert (await executor.run("q")).record is None
-        assert (await executor.run("q", parent=(5, 6))).record is None
+        assert (await executor.run("q", parent=Parent(5, 6, sampled=True))).record is None
         assert [(entry.call.trace_id, entry.call.span_id) for entry in script.sent] == [(0, 0), (5, 6)]
         assert (await executor.run("q", note=True)).record is not None
 

@@ -19,7 +19,7 @@ from kwiken.plan import Plan
 from kwiken.runtime import SystemClock
 from kwiken.runtime.decisions import Limits
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, PlanFile, parse_endpoint
+from kwiken.runtime.gateway import Gateway, GatewaySettings, PlanFile, parse_endpoint
 from kwiken.runtime.replica import ReplicaServer
 from kwiken.runtime.transport import HttpTransport, LocalTransport, local_replicas
 from kwiken.runtime.transport.wire import RequestReader, format_traceparent, parse_traceparent, split_address
@@ -75,7 +75,7 @@ async def local(
         rng=random.Random(1),
         limits=limits if limits is not None else Limits(),
     )
-    gateway = Gateway(target, executor, remote=False, **settings)
+    gateway = Gateway(target, executor, GatewaySettings(remote=False, **settings))
     await gateway.start()
     async with aiohttp.ClientSession() as session:
         try:
@@ -108,7 +108,7 @@ async def test_through_replicas_over_http() -> None:
             clock=SystemClock(),
             rng=random.Random(1),
         )
-        gateway = Gateway(service, executor, token=TOKEN)
+        gateway = Gateway(service, executor, GatewaySettings(token=TOKEN))
         await gateway.start()
         ends.push_async_callback(gateway.stop, grace_s=0.5)
         front = Front(gateway, executor, session)
@@ -526,14 +526,21 @@ def test_sources_of_different_types_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("127.0.0.1:80", ("127.0.0.1", 80)), ("lookup:9001", ("lookup", 9001)), ("[::1]:5", ("::1", 5))],
+    [
+        ("127.0.0.1:80", ("127.0.0.1", 80, "http")),
+        ("lookup:9001", ("lookup", 9001, "http")),
+        ("[::1]:5", ("::1", 5, "http")),
+        ("http://lookup:9001", ("lookup", 9001, "http")),
+        ("grpc://[::1]:5", ("::1", 5, "grpc")),
+    ],
 )
-def test_endpoints(text: str, found: tuple[str, int]) -> None:
+def test_endpoints(text: str, found: tuple[str, int, str]) -> None:
     assert parse_endpoint(text) == found
 
 
 @pytest.mark.parametrize(
-    "text", ["", "host", "host:", ":80", "host:0", "host:70000", "host:8x", "::1:80", "host:\u0661"]
+    "text",
+    ["", "host", "host:", ":80", "host:0", "host:70000", "host:8x", "::1:80", "host:\u0661", "ftp://host:80"],
 )
 def test_bad_endpoints(text: str) -> None:
     with pytest.raises(InputError, match="HOST:PORT"):
@@ -551,6 +558,9 @@ def test_bad_addresses(text: str) -> None:
 def test_addresses() -> None:
     assert split_address("http://[::1]:8080", where="x") == ("::1", 8080)
     assert split_address("http://lookup-1.search:80", where="x") == ("lookup-1.search", 80)
+    assert split_address("grpc://a:1", where="x", schemes=("http", "grpc")) == ("a", 1)
+    with pytest.raises(InputError, match="must be http://HOST:PORT or grpc://HOST:PORT, not 'ftp://a:1'"):
+        split_address("ftp://a:1", where="x", schemes=("http", "grpc"))
 
 
 @pytest.mark.parametrize("expect", ["", "Expect: 100-continue\r\n"])

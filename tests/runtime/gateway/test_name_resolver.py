@@ -9,6 +9,7 @@ import pytest
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Control, NameResolver
+from kwiken.runtime.gateway.plan_file import Endpoint
 from kwiken.runtime.transport import LocalTransport
 from kwiken.service import Service, Stage
 
@@ -26,7 +27,9 @@ async def test_an_invalid_host_name_is_reported_and_gives_no_replica(
         service, LocalTransport(service), replicas={"s": []}, clock=SystemClock(), rng=random.Random(1)
     )
     control = Control(service, executor, token=None, status=dict)
-    await NameResolver({"s": [(host, 9001), ("127.0.0.1", 9002)]}, control).resolve()
+    await NameResolver({"s": [Endpoint(host, 9001), Endpoint("127.0.0.1", 9002, "grpc")]}, control).resolve()
     assert f"cannot look up {host}" in caplog.text
     (replica,) = executor.status()["stages"]["s"]["replicas"]
     assert replica["id"] == "127.0.0.1:9002"
+    ((known,),) = control._replicas.values()
+    assert known.address == "grpc://127.0.0.1:9002"

@@ -15,7 +15,7 @@ from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.errors import PlanNotSavedError
 from kwiken.runtime.gateway import Control, PlanStore
-from kwiken.runtime.gateway.server import failure_of
+from kwiken.runtime.gateway.responses import failure_of
 from kwiken.runtime.transport import LocalTransport, local_replicas
 from tests.support.services_http import plan_for, service
 

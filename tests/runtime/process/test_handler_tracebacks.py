@@ -31,8 +31,8 @@ def events_in(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
         for line in path.read_text().splitlines():
             for span in json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]:
                 for event in span.get("events", ()):
-                    assert event["name"] == "exception"
-                    yield span, {a["key"]: a["value"]["stringValue"] for a in event["attributes"]}
+                    if event["name"] == "exception":
+                        yield span, {a["key"]: a["value"]["stringValue"] for a in event["attributes"]}
 
 
 def check_log(process: subprocess.Popen[str]) -> None:
@@ -87,7 +87,7 @@ def test_a_gateway_that_runs_the_stages_itself_does_the_same(tmp_path: Path) -> 
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
         check_log(process)
-    check_spans(tmp_path, "middle attempt")
+    check_spans(tmp_path, "middle")
 
 
 class HostileError(Exception):

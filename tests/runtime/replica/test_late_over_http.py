@@ -18,7 +18,7 @@ from kwiken.runtime import RefusedError, SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.http_server import Request
 from kwiken.runtime.replica import MeteredThreads, ReplicaServer
-from kwiken.runtime.replica.server import _read
+from kwiken.runtime.replica.stage_calls import read_call_settings
 from kwiken.runtime.transport import Call, HttpTransport, Replica, wire
 from kwiken.service import Partial, Service
 from tests.support.replicas import endow, plan_of
@@ -145,7 +145,7 @@ async def test_threads_are_passed_and_their_work_is_metered() -> None:
 )
 def test_a_wrong_header_is_named(headers: dict[str, str], named: str) -> None:
     with pytest.raises(InputError, match=named):
-        _read({"content-type": wire.MSGPACK} | headers, service["digest"])
+        read_call_settings(headers, service["digest"])
 
 
 async def test_a_wrong_header_is_a_bad_request() -> None:

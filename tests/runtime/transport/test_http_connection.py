@@ -203,11 +203,11 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[tuple[Server, Pool]]:
+async def serving(*, idle_s: float = 15.0) -> AsyncIterator[tuple[Server, Pool]]:
     server = Server()
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.place = listening.sockets[0].getsockname()[:2]
-    pool = Pool(max_body=1000)
+    pool = Pool(max_body=1000, idle_s=idle_s)
     try:
         yield server, pool
     finally:
@@ -227,18 +227,16 @@ async def test_connections_are_used_again() -> None:
         assert server.opened == 3
 
 
-async def test_idle_connections_are_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kwiken.runtime.transport.http_pool.IDLE_S", 0.05)
-    async with serving() as (server, pool):
+async def test_idle_connections_are_closed_in_time() -> None:
+    async with serving(idle_s=0.05) as (server, pool):
         await asyncio.gather(*(pool.exchange(server.place, b"ask") for _ in range(3)))
         await until(lambda: server.open == 0)
         assert (await pool.exchange(server.place, b"ask")).body == b"hi"
 
 
-async def test_a_connection_that_is_too_old_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serving() as (server, pool):
+async def test_a_connection_that_is_too_old_is_not_used() -> None:
+    async with serving(idle_s=0.0) as (server, pool):
         await pool.exchange(server.place, b"ask")
-        monkeypatch.setattr("kwiken.runtime.transport.http_pool.IDLE_S", 0.0)
         await pool.exchange(server.place, b"ask")
         assert server.opened == 2
 

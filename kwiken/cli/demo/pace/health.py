@@ -1,4 +1,4 @@
-"""Whether a stretch of a run can tell anything: overload and lost processors, told from figures. Pure.
+"""Verdict on a stretch of a run: overload and lost processors, told from figures. Pure.
 
 A stretch is judged by what the machine did and by signs of an overload, never by its latencies: leaving out
 slow blocks would decide the result. Latency is looked at once, at the end, for all arms alike.

@@ -18,12 +18,14 @@ class Figure:
     Attributes:
         svg: drawing.
         caption: text below the drawing.
+        link: address that the caption leads to, and its text; None for none.
         legend: pairs of a class of the style sheet and a label.
         tight: whether the figure keeps its natural width rather than filling the page.
     """
 
     svg: Markup
     caption: str = ""
+    link: tuple[str, str] | None = None
     legend: tuple[tuple[str, str], ...] = ()
     tight: bool = False
 

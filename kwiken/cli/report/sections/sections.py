@@ -222,10 +222,22 @@ def timelines(material: Material) -> Section | None:
     figures = []
     for index, request in enumerate(material.requests):
         svg = draw_gantt(request, key=f"g{index}", span_ms=max(times) if shared else None)
-        figures.append(Figure(svg=svg, caption=_story(request), legend=legend if index == 0 else ()))
+        figures.append(
+            Figure(
+                svg=svg,
+                caption=_story(request),
+                link=trace_link(material.jaeger, request),
+                legend=legend if index == 0 else (),
+            )
+        )
     words = () if shared or len(times) == 1 else ("Each timeline has a time axis of its own.",)
     rows = tuple(Row((figure,)) for figure in figures)
     return Section(id="requests", title="Timelines of single requests", words=words, rows=rows)
+
+
+def trace_link(jaeger: str | None, request: Request) -> tuple[str, str] | None:
+    """Address of a request's trace in Jaeger's page, and its text; None without a Jaeger."""
+    return None if jaeger is None else (f"{jaeger}/trace/{request.trace_id}", "Open it in Jaeger.")
 
 
 def _any_paused(material: Material) -> bool:

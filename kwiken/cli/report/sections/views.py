@@ -30,6 +30,7 @@ class Material:
         curves: curve of each stage.
         story: explanation of slow requests.
         notes: remarks for the foot of the page.
+        jaeger: address of the Jaeger that has the traces, without a slash at its end; None for none.
     """
 
     profile: Profile | None = None
@@ -41,6 +42,7 @@ class Material:
     curves: tuple[CurveView, ...] = ()
     story: Explanation | None = None
     notes: tuple[str, ...] = ()
+    jaeger: str | None = None
 
     @property
     def service(self) -> str:

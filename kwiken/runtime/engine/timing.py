@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwiken.otel.write import RequestRecord
+from kwiken.otel.write import RequestRecord, attempt_name
 
 NS_PER_MS = 1e6
 
@@ -19,7 +19,7 @@ def timing_of(record: RequestRecord) -> dict[str, Any]:
     """
     spans = [
         {
-            "name": f"{stage.name} attempt",
+            "name": attempt_name(stage.name, attempt.kind),
             "stage": stage.name,
             "shard": attempt.shard,
             "attempt": attempt.attempt,

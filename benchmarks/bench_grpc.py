@@ -1,0 +1,147 @@
+"""Benchmark of the gateway and three stages over gRPC, against the same calls by hand on grpc.aio.
+
+Both have the same processes (a gateway and one process a stage), the same loop (uvloop), bodies of the same
+size and the same client, which keeps a fixed number of requests in flight and measures each. The processor
+time of the servers is read beside it: it depends less on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import uvloop
+from grpc import aio
+
+from benchmarks.chain import STAGES, Item
+from benchmarks.chain_grpc import ASK, TIMEOUT_S
+from benchmarks.harness import Row, paired
+from kwiken.runtime.cluster import Cluster, ClusterSettings
+from kwiken.runtime.grpc import ASK_METHOD, payload_message
+
+CALLERS = 16
+REQUEST = msgspec.json.encode(Item("x" * 200))
+
+
+class Chain(NamedTuple):
+    """A running chain: its front door's port and method, a request, and the processes of its servers."""
+
+    port: int
+    method: str
+    request: bytes
+    pids: Sequence[int]
+
+
+class Figures(NamedTuple):
+    """One measurement: time between answers, processor time of the servers, and the p99 latency."""
+
+    mean_us: float
+    busy_us: float
+    p99_ms: float
+
+
+def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
+    rounds, seconds = (2, 0.5) if quick else (9, 2.0)
+    measured: list[Row] = uvloop.run(_compare(rounds, seconds))
+    return measured
+
+
+async def _compare(rounds: int, seconds: float) -> list[Row]:
+    async with ours() as mine, theirs() as other:
+        pairs = []
+        for turn in range(rounds + 1):
+            pair = (await load(mine, seconds), await load(other, seconds))
+            if turn:  # the first turn is a warm-up
+                pairs.append(pair)
+    name = f"chain of {len(STAGES)} stages over gRPC, {CALLERS} at once"
+    figures = (
+        ("time a request, all processes busy", "us", 0.85),
+        ("processor time a request, gateway and stages", "us", None),
+        ("p99 latency", "ms", None),
+    )
+    return [
+        paired(
+            f"{name}: {what}",
+            "grpc.aio by hand",
+            [(a[index], b[index]) for a, b in pairs],
+            unit=unit,
+            least=least,
+        )
+        for index, (what, unit, least) in enumerate(figures)
+    ]
+
+
+@contextlib.asynccontextmanager
+async def ours() -> AsyncIterator[Chain]:
+    """The chain as a service on this runtime."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = ClusterSettings(transport="grpc", grpc_port=port)
+    async with Cluster("benchmarks.chain:chain", settings) as cluster:
+        pids = [pid for those in cluster.replicas.values() for pid, _ in those]
+        yield Chain(port, ASK_METHOD, payload_message(REQUEST), [*cluster.gateway_pids, *pids])
+
+
+@contextlib.asynccontextmanager
+async def theirs() -> AsyncIterator[Chain]:
+    """The hand-written chain."""
+    async with contextlib.AsyncExitStack() as stack:
+        stages = [await stack.enter_async_context(_process("stage")) for _ in STAGES]
+        gateway = await stack.enter_async_context(_process("gateway", *(str(port) for port, _ in stages)))
+        yield Chain(gateway[0], ASK, REQUEST, [pid for _, pid in (gateway, *stages)])
+
+
+@contextlib.asynccontextmanager
+async def _process(*arguments: str) -> AsyncIterator[tuple[int, int]]:
+    """Port and pid of a hand-written server."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "benchmarks.chain_grpc",
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,  # as ours: Linux shares processors out by session
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield int(await process.stdout.readline()), process.pid
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+async def load(chain: Chain, seconds: float) -> Figures:
+    """Keep `CALLERS` requests in flight for so long."""
+    latencies: list[float] = []
+    async with aio.insecure_channel(f"127.0.0.1:{chain.port}") as channel:
+        ask = channel.unary_unary(chain.method)
+        await ask(chain.request, timeout=TIMEOUT_S)
+        busy, start = _busy_s(chain.pids), time.perf_counter()
+
+        async def caller() -> None:
+            sent = start
+            while sent < start + seconds:
+                sent = time.perf_counter()
+                await ask(chain.request, timeout=TIMEOUT_S)
+                latencies.append(time.perf_counter() - sent)
+
+        await asyncio.gather(*(caller() for _ in range(CALLERS)))
+        took, busy = time.perf_counter() - start, _busy_s(chain.pids) - busy
+    count = len(latencies)
+    return Figures(took / count * 1e6, busy / count * 1e6, sorted(latencies)[int(0.99 * count)] * 1e3)
+
+
+def _busy_s(pids: Sequence[int]) -> float:
+    """Processor time of processes so far, seconds."""
+    threads = (thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir())
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9

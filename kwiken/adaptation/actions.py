@@ -1,0 +1,96 @@
+"""Actions of the adaptation, each with its reason; the caller carries them out in their order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Start a replica.
+
+    Attributes:
+        workload: name of the workload.
+        key: name of the replica in the adaptation.
+        node: name of the node.
+        cores: number of cores, for extra work too.
+        reason: why, as one phrase.
+    """
+
+    workload: str
+    key: str
+    node: str
+    cores: float
+    reason: str
+
+    @property
+    def line(self) -> str:
+        """Action and reason as one line."""
+        return f"{self.workload}: start {self.key} on {self.node} with {self.cores:.3g} cores: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resize:
+    """Change the number of cores of a replica that runs.
+
+    Attributes:
+        workload: name of the workload.
+        key: name of the replica in the adaptation.
+        node: name of the node.
+        cores: number of cores, for extra work too.
+        reason: why, as one phrase.
+    """
+
+    workload: str
+    key: str
+    node: str
+    cores: float
+    reason: str
+
+    @property
+    def line(self) -> str:
+        """Action and reason as one line."""
+        return f"{self.workload}: give {self.key} on {self.node} {self.cores:.3g} cores: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Stop a replica in good order.
+
+    Attributes:
+        workload: name of the workload.
+        key: name of the replica in the adaptation.
+        node: name of the node.
+        reason: why, as one phrase.
+    """
+
+    workload: str
+    key: str
+    node: str
+    reason: str
+
+    @property
+    def line(self) -> str:
+        """Action and reason as one line."""
+        return f"{self.workload}: stop {self.key} on {self.node}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """The nodes have no room for what a workload needs; nothing is to be done but to say so.
+
+    Attributes:
+        workload: name of the workload.
+        reason: what is needed and what there is, as one phrase.
+    """
+
+    workload: str
+    reason: str
+
+    @property
+    def line(self) -> str:
+        """Reason as one line."""
+        return f"{self.workload}: no room: {self.reason}"
+
+
+Action = Start | Resize | Stop | Shortage

@@ -1,0 +1,468 @@
+"""Adaptation of a placement to load, latencies and lost nodes: a state machine over the placer's own model.
+
+Order of measures, the most conservative first (Quasar section 3.8): 1. larger replicas where they stand, with
+best-effort work there evicted if needed; 2. more replicas; 3. a replica moves to a better node. What is still
+missing then is said as a shortage.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from kwiken.adaptation.actions import Action, Resize, Shortage, Start, Stop
+from kwiken.adaptation.watch import Need, Observation, Watch
+from kwiken.placement import (
+    Cluster,
+    Draw,
+    DrawKind,
+    NodeLedger,
+    Placement,
+    Replica,
+    Request,
+    Scheduler,
+    Sizing,
+)
+from kwiken.placement import resume as resume_placement
+
+GROWTH: Final = 1.15  # need of a workload that misses its target, as a factor of what it was given
+MAX_FACTOR: Final = 8.0  # of need over the predicted one; beyond it the prediction is wrong in kind
+ROOM_FOR_LOAD: Final = 1.1  # factor over a load that is higher than the target's
+SPARE_TO_SHRINK: Final = 1.15  # predicted performance over need before anything is given back
+SPARE_LEFT: Final = 1.05  # and after
+MIN_GAIN_OF_MOVE: Final = 1.05  # factor of performance
+
+
+class Adaptation:
+    """Replicas of workloads on nodes, kept at their targets. Pure: time is handed in.
+
+    Args:
+        requests: workloads, with targets or best effort.
+        cluster: nodes.
+        placement: replicas at the start; their keys are those of `keys`.
+        scheduler: what chooses nodes and sizes.
+    """
+
+    def __init__(
+        self, requests: Sequence[Request], cluster: Cluster, placement: Placement, scheduler: Scheduler
+    ) -> None:
+        self._ledger = NodeLedger(cluster)
+        self._scheduler = scheduler
+        there = resume_placement(placement, {one.name: one for one in requests}, self._ledger)
+        running = {sizing.request.name: sizing for sizing in there}
+        ordered = sorted(requests, key=lambda one: (one.workload.best_effort, -one.workload.priority))
+        self._sizings = {one.name: running.get(one.name, Sizing(one, self._ledger)) for one in ordered}
+        self._stated = {one.name: one for one in requests}  # as the operator stated them
+        self._numbers = {name: itertools.count() for name in self._sizings}
+        self._keys = {
+            name: [self._new_key(name) for _ in sizing.replicas] for name, sizing in self._sizings.items()
+        }
+        self._watches = {name: Watch(_latency_target(one)) for name, one in self._stated.items()}
+        self._factors = dict.fromkeys(self._sizings, 1.0)  # of need over the predicted one
+        self._rates = dict.fromkeys(self._sizings, 0.0)
+        self._blocks: dict[str, Draw] = {}  # by lost node
+        self._short: set[str] = set()  # workloads whose shortage was told
+
+    @property
+    def keys(self) -> Mapping[str, Sequence[tuple[str, str, float]]]:
+        """Key, node and cores of every replica, by workload."""
+        return {
+            name: [
+                (key, self._node(replica), self._cores(sizing, replica))
+                for key, replica in zip(self._keys[name], sizing.replicas, strict=True)
+            ]
+            for name, sizing in self._sizings.items()
+        }
+
+    @property
+    def lost(self) -> list[str]:
+        """Nodes that are not used because they were lost."""
+        return list(self._blocks)
+
+    def performance(self, workload: str) -> tuple[float, float]:
+        """Predicted performance of a workload, and the one that it needs at present, work per second."""
+        forecast = self._sizings[workload].forecast()
+        return forecast.performance, forecast.needed
+
+    def observe(self, now_s: float, seen: Mapping[str, Observation]) -> list[Action]:
+        """Take account of a window of measurements.
+
+        Args:
+            now_s: moment on a monotonic clock, seconds.
+            seen: measurements by workload; workloads without one are left as they are.
+
+        Returns:
+            Actions, in order.
+        """
+        actions: list[Action] = []
+        for name, sizing in self._sizings.items():
+            if name not in seen or sizing.request.workload.best_effort:
+                continue
+            watch, one = self._watches[name], seen[name]
+            need = watch.observe(now_s, one)
+            if need is not Need.NOTHING:
+                self._rates[name] = one.rate_per_s
+            if need is Need.MORE:
+                actions += self._more(name, now_s, one)
+            elif (slow := watch.straggler(now_s, one, self._expected(name))) is not None:
+                actions += self._replace(name, slow, now_s)
+            elif need is Need.LESS:
+                actions += self._less(name, now_s)
+        return actions
+
+    def need_more(self, workload: str, now_s: float, seen: Observation, reason: str) -> list[Action]:
+        """Give a workload more for another's sake: the service that it is a stage of misses its target.
+
+        Args:
+            workload: name of the workload.
+            now_s: moment on a monotonic clock, seconds.
+            seen: its own measurements.
+            reason: why, as one phrase.
+        """
+        return self._more(workload, now_s, seen, reason)
+
+    def tightest(self, workloads: Iterable[str], rates: Mapping[str, float]) -> str | None:
+        """Workload with the least predicted room over its load; None for none with load.
+
+        Args:
+            workloads: names to choose from.
+            rates: load by workload, requests per second.
+        """
+        room = {
+            name: self._sizings[name].forecast().performance / rates[name]
+            for name in workloads
+            if rates.get(name, 0.0) > 0 and not self._sizings[name].request.workload.best_effort
+        }
+        return min(room, key=lambda name: room[name], default=None)
+
+    def node_lost(self, node: str, now_s: float) -> list[Action]:
+        """Place the replicas of a lost node elsewhere; nothing is placed on it until it is back.
+
+        Args:
+            node: name of the node.
+            now_s: moment on a monotonic clock, seconds.
+
+        Returns:
+            Actions, in order; the replicas of the node are gone already.
+        """
+        index = self._ledger.cluster.index_of[node]
+        touched = []
+        for name, sizing in self._sizings.items():
+            for place in reversed(range(len(sizing.replicas))):
+                if sizing.replicas[place].node == index:
+                    sizing.remove(place)
+                    self._keys[name].pop(place)
+                    touched.append(name)
+        self._block(node)
+        actions: list[Action] = []
+        for name in dict.fromkeys(touched):
+            self._short.discard(name)
+            if not self._sizings[name].request.workload.best_effort:
+                actions += self._fit(name, f"node {node} was lost")
+                self._watches[name].changed(now_s)
+        return actions + self._fill(f"node {node} was lost") if touched else actions
+
+    def node_back(self, node: str) -> list[Action]:
+        """Use a node again: for workloads that are short, and for best-effort work.
+
+        Args:
+            node: name of the node; nothing happens unless it was lost.
+        """
+        if node not in self._blocks:
+            return []
+        self._ledger.release(self._blocks.pop(node))
+        actions: list[Action] = []
+        for name, sizing in self._sizings.items():
+            if not sizing.request.workload.best_effort and not sizing.forecast().met:
+                actions += self._fit(name, f"node {node} is back")
+        return actions + self._fill(f"node {node} is back")
+
+    def start_failed(self, workload: str, key: str) -> None:
+        """Take note that a replica could not be started; a later need places it anew.
+
+        Args:
+            workload: name of the workload.
+            key: key of the replica.
+        """
+        if key in self._keys[workload]:
+            place = self._keys[workload].index(key)
+            self._keys[workload].pop(place)
+            self._sizings[workload].remove(place)
+
+    # Measures
+
+    def _more(self, name: str, now_s: float, seen: Observation, reason: str | None = None) -> list[Action]:
+        stated, sizing = self._stated[name], self._sizings[name]
+        if reason is None:
+            reason = (
+                f"p99 {seen.p99_ms:.3g} ms is over {self._watches[name].target_ms:.3g} ms at "
+                f"{seen.rate_per_s:.3g} requests/s"
+            )
+        self._rates[name] = seen.rate_per_s
+        before = self._factors[name]
+        if seen.rate_per_s <= sizing.request.required:  # the load is as foreseen, so the prediction was not
+            self._factors[name] = 1.0
+            self._require(name, stated)
+            forecast = sizing.forecast()
+            given = forecast.performance / forecast.needed
+            self._factors[name] = min(MAX_FACTOR, GROWTH * max(before, given))
+        self._require(name, stated)
+        actions = self._fit(name, reason)
+        if not sizing.forecast().met:  # a need that cannot be met does not pile up
+            self._factors[name] = before
+            self._require(name, stated)
+        self._watches[name].grew(now_s)
+        return actions
+
+    def _less(self, name: str, now_s: float) -> list[Action]:
+        """Give back one replica, or one size, if the target stays met with room."""
+        stated, sizing = self._stated[name], self._sizings[name]
+        self._factors[name] = max(1.0, self._factors[name] / GROWTH)
+        self._require(name, stated)
+        forecast = sizing.forecast()
+        spare = forecast.performance >= SPARE_TO_SHRINK * forecast.needed
+        action = self._give_back(name) if spare else None
+        if action is None:
+            self._watches[name].changed(now_s)
+            return []
+        self._watches[name].shrank(now_s)
+        return [action, *self._fill("there is room again")]
+
+    def _give_back(self, name: str) -> Action | None:
+        sizing = self._sizings[name]
+        reason = f"its p99 has been well below {self._watches[name].target_ms:.3g} ms"
+        for place in reversed(range(len(sizing.replicas))):
+            kept = sizing.forecast(without=place)
+            if len(sizing.replicas) > 1 and kept.performance >= SPARE_LEFT * kept.needed:
+                gone = sizing.remove(place)
+                key = self._keys[name].pop(place)
+                return Stop(workload=name, key=key, node=self._node(gone), reason=reason)
+        sizes = [replica.size for replica in sizing.replicas]
+        for place in reversed(range(len(sizes))):
+            for size in range(sizes[place]):
+                kept = sizing.forecast([*sizes[:place], size, *sizes[place + 1 :]])
+                cheaper = sizing.request.cores[size] < sizing.request.cores[sizes[place]]
+                if cheaper and kept.performance >= SPARE_LEFT * kept.needed:
+                    sizing.resize(place, size)
+                    return self._resized(name, place, reason)
+        return None
+
+    def _fit(self, name: str, reason: str) -> list[Action]:
+        """Give a workload what it needs: up, then out, then by moves; best-effort work makes room."""
+        sizing = self._sizings[name]
+        actions = self._up(name, reason) if sizing.replicas else []
+        if not sizing.forecast().met:
+            actions += self._out(name, reason)
+        if not sizing.forecast().met and sizing.replicas:
+            actions += self._move_worst(name, reason)
+        after = sizing.forecast()
+        if after.met:
+            self._short.discard(name)
+        elif name not in self._short or actions:
+            self._short.add(name)
+            actions.append(
+                Shortage(
+                    workload=name,
+                    reason=f"{reason}; {after.needed:.4g}/s are needed, and the nodes can give "
+                    f"{after.performance:.4g}/s",
+                )
+            )
+        return actions
+
+    def _up(self, name: str, reason: str) -> list[Action]:
+        """Larger replicas where they stand, the greatest gain for its cores first."""
+        sizing, request = self._sizings[name], self._sizings[name].request
+        resized: dict[int, None] = {}
+        evicted: list[Action] = []
+        while not (best := sizing.forecast()).met:
+            choices = []
+            sizes = [replica.size for replica in sizing.replicas]
+            for place, replica in enumerate(sizing.replicas):
+                for size in range(replica.size + 1, len(request.cores)):
+                    more = float(request.all_cores[size] - request.all_cores[replica.size])
+                    memory = float(request.memory_gb[size] - request.memory_gb[replica.size])
+                    if more <= 0 or not self._could_fit(replica.node, more, memory):
+                        continue
+                    grown = sizing.forecast([*sizes[:place], size, *sizes[place + 1 :]])
+                    gain = min(grown.performance, grown.needed) - best.performance
+                    if gain > 0:
+                        choices.append((gain / more, place, size, more, memory))
+            if not choices:
+                break
+            _, place, size, more, memory = max(choices)
+            evicted += self._evict_from(sizing.replicas[place].node, more, memory, name)
+            sizing.resize(place, size)
+            resized[place] = None
+        return [*evicted, *(self._resized(name, place, reason) for place in resized)]
+
+    def _out(self, name: str, reason: str) -> list[Action]:
+        """More replicas; first beside best-effort work, then in its place."""
+        sizing = self._sizings[name]
+        kept = len(sizing.replicas)
+        self._scheduler.place(sizing)
+        aside: list[tuple[str, str, Replica]] = []
+        while not sizing.forecast().met and (victim := self._victim()) is not None:
+            filler, place = victim
+            aside.append((filler, self._keys[filler].pop(place), self._sizings[filler].remove(place)))
+            sizing.clear(kept)
+            self._scheduler.place(sizing)
+        evicted = [
+            Stop(workload=filler, key=key, node=self._node(replica), reason=f"makes room for {name}")
+            for filler, key, replica in reversed(aside)
+            if not self._put_back(filler, key, replica)
+        ]
+        return [*evicted, *self._started(name, kept, reason)]
+
+    def _move_worst(self, name: str, reason: str) -> list[Action]:
+        sizing = self._sizings[name]
+        worst = min(range(len(sizing.replicas)), key=sizing.rate)
+        return self._move(name, worst, reason, MIN_GAIN_OF_MOVE)
+
+    def _replace(self, name: str, key: str, now_s: float) -> list[Action]:
+        """Move a straggling replica to another node, if there is one that is as good by prediction."""
+        place = self._keys[name].index(key)
+        actions = self._move(name, place, "it is much slower than the other replicas", 0.95)
+        self._watches[name].changed(now_s)
+        return actions
+
+    def _move(self, name: str, place: int, reason: str, least: float) -> list[Action]:
+        """Move a replica to another node if performance changes by at least a factor; else leave all."""
+        sizing = self._sizings[name]
+        before = sizing.forecast().performance
+        key = self._keys[name].pop(place)
+        gone = sizing.remove(place)
+        node = self._node(gone)
+        blocked = node not in self._blocks
+        if blocked:
+            self._block(node)
+        kept = len(sizing.replicas)
+        self._scheduler.place(sizing)
+        if blocked:
+            self._ledger.release(self._blocks.pop(node))
+        if len(sizing.replicas) > kept and sizing.forecast().performance >= least * before:
+            started = self._started(name, kept, reason)
+            return [*started, Stop(workload=name, key=key, node=node, reason=f"moved: {reason}")]
+        sizing.clear(kept)
+        sizing.add(gone.node, gone.size)
+        self._keys[name].append(key)
+        return []
+
+    def _fill(self, reason: str) -> list[Action]:
+        """Start best-effort work where there is room."""
+        actions: list[Action] = []
+        for name, sizing in self._sizings.items():
+            if sizing.request.workload.best_effort:
+                kept = len(sizing.replicas)
+                self._scheduler.place(sizing)
+                actions += self._started(name, kept, reason)
+        return actions
+
+    # Bookkeeping
+
+    def _require(self, name: str, stated: Request) -> None:
+        load = self._rates[name]
+        base = max(stated.required, ROOM_FOR_LOAD * load if load > stated.required else 0.0)
+        self._sizings[name].request = dataclasses.replace(stated, required=base * self._factors[name])
+
+    def _expected(self, name: str) -> dict[str, float]:
+        sizing = self._sizings[name]
+        return {key: sizing.rate(place) for place, key in enumerate(self._keys[name])}
+
+    def _started(self, name: str, kept: int, reason: str) -> list[Action]:
+        sizing = self._sizings[name]
+        actions: list[Action] = []
+        for replica in sizing.replicas[kept:]:
+            key = self._new_key(name)
+            self._keys[name].append(key)
+            cores = self._cores(sizing, replica)
+            actions.append(
+                Start(workload=name, key=key, node=self._node(replica), cores=cores, reason=reason)
+            )
+        return actions
+
+    def _resized(self, name: str, place: int, reason: str) -> Resize:
+        sizing = self._sizings[name]
+        replica = sizing.replicas[place]
+        return Resize(
+            workload=name,
+            key=self._keys[name][place],
+            node=self._node(replica),
+            cores=self._cores(sizing, replica),
+            reason=reason,
+        )
+
+    def _could_fit(self, node: int, cores: float, memory_gb: float) -> bool:
+        """Whether a node has the room, or would without best-effort work."""
+        for sizing in self._sizings.values():
+            if sizing.request.workload.best_effort:
+                for replica in sizing.replicas:
+                    if replica.node == node:
+                        cores -= float(sizing.request.all_cores[replica.size])
+                        memory_gb -= float(sizing.request.memory_gb[replica.size])
+        return self._ledger.fits(node, cores, memory_gb)
+
+    def _evict_from(self, node: int, cores: float, memory_gb: float, by: str) -> list[Action]:
+        actions: list[Action] = []
+        while not self._ledger.fits(node, cores, memory_gb):
+            victim = self._victim(node)
+            assert victim is not None, "the caller has checked that eviction makes the room"
+            name, place = victim
+            self._sizings[name].remove(place)
+            key = self._keys[name].pop(place)
+            where = self._ledger.cluster.nodes[node].name
+            actions.append(Stop(workload=name, key=key, node=where, reason=f"makes room for {by}"))
+        return actions
+
+    def _victim(self, node: int | None = None) -> tuple[str, int] | None:
+        """Replica of best-effort work to evict next: of the lowest priority, then the youngest."""
+        found = [
+            (sizing.request.workload.priority, -place, name)
+            for name, sizing in self._sizings.items()
+            if sizing.request.workload.best_effort
+            for place, replica in enumerate(sizing.replicas)
+            if node is None or replica.node == node
+        ]
+        if not found:
+            return None
+        _, place, name = min(found)
+        return name, -place
+
+    def _put_back(self, name: str, key: str, replica: Replica) -> bool:
+        sizing, request = self._sizings[name], self._sizings[name].request
+        cores, memory_gb = float(request.all_cores[replica.size]), float(request.memory_gb[replica.size])
+        room = self._ledger.fits(replica.node, cores, memory_gb)
+        if not (room and self._ledger.bears(replica.node, request.all_caused)):
+            return False
+        sizing.add(replica.node, replica.size)
+        self._keys[name].append(key)
+        return True
+
+    def _block(self, node: str) -> None:
+        """Draw all that is free on a node, so that nothing is placed on it."""
+        index, ledger = self._ledger.cluster.index_of[node], self._ledger
+        draw = Draw(
+            DrawKind.REPLICA,
+            f"lost node {node}",
+            index,
+            float(ledger.free_cores[index]),
+            float(ledger.free_memory_gb[index]),
+            0.0 * ledger.pressure[:, index],
+        )
+        ledger.take(draw)
+        self._blocks[node] = draw
+
+    def _new_key(self, name: str) -> str:
+        return f"{name}-{next(self._numbers[name])}"
+
+    def _node(self, replica: Replica) -> str:
+        return self._ledger.cluster.nodes[replica.node].name
+
+    def _cores(self, sizing: Sizing, replica: Replica) -> float:
+        return float(sizing.request.all_cores[replica.size])
+
+
+def _latency_target(request: Request) -> float | None:
+    target = request.workload.target
+    return target.p99_ms if target is not None else None

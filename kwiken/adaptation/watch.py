@@ -1,0 +1,130 @@
+"""Watch over one workload: tells from latencies and load when it needs more, and when it may do with less.
+
+The watch is slow on purpose: one slow window is no trend, a change needs time to show, and what was given
+back in vain is kept longer the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from statistics import median
+from typing import Final
+
+WINDOW_S: Final = 5.0  # interval of observations (Quasar section 3.8)
+MIN_REQUESTS_FOR_P99: Final = 100
+WINDOWS_TO_GROW: Final = 2  # with a p99 above the target, one after another
+WINDOWS_TO_SHRINK: Final = 12  # with a p99 well below it: a minute
+MAX_WINDOWS_TO_SHRINK: Final = 720  # an hour
+COOL_DOWN_S: Final = 20.0  # for a change to show: a replica starts, and old latencies leave the window
+REGRET_S: Final = (
+    600.0  # a need for more within this time of giving back shows that it was given back in vain
+)
+WELL_BELOW: Final = 0.7  # of the target
+STRAGGLER: Final = 1.5  # of the median latency of the other replicas (Quasar section 3.9)
+WINDOWS_TO_MOVE: Final = 3
+
+
+class Need(Enum):
+    """What an observation calls for."""
+
+    NOTHING = "nothing"
+    MORE = "more"
+    LESS = "less"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What was measured of a workload over the last seconds.
+
+    Attributes:
+        requests: number of requests answered, 0 or more.
+        rate_per_s: rate of requests, 0 or more.
+        p99_ms: p99 latency, milliseconds; None without requests.
+        latency_ms: recent latency of each replica, milliseconds, by the replica's key; those not known are
+            left out.
+    """
+
+    requests: int
+    rate_per_s: float
+    p99_ms: float | None
+    latency_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Watch:
+    """State of the watch over one workload.
+
+    Attributes:
+        target_ms: largest p99 latency, milliseconds; None for a workload whose latency is not promised.
+    """
+
+    target_ms: float | None
+    _slow: int = 0  # windows in a row
+    _quiet: int = 0
+    _patience: int = WINDOWS_TO_SHRINK
+    _busy_until_s: float = float("-inf")
+    _gave_back_s: float = float("-inf")
+    _straggling: dict[str, int] = field(default_factory=dict)
+
+    def observe(self, now_s: float, seen: Observation) -> Need:
+        """Take account of a window.
+
+        There are four cases: 1. a change is still under way, and nothing counts; 2. too few requests tell
+        nothing about a p99, and the counts stay; 3. the p99 is above the target; 4. it is well below.
+
+        Args:
+            now_s: moment on a monotonic clock, seconds.
+            seen: what was measured.
+        """
+        if self.target_ms is None or now_s < self._busy_until_s:
+            return Need.NOTHING
+        if seen.p99_ms is None or seen.requests < MIN_REQUESTS_FOR_P99:
+            return Need.NOTHING
+        self._slow = self._slow + 1 if seen.p99_ms > self.target_ms else 0
+        self._quiet = self._quiet + 1 if seen.p99_ms < WELL_BELOW * self.target_ms else 0
+        if self._slow >= WINDOWS_TO_GROW:
+            return Need.MORE
+        return Need.LESS if self._quiet >= self._patience else Need.NOTHING
+
+    def grew(self, now_s: float) -> None:
+        """Record that the workload was given more, or that there was nothing to give."""
+        if now_s - self._gave_back_s < REGRET_S:
+            self._patience = min(MAX_WINDOWS_TO_SHRINK, 2 * self._patience)
+            self._gave_back_s = float("-inf")
+        self.changed(now_s)
+
+    def shrank(self, now_s: float) -> None:
+        """Record that the workload gave something back."""
+        self._gave_back_s = now_s
+        self.changed(now_s)
+
+    def changed(self, now_s: float) -> None:
+        """Record a change, which needs time to show."""
+        self._slow = self._quiet = 0
+        self._straggling.clear()
+        self._busy_until_s = now_s + COOL_DOWN_S
+
+    def straggler(self, now_s: float, seen: Observation, expected: Mapping[str, float]) -> str | None:
+        """Replica that has been much slower than the others for several windows; None for none.
+
+        Args:
+            now_s: moment on a monotonic clock, seconds.
+            seen: what was measured.
+            expected: predicted rate of each replica by key, work per second: a slow node is no straggler.
+        """
+        if now_s < self._busy_until_s:
+            return None
+        work = {key: seen.latency_ms[key] * rate for key, rate in expected.items() if key in seen.latency_ms}
+        for key in list(self._straggling):
+            if key not in work:
+                del self._straggling[key]
+        found = None
+        for key, value in work.items():
+            others = [other for name, other in work.items() if name != key]
+            slow = len(others) > 0 and value >= STRAGGLER * median(others)
+            self._straggling[key] = self._straggling.get(key, 0) + 1 if slow else 0
+            if self._straggling[key] >= WINDOWS_TO_MOVE and found is None:
+                found = key
+        return found

@@ -1,0 +1,104 @@
+"""`kwiken probe`: measures this machine's contention, and stages in a sandbox."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+import click
+
+from kwiken.cli.shared import Terminated, VerbContext, note
+
+T = TypeVar("T")
+QUIET_S: Final = 0.5  # of a look at what others use
+MAX_TAKEN: Final = 0.15  # processors that others may use before it is noted
+# By name of a command: the module that holds it, and its line of help, so that a help text imports neither.
+COMMANDS: Final = {
+    "machine": "Calibrate tunable contention for each shared resource of this machine.",
+    "stage": "Measure a stage in a sandbox, for kwiken classify.",
+}
+
+
+class Probes(click.Group):
+    """Group of the probes, which imports the module of a probe on first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every probe."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The probe's command; None where there is none of this name."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"kwiken.cli.allocate.probe_{cmd_name}").command
+        assert isinstance(command, click.Command)
+        command.context_class = VerbContext
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of probes."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=Probes, name="probe")
+def command() -> None:
+    """Measure what shared resources of this machine cost, and what a stage takes of them.
+
+    Everything that a probe starts ends with it, also when it is interrupted or killed.
+    """
+
+
+def run_probe(work: Coroutine[Any, Any, T]) -> T:
+    """Run a probe to its end, and note if others used the processors just before it or after it.
+
+    SIGTERM cancels the probe as Ctrl-C does, so that it cleans up.
+
+    Args:
+        work: the probe.
+
+    Raises:
+        Terminated: SIGTERM came.
+    """
+    import asyncio
+    import signal
+
+    async def guarded() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        before = await _used_by_others()
+        found = await work
+        _note_others((before + await _used_by_others()) / 2)
+        return found
+
+    try:
+        return asyncio.run(guarded())
+    except asyncio.CancelledError:
+        raise Terminated from None
+    finally:
+        work.close()  # it has not begun where the interrupt came first
+
+
+async def _used_by_others() -> float:
+    """Processors that other programs and the hypervisor use, measured while the probe rests."""
+    import asyncio
+
+    from kwiken.machine import read_processors, use_between
+
+    first = read_processors()
+    await asyncio.sleep(QUIET_S)
+    last = read_processors()
+    return 0.0 if first is None or last is None else use_between(first, last).taken
+
+
+def _note_others(taken: float) -> None:
+    if taken > MAX_TAKEN:
+        note(
+            f"others used {taken:.2g} processors beside the probe: what it measured is rough; "
+            "repeat it on a quiet machine"
+        )

@@ -1,0 +1,25 @@
+"""What each source of contention is shared within, and what its kernel counts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Resources of one core: only what runs on the same core feels them.
+PRIVATE_SOURCES: Final = frozenset({"cpu-int", "cpu-fp", "cpu-branch", "l1i", "l1d", "l2", "tlb"})
+_OPERATIONS: Final = {
+    "cpu-int": "rounds of integer operations",
+    "cpu-fp": "rounds of floating-point operations",
+    "cpu-branch": "rounds of unpredictable branches",
+    "l1i": "functions",
+    "tlb": "pages",
+    "memory-capacity": "bytes held",
+    "l3-bandwidth": "bytes",
+    "memory-bandwidth": "bytes",
+    "disk": "bytes",
+    "network": "bytes",
+}
+
+
+def operations_of(source: str) -> str:
+    """What the kernel of a source counts."""
+    return _OPERATIONS.get(source, "lines")

@@ -1,0 +1,73 @@
+"""Managers that are compared: a scheduler each, with what it knows of workloads and how it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from kwiken.fleet.behaviour import Knowledge
+from kwiken.fleet.outcome import Outcome
+from kwiken.fleet.simulator import Manager, Simulation
+from kwiken.fleet.world import World
+from kwiken.placement import SOURCE_CAUTION, Caution, Scheduler
+from kwiken.placement.schedulers import scheduler
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A manager by its parts.
+
+    Attributes:
+        scheduler: name of the scheduler in `SCHEDULERS`.
+        knowledge: what it knows of workloads.
+        caution: how surely targets are met.
+        follows: whether deviations are acted on after placement.
+        predicts: whether it accepts a placement that is predicted to come within 5% of the need.
+    """
+
+    scheduler: str
+    knowledge: Knowledge = Knowledge.PUBLISHED
+    caution: Caution = SOURCE_CAUTION
+    follows: bool = False
+    predicts: bool = False
+
+    def manager(self, name: str, seed: int) -> Manager:
+        """The manager of one run.
+
+        Args:
+            name: name in results.
+            seed: seed of the scheduler's random choices.
+        """
+        chosen: Scheduler = scheduler(self.scheduler, seed=seed)
+        return Manager(name, chosen, self.caution, self.follows, self.predicts)
+
+
+# As the sources describe them: Paragon and Quasar watch their workloads, the others do not.
+CONTESTANTS: Final[Mapping[str, Contestant]] = MappingProxyType(
+    {
+        "paragon, all known": Contestant("paragon", Knowledge.TRUE, follows=True),
+        "paragon": Contestant("paragon", follows=True),
+        "paragon-statistical": Contestant("paragon-statistical", follows=True),
+        "interference-only": Contestant("interference-only"),
+        "heterogeneity-only": Contestant("heterogeneity-only"),
+        "least-loaded": Contestant("least-loaded", Knowledge.TRUE),
+        "quasar, all known": Contestant("quasar", Knowledge.TRUE, follows=True, predicts=True),
+        "quasar": Contestant("quasar", follows=True, predicts=True),
+        "quasar, without adaptation": Contestant("quasar", predicts=True),
+        "thrifty": Contestant("thrifty", Knowledge.CHOSEN, Caution(), follows=True, predicts=True),
+    }
+)
+
+
+def simulate(world: World, name: str) -> Outcome:
+    """Run a world under one of the `CONTESTANTS`.
+
+    Args:
+        world: scenario with what can be known.
+        name: key of `CONTESTANTS`.
+    """
+    contestant = CONTESTANTS[name]
+    manager = contestant.manager(name, world.seed)
+    return Simulation(world.scenario, world.profiles(contestant.knowledge), manager).run()

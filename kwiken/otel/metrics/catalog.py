@@ -1,0 +1,535 @@
+"""Catalogue of all metrics of gateways and replicas; docs/metrics.md shows the same table.
+
+Names and attributes are OpenTelemetry's semantic conventions where there are any. Others begin with `kw.`,
+and an attribute that spans have too has the spans' name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kwiken.otel.metrics.model import Kind, Metric
+
+SERVICE: Final = "kw.service"
+STAGE: Final = "kw.stage"
+OUTCOME: Final = "kw.outcome"
+KIND: Final = "kw.attempt.kind"
+LEVER: Final = "kw.lever"
+REASON: Final = "kw.reason"
+REPLICA: Final = "kw.replica"
+NODE: Final = "kw.node"
+
+GATEWAY: list[Metric] = []
+REPLICAS: list[Metric] = []
+BOTH: list[Metric] = []
+
+
+def _add(home: list[Metric], metric: Metric) -> Metric:
+    home.append(metric)
+    return metric
+
+
+# Requests, at the gateway.
+
+REQUEST_DURATION = _add(
+    GATEWAY,
+    Metric(
+        name="kw.request.duration",
+        kind=Kind.HISTOGRAM,
+        unit="s",
+        labels=(OUTCOME,),
+        help="Time of admitted requests: answered, failed, deadline, full or cancelled.",
+        question="How slow are requests, and how many end well?",
+    ),
+)
+REQUESTS_SHED = _add(
+    GATEWAY,
+    Metric(
+        name="kw.requests.shed",
+        kind=Kind.COUNTER,
+        unit="{request}",
+        labels=("kw.priority",),
+        help="Requests turned away before any work, by priority.",
+        question="Is there overload, and whom does it hit?",
+    ),
+)
+REQUESTS_ACTIVE = _add(
+    GATEWAY,
+    Metric(
+        name="kw.requests.active",
+        kind=Kind.UP_DOWN_COUNTER,
+        unit="{request}",
+        help="Requests that were admitted and are not done.",
+        question="How many requests are inside?",
+    ),
+)
+REQUESTS_ROOM = _add(
+    GATEWAY,
+    Metric(
+        name="kw.requests.room",
+        kind=Kind.GAUGE,
+        unit="{request}",
+        help="Concurrent requests that the gateway and its replicas are known to bear.",
+        question="How far is the limit?",
+    ),
+)
+LOAD = _add(
+    GATEWAY,
+    Metric(
+        name="kw.load",
+        kind=Kind.GAUGE,
+        unit="1",
+        help="Load from 0 to 1 by which requests are shed and copies withheld.",
+        question="Will copies stop (from 0.5) or requests be shed (from 0.85)?",
+    ),
+)
+REQUESTS_CONTROL = _add(
+    GATEWAY,
+    Metric(
+        name="kw.requests.control",
+        kind=Kind.COUNTER,
+        unit="{request}",
+        help="Requests of the control share, which the plan does not touch.",
+        question="Are there enough requests that show latency without the plan?",
+    ),
+)
+REQUESTS_PARTIAL = _add(
+    GATEWAY,
+    Metric(
+        name="kw.requests.partial",
+        kind=Kind.COUNTER,
+        unit="{request}",
+        help="Requests that were answered without some of their parts.",
+        question="What share of the answers is partial?",
+    ),
+)
+UTILITY_LOST = _add(
+    GATEWAY,
+    Metric(
+        name="kw.utility.lost",
+        kind=Kind.COUNTER,
+        unit="{answer}",
+        help="Utility that partial answers lacked, in whole answers.",
+        question="What do partial answers cost the users?",
+    ),
+)
+LOOP_LAG = _add(
+    GATEWAY,
+    Metric(
+        name="kw.event_loop.lag",
+        kind=Kind.HISTOGRAM,
+        unit="s",
+        help="Delay of a timer that is due every 20 ms.",
+        question="Does the gateway's own event loop make requests wait?",
+    ),
+)
+
+HTTP_DURATION = _add(
+    GATEWAY,
+    Metric(
+        name="http.server.request.duration",
+        kind=Kind.HISTOGRAM,
+        unit="s",
+        labels=("http.request.method", "http.route", "http.response.status_code", "url.scheme"),
+        help="Time of HTTP requests of the service's route, with reading and writing.",
+        question="What do callers get, and how fast?",
+    ),
+)
+HTTP_ACTIVE = _add(
+    GATEWAY,
+    Metric(
+        name="http.server.active_requests",
+        kind=Kind.UP_DOWN_COUNTER,
+        unit="{request}",
+        labels=("http.request.method", "url.scheme"),
+        help="HTTP requests of the service's route that are not answered.",
+        question="How many requests does the gateway hold?",
+    ),
+)
+
+# Stages and attempts, at the gateway.
+
+CALL_DURATION = _add(
+    GATEWAY,
+    Metric(
+        name="kw.stage.call.duration",
+        kind=Kind.HISTOGRAM,
+        unit="s",
+        labels=(STAGE,),
+        help="Time of answered calls from the first attempt to the winner's answer.",
+        question="Which stage is slow?",
+    ),
+)
+CALLS_FAILED = _add(
+    GATEWAY,
+    Metric(
+        name="kw.stage.calls.failed",
+        kind=Kind.COUNTER,
+        unit="{call}",
+        labels=(STAGE,),
+        help="Calls that no attempt answered.",
+        question="Which stage fails?",
+    ),
+)
+ATTEMPTS = _add(
+    GATEWAY,
+    Metric(
+        name="kw.stage.attempts",
+        kind=Kind.COUNTER,
+        unit="{attempt}",
+        labels=(STAGE, KIND, OUTCOME),
+        help="Ended attempts: primary, reissue, catch_up or retry; won, lost, cancelled or failed.",
+        question="How often do copies win, and what are they sent for?",
+    ),
+)
+STAGE_CPU = _add(
+    GATEWAY,
+    Metric(
+        name="kw.stage.cpu.time",
+        kind=Kind.COUNTER,
+        unit="s",
+        labels=(STAGE,),
+        help="CPU time that replicas reported with their answers.",
+        question="What work does a stage do for these requests?",
+    ),
+)
+STOPS = _add(
+    GATEWAY,
+    Metric(
+        name="kw.stage.stops",
+        kind=Kind.COUNTER,
+        unit="{answer}",
+        labels=(STAGE, "kw.stopped"),
+        help="Fan-outs that the stop rule would end, by whether the utility budget let them end.",
+        question="How often is an answer given without its last shards?",
+    ),
+)
+LATE_CALLS = _add(
+    GATEWAY,
+    Metric(
+        name="kw.stage.calls.late",
+        kind=Kind.COUNTER,
+        unit="{call}",
+        labels=(STAGE,),
+        help="Calls of late requests that got threads or priority.",
+        question="How often does catch-up help?",
+    ),
+)
+STAGE_INFO = _add(
+    GATEWAY,
+    Metric(
+        name="kw.stage",
+        kind=Kind.INFO,
+        unit="",
+        labels=(SERVICE, STAGE, "kw.after", "kw.fanout", "kw.idempotent", "kw.threads"),
+        help="Stages of the service: parents, number of shards, and whether a call may run twice.",
+        question="What does the service consist of?",
+    ),
+)
+
+# Budgets, at the gateway.
+
+COPIES_GRANTED = _add(
+    GATEWAY,
+    Metric(
+        name="kw.copies.granted",
+        kind=Kind.COUNTER,
+        unit="{copy}",
+        labels=(STAGE, LEVER),
+        help="Copies that a budget paid for, by lever (reissue, catch_up).",
+        question="Where do copies go?",
+    ),
+)
+COPIES_DENIED = _add(
+    GATEWAY,
+    Metric(
+        name="kw.copies.denied",
+        kind=Kind.COUNTER,
+        unit="{copy}",
+        labels=(STAGE, REASON),
+        help="Copies that were due and not sent, by the bound that denied them, or no_replica.",
+        question="Why do slow calls get no copy?",
+    ),
+)
+RETRIES_DENIED = _add(
+    GATEWAY,
+    Metric(
+        name="kw.retries.denied",
+        kind=Kind.COUNTER,
+        unit="{retry}",
+        labels=(STAGE,),
+        help="Retries that the stage's retry account did not pay for.",
+        question="Is a stage so broken that retries stop?",
+    ),
+)
+BUDGET_DENIED = _add(
+    GATEWAY,
+    Metric(
+        name="kw.budget.denied",
+        kind=Kind.COUNTER,
+        unit="{denial}",
+        labels=(LEVER, REASON),
+        help="Spends that a lever's account denied, by bound.",
+        question="Which budget is too small, or which bound too tight?",
+    ),
+)
+BUDGET_WORK = _add(
+    GATEWAY,
+    Metric(
+        name="kw.budget.work",
+        kind=Kind.COUNTER,
+        unit="{request}",
+        labels=(LEVER,),
+        help="Work that a lever's budget is a share of, in requests.",
+        question="What is a budget counted against?",
+    ),
+)
+BUDGET_EARNED = _add(
+    GATEWAY,
+    Metric(
+        name="kw.budget.earned",
+        kind=Kind.COUNTER,
+        unit="{request}",
+        labels=(LEVER,),
+        help="Budget that successes earned, in requests' cost (reissue, catch_up) or answers (utility).",
+        question="How much may be spent?",
+    ),
+)
+BUDGET_SPENT = _add(
+    GATEWAY,
+    Metric(
+        name="kw.budget.spent",
+        kind=Kind.COUNTER,
+        unit="{request}",
+        labels=(LEVER,),
+        help="Budget spent, in the unit of the earnings.",
+        question="What does a lever cost?",
+    ),
+)
+BUDGET_LEFT = _add(
+    GATEWAY,
+    Metric(
+        name="kw.budget.left",
+        kind=Kind.GAUGE,
+        unit="{request}",
+        labels=(LEVER,),
+        help="Budget that the horizon leaves, in the unit of the earnings; negative after forced spends.",
+        question="Is a budget exhausted?",
+    ),
+)
+BUDGET_FRACTION = _add(
+    GATEWAY,
+    Metric(
+        name="kw.budget.fraction",
+        kind=Kind.GAUGE,
+        unit="1",
+        labels=(LEVER,),
+        help="Share of the work that the plan in force lets a lever spend.",
+        question="What was granted?",
+    ),
+)
+BUDGET_HORIZON = _add(
+    GATEWAY,
+    Metric(
+        name="kw.budget.horizon.share",
+        kind=Kind.GAUGE,
+        unit="1",
+        labels=(LEVER,),
+        help="Spend of the horizon, an hour by default, as a share of its work.",
+        question="Does the spend stay within the budget?",
+    ),
+)
+STAGE_BUDGET_LEFT = _add(
+    GATEWAY,
+    Metric(
+        name="kw.stage.budget.left",
+        kind=Kind.GAUGE,
+        unit="{call}",
+        labels=(STAGE,),
+        help="Copies that the horizon leaves to a stage's own account.",
+        question="Which stage has used up its part of the budget?",
+    ),
+)
+
+# Replicas, as the gateway sees them.
+
+STAGE_REPLICAS = _add(
+    GATEWAY,
+    Metric(
+        name="kw.stage.replicas",
+        kind=Kind.GAUGE,
+        unit="{replica}",
+        labels=(STAGE, "kw.replica.state"),
+        help="Replicas of a stage by state: live or ejected.",
+        question="Can the stage be served?",
+    ),
+)
+REPLICA_EJECTED = _add(
+    GATEWAY,
+    Metric(
+        name="kw.replica.ejected",
+        kind=Kind.GAUGE,
+        unit="{replica}",
+        labels=(STAGE, REPLICA, NODE),
+        help="1 for a replica that gets no ordinary calls for now, else 0.",
+        question="Which replica is in trouble?",
+    ),
+)
+REPLICA_ACTIVE = _add(
+    GATEWAY,
+    Metric(
+        name="kw.replica.calls.active",
+        kind=Kind.GAUGE,
+        unit="{call}",
+        labels=(STAGE, REPLICA, NODE),
+        help="Calls of this gateway that a replica has not answered.",
+        question="Which replica is stuck?",
+    ),
+)
+REPLICA_LATENCY = _add(
+    GATEWAY,
+    Metric(
+        name="kw.replica.latency",
+        kind=Kind.GAUGE,
+        unit="s",
+        labels=(STAGE, REPLICA, NODE),
+        help="Estimated latency of a replica, by which it is chosen; the slowest of several.",
+        question="Which replica is a straggler?",
+    ),
+)
+
+# The plan, at the gateway.
+
+PLAN_INFO = _add(
+    GATEWAY,
+    Metric(
+        name="kw.plan",
+        kind=Kind.INFO,
+        unit="",
+        labels=(SERVICE, "kw.plan", "kw.plan.created"),
+        help="Plan in force: its digest and the time of its creation; empty for none.",
+        question="Which plan is in force?",
+    ),
+)
+PLAN_CHANGES = _add(
+    GATEWAY,
+    Metric(
+        name="kw.plan.changes",
+        kind=Kind.COUNTER,
+        unit="{change}",
+        help="Plans put in force or removed since the start.",
+        question="When did the plan change?",
+    ),
+)
+PLAN_AFTER = _add(
+    GATEWAY,
+    Metric(
+        name="kw.plan.reissue.after",
+        kind=Kind.GAUGE,
+        unit="s",
+        labels=(STAGE,),
+        help="Age at which a call of a stage may get a copy; no value for a stage without copies.",
+        question="When are copies sent?",
+    ),
+)
+PLAN_EXPECTED = _add(
+    GATEWAY,
+    Metric(
+        name="kw.plan.expected.duration",
+        kind=Kind.GAUGE,
+        unit="s",
+        labels=("kw.quantile",),
+        help="Latency of whole requests that the plan expects, by quantile.",
+        question="Is the service still as the plan was made for?",
+    ),
+)
+
+# Replicas, by themselves.
+
+QUEUE_LENGTH = _add(
+    REPLICAS,
+    Metric(
+        name="kw.replica.queue.length",
+        kind=Kind.UP_DOWN_COUNTER,
+        unit="{call}",
+        help="Calls that wait to start.",
+        question="Does the replica keep up?",
+    ),
+)
+SERVED_DURATION = _add(
+    REPLICAS,
+    Metric(
+        name="kw.replica.call.duration",
+        kind=Kind.HISTOGRAM,
+        unit="s",
+        labels=(OUTCOME,),
+        help="Time of calls at the replica: answered, failed, late, full, refused, invalid or misdirected.",
+        question="Is the replica slow, or does it refuse calls, and why?",
+    ),
+)
+CALLS_HELD = _add(
+    REPLICAS,
+    Metric(
+        name="kw.replica.calls.held",
+        kind=Kind.UP_DOWN_COUNTER,
+        unit="{call}",
+        help="Calls that the replica holds, running or waiting.",
+        question="How full is the replica?",
+    ),
+)
+REPLICA_CPU = _add(
+    REPLICAS,
+    Metric(
+        name="kw.replica.cpu.time",
+        kind=Kind.COUNTER,
+        unit="s",
+        help="CPU time of handlers.",
+        question="How much of the replica's processor do calls use?",
+    ),
+)
+REPLICA_INFO = _add(
+    REPLICAS,
+    Metric(
+        name="kw.replica",
+        kind=Kind.INFO,
+        unit="",
+        labels=(SERVICE, STAGE, REPLICA, NODE),
+        help="Stage, name and node of the replica.",
+        question="What does this process serve?",
+    ),
+)
+
+# Processes of both kinds.
+
+PROCESS_CPU = _add(
+    BOTH,
+    Metric(
+        name="process.cpu.time",
+        kind=Kind.COUNTER,
+        unit="s",
+        labels=("cpu.mode",),
+        help="CPU time of the process.",
+        question="Is the process short of processor time?",
+    ),
+)
+PROCESS_MEMORY = _add(
+    BOTH,
+    Metric(
+        name="process.memory.usage",
+        kind=Kind.UP_DOWN_COUNTER,
+        unit="By",
+        help="Resident memory of the process.",
+        question="Does the process grow?",
+    ),
+)
+
+# In Prometheus only; OTLP sends the same as the resource.
+TARGET_INFO = Metric(
+    name="target",
+    kind=Kind.INFO,
+    unit="",
+    labels=("service.name", "service.version", "service.instance.id"),
+    help="Resource of the process.",
+    question="Which service and version is this?",
+)
+ALL: Final[tuple[Metric, ...]] = (*GATEWAY, *REPLICAS, *BOTH, TARGET_INFO)

@@ -1,0 +1,16 @@
+"""Every part of the reproduction of Paragon."""
+
+from __future__ import annotations
+
+from kwiken.reproduction.paragon.scheduling import comparisons
+from kwiken.reproduction.paragon.tables import tables
+from kwiken.reproduction.rows import Part
+
+
+def all_parts(seeds: int) -> tuple[Part, ...]:
+    """Every part of the reproduction.
+
+    Args:
+        seeds: number of synthetic matrices and scenarios to average over.
+    """
+    return (*tables(seeds), *comparisons(seeds))

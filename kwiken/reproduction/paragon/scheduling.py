@@ -1,0 +1,110 @@
+"""Schedulers of Paragon on simulated clusters: Figures 3.4, 3.6, 3.10 and 3.11."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from kwiken.reproduction.rows import Findings, Part, over_seeds
+from kwiken.reproduction.scenarios import Figures, Told, levels, orderings, played
+
+ORACLE: Final = "paragon, all known"
+MANAGERS: Final = (ORACLE, "paragon", "interference-only", "heterogeneity-only", "least-loaded")
+# The published order. Least-loaded placement is among them because the source has it last.
+PAIRS: Final = (
+    (ORACLE, "paragon"),
+    ("paragon", "interference-only"),
+    ("paragon", "heterogeneity-only"),
+    ("paragon", "least-loaded"),
+)
+KEPT: Final = "QoS kept, %"
+MEAN: Final = "mean performance, %"
+
+
+def _by_manager(*values: str) -> dict[str, str]:
+    """Values of Paragon, interference only, heterogeneity only and least-loaded; empty for none."""
+    return {name: value for name, value in zip(MANAGERS[1:], values, strict=False) if value}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the source says of one scenario.
+
+    Attributes:
+        scenario: key of `SCENARIOS`.
+        told: figures; the first one is what managers are ordered by.
+    """
+
+    scenario: str
+    told: tuple[Told, ...]
+
+
+COMPARISONS: Final = (
+    Comparison(
+        "local-low",
+        (
+            Told("Figure 3.6", MEAN, _by_manager("99", "small loss", "small loss", "54")),
+            Told("Figure 3.6", KEPT, {}),
+        ),
+    ),
+    Comparison(
+        "local-medium",
+        (
+            Told("Figure 3.4", KEPT, _by_manager("78", "23", "19", "7")),
+            Told("Figure 3.4", "loss below 10%, %", _by_manager("94")),
+            Told("Figure 3.4", MEAN, {}),
+            Told("Figure 3.5", "mean performance without contention, %", {}),
+            Told("Figure 3.5", "mean loss by contention, %", {}),
+            Told("Figure 3.8", "cores used, %", {}),
+        ),
+    ),
+    Comparison(
+        "local-full",
+        (
+            Told("Figure 3.6", KEPT, _by_manager("75")),
+            Told("Figure 3.6", "loss below 10%, %", _by_manager("99")),
+        ),
+    ),
+    Comparison("local-phases", (Told("Figure 3.6", KEPT, _by_manager("66")),)),
+    Comparison(
+        "cloud-low",
+        (
+            Told("Figure 3.10", KEPT, _by_manager("91", "14", "11", "3")),
+            Told("Figure 3.10", MEAN, _by_manager("96")),
+        ),
+    ),
+    Comparison(
+        "cloud-high",
+        (
+            Told("Figure 3.10", KEPT, _by_manager("61", "4", "3")),
+            Told("Figure 3.10", MEAN, _by_manager("96", "78", "66", "52")),
+            Told("Figure 3.10", "loss above 20%, %", _by_manager("0.6")),
+        ),
+    ),
+)
+
+
+def conclude(comparison: Comparison, results: list[list[Figures]]) -> Findings:
+    """Rows of one scenario.
+
+    Args:
+        comparison: scenario with the source's values.
+        results: by seed, as the only case.
+    """
+    (group,) = results
+    rows = [row for told in comparison.told for row in levels(comparison.scenario, told, group)]
+    rows += orderings(comparison.scenario, comparison.told[0], PAIRS, group)
+    return Findings(tuple(rows))
+
+
+def comparisons(seeds: int) -> tuple[Part, ...]:
+    """Parts that compare schedulers, one for each scenario.
+
+    Args:
+        seeds: number of draws of each scenario.
+    """
+    return tuple(
+        over_seeds(one.scenario, played, seeds, partial(conclude, one), ((one.scenario, MANAGERS),))
+        for one in COMPARISONS
+    )

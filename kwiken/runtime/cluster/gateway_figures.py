@@ -1,0 +1,77 @@
+"""Combined status of a cluster's gateways: one document of the form of one gateway's. Pure.
+
+Counts and rates add up. Shares over time are weighted by the work that they are of. Percentiles cannot be
+combined, so those of the slowest gateway stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+Figures = Mapping[str, Any]
+
+
+def combined_status(statuses: Sequence[Figures]) -> dict[str, Any]:
+    """Combine statuses of gateways of one service.
+
+    Args:
+        statuses: status of each gateway, one or more.
+
+    Returns:
+        A document of the same form. Where gateways are under different plans, for the moment in which a new
+        plan reaches them, `plan` is the first one's.
+    """
+    if len(statuses) == 1:
+        return dict(statuses[0])
+    return _combined(statuses)
+
+
+def _combined(parts: Sequence[Figures]) -> dict[str, Any]:
+    return {
+        name: _of_field(name, [part[name] for part in parts if name in part], parts)
+        for name in dict.fromkeys(name for part in parts for name in part)
+    }
+
+
+def _of_field(name: str, values: list[Any], parts: Sequence[Figures]) -> Any:
+    if name in WEIGHTED:
+        return _weighted(name, parts)
+    known = [value for value in values if value is not None]
+    rule = RULES.get(name, _nested_or_sum)
+    return rule(known) if known else None
+
+
+def _nested_or_sum(values: list[Any]) -> Any:
+    return _combined(values) if isinstance(values[0], Mapping) else sum(values)
+
+
+def _first(values: list[Any]) -> Any:
+    return values[0]
+
+
+def _replicas(lists: list[Any]) -> list[dict[str, Any]]:
+    """Replicas by their address: every gateway knows all of them."""
+    by_address: dict[str, list[Figures]] = {}
+    for each in lists:
+        for replica in each:
+            by_address.setdefault(replica["address"], []).append(replica)
+    return [_combined(those) for those in by_address.values()]
+
+
+def _weighted(name: str, parts: Sequence[Figures]) -> float:
+    work = sum(float(part["work"]) for part in parts)
+    return sum(float(part[name]) * float(part["work"]) for part in parts) / work if work else 0.0
+
+
+WEIGHTED: Final = ("spent_share", "horizon_share", "share_10s")  # by the work of each gateway
+# Fields that do not simply add up, and what becomes of the values that gateways know.
+RULES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
+    **dict.fromkeys(
+        ("load", "line_ms", "p50_ms", "p99_ms", "worst_10s", "latency_ms", "failing", "uptime_s"), max
+    ),
+    **dict.fromkeys(("plan", "service", "fraction", "peak", "horizon_s", "id", "node", "address"), _first),
+    **dict.fromkeys(("foreign", "trouble", "plan_unkept", "state"), _first),
+    "ejected": any,
+    "replicas": _replicas,
+}

@@ -1,0 +1,75 @@
+"""Listening sockets of a cluster's gateways, opened by the supervisor: during a restart clients wait."""
+
+from __future__ import annotations
+
+import socket
+
+from kwiken.runtime.cluster.specs import LOOPBACK, local_url
+from kwiken.runtime.http_server import listen
+
+
+class GatewaySockets:
+    """Sockets of all gateways, at one port.
+
+    A single gateway has the port for itself. Several share it, and the system divides the connections among
+    them; each has a port of its own on loopback besides, by which the supervisor reaches it.
+
+    Args:
+        host: address to listen on.
+        port: port to listen on; 0 for any free port.
+        count: number of gateways, 1 or more.
+
+    Attributes:
+        port: port for requests.
+
+    Raises:
+        InputError: the address cannot be bound to.
+    """
+
+    def __init__(self, host: str, port: int, count: int) -> None:
+        self._host = host
+        # Not shared at first: the port of another program, or of another cluster, must not be shared.
+        first = listen(host, port)
+        self.port = _port_of(first)
+        self._public = [first]
+        self._own: list[list[socket.socket]] = [[] for _ in range(count)]
+        if count == 1:
+            return
+        _close(first)
+        self._public = []
+        try:
+            for number in range(count):
+                self._public.append(listen(host, self.port, shared=True))
+                self._own[number] = listen(LOOPBACK, 0)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        """URL for requests from this machine."""
+        return local_url(self._host, self.port)
+
+    def url_of(self, number: int) -> str:
+        """URL at which the supervisor reaches one gateway."""
+        own = self._own[number]
+        return local_url(LOOPBACK, _port_of(own)) if own else self.url
+
+    def files_of(self, number: int) -> list[int]:
+        """File descriptors of one gateway's sockets."""
+        return [sock.fileno() for sock in (*self._public[number], *self._own[number])]
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for sockets in (*self._public, *self._own):
+            _close(sockets)
+
+
+def _port_of(sockets: list[socket.socket]) -> int:
+    port: int = sockets[0].getsockname()[1]
+    return port
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()

@@ -1,0 +1,229 @@
+"""Metrics of an executor, read from the counters that it decides and reports by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
+from typing import NamedTuple
+
+from kwiken.otel.metrics import Distribution, Family, Metric, Rising, bounded, catalog, family
+from kwiken.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
+from kwiken.runtime.decisions import (
+    ATTEMPT_KINDS,
+    ATTEMPT_OUTCOMES,
+    Ledger,
+    Program,
+    StageState,
+)
+from kwiken.runtime.engine.context import Shared
+from kwiken.runtime.engine.status import Counts
+from kwiken.runtime.metrics import distribution
+from kwiken.service import Service
+
+_DENYING = range(BY_FLOOR + 1, len(VERDICTS))
+_PERCENTILES = {"0.5": "p50_ms", "0.9": "p90_ms", "0.95": "p95_ms", "0.99": "p99_ms", "0.999": "p999_ms"}
+
+
+def families(
+    service: Service,
+    program: Program,
+    states: Mapping[str, StageState],
+    shared: Shared,
+    counts: Counts,
+    *,
+    now: float,
+    rising: Rising,
+) -> list[Family]:
+    """Read all metrics of an executor.
+
+    Args:
+        service: service that it runs.
+        program: program in force.
+        states: state of each stage.
+        shared: objects that all calls share.
+        counts: numbers of its requests.
+        now: present moment, seconds.
+        rising: keeps counters from falling between two readings.
+    """
+    return [
+        *_requests(shared, counts, now),
+        *_stages(service, states),
+        *_budgets(states, shared.ledger, now, rising),
+        *_replicas(states),
+        *_plan(service, program, counts),
+    ]
+
+
+def _requests(shared: Shared, counts: Counts, now: float) -> Iterator[Family]:
+    admission = shared.admission
+    yield family(
+        catalog.REQUEST_DURATION,
+        (((outcome,), distribution(latencies)) for outcome, latencies in counts.latencies.items()),
+    )
+    yield family(
+        catalog.REQUESTS_SHED, (((priority,), count) for priority, count in sorted(admission.shed.items()))
+    )
+    yield family(catalog.REQUESTS_ACTIVE, [((), admission.inside)])
+    yield family(catalog.REQUESTS_ROOM, [((), round(admission.room))])
+    yield family(catalog.LOAD, [((), admission.load(now))])
+    yield family(catalog.REQUESTS_CONTROL, [((), counts.control)])
+    yield family(catalog.REQUESTS_PARTIAL, [((), counts.partial)])
+    yield family(catalog.UTILITY_LOST, [((), counts.lost_utility)])
+
+
+def _stages(service: Service, states: Mapping[str, StageState]) -> Iterator[Family]:
+    def by_stage(metric: Metric, value: Callable[[StageState], float | Distribution]) -> Family:
+        return family(metric, (((name,), value(state)) for name, state in states.items()))
+
+    yield by_stage(catalog.CALL_DURATION, lambda state: distribution(state.latencies))
+    yield by_stage(catalog.CALLS_FAILED, lambda state: state.counts.failed)
+    yield by_stage(catalog.STAGE_CPU, lambda state: state.counts.busy_ms / 1000)
+    yield by_stage(catalog.LATE_CALLS, lambda state: state.counts.late_calls)
+    yield by_stage(catalog.RETRIES_DENIED, lambda state: state.retries.denied)
+    sorts = [(kind, outcome) for kind in ATTEMPT_KINDS for outcome in ATTEMPT_OUTCOMES]
+    yield family(
+        catalog.ATTEMPTS,
+        (
+            ((name, *sort), count)
+            for name, state in states.items()
+            for sort, count in zip(sorts, state.counts.attempts, strict=True)
+        ),
+    )
+    yield family(
+        catalog.STOPS,
+        (
+            ((name, stopped), state.counts.stops if stopped else state.counts.waits)
+            for name, state in states.items()
+            for stopped in (True, False)
+        ),
+    )
+    yield family(
+        catalog.STAGE_INFO,
+        (
+            (
+                (service.name, name, ",".join(stage.after), stage.fanout, stage.idempotent, stage.threads),
+                1,
+            )
+            for name, stage in service.stages.items()
+        ),
+    )
+
+
+def _budgets(
+    states: Mapping[str, StageState], ledger: Ledger, now: float, rising: Rising
+) -> Iterator[Family]:
+    yield family(
+        catalog.COPIES_GRANTED,
+        (
+            ((name, lever), count)
+            for name, state in states.items()
+            for lever, count in (
+                ("reissue", state.counts.copies),
+                ("catch_up", state.counts.late_copies),
+            )
+        ),
+    )
+    yield family(
+        catalog.COPIES_DENIED,
+        (
+            ((name, reason), count)
+            for name, state in states.items()
+            for reason, count in (
+                *((VERDICTS[verdict], state.account.denied[verdict]) for verdict in _DENYING),
+                ("no_replica", state.counts.no_replica),
+            )
+        ),
+    )
+    yield family(
+        catalog.STAGE_BUDGET_LEFT,
+        (((name,), state.account.left(now) / CALL) for name, state in states.items()),
+    )
+    levers = {"reissue": ledger.service, "catch_up": ledger.catch_up, "utility": ledger.utility}
+
+    def by_lever(metric: Metric, value: Callable[[Account], float]) -> Family:
+        return family(metric, (((lever,), value(account)) for lever, account in levers.items()))
+
+    yield by_lever(catalog.BUDGET_WORK, lambda account: account.work / REQUEST)
+    yield by_lever(catalog.BUDGET_LEFT, lambda account: account.left(now) / REQUEST)
+    yield by_lever(catalog.BUDGET_FRACTION, lambda account: account.fraction)
+    yield by_lever(catalog.BUDGET_HORIZON, lambda account: account.horizon_share(now))
+    # A reservation for threads is refunded in part, so this sum may fall.
+    for metric, amount in ((catalog.BUDGET_EARNED, _earned), (catalog.BUDGET_SPENT, _spent)):
+        yield family(
+            metric,
+            (((lever,), rising((metric.name, lever), amount(account))) for lever, account in levers.items()),
+        )
+    yield family(
+        catalog.BUDGET_DENIED,
+        (
+            ((lever, VERDICTS[verdict]), account.denied[verdict])
+            for lever, account in levers.items()
+            for verdict in _DENYING
+        ),
+    )
+
+
+def _earned(account: Account) -> float:
+    return account.earned / REQUEST
+
+
+def _spent(account: Account) -> float:
+    return account.spent / REQUEST
+
+
+class _Seen(NamedTuple):
+    """State of one replica, or of those that share one series."""
+
+    ejected: int
+    active: int
+    latency_s: float
+
+
+def _merged(several: list[_Seen]) -> _Seen:
+    return _Seen(
+        sum(seen.ejected for seen in several),
+        sum(seen.active for seen in several),
+        max(seen.latency_s for seen in several),
+    )
+
+
+def _replicas(states: Mapping[str, StageState]) -> Iterator[Family]:
+    found: list[tuple[tuple[str, ...], _Seen]] = []
+    numbers: list[tuple[tuple[str, ...], int]] = []
+    for name, state in states.items():
+        targets = sorted(state.picker.targets, key=lambda target: target.replica.id)
+        ejected = sum(target.ejected for target in targets)
+        numbers += [((name, "live"), len(targets) - ejected), ((name, "ejected"), ejected)]
+        seen = (
+            (
+                (target.replica.id, target.replica.node),
+                _Seen(int(target.ejected), len(target.waiting), target.latency),
+            )
+            for target in targets
+        )
+        found += [((name, *labels), values) for labels, values in bounded(seen, _merged)]
+    yield family(catalog.STAGE_REPLICAS, numbers)
+    yield family(catalog.REPLICA_EJECTED, ((labels, seen.ejected) for labels, seen in found))
+    yield family(catalog.REPLICA_ACTIVE, ((labels, seen.active) for labels, seen in found))
+    yield family(catalog.REPLICA_LATENCY, ((labels, seen.latency_s) for labels, seen in found))
+
+
+def _plan(service: Service, program: Program, counts: Counts) -> Iterator[Family]:
+    plan = program.plan
+    digest, created = (plan.digest, plan.created) if plan is not None else ("", "")
+    yield family(catalog.PLAN_INFO, [((service.name, digest, created), 1)])
+    yield family(catalog.PLAN_CHANGES, [((), counts.plans)])
+    yield family(
+        catalog.PLAN_AFTER,
+        (((stage.name,), stage.reissue.after) for stage in program.stages if stage.reissue.after < inf),
+    )
+    expected = plan.expected if plan is not None else None
+    if expected is not None:
+        yield family(
+            catalog.PLAN_EXPECTED,
+            (
+                ((quantile,), milliseconds / 1000)
+                for quantile, name in _PERCENTILES.items()
+                if (milliseconds := getattr(expected.after, name))
+            ),
+        )

@@ -1,0 +1,121 @@
+"""Front door of the gateway: takes in requests of every protocol, counts them, and waits for the last."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from kwiken.runtime.engine import Answer, Executor
+from kwiken.runtime.errors import OverloadError
+from kwiken.runtime.gateway.responses import OK, RETRY_SOON_S, UNAVAILABLE, status_of
+from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.transport import wire
+from kwiken.service import Service
+
+LOG = logging.getLogger("kwiken.gateway")
+
+
+class FrontDoor:
+    """Takes requests in until it is closed.
+
+    Args:
+        service: service to serve.
+        executor: executor that runs its requests.
+
+    Attributes:
+        answered: number of requests by HTTP status, whatever protocol they came by.
+
+    Raises:
+        DefinitionError: requests of the service cannot be read.
+    """
+
+    def __init__(self, service: Service, executor: Executor) -> None:
+        self._executor = executor
+        self._reader = wire.RequestReader(service)
+        self.answered: Counter[int] = Counter()
+        self._inflight = 0
+        self._idle = asyncio.Event()
+        self._closed = False
+
+    def enter(self) -> None:
+        """Hold the door's closing until `leave`."""
+        self._inflight += 1
+
+    def leave(self) -> None:
+        """End what `enter` began."""
+        self._inflight -= 1
+        if not self._inflight:
+            self._idle.set()
+
+    async def answer(
+        self,
+        body: Callable[[], Awaitable[bytes]],
+        *,
+        deadline_ms: float | None,
+        priority: int,
+        parent: wire.Parent | None,
+        timing: bool,
+    ) -> Answer:
+        """Answer one request.
+
+        Args:
+            body: reads the request as JSON; not called for a request that is turned away.
+            deadline_ms: milliseconds until the answer is useless; None for no deadline.
+            priority: priority of the request; higher is more important.
+            parent: trace context of the client; None for none.
+            timing: whether to record where the time goes.
+
+        Raises:
+            OverloadError: the door is closed, or the request was turned away.
+            InputError: the body is not a request of the service.
+            KwikenError: the request failed.
+        """
+        if self._closed:
+            raise OverloadError("the gateway is stopping", retry_after_s=RETRY_SOON_S)
+        try:
+            self._executor.turn_away(deadline_ms=deadline_ms, priority=priority)
+        except OverloadError as error:
+            self.answered[UNAVAILABLE] += 1
+            _log_refusal(error, parent)
+            raise
+        request = self._reader.read(await body())
+        try:
+            answer = await self._executor.run(
+                request,
+                deadline_ms=deadline_ms,
+                priority=priority,
+                parent=parent,
+                note=timing,
+            )
+        except Exception as error:
+            status = status_of(error)
+            self.answered[status] += 1
+            if status == UNAVAILABLE:
+                _log_refusal(error, parent)
+            raise
+        self.answered[OK] += 1
+        return answer
+
+    def close(self) -> None:
+        """Refuse requests from now on."""
+        self._closed = True
+        self._idle.clear()
+
+    async def emptied(self, within_s: float) -> None:
+        """Wait for what is inside.
+
+        Args:
+            within_s: longest wait, seconds.
+        """
+        if self._inflight:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), within_s)
+
+
+def _log_refusal(error: Exception, parent: wire.Parent | None) -> None:
+    """Log that a request got 503; the limits on lines keep a flood of them short."""
+    trace_id = parent.trace_id if parent is not None else 0
+    LOG.warning("a request got 503: %s", error, extra=about(Event.REQUEST_TURNED_AWAY, trace_id=trace_id))

@@ -1,0 +1,78 @@
+"""Metrics of a gateway, and the list of replicas for Prometheus's service discovery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from kwiken.otel.metrics import Family, catalog, family
+from kwiken.otel.write import resource
+from kwiken.runtime.decisions import LatencyHistogram
+from kwiken.runtime.engine import Executor
+from kwiken.runtime.metrics import HttpRequests, distribution, process_families, target_family
+from kwiken.runtime.transport import Replica
+from kwiken.service import Service
+
+
+class GatewayMetrics:
+    """Metrics of a gateway's process.
+
+    Args:
+        service: service of the gateway.
+        executor: executor of its requests.
+        http: its HTTP requests.
+        lags: delays of its event loop.
+        instance: name of the process, unique among those of the service.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        executor: Executor,
+        *,
+        http: HttpRequests,
+        lags: LatencyHistogram,
+        instance: str,
+    ) -> None:
+        self._executor = executor
+        self._http = http
+        self._lags = lags
+        self.resource = {
+            **{name: str(value) for name, value in resource(service.name).items()},
+            "service.instance.id": instance,
+        }
+
+    def collect(self) -> Iterator[Family]:
+        """Read all metrics, as they are now."""
+        yield from self._executor.metrics()
+        yield family(catalog.LOOP_LAG, [((), distribution(self._lags))])
+        yield from self._http.families()
+        yield from process_families()
+
+    def shown(self) -> Iterator[Family]:
+        """Metrics for readers that know no resources: the resource is one of them."""
+        yield target_family(self.resource)
+        yield from self.collect()
+
+
+def targets_of(gateways: Sequence[str], replicas: Mapping[str, Sequence[Replica]]) -> list[dict[str, Any]]:
+    """Gateways and replicas as targets of Prometheus's HTTP service discovery.
+
+    Args:
+        gateways: URL of each gateway of the cluster.
+        replicas: replicas by stage; those that serve another protocol than HTTP show no metrics.
+    """
+    fronts = [
+        {"targets": [urlsplit(url).netloc], "labels": {"kw_gateway": str(number)}}
+        for number, url in enumerate(gateways)
+    ]
+    return fronts + [
+        {
+            "targets": [urlsplit(replica.address).netloc],
+            "labels": {"kw_stage": stage, "kw_replica": replica.id, "kw_node": replica.node},
+        }
+        for stage, those in replicas.items()
+        for replica in those
+        if replica.address.startswith("http://")
+    ]

@@ -1,0 +1,80 @@
+"""Watch over replicas: logs which ones a gateway leaves out, takes back, and has lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kwiken.runtime.decisions import ReplicaState
+from kwiken.runtime.log_events import Event, about
+
+LOG = logging.getLogger("kwiken.gateway")
+LOOK_S: Final = 0.5  # interval of looks; a replica that is out for less is not told of
+
+
+class Change(NamedTuple):
+    """One change to log.
+
+    Attributes:
+        event: what happened.
+        message: the line for the log.
+    """
+
+    event: Event
+    message: str
+
+
+class ReplicaChanges:
+    """Finds what changed between two looks at the replicas. A state machine."""
+
+    def __init__(self) -> None:
+        self._out: dict[str, dict[str, bool]] = {}  # by stage and replica, whether it is left out
+
+    def look(self, stages: Mapping[str, Sequence[ReplicaState]]) -> list[Change]:
+        """Changes since the last look; the first look finds only what is wrong already.
+
+        Args:
+            stages: replicas of each stage.
+        """
+        changes: list[Change] = []
+        for stage, replicas in stages.items():
+            before = self._out.get(stage, {})
+            now = {each.replica.id: each.ejected for each in replicas}
+            for each in replicas:
+                at = f"stage {stage!r}: replica {each.replica.id}"
+                was_out = before.get(each.replica.id, False)
+                if each.ejected and not was_out:
+                    reason = f": {each.trouble}" if each.trouble else ""
+                    changes.append(Change(Event.REPLICA_OUT, f"{at} is left out{reason}"))
+                elif was_out and not each.ejected:
+                    changes.append(Change(Event.REPLICA_BACK, f"{at} serves again"))
+            changes += [
+                Change(Event.REPLICA_GONE, f"stage {stage!r}: replica {name} is not listed any more")
+                for name in before
+                if name and name not in now
+            ]
+            serving = not all(now.values()) if now else False
+            served = not all(before.values()) if before else False
+            if before and served and not serving:
+                changes.append(Change(Event.STAGE_OUT, f"stage {stage!r}: none of its replicas answers"))
+            elif before and serving and not served:
+                changes.append(Change(Event.STAGE_BACK, f"stage {stage!r}: a replica answers again"))
+            # An empty list counts as out, so that the next replica is told of as the stage's return.
+            self._out[stage] = now or ({"": True} if before else {})
+        return changes
+
+
+async def watch_replicas(stages: Callable[[], Mapping[str, Sequence[ReplicaState]]]) -> None:
+    """Log changes of the replicas until cancelled.
+
+    Args:
+        stages: replicas of each stage at present.
+    """
+    changes = ReplicaChanges()
+    while True:
+        for change in changes.look(stages()):
+            level = logging.ERROR if change.event is Event.STAGE_OUT else logging.WARNING
+            LOG.log(level, "%s", change.message, extra=about(change.event))
+        await asyncio.sleep(LOOK_S)

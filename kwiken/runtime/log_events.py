@@ -1,0 +1,61 @@
+"""Events that server processes log, each with a name that stays; docs/running.md says what each means.
+
+A line of the log belongs to one event. Lines of libraries, and of a service's own code, have none.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+EVENT: Final = "kw_event"  # attributes of a log record
+TRACE: Final = "kw_trace"
+
+
+class Event(StrEnum):
+    """Name of an event in the log."""
+
+    # Replicas, as the gateway sees them.
+    REPLICA_OUT = "replica_out"
+    REPLICA_BACK = "replica_back"
+    REPLICA_GONE = "replica_gone"
+    STAGE_OUT = "stage_out"
+    STAGE_BACK = "stage_back"
+    NAME_NOT_FOUND = "name_not_found"
+    FOREIGN_SILENT = "foreign_silent"
+    # Requests and calls.
+    REQUEST_TURNED_AWAY = "request_turned_away"
+    REQUEST_ERROR = "request_error"
+    HANDLER_FAILED = "handler_failed"
+    UTILITY_FAILED = "utility_failed"
+    NOT_HTTP = "not_http"
+    CONNECTIONS_FULL = "connections_full"
+    GRPC_SERVING = "grpc_serving"
+    # Plans.
+    PLAN_READ = "plan_read"
+    PLAN_REFUSED = "plan_refused"
+    PLAN_NOT_SAVED = "plan_not_saved"
+    SAVED_PLAN_UNREADABLE = "saved_plan_unreadable"
+    # Processes of a cluster, as its supervisor sees them.
+    PROCESS_ENDED = "process_ended"
+    PROCESS_NOT_STARTED = "process_not_started"
+    PROCESS_UNRESPONSIVE = "process_unresponsive"
+    PROCESS_FAILED = "process_failed"
+    GATEWAY_NOT_TOLD = "gateway_not_told"
+    STATE_NOT_SAVED = "state_not_saved"
+    # Within a process.
+    TRACES_INCOMPLETE = "traces_incomplete"
+    RECORD_NOT_CONVERTED = "record_not_converted"
+    OBSERVER_FAILED = "observer_failed"
+    TASK_FAILED = "task_failed"
+    LOOP_ERROR = "loop_error"
+
+
+def about(event: Event, *, trace_id: int = 0) -> dict[str, Any]:
+    """Value of `extra` for a call of a logger.
+
+    Args:
+        event: event that the line reports.
+        trace_id: trace of the request that the line is about; 0 for none.
+    """
+    return {EVENT: event.value, TRACE: f"{trace_id:032x}" if trace_id else None}

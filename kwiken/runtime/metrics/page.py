@@ -1,0 +1,50 @@
+"""Page of metrics that a server process shows to Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from kwiken.otel.metrics import Family
+
+METRICS_PATH: Final = "/metrics"
+
+
+class MetricsText(NamedTuple):
+    """Text of metrics.
+
+    Attributes:
+        body: the text, encoded.
+        content_type: its content type.
+    """
+
+    body: bytes
+    content_type: str
+
+
+class MetricsPage:
+    """Metrics of a server process as text.
+
+    Args:
+        collect: function that reads the metrics; called in the event loop, so that they are of one moment.
+    """
+
+    def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
+        self._collect = collect
+
+    async def text(self, accept: str) -> MetricsText:
+        """Write the present metrics in the format that a client accepts.
+
+        Args:
+            accept: value of its Accept header; empty for none.
+        """
+        families = list(self._collect())
+        return await asyncio.to_thread(_written, families, accept)
+
+
+def _written(families: list[Family], accept: str) -> MetricsText:
+    # The library takes a tenth of a second to load, and a replica must start quickly.
+    from kwiken.otel.metrics import exposition
+
+    return MetricsText(*exposition(families, accept))

@@ -1,0 +1,92 @@
+"""Push of a process's metrics to a collector at intervals, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from kwiken.errors import InputError
+from kwiken.extras import needs
+from kwiken.otel.metrics import Family
+
+if TYPE_CHECKING:
+    from kwiken.otel.metrics import MetricPush
+
+INTERVAL: Final = "OTEL_METRIC_EXPORT_INTERVAL"
+INTERVAL_MS: Final = 60_000.0
+MIN_INTERVAL_MS: Final = 100.0
+MAX_INTERVAL_MS: Final = 3_600_000.0
+
+
+@contextlib.asynccontextmanager
+async def pushed(
+    endpoint: str | None, attributes: Mapping[str, str], collect: Callable[[], Iterable[Family]]
+) -> AsyncIterator[None]:
+    """Push metrics while the body runs, and once at its end.
+
+    Args:
+        endpoint: `http://HOST:PORT` of a collector, or the full URL of its metrics path; None to push
+            nothing.
+        attributes: attributes of the resource.
+        collect: function that reads the metrics; called in the event loop.
+
+    Raises:
+        InputError: the endpoint is no HTTP URL, or the interval in the environment is not usable.
+        MissingExtraError: the OpenTelemetry SDK is not installed.
+    """
+    if endpoint is None:
+        yield
+        return
+    with needs("a collector of metrics", "otel"):
+        from kwiken.otel.metrics import MetricPush
+    push = MetricPush(endpoint, attributes, started_ns=time.time_ns())
+    interval_s = interval_of(os.environ) / 1000
+    with ThreadPoolExecutor(1, thread_name_prefix="kwiken-metrics") as thread:
+        pushing = asyncio.get_running_loop().create_task(_push_on(push, collect, thread, interval_s))
+        try:
+            yield
+        finally:
+            pushing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await pushing
+            thread.submit(push.push, list(collect()), time.time_ns())
+            thread.submit(push.close)
+
+
+async def _push_on(
+    push: MetricPush,
+    collect: Callable[[], Iterable[Family]],
+    thread: ThreadPoolExecutor,
+    interval_s: float,
+) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(interval_s)
+        # What fails is logged by the exporter.
+        await loop.run_in_executor(thread, push.push, list(collect()), time.time_ns())
+
+
+def interval_of(environment: Mapping[str, str]) -> float:
+    """Interval between two pushes, milliseconds, as the SDK's own readers take it from the environment.
+
+    Raises:
+        InputError: the variable is no number of milliseconds in range.
+    """
+    text = environment.get(INTERVAL, "").strip()
+    if not text:
+        return INTERVAL_MS
+    try:
+        interval_ms = float(text)
+    except ValueError:
+        interval_ms = -1.0
+    if not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:
+        raise InputError(
+            f"must be from {MIN_INTERVAL_MS:g} to {MAX_INTERVAL_MS:g} milliseconds, not {text[:40]!r}",
+            where=INTERVAL,
+        )
+    return interval_ms

@@ -1,0 +1,40 @@
+"""Guard of a sandbox: a program that removes what a probe made once the probe has ended, however it ended.
+
+    python -m kwiken.runtime.probes.guard FOLDER
+
+Its standard input is a pipe from the probe, and ends with the probe. It runs in a session of its own, so
+that Ctrl-C in a terminal does not reach it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+
+def main(folder: Path) -> None:
+    """Wait for the end of the probe, then remove its folder and what is left of its control groups."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    shutil.rmtree(folder, ignore_errors=True)
+    remove_groups()
+
+
+def remove_groups() -> None:
+    """Remove the control groups of probes that were killed, and end the processes in them."""
+    import asyncio
+
+    from kwiken.runtime.node_classes import NodeLimits
+
+    async def entered() -> None:
+        async with NodeLimits():
+            pass
+
+    asyncio.run(entered())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,120 @@
+"""Stage under measurement: runs recorded calls one after the other as a replica would; run as a program.
+
+    python -m kwiken.runtime.probes.run_stage MODULE:SERVICE STAGE INPUTS CONTROL_FD FAILURE
+
+A page of shared memory tells when to run and counts what is completed. Inputs are decoded and answers encoded
+as in a replica. The hop between processes is left out, so that the prober's work does not limit the stage.
+FAILURE is the file that gets an error, in MessagePack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import mmap
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kwiken.contention import ProbeError
+from kwiken.errors import KwikenError
+from kwiken.runtime.probes.record_inputs import Outcome, Recorded
+from kwiken.runtime.replica import Ending, ReceivedCall, StageCalls
+from kwiken.runtime.target import load_target
+from kwiken.runtime.transport import wire
+
+CONTROL_BYTES: Final = 4096
+# Fields of the page, 8 bytes each: written by the prober, then by this process.
+RUN, READY, DONE, DONE_AT_NS = range(0, 32, 8)
+CALLERS: Final = 2  # calls at once: a handler that awaits leaves the processor to another
+PAUSE_S: Final = 0.002  # between looks at the page while paused
+
+
+class Page:
+    """Page of shared memory between the prober and a stage under measurement.
+
+    Args:
+        number: descriptor of the memory.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._memory = mmap.mmap(number, CONTROL_BYTES)
+
+    def read(self, field: int) -> int:
+        """Value of a field."""
+        return int(struct.unpack_from("=Q", self._memory, field)[0])
+
+    def write(self, field: int, value: int) -> None:
+        """Set a field."""
+        struct.pack_into("=Q", self._memory, field, value)
+
+    def close(self) -> None:
+        """Unmap the page."""
+        self._memory.close()
+
+
+async def run_stage(target: str, stage: str, inputs: list[Recorded], page: Page) -> None:
+    """Run recorded calls while the page says so; ends with a call that fails.
+
+    Args:
+        target: `MODULE:SERVICE`.
+        stage: name of the stage.
+        inputs: recorded calls, taken in turn.
+        page: page of shared memory.
+
+    Raises:
+        KwikenError: the service cannot be run, or a call fails.
+    """
+    service = load_target(target)
+    calls = StageCalls(service, stage, max_inflight=2 * CALLERS, observer=None)
+    await calls.set_up()
+    page.write(READY, 1)
+    turns = itertools.cycle(inputs)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(CALLERS):
+            group.create_task(_call(calls, turns, page))
+
+
+async def _call(calls: StageCalls, turns: Iterator[Recorded], page: Page) -> None:
+    while True:
+        if not page.read(RUN):
+            await asyncio.sleep(PAUSE_S)
+            continue
+        recorded = next(turns)
+        headers = {wire.SHARD: str(recorded.shard)} if recorded.shard else {}
+        ended = await calls.serve(ReceivedCall(headers, recorded.body, time.monotonic()))
+        if ended.ending is not Ending.ANSWERED:
+            raise ProbeError(f"a recorded call fails: {_reason(ended.body)}")
+        page.write(DONE, page.read(DONE) + 1)
+        page.write(DONE_AT_NS, time.monotonic_ns())
+
+
+def _reason(body: bytes) -> str:
+    """Kind and message of an error that a replica answers with."""
+    try:
+        told: dict[str, str] = msgspec.msgpack.decode(body, type=dict[str, str])
+    except msgspec.MsgspecError:
+        return body.decode(errors="replace")
+    return f"{told.get('kind', '')}: {told.get('error', '')}"
+
+
+def main(words: list[str]) -> None:
+    """Run until this process is ended, or write the error that stops it."""
+    target, stage, inputs, number, failure = words
+    logging.disable()  # a handler's traceback goes nowhere here; the error is reported
+    try:
+        outcome = msgspec.msgpack.decode(Path(inputs).read_bytes(), type=Outcome)
+        asyncio.run(run_stage(target, stage, outcome.inputs, Page(int(number))))
+    except* KwikenError as group:
+        errors = group.exceptions
+        Path(failure).write_bytes(msgspec.msgpack.encode(Outcome(error=str(errors[0]))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

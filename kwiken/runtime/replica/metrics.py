@@ -1,0 +1,50 @@
+"""Metrics of a replica's process, whatever protocol it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kwiken.otel.metrics import Family, catalog, family
+from kwiken.otel.write import resource
+from kwiken.runtime.metrics import distribution, process_families, target_family
+from kwiken.runtime.replica.stage_calls import StageCalls
+
+
+class ReplicaMetrics:
+    """Metrics of a replica.
+
+    Args:
+        service: name of the service.
+        calls: calls of the replica's stage.
+        name: name of the replica.
+        node: name of the machine.
+
+    Attributes:
+        resource: attributes of the resource.
+    """
+
+    def __init__(self, service: str, calls: StageCalls, *, name: str, node: str) -> None:
+        self._calls = calls
+        self._labels = (service, calls.stage.name, name, node)
+        self.resource = {
+            **{key: str(value) for key, value in resource(f"{service}-{calls.stage.name}").items()},
+            "service.instance.id": name,
+        }
+
+    def collect(self) -> Iterator[Family]:
+        """Read all metrics, as they are now."""
+        calls = self._calls
+        yield family(catalog.REPLICA_INFO, [(self._labels, 1)])
+        yield family(
+            catalog.SERVED_DURATION,
+            (((ending.name.lower(),), distribution(found)) for ending, found in calls.latencies.items()),
+        )
+        yield family(catalog.CALLS_HELD, [((), calls.inflight)])
+        yield family(catalog.QUEUE_LENGTH, [((), calls.queued)])
+        yield family(catalog.REPLICA_CPU, [((), calls.cpu_ns / 1e9)])
+        yield from process_families()
+
+    def shown(self) -> Iterator[Family]:
+        """Metrics for readers that know no resources: the resource is one of them."""
+        yield target_family(self.resource)
+        yield from self.collect()

@@ -1,0 +1,333 @@
+"""Calls of one stage at one replica, whatever protocol they come by: limits, order, run and figures."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import inspect
+import logging
+import time
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from kwiken.errors import InputError
+from kwiken.otel.write import ExceptionRecord
+from kwiken.runtime.decisions import LatencyHistogram
+from kwiken.runtime.errors import DeadlineError
+from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
+from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
+from kwiken.runtime.replica.stage_runner import RanCall, StageRunner
+from kwiken.runtime.transport import MAX_PRIORITY, setup_failed, wire
+from kwiken.service import Service, Stage
+
+LOG = logging.getLogger("kwiken.replica")
+SMOOTHING: Final = 0.1  # weight of one call in the moving average of latencies
+
+
+class ServedCall(msgspec.Struct, frozen=True):
+    """Facts of one call that a replica ran, for a server span.
+
+    Attributes:
+        parent: trace context of the caller's attempt; None if the caller sent none.
+        shard: number of the shard, from 0.
+        attempt: number of the attempt, from 0.
+        start_ns: arrival of the call, nanoseconds since 1970.
+        began_ns: moment at which its handler began, nanoseconds since 1970.
+        end_ns: moment at which its answer was ready, nanoseconds since 1970.
+        busy_ms: CPU time of the call, milliseconds.
+        error: description of the error; None for an answer, "cancelled" if the client disconnected.
+        exception: exception of the handler; None for none.
+    """
+
+    parent: wire.Parent | None
+    shard: int
+    attempt: int
+    start_ns: int
+    began_ns: int
+    end_ns: int
+    busy_ms: float
+    error: str | None = None
+    exception: ExceptionRecord | None = None
+
+
+class CallObserver(Protocol):
+    """Receives every call that a replica ran; must not block."""
+
+    def call_finished(self, call: ServedCall) -> None:
+        """Take one finished call."""
+
+
+class ReceivedCall(NamedTuple):
+    """Call as it arrived, decoded by its protocol.
+
+    Attributes:
+        headers: values by name in lower case: HTTP headers, or gRPC metadata.
+        body: inputs of the handler, encoded.
+        came: arrival of the call, seconds of `time.monotonic`.
+        deadline: moment after which the answer is useless, on the same clock; infinite for none.
+    """
+
+    headers: Mapping[str, str]
+    body: bytes
+    came: float
+    deadline: float = inf
+
+
+class Ending(enum.Enum):
+    """How a call ended at a replica."""
+
+    ANSWERED = "answered"
+    FAILED = "the handler raised, or its inputs have the wrong types"
+    INVALID = "a header is invalid; nothing ran"
+    LATE = "dropped past its deadline; nothing ran"
+    REFUSED = "the replica is starting or stopping; nothing ran"
+    FULL = "the replica holds its largest number of calls; nothing ran"
+    MISDIRECTED = "the call is for another stage; nothing ran"
+
+
+class EndedCall(NamedTuple):
+    """Result of a call.
+
+    Attributes:
+        ending: how the call ended.
+        body: encoded answer, encoded kind and message of an error, or the reason of a refusal as text.
+        inflight: number of calls at the replica when the call ended, this one included if it was taken.
+        busy_ms: CPU time of the call, milliseconds.
+    """
+
+    ending: Ending
+    body: bytes
+    inflight: int
+    busy_ms: float = 0.0
+
+
+class CallSettings(NamedTuple):
+    """Values of a call's headers.
+
+    Attributes:
+        shard: number of the shard, from 0.
+        priority: priority of the call; higher is more urgent.
+        threads: number of threads that the handler may use, 1 or more.
+        attempt: number of the attempt, from 0.
+    """
+
+    shard: int
+    priority: int
+    threads: int
+    attempt: int
+
+
+def read_call_settings(headers: Mapping[str, str], stage: Stage) -> CallSettings:
+    """Parse a call's headers.
+
+    Args:
+        headers: values by name in lower case.
+        stage: stage that is called.
+
+    Raises:
+        InputError: a header is invalid; names the header.
+    """
+    return CallSettings(
+        wire.read_whole(headers, wire.SHARD, low=0, high=stage.fanout - 1) or 0,
+        wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0,
+        wire.read_whole(headers, wire.THREADS, low=1, high=stage.threads) or 1,
+        wire.read_whole(headers, wire.ATTEMPT, low=0, high=wire.MAX_ATTEMPT) or 0,
+    )
+
+
+class StageCalls:
+    """Runs the calls of one stage.
+
+    Args:
+        service: service of the stage.
+        stage: name of the stage.
+        max_inflight: largest number of calls at once, 1 or more; beyond it the least urgent calls are
+            refused, to be served by other replicas.
+        observer: receives every call that ran; None for none.
+
+    Attributes:
+        stage: the stage.
+        inflight: number of calls that run or wait.
+        latency_ms: moving average of the latencies of calls, milliseconds; 0 before the first.
+        latencies: latencies of calls by how they ended; without those whose clients disconnected.
+        cpu_ns: CPU time of handlers, nanoseconds.
+
+    Raises:
+        DefinitionError: unknown stage, or one that cannot be served.
+    """
+
+    def __init__(
+        self, service: Service, stage: str, *, max_inflight: int, observer: CallObserver | None
+    ) -> None:
+        self.stage = service[stage]
+        self._runner = StageRunner(service, stage, recorded=observer is not None)
+        self._max_inflight = max_inflight
+        self._observer = observer
+        self._queue = CallQueue()
+        self.inflight = 0
+        self.latency_ms = 0.0
+        self.latencies = {ending: LatencyHistogram() for ending in Ending}
+        self.cpu_ns = 0
+        self._overhead = CallOverhead()
+        self._ready = False
+        self._stopping = False
+        self._idle = asyncio.Event()
+
+    @property
+    def queued(self) -> int:
+        """Number of calls that wait to start."""
+        return len(self._queue)
+
+    @property
+    def unready_reason(self) -> str | None:
+        """Why calls are refused: "starting" or "stopping"; None if they are taken."""
+        if self._stopping:
+            return "stopping"
+        return None if self._ready else "starting"
+
+    async def set_up(self) -> None:
+        """Run the stage's setup, then take calls.
+
+        A setup that is no coroutine function runs in a thread, so that liveness checks are answered.
+
+        Raises:
+            DefinitionError: the setup raises; names the place.
+        """
+        if self.stage.setup is not None:
+            await _set_up(self.stage.name, self.stage.setup)
+        self._ready = True
+        self._overhead.start()
+
+    def refuse_all(self) -> None:
+        """Refuse calls from now on; those in flight go on."""
+        self._stopping = True
+
+    async def emptied(self, within_s: float) -> None:
+        """Wait for the end of all calls in flight.
+
+        Args:
+            within_s: longest wait, seconds.
+        """
+        self._idle.clear()
+        if self.inflight:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), within_s)
+
+    async def serve(self, call: ReceivedCall) -> EndedCall:
+        """Serve one call: cancel it when its client disconnects.
+
+        Args:
+            call: the call.
+        """
+        ended = await self._serve(call)
+        if ended.ending is not Ending.INVALID:  # counted already
+            self.latencies[ended.ending].add(time.monotonic() - call.came)
+        return ended
+
+    async def _serve(self, call: ReceivedCall) -> EndedCall:
+        if call.headers.get(wire.STAGE, self.stage.name) != self.stage.name:
+            # The caller has an outdated address: the port belonged to another replica before.
+            return self._refused(Ending.MISDIRECTED, f"this is a replica of stage {self.stage.name!r}")
+        if (reason := self.unready_reason) is not None:
+            return self._refused(Ending.REFUSED, reason)
+        try:
+            settings = read_call_settings(call.headers, self.stage)
+        except InputError as error:
+            return self.invalid(error)
+        full = self.inflight >= self._max_inflight
+        if full and not self._queue.displace(call.came, settings.priority):
+            return self._refused(Ending.FULL, f"{self.inflight} calls are running or queued already")
+        self.inflight += 1
+        try:
+            return await self._admitted(call, settings)
+        except DisplacedError:
+            return self._refused(Ending.FULL, "a more urgent call took its place")
+        finally:
+            self.inflight -= 1
+            if not self.inflight:
+                self._idle.set()
+
+    def invalid(self, error: InputError) -> EndedCall:
+        """Count a call with an invalid header or body; returns its result."""
+        self.latencies[Ending.INVALID].add(0.0)
+        return EndedCall(Ending.INVALID, self._runner.failure(error), self.inflight)
+
+    def _refused(self, ending: Ending, reason: str) -> EndedCall:
+        return EndedCall(ending, reason.encode(), self.inflight)
+
+    async def _admitted(self, call: ReceivedCall, settings: CallSettings) -> EndedCall:
+        start_ns = time.time_ns()
+        # Waits at least one iteration: a client that disconnects meanwhile cancels work that has not started.
+        await self._queue.take(call.came, settings.priority)
+        if time.monotonic() >= call.deadline:
+            late = self._runner.failure(DeadlineError("dropped past its deadline"))
+            return EndedCall(Ending.LATE, late, self.inflight)
+        meter = CpuMeter()
+        parent = wire.parse_traceparent(call.headers.get(wire.TRACEPARENT))
+        shard, threads = settings.shard, settings.threads
+        run = self._runner.run(call.body, shard=shard, threads=threads, parent=parent)
+        ran: RanCall | None = None
+        began_ns = time.time_ns()
+        try:
+            ran = await metered(run, meter)
+        finally:
+            self.cpu_ns += meter.ns
+            self._finish(parent, settings, (start_ns, began_ns), meter, ran)
+        self._note_latency((time.monotonic() - call.came) * 1e3)
+        ending = Ending.ANSWERED if ran.error is None else Ending.FAILED
+        return EndedCall(ending, ran.body, self.inflight, meter.ms + self._overhead.share_ms(meter))
+
+    def _finish(
+        self,
+        parent: wire.Parent | None,
+        settings: CallSettings,
+        times_ns: tuple[int, int],
+        meter: CpuMeter,
+        ran: RanCall | None,
+    ) -> None:
+        """Report a call to the observer.
+
+        Args:
+            parent: trace context of the caller's attempt.
+            settings: values of the call's headers.
+            times_ns: arrival of the call and begin of its handler, nanoseconds since 1970.
+            meter: CPU time of the call.
+            ran: outcome of the call; None if it was cancelled.
+        """
+        if self._observer is None:
+            return
+        with contextlib.suppress(Exception):  # a faulty observer must not fail calls
+            self._observer.call_finished(
+                ServedCall(
+                    parent=parent,
+                    shard=settings.shard,
+                    attempt=settings.attempt,
+                    start_ns=times_ns[0],
+                    began_ns=times_ns[1],
+                    end_ns=time.time_ns(),
+                    busy_ms=meter.ms,
+                    error=ran.error if ran is not None else "cancelled",
+                    exception=ran.exception if ran is not None else None,
+                )
+            )
+
+    def _note_latency(self, latency_ms: float) -> None:
+        """Update the exponentially weighted mean of latencies, which starts at the first value."""
+        if self.latency_ms == 0.0:
+            self.latency_ms = latency_ms
+        else:
+            self.latency_ms += SMOOTHING * (latency_ms - self.latency_ms)
+
+
+async def _set_up(stage: str, setup: Callable[[], Any]) -> None:
+    try:
+        done = await asyncio.to_thread(setup)
+        if inspect.isawaitable(done):
+            await done
+    except (Exception, SystemExit) as error:
+        LOG.debug("setup of stage %s raised", stage, exc_info=True)
+        raise setup_failed(stage, error) from error

@@ -1,0 +1,126 @@
+"""Bodies of calls and answers in any protocol: encoding, checks, and what a replica reports of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kwiken.errors import InputError
+from kwiken.runtime.errors import HandlerError, LostError, UnfitError
+from kwiken.runtime.transport import wire
+from kwiken.runtime.transport.base import Call, Replica, Reply
+from kwiken.service import Service
+
+CHECK_EVERY: Final = 32  # one in so many undecoded answers of a replica is decoded as a check
+MAX_ADDRESSES: Final = 65_536
+MAX_KIND: Final = 100  # characters
+MAX_MESSAGE: Final = 500  # characters; the limit that replicas use themselves
+
+
+class CallBodies:
+    """Encoder of calls and decoder of answers.
+
+    Args:
+        service: service whose stages are called; the annotations of its handlers give the types of answers.
+        raw: whether to leave answers undecoded (`msgspec.Raw`), to be passed on as received. Only a sample is
+            decoded as a check: the first answers of a replica and some of the rest. The last stage's answer
+            is always decoded, and so are those of stages whose `utility` or `worth` inspects them.
+    """
+
+    def __init__(self, service: Service, *, raw: bool) -> None:
+        self._codecs = {name: wire.Codec(service, name) for name in service.stages}
+        self._passed_on = {
+            name
+            for name, stage in service.stages.items()
+            if raw and name != service.sink and stage.utility is None and stage.worth is None
+        }
+        self._unread: dict[str, int] = {}  # by address, number of answers to pass on before the next check
+        self._encoder = msgspec.msgpack.Encoder()
+        self._last_args: tuple[Any, ...] | None = None
+        self._last_body = b""
+
+    def encode(self, call: Call) -> bytes:
+        """Body of a call, cached because the shards of a fan-out have the same arguments.
+
+        Raises:
+            HandlerError: the body is longer than a replica takes.
+        """
+        if call.args is not self._last_args:
+            self._last_body = self._encoder.encode(call.args)
+            self._last_args = call.args
+        body = self._last_body
+        if len(body) > wire.MAX_BODY:
+            raise HandlerError(
+                call.stage,
+                "CallTooLarge",
+                f"its input is {len(body)} bytes; at most {wire.MAX_BODY} are sent",
+            )
+        return body
+
+    def reply(self, stage: str, replica: Replica, headers: Mapping[str, str], data: bytes) -> Reply:
+        """Decode a replica's answer.
+
+        Args:
+            stage: name of the stage.
+            replica: replica that answered.
+            headers: values by name in lower case.
+            data: body of the answer.
+
+        Raises:
+            LostError: the answer is not a replica's.
+            UnfitError: the answer does not have the stage's type.
+        """
+        at = f"stage {stage!r}: replica {replica.id}"
+        if not is_replicas(headers):
+            raise LostError(f"{at}: not a replica's answer: its headers are missing")
+        try:
+            busy_ms = wire.read_number(headers, wire.BUSY, low=0.0, high=wire.MAX_BUSY_MS)
+            inflight = wire.read_whole(headers, wire.INFLIGHT, low=0, high=wire.MAX_INFLIGHT)
+            latency_ms = wire.read_number(headers, wire.LATENCY, low=0.0, high=wire.MAX_BUSY_MS)
+        except InputError as error:
+            raise LostError(f"{at}: not a replica's answer: {error}") from error
+        try:
+            value = self._read(stage, replica.address, data)
+        except InputError as error:
+            raise UnfitError(f"{at}: {str(error).removeprefix(f'{error.where}: ')}") from error
+        return Reply(value, busy_ms=busy_ms, inflight=inflight, latency_ms=latency_ms)
+
+    def _read(self, stage: str, address: str, data: bytes) -> Any:
+        """Decode an answer; an answer to pass on is only decoded when a check is due.
+
+        Raises:
+            InputError: the answer does not have the stage's type.
+        """
+        if stage not in self._passed_on:
+            return self._codecs[stage].output(data)
+        left = self._unread.get(address, 0)
+        if left:
+            self._unread[address] = left - 1
+        else:
+            self._codecs[stage].output(data)  # every answer is checked until one passes
+            if len(self._unread) >= MAX_ADDRESSES:
+                self._unread.clear()
+            self._unread[address] = CHECK_EVERY - 1
+        return msgspec.Raw(data)
+
+
+def is_replicas(headers: Mapping[str, object]) -> bool:
+    """Whether headers are those of a replica's answer to a call."""
+    return wire.BUSY in headers and wire.INFLIGHT in headers and wire.LATENCY in headers
+
+
+def failure_of_handler(stage: str, data: bytes) -> HandlerError | None:
+    """Error that a replica reports of its handler; None if the report has another form.
+
+    Args:
+        stage: name of the stage.
+        data: the report, encoded.
+    """
+    try:
+        error = msgspec.msgpack.decode(data, type=dict[str, str])
+        kind, message = error["kind"], error["error"]
+    except (ValueError, KeyError, RecursionError):
+        return None
+    return HandlerError(stage, kind[:MAX_KIND], message[:MAX_MESSAGE])

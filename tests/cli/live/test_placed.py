@@ -1,0 +1,96 @@
+"""Options of `kwiken up` that place replicas on nodes: what is read of a placement, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kwiken.cli.live.placed import PlacementOptions
+from kwiken.cli.shared import load_service
+from kwiken.errors import InputError
+
+SERVICE = load_service("kwiken.services.hello:hello")
+NODES = """
+classes = [
+    { name = "quick", cores = 1, memory_gb = 2, speed = 2.0 },
+    { name = "slow", cores = 1, memory_gb = 2, speed = 0.5 },
+]
+nodes = [{ name = "a", class = "quick" }, { name = "b", class = "slow" }]
+"""
+
+
+def workload(stage: str, *nodes: str, service: str = "hello") -> dict[str, Any]:
+    replicas = [{"node": node, "cores": 0.3, "memory_gb": 0.1, "reissue_cores": 0.1} for node in nodes]
+    figures = {"required": 1, "expected": 2, "needed": 1, "probability": 1, "cost_per_hour": 1}
+    status = {"status": "met" if nodes else "queued", "replicas": replicas}
+    return {"name": f"{service}-{stage}", "service": service, "stage": stage, **figures, **status}
+
+
+def options(folder: Path, *workloads: dict[str, Any], nodes: str | None = NODES) -> PlacementOptions:
+    there = [{"name": name, "class": kind, "cores": 1, "memory_gb": 2} for name, kind in
+             (("a", "quick"), ("b", "slow"))]  # fmt: skip
+    placement = {"version": 1, "scheduler": "thrifty", "confidence": 0.95, "nodes": there}
+    file = folder / "placement.json"
+    file.write_bytes(msgspec.json.encode(placement | {"workloads": list(workloads)}))
+    if nodes is not None:
+        (folder / "nodes.toml").write_text(nodes)
+    return PlacementOptions(str(file), str(folder / "nodes.toml") if nodes is not None else None)
+
+
+def test_a_placement_gives_nodes_their_speed_and_replicas_their_places(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = options(tmp_path, workload("tidy", "a", "b"), workload("x", "a", service="other")).read(SERVICE)
+    assert found is not None
+    assert {name: (node.node_class, node.speed) for name, node in found.nodes.items()} == {
+        "a": ("quick", 1.0),
+        "b": ("slow", 0.25),
+    }
+    assert [(place.node, place.cores) for place in found.replicas["tidy"]] == [("a", 0.4), ("b", 0.4)]
+    assert "on no node and without limits: greet, join" in capsys.readouterr().err
+
+
+def test_without_a_document_of_nodes_all_are_as_fast_as_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = options(tmp_path, workload("tidy", "b"), nodes=None).read(SERVICE)
+    assert found is not None
+    assert found.nodes["b"].speed == 1.0
+    assert "without --nodes every node is as fast as this machine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("workloads", "nodes", "message"),
+    [
+        (
+            [workload("nope", "a")],
+            NODES,
+            r"workloads\[0\].stage: service 'hello' has no stage 'nope'; it has tidy, greet, join",
+        ),
+        ([workload("x", "a", service="other")], NODES, "no workload is a stage of service 'hello'"),
+        ([workload("tidy")], NODES, "stage 'tidy' has no replica, since its workload waits"),
+        (
+            [workload("tidy", "a")],
+            NODES.replace('"b"', '"c"'),
+            r"nodes\[1\].name: 'b' is not in .*nodes.toml",
+        ),
+        (
+            [workload("tidy", "a")],
+            NODES.replace(", speed = 0.5", ""),
+            r"nodes.toml: classes\[1\].speed: is missing; give every class one",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    tmp_path: Path, workloads: list[dict[str, Any]], nodes: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        options(tmp_path, *workloads, nodes=nodes).read(SERVICE)
+
+
+def test_nodes_alone_are_refused() -> None:
+    with pytest.raises(InputError, match="--nodes: needs --placement"):
+        PlacementOptions(None, "nodes.toml").read(SERVICE)

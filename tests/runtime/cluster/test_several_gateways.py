@@ -1,0 +1,133 @@
+"""Several gateways at one port: connections are divided, a plan reaches all, budgets add up, one may die."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+import pytest_asyncio
+
+from kwiken.errors import InputError
+from kwiken.plan.ledger_terms import BURST_REQUESTS
+from kwiken.runtime.cluster import Cluster, ClusterSettings
+from tests.support.services_http import plan_for
+from tests.support.waiting import until
+
+TARGET = "tests.support.services_http:service"
+GATEWAYS = 3
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster(TARGET, ClusterSettings(gateways=GATEWAYS, grace_s=1.0)) as cluster:
+        yield cluster
+
+
+async def statuses(cluster: Cluster) -> list[dict[str, Any]]:
+    """Status of each gateway, by the address that the supervisor uses."""
+    found = []
+    headers = {"Authorization": f"Bearer {cluster.token}"}
+    async with aiohttp.ClientSession() as session:
+        for gateway in (await cluster.status())["gateways"]:
+            async with session.get(gateway["url"] + "/v1/status", headers=headers) as response:
+                found.append(msgspec.json.decode(await response.read()))
+    return found
+
+
+async def everywhere(cluster: Cluster, digest: str | None) -> None:
+    """Wait until every gateway has a plan, and replicas of every stage."""
+    async with asyncio.timeout(20):
+        while True:
+            each = await statuses(cluster)
+            served = all(stage["replicas"] for status in each for stage in status["stages"].values())
+            if served and {status["plan"] for status in each} == {digest}:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def ask(cluster: Cluster, times: int, **more: float) -> None:
+    """Requests on a connection each, so that the system divides them."""
+    for _ in range(times):
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(cluster.gateway_url + "/v1/request", json={"text": "hi", **more}) as response,
+        ):
+            assert response.status == 200
+
+
+async def test_connections_are_divided_and_figures_add_up(cluster: Cluster) -> None:
+    before = (await cluster.status())["runtime"]["requests"]
+    await ask(cluster, 60)
+    each = await statuses(cluster)
+    assert len(each) == GATEWAYS
+    assert sum(status["requests"] > 0 for status in each) >= 2
+    assert (await cluster.status())["runtime"]["requests"] - before == 60
+
+
+async def test_a_plan_put_to_one_gateway_reaches_all(cluster: Cluster) -> None:
+    headers = {"Authorization": f"Bearer {cluster.token}"}
+    plan = plan_for()
+    for body, digest in ((plan.to_json().encode(), plan.digest), (b"null", None)):
+        async with (
+            aiohttp.ClientSession() as session,
+            session.put(cluster.gateway_url + "/v1/plan", data=body, headers=headers) as response,
+        ):
+            assert response.status == 200
+        await everywhere(cluster, digest)
+
+
+async def test_a_gateway_that_dies_comes_back_with_plan_and_replicas(cluster: Cluster) -> None:
+    plan = plan_for(after_ms=40.0)
+    await cluster.put_plan(plan)
+    killed = cluster.gateway_pids[0]
+    os.kill(killed, signal.SIGKILL)
+    await until(
+        lambda: len(cluster.gateway_pids) == GATEWAYS and killed not in cluster.gateway_pids, within_s=30
+    )
+    await everywhere(cluster, plan.digest)
+    await ask(cluster, 20)
+    await cluster.put_plan(None)
+
+
+async def test_the_budgets_of_all_gateways_add_up_to_the_plans(cluster: Cluster) -> None:
+    """Every call of a stage would be copied at once; without the floor the budgets allow a few."""
+    plan = plan_for(after_ms=0.0)
+    plan = msgspec.structs.replace(plan, ledger=msgspec.structs.replace(plan.ledger, floor_per_s=0.0))
+    await cluster.put_plan(plan)
+    before = (await cluster.status())["runtime"]["ledger"]
+    await asyncio.gather(*(ask(cluster, 60, sleep_ms=2.0) for _ in range(6)))
+    ledgers = [status["ledger"] for status in await statuses(cluster)]
+    total = (await cluster.status())["runtime"]["ledger"]
+    await cluster.put_plan(None)
+    assert total["denied"] > before["denied"]
+    assert total["work"] - before["work"] == pytest.approx(360, abs=1)
+    for ledger in [*ledgers, total]:
+        # Each gateway begins with a burst, which no request has earned yet.
+        bursts = BURST_REQUESTS * (GATEWAYS if ledger is total else 1)
+        assert ledger["spent"] <= plan.budgets.reissue * (ledger["work"] + bursts) + 1e-6
+
+
+@pytest.mark.parametrize("gateways", [0, 65])
+async def test_a_number_out_of_range_is_refused(gateways: int) -> None:
+    with pytest.raises(InputError, match="number of gateways: must be from 1 to 64"):
+        Cluster(TARGET, ClusterSettings(gateways=gateways))
+
+
+async def test_a_port_for_grpc_is_not_shared() -> None:
+    with pytest.raises(InputError, match="several gateways cannot share a port for gRPC"):
+        Cluster(TARGET, ClusterSettings(gateways=2, grpc_port=0))
+
+
+async def test_a_port_of_another_cluster_is_not_shared(cluster: Cluster) -> None:
+    port = int(cluster.gateway_url.rpartition(":")[2])
+    with pytest.raises(Exception, match="the port is in use"):
+        async with Cluster(TARGET, ClusterSettings(gateways=2), port=port):
+            pass

@@ -1,0 +1,98 @@
+"""Push of metrics to a collector at intervals, and once more at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from kwiken.errors import InputError
+from kwiken.otel.metrics import catalog, family
+from kwiken.runtime.metrics import pushed
+from kwiken.runtime.metrics.push import INTERVAL, INTERVAL_MS, interval_of
+from tests.support.waiting import until
+
+
+class Collector:
+    """A collector on a free port; what it got."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, ExportMetricsServiceRequest]] = []
+        collector = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                collector.got.append((self.path, ExportMetricsServiceRequest.FromString(body)))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    made = Collector()
+    yield made
+    made.close()
+
+
+async def test_metrics_arrive_at_intervals_and_at_the_end(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(INTERVAL, "100")
+    number = 0
+
+    def collect() -> list[object]:
+        nonlocal number
+        number += 1
+        return [family(catalog.REQUESTS_CONTROL, [((), number)])]
+
+    async with pushed(collector.url, {"service.name": "shop"}, collect):  # type: ignore[arg-type]
+        await until(lambda: len(collector.got) >= 2)
+    path, last = collector.got[-1]
+    assert path == "/v1/metrics"
+    (metric,) = last.resource_metrics[0].scope_metrics[0].metrics
+    assert metric.name == "kw.requests.control"
+    assert metric.sum.data_points[0].as_int == number == len(collector.got)
+
+
+async def test_a_collector_that_is_gone_disturbs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(INTERVAL, "100")
+    async with pushed("http://127.0.0.1:9", {}, lambda: [family(catalog.REQUESTS_CONTROL, [((), 1)])]):
+        await asyncio.sleep(0.3)
+
+
+async def test_nothing_is_pushed_without_an_endpoint() -> None:
+    async with pushed(None, {}, lambda: pytest.fail("nobody asked")):
+        pass
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", INTERVAL_MS), (" 250 ", 250.0), ("1e3", 1000.0)])
+def test_the_interval_comes_from_the_environment(text: str, expected: float) -> None:
+    assert interval_of({INTERVAL: text}) == expected
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-5", "nan", "inf", "1e12"])
+def test_an_interval_out_of_range_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=INTERVAL):
+        interval_of({INTERVAL: text})

@@ -1,0 +1,118 @@
+"""The live page in a real browser: token, figures that change without a reload, slow requests, a plan."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+TARGET = "tests.support.services_http:service"
+KWIKEN = [sys.executable, "-m", "kwiken.cli"]
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """URL and token of a cluster."""
+    state = str(tmp_path / "state")
+    up = subprocess.run(
+        [*KWIKEN, "up", TARGET, "--port", "0", "--detach", "--state", state],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert up.returncode == 0, up.stderr
+    link = subprocess.run(
+        [*KWIKEN, "status", "--page", "--state", state],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout.strip()
+    page, _, token = link.partition("#token=")
+    yield page.removesuffix("/kwiken"), token
+    subprocess.run([*KWIKEN, "down", "--state", state], capture_output=True, timeout=60, check=True)
+
+
+def ask(url: str, times: int) -> None:
+    for _ in range(times):
+        request = urllib.request.Request(
+            url + "/v1/request", json.dumps({"text": "hi"}).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30):
+            pass
+
+
+def test_the_page_is_alive(cluster: tuple[str, str]) -> None:
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: make test-stack"
+    )
+    browser_path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser_path is None:
+        pytest.skip(f"no browser is installed: {', '.join(BROWSERS)}")
+    url, token = cluster
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=browser_path,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        page = browser.new_page()
+        troubles: list[str] = []
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        elsewhere: list[str] = []
+        page.on(
+            "request",
+            lambda request: elsewhere.append(request.url) if not request.url.startswith(url) else None,
+        )
+
+        # 1. Without a token, and with a wrong one, the page asks.
+        page.goto(url + "/kwiken")
+        page.get_by_text("a token is needed").wait_for()
+        page.fill("#token", "wrong")
+        page.click("#token-form button")
+        page.get_by_text("this token is wrong").wait_for()
+
+        # 2. With the right one it draws every stage.
+        page.fill("#token", token)
+        page.click("#token-form button")
+        page.get_by_text("Plan in force").wait_for()
+        names = page.locator("#dag text").all_text_contents()
+        status = json.loads(
+            urllib.request.urlopen(
+                urllib.request.Request(url + "/v1/status", headers={"Authorization": f"Bearer {token}"}),
+                timeout=30,
+            ).read()
+        )
+        assert all(any(name.startswith(stage) for name in names) for stage in status["stages"])
+
+        # 3. Figures change without a reload, and slow requests appear.
+        sender = threading.Thread(target=ask, args=(url, 120))
+        sender.start()
+        page.get_by_text("120 so far").wait_for()
+        sender.join()
+        page.locator("#slow details").first.wait_for()
+        page.locator("#slow details").last.locator("summary").click()
+        assert page.locator("#slow details[open] svg rect").count() > 0
+
+        # 4. A link to Jaeger appears for an address, and for nothing else.
+        page.fill("#jaeger", "javascript:alert(1)")
+        page.click("#jaeger-form button")
+        assert page.locator("#slow a").count() == 0
+        page.fill("#jaeger", "http://127.0.0.1:16686/")
+        page.click("#jaeger-form button")
+        address = page.locator("#slow a").first.get_attribute("href")
+        assert address is not None
+        assert address.startswith("http://127.0.0.1:16686/trace/")
+        browser.close()
+    assert troubles == []
+    assert elsewhere == []
