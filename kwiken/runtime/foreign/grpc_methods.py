@@ -24,7 +24,7 @@ REFLECTION_METHODS: Final = (
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 )
-REFLECTION_TIMEOUT_S: Final = 3.0
+REFLECTION_TIMEOUT_S: Final = 10.0
 MAX_DESCRIPTORS: Final = 16 << 20  # bytes of a descriptor set
 MAX_FILES: Final = 2000  # `.proto` files that one method's types may need
 MAX_LISTED: Final = 20  # names in a message

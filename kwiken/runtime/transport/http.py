@@ -182,4 +182,7 @@ def _raise(
     failure = failure_of_handler(stage, data)
     if failure is None:
         raise LostError(f"{at}: answered {status} in an unknown form")
-    raise failure
+    try:
+        raise failure
+    finally:
+        del failure  # its traceback holds this frame
