@@ -179,10 +179,5 @@ def _raise(
         if early:
             raise LostError(f"{at}: dropped the call before its deadline")
         raise DeadlineError(f"{at}: dropped the call past its deadline")
-    failure = failure_of_handler(stage, data)
-    if failure is None:
-        raise LostError(f"{at}: answered {status} in an unknown form")
-    try:
-        raise failure
-    finally:
-        del failure  # its traceback holds this frame
+    # Without a name for the error: a frame that names the error that it raises would be in a cycle with it.
+    raise failure_of_handler(stage, data) or LostError(f"{at}: answered {status} in an unknown form")
