@@ -50,6 +50,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.contention",
         "kwiken.placement",
         "kwiken.placement.schedulers",
+        "kwiken.capacity",
         "kwiken.fleet",
         "kwiken.adaptation",
         "kwiken.reproduction.rows",
@@ -90,6 +91,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.process",
         "kwiken.runtime.cluster",
         "kwiken.runtime.probes",
+        "kwiken.runtime.upkeep",
     ),
     "loadtest": ("kwiken.loadtest",),
     "services": (
@@ -113,7 +115,9 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.demo.pace",
         "kwiken.cli.demo.trial",
         "kwiken.cli.demo",
+        "kwiken.cli.live.placing",
         "kwiken.cli.live",
+        "kwiken.cli.demo_place",
         "kwiken.cli.allocate",
     ),
 }
