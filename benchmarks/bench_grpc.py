@@ -24,7 +24,8 @@ from benchmarks.chain import STAGES, Item
 from benchmarks.chain_grpc import ASK, TIMEOUT_S
 from benchmarks.harness import Row, paired
 from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.runtime.grpc import ASK_METHOD, payload_message
+from kwiken.runtime.grpc.messages import payload_message
+from kwiken.runtime.grpc.settings import ASK_METHOD
 
 CALLERS = 16
 REQUEST = msgspec.json.encode(Item("x" * 200))

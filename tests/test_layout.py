@@ -91,6 +91,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.process",
         "kwiken.runtime.cluster",
         "kwiken.runtime.probes",
+        "kwiken.runtime.upkeep",
     ),
     "loadtest": ("kwiken.loadtest",),
     "services": (
@@ -114,7 +115,9 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.demo.pace",
         "kwiken.cli.demo.trial",
         "kwiken.cli.demo",
+        "kwiken.cli.live.placing",
         "kwiken.cli.live",
+        "kwiken.cli.demo_place",
         "kwiken.cli.allocate",
     ),
 }

@@ -22,10 +22,12 @@ class StageProbe:
     Attributes:
         runs: settings with their performance, calls per second of all replicas together.
         scores: by source of contention, what the stage tolerates and causes.
+        played_by: what played sizes and classes of nodes, in words.
     """
 
     runs: tuple[tuple[Setting, float], ...]
     scores: Mapping[str, Scores]
+    played_by: str = ""
 
 
 def workload_entry(name: str, found: StageProbe) -> str:

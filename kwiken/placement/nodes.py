@@ -96,12 +96,12 @@ class Cluster:
     @cached_property
     def cores(self) -> Floats:
         """(n,) number of cores of each node."""
-        return np.array([found.cores for found in self.classes])[self.class_of]
+        return np.array([found.cores for found in self.classes], dtype=np.float64)[self.class_of]
 
     @cached_property
     def memory_gb(self) -> Floats:
         """(n,) memory of each node, in units of GB."""
-        return np.array([found.memory_gb for found in self.classes])[self.class_of]
+        return np.array([found.memory_gb for found in self.classes], dtype=np.float64)[self.class_of]
 
     @cached_property
     def index_of(self) -> dict[str, int]:

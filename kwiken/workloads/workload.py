@@ -107,6 +107,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         service: name of the service that the workload is a part of; empty for none.
         stage: name of the stage of that service; empty for the whole service.
         shard: shard of the stage that the replicas hold; None for all shards.
+        command: program and arguments of best-effort work that `kwiken up` starts on its nodes; empty for
+            work that is started elsewhere.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     service: str = ""
     stage: str = ""
     shard: int | None = None
+    command: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check names, bounds, and that a target is given exactly where one is promised."""
@@ -135,6 +138,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             raise ValueError("needs a target, or best_effort = true, and not both")
         if self.stage and not self.service:
             raise ValueError("a stage needs the service that it belongs to")
+        if self.command and not self.best_effort:
+            raise ValueError("command is for best-effort work alone")
         if self.shard is not None and (self.shard < 0 or not self.stage):
             raise ValueError("shard counts from 0, and needs the stage that it belongs to")
 

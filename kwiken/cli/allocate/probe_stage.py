@@ -238,6 +238,7 @@ def _show(workload: str, found: StageProbe) -> None:
     print_table(workload, ("setting", "calls/s", "times the reference"), rows, to_stdout=True)
     rows = [(source, f"{each.tolerated:.2f}", f"{each.caused:.2f}") for source, each in found.scores.items()]
     print_table("", ("source of contention", "tolerated", "caused"), rows, to_stdout=True)
+    note(f"sizes and classes were played by {found.played_by}; memory is not limited")
     if any(each.tolerated == 0 for each in found.scores.values()):
         note("tolerated 0.00: the lowest level of the ramp costs the stage 5% already")
 
@@ -246,6 +247,7 @@ def _told(workload: str, found: StageProbe) -> dict[str, Any]:
     return {
         "name": workload,
         "measure": "rate",
+        "played_by": found.played_by,
         "runs": [
             {
                 "cores": setting.size.cores,

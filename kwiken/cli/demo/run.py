@@ -149,9 +149,10 @@ async def _run_in(folder: Folder, settings: DemoSettings, watch: Watch) -> DemoR
         watch.step("reading the library", 0)
         await write_queries(Path(scratch) / "queries.txt", settings.seed)
         watch.step("starting the service", 0)
-        async with Cluster(
-            TARGET, ClusterSettings(traces=folder.traces, trace="all", grace_s=GRACE_S)
-        ) as cluster:
+        cluster_settings = ClusterSettings(
+            traces=folder.traces, trace="all", grace_s=GRACE_S, transport=settings.transport
+        )
+        async with Cluster(TARGET, cluster_settings) as cluster:
             site = _Site(settings, cluster, watch, folder, Path(scratch))
             evidence, records = await _paced(site, await _find_pace(site))
         watch.step("judging", 0)

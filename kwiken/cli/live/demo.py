@@ -6,10 +6,11 @@ import contextlib
 import signal
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from kwiken.cli.live.server_options import transport_option
 from kwiken.cli.shared import (
     POSITIVE,
     SHARE,
@@ -43,6 +44,7 @@ NOTHING_TOLD: Final = 3  # exit code
 )
 @click.option("--budget", type=SHARE, default=0.05, show_default=True, help="Extra work allowed, as a share.")
 @click.option("--out", default="demo-out", show_default=True, metavar="DIR", help="Output folder.")
+@transport_option
 @click.option("--calm", is_flag=True, help="Pause no replicas.")
 @seed_option
 @json_option
@@ -53,6 +55,7 @@ def command(
     rate: float | None,
     budget: float,
     out: str,
+    transport: Literal["http", "grpc"],
     calm: bool,
     seed: int,
     as_json: bool,
@@ -70,7 +73,15 @@ def command(
     from kwiken.cli.demo.pace import NothingToldError
     from kwiken.cli.demo.setup import DemoSettings
 
-    settings = DemoSettings(seconds=seconds, rate=rate, budget=budget, seed=seed, calm=calm, out=Path(out))
+    settings = DemoSettings(
+        seconds=seconds,
+        rate=rate,
+        budget=budget,
+        seed=seed,
+        calm=calm,
+        out=Path(out),
+        transport=transport,
+    )
     try:
         with progress("starting") as bar:
             result = _run(run_demo(settings, TerminalWatch(bar)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from kwiken.cli.live.placed import Placed, PlacementOptions, placement_options
+from kwiken.cli.live.placing import Placed, PlacementOptions, placement_options
 from kwiken.cli.live.server_options import (
     ServerSettings,
     TraceSettings,
@@ -21,12 +21,16 @@ from kwiken.cli.live.server_options import (
     plan_option,
     server_options,
     trace_options,
+    transport_option,
 )
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from kwiken.runtime.cluster import Cluster, StateFiles
+    from kwiken.runtime.upkeep import Upkeep
     from kwiken.service import Service
 
 FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
@@ -51,13 +55,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     show_default=True,
     help="Number of gateways that share the port; each keeps the budget of its own requests.",
 )
-@click.option(
-    "--transport",
-    type=click.Choice(["http", "grpc"]),
-    default="http",
-    show_default=True,
-    help="Protocol between the gateway and the replicas.",
-)
+@transport_option
 @grpc_port_option
 @click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
 @plan_option
@@ -228,10 +226,26 @@ async def _run(
             limits.add_node(name, node.limit)
         note(f"nodes are played by {limits.method.value}")
         layout = Layout(limits=limits, nodes=placed.nodes, replicas=placed.replicas)
-        await _serve(start(layout=layout), files, warn)
+        cluster = start(layout=layout)
+        if placed.adaptation is None or placed.seating is None:
+            await _serve(cluster, files, warn)
+            return
+        from kwiken.runtime.upkeep import Upkeep
+
+        upkeep = Upkeep(
+            placed.adaptation,
+            placed.seating,
+            {cluster.service.name: cluster},
+            limits,
+            say=note,
+            service_targets_ms=placed.service_targets_ms,
+        )
+        await _serve(cluster, files, warn, upkeep)
 
 
-async def _serve(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) -> None:
+async def _serve(
+    cluster: Cluster, files: StateFiles, warn: Callable[[], None], upkeep: Upkeep | None = None
+) -> None:
     import asyncio
 
     stop = asyncio.Event()
@@ -256,8 +270,28 @@ async def _serve(cluster: Cluster, files: StateFiles, warn: Callable[[], None]) 
         note(f"{cluster.service.name} is up with {count} replicas; control token in {files.token}")
         say(cluster.gateway_url)
         sys.stdout.flush()
-        await stop.wait()
+        if upkeep is None:
+            await stop.wait()
+        else:
+            await _keep(upkeep, stop)
         note(f"{cluster.service.name} is stopping")
+
+
+async def _keep(upkeep: Upkeep, stop: asyncio.Event) -> None:
+    """Keep targets until told to stop; a failure ends the program."""
+    import asyncio
+
+    from kwiken.runtime.tasks import cancel_and_wait
+
+    await upkeep.start_best_effort()
+    stopped = asyncio.create_task(stop.wait())
+    keeping = asyncio.create_task(upkeep.run())
+    try:
+        await asyncio.wait({stopped, keeping}, return_when=asyncio.FIRST_COMPLETED)
+        if keeping.done():
+            await keeping
+    finally:
+        await cancel_and_wait([stopped, keeping])
 
 
 def crowd_line(processes: int, processors: float) -> str | None:

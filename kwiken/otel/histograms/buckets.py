@@ -57,7 +57,7 @@ class Buckets:
         upto = np.cumsum(self.counts)
         place = min(int(np.searchsorted(upto, share * upto[-1])), len(upto) - 1)
         before = upto[place] - self.counts[place]
-        inside = min(1.0, max(0.0, (share * upto[-1] - before) / max(self.counts[place], 1e-300)))
+        inside = min(1.0, max(0.0, float((share * upto[-1] - before) / max(self.counts[place], 1e-300))))
         low, high = float(self.low_ms[place]), float(self.high_ms[place])
         return low if high == inf else low * (high / low) ** inside
 

@@ -88,7 +88,7 @@ def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
     widest = max(stage.fanout for stage in stages)
     rows = min(MAX_ROWS, MAX_CALLS // widest, max(MIN_ROWS, count))
     busy = _busy_ms(window)
-    replicas = window.largest("kw_stage_replicas", "kw_stage")
+    replicas = window.largest('kw_stage_replicas{kw_replica_state="live"}', "kw_stage")
     deals = [
         _Deal(
             stage,

@@ -65,6 +65,7 @@ def downloaded(url: str, *, who: str, where: str, bounds: Bounds) -> Iterator[IO
             with opener.open(url, timeout=bounds.timeout_s) as answer:
                 _copy(answer, spool, who, where, bounds)
         except urllib.error.HTTPError as error:
+            error.close()
             raise InputError(f"{who} answered {error.code} {error.reason}", where=where) from error
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", error)

@@ -79,8 +79,8 @@ class LeastLoadedScheduler:
                 return
             nodes = np.flatnonzero(room)
             share = ledger.free_cores[nodes] / cluster.cores[nodes]
-            order = np.lexsort((nodes, -ledger.free_memory_gb[nodes], -share))
-            sizing.add(int(nodes[order[0]]), wanted.size)
+            nodes = nodes[share == share.max()]
+            sizing.add(int(nodes[np.argmax(ledger.free_memory_gb[nodes])]), wanted.size)
             free = anti_affinity(sizing)
 
     def satisfied(self, sizing: Sizing) -> bool:

@@ -49,16 +49,33 @@ class ParagonScheduler:
         rate = sizing.request.rate[size, sizing.ledger.cluster.class_of[nodes]]
         if not self.by_contention:
             return int(nodes[np.argmax(rate)])
-        spare, margin = _differences(sizing, nodes)
-        alive = _tolerable(spare, sizing.request.all_caused) & _tolerable(margin, -sizing.request.tolerated)
-        if not alive.any():  # both filters alone left nodes, and no node passed both
-            alive = np.ones(len(nodes), dtype=np.bool_)
-        if self.by_class:
-            alive &= rate >= rate[alive].max() * (1 - ROUNDING)
+        candidates = self._allowed(sizing, nodes, rate)
+        if not candidates.size:
+            spare, margin = _differences(sizing, nodes)
+            alive = _tolerable(spare, sizing.request.all_caused)
+            alive &= _tolerable(margin, -sizing.request.tolerated)
+            if not alive.any():  # both filters alone left nodes, and no node passed both
+                alive = np.ones(len(nodes), dtype=np.bool_)
+            if self.by_class:
+                alive &= rate >= rate[alive].max() * (1 - ROUNDING)
+            candidates = nodes[alive]
+        spare, margin = _differences(sizing, candidates)
         # Slack on one side must not pay for a violation on the other: violations count ten times.
         distance = np.abs(spare) + np.abs(margin) + 10 * (np.maximum(-spare, 0) + np.maximum(-margin, 0))
-        candidates = np.flatnonzero(alive)
-        return int(nodes[candidates[np.argmin(distance[:, candidates].sum(axis=0))]])
+        return int(candidates[np.argmin(distance.sum(axis=0))])
+
+    def _allowed(self, sizing: Sizing, nodes: Ints, rate: Floats) -> Ints:
+        """Nodes that contention allows without a violation, of the best class that has any."""
+        if not self.by_class:
+            return _unharmed(sizing, nodes)
+        while nodes.size:
+            best = rate.max()
+            found = _unharmed(sizing, nodes[rate >= best * (1 - ROUNDING)])
+            if found.size:
+                return found
+            worse = rate < best * (1 - ROUNDING)
+            nodes, rate = nodes[worse], rate[worse]
+        return nodes
 
 
 @dataclass(frozen=True)
@@ -130,6 +147,15 @@ def _differences(sizing: Sizing, nodes: Ints) -> tuple[Floats, Floats]:
     spare = np.minimum(ledger.slack[:, nodes], FULL) - request.all_caused[:, None]
     margin = request.tolerated[:, None] - np.minimum(ledger.pressure[:, nodes], FULL)
     return spare, margin
+
+
+def _unharmed(sizing: Sizing, nodes: Ints) -> Ints:
+    """Those of some nodes where newcomer and residents tolerate each other, one source after the other."""
+    request, ledger = sizing.request, sizing.ledger
+    for source, (caused, tolerated) in enumerate(zip(request.all_caused, request.tolerated, strict=True)):
+        nodes = nodes[np.minimum(ledger.slack[source, nodes], FULL) - caused >= -ROUNDING]
+        nodes = nodes[tolerated - np.minimum(ledger.pressure[source, nodes], FULL) >= -ROUNDING]
+    return nodes
 
 
 def _with_room(sizing: Sizing, size: int, nodes: Ints | None = None) -> Ints:

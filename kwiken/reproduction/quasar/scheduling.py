@@ -9,7 +9,7 @@ from kwiken.reproduction.scenarios import Figures, Told, levels, orderings, play
 
 SCENARIO: Final = "targets"
 ORACLE: Final = "quasar, all known"
-MANAGERS: Final = (ORACLE, "quasar", "quasar, without adaptation", "thrifty", "paragon", "least-loaded")
+MANAGERS: Final = (ORACLE, "quasar", "quasar, without adaptation", "paragon", "least-loaded")
 # What is above the target is worth nothing to a user, so it is cut off before the mean is taken.
 PERFORMANCE: Final = Told(
     "Figure 4.15",

@@ -435,9 +435,12 @@ async def _launch_on(
     """Start a command under the limit of its place."""
     await layout.limits.end(name)  # what is left of the process before
     options.pop("start_new_session")  # it has one always
-    return await layout.limits.start(
-        command, name=name, limit=layout.limit(place), node=place.node, **options
-    )
+    try:
+        return await layout.limits.start(
+            command, name=name, limit=layout.limit(place), node=place.node, **options
+        )
+    except KwikenError as error:  # the node may be lost
+        raise ChildError(f"{name}: {error}") from error
 
 
 def _replica_counts(service: Service, given: Mapping[str, int]) -> dict[str, int]:

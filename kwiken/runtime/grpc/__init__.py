@@ -9,20 +9,16 @@ from kwiken.lazy import lazy_names
 if TYPE_CHECKING:
     from kwiken.runtime.grpc.gateway_server import GrpcGatewayServer
     from kwiken.runtime.grpc.health_check import check_health
-    from kwiken.runtime.grpc.messages import payload_message
     from kwiken.runtime.grpc.remote_transport import RemoteTransport
     from kwiken.runtime.grpc.replica_server import GrpcReplicaServer
-    from kwiken.runtime.grpc.settings import ASK_METHOD
     from kwiken.runtime.grpc.transport import GrpcTransport
 
 __all__ = [
-    "ASK_METHOD",
     "GrpcGatewayServer",
     "GrpcReplicaServer",
     "GrpcTransport",
     "RemoteTransport",
     "check_health",
-    "payload_message",
 ]
 
 __getattr__ = lazy_names(
@@ -30,10 +26,8 @@ __getattr__ = lazy_names(
     {
         "kwiken.runtime.grpc.gateway_server": ("GrpcGatewayServer",),
         "kwiken.runtime.grpc.health_check": ("check_health",),
-        "kwiken.runtime.grpc.messages": ("payload_message",),
         "kwiken.runtime.grpc.remote_transport": ("RemoteTransport",),
         "kwiken.runtime.grpc.replica_server": ("GrpcReplicaServer",),
-        "kwiken.runtime.grpc.settings": ("ASK_METHOD",),
         "kwiken.runtime.grpc.transport": ("GrpcTransport",),
     },
 )

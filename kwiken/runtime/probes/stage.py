@@ -114,7 +114,7 @@ class StageProber:
                 await measured.play(plan.reference)
                 measured.pin(self._facts.victim)
                 scores = {source: await self._ramp(measured, source) for source in plan.sources}
-        return StageProbe(tuple(runs), scores)
+        return StageProbe(tuple(runs), scores, played_by=limits.method.value)
 
     @contextlib.contextmanager
     def _off_the_victim(self) -> Iterator[None]:

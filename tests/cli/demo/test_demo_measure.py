@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -432,7 +433,7 @@ def test_packed_traces_are_the_same_traces(tmp_path: Path) -> None:
     [({"rate": 1e9}, "at most 2000"), ({"rate": 1.0}, "about 22 requests, and 50 are needed")],
 )
 def test_a_rate_that_cannot_work_is_refused_before_anything_starts(
-    tmp_path: Path, settings: dict[str, float], reason: str
+    tmp_path: Path, settings: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(InputError, match=reason):
         DemoSettings(seconds=66, budget=0.05, seed=0, calm=False, out=tmp_path, **settings)

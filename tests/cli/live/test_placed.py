@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken.cli.live.placed import PlacementOptions
+from kwiken.cli.live.placing import PlacementOptions
 from kwiken.cli.shared import load_service
 from kwiken.errors import InputError
 
@@ -68,7 +68,7 @@ def test_without_a_document_of_nodes_all_are_as_fast_as_this_machine(
         (
             [workload("nope", "a")],
             NODES,
-            r"workloads\[0\].stage: service 'hello' has no stage 'nope'; it has tidy, greet, join",
+            r"workloads\[0\].stage: 'hello-nope' is for stage 'nope', and 'hello' has tidy, greet, join",
         ),
         ([workload("x", "a", service="other")], NODES, "no workload is a stage of service 'hello'"),
         ([workload("tidy")], NODES, "stage 'tidy' has no replica, since its workload waits"),
@@ -92,5 +92,5 @@ def test_what_does_not_fit_is_refused(
 
 
 def test_nodes_alone_are_refused() -> None:
-    with pytest.raises(InputError, match="--nodes: needs --placement"):
+    with pytest.raises(InputError, match="--nodes: needs --placement, or --workloads and --profiles"):
         PlacementOptions(None, "nodes.toml").read(SERVICE)

@@ -51,6 +51,7 @@ def test_a_replicas_errors_are_shown(trouble: str | None, capsys: pytest.Capture
             "service": "shop",
             "url": "http://127.0.0.1:1",
             "gateways": [],
+            "actions": [],
             "replicas": [replica],
             "runtime": figures(stages={}),
         }

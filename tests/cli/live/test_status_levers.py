@@ -63,6 +63,7 @@ def test_an_unsaved_plan_is_reported(unkept: str | None, capsys: pytest.CaptureF
         "service": "shop",
         "url": "http://127.0.0.1:1",
         "gateways": [],
+        "actions": [],
         "replicas": [],
         "runtime": figures(plan_unkept=unkept),
     }
@@ -95,6 +96,7 @@ def test_replicas_missing_from_the_state_file_are_reported(
             "service": "shop",
             "url": "http://127.0.0.1:1",
             "gateways": [],
+            "actions": [],
             "replicas": [replica],
             "runtime": figures(stages=stages),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from kwiken.cli.demo.setup.blocks import ARMS
 from kwiken.errors import InputError
@@ -33,6 +34,7 @@ class DemoSettings:
         seed: seed of all random numbers.
         calm: whether to run without disturbance.
         out: output folder.
+        transport: protocol between the gateway and the replicas.
     """
 
     seconds: float | None
@@ -41,6 +43,7 @@ class DemoSettings:
     seed: int
     calm: bool
     out: Path
+    transport: Literal["http", "grpc"] = "http"
 
     def __post_init__(self) -> None:
         """Check the settings before anything is started.

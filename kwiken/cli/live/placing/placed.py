@@ -1,73 +1,24 @@
-"""Options of `kwiken up` that place replicas on nodes, and what the files behind them say of one service."""
+"""What a placement says of one service: the nodes that this machine plays, and the places of replicas."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
-
-import click
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from kwiken.cli.shared import MIB, note, read_text
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from kwiken.adaptation import Adaptation
     from kwiken.placement import Cluster, Placement
     from kwiken.runtime.cluster import PlayedNode, ReplicaPlace
+    from kwiken.runtime.upkeep import Seating
     from kwiken.service import Service
 
-F = TypeVar("F", bound=Callable[..., Any])
 MAX_PLACEMENT: Final = 256 * MIB
 MAX_NODES_FILE: Final = 64 * MIB
-
-
-@dataclass(frozen=True)
-class PlacementOptions:
-    """Values of the options.
-
-    Attributes:
-        placement: path of the placement; None for none.
-        nodes: path of the document of nodes; None for none.
-    """
-
-    placement: str | None
-    nodes: str | None
-
-    def arguments(self) -> list[str]:
-        """Command-line words of these options."""
-        options = {"--placement": self.placement, "--nodes": self.nodes}
-        return [word for name, value in options.items() if value is not None for word in (name, value)]
-
-    def read(self, service: Service) -> Placed | None:
-        """Read what the files say of a service; None without a placement.
-
-        Raises:
-            InputError: options or files do not fit each other or the service; names option or file.
-        """
-        if self.placement is None:
-            if self.nodes is not None:
-                raise InputError("needs --placement", where="--nodes")
-            return None
-        return read_placed(self.placement, self.nodes, service)
-
-
-def placement_options(main: F) -> F:
-    """Add the options to a verb, which gets them as `placing`."""
-
-    @click.option(
-        "--placement",
-        metavar="FILE",
-        help="Placement to follow, from kwiken place: this machine plays its nodes.",
-    )
-    @click.option("--nodes", metavar="FILE", help="Nodes of the placement, for the speed of their classes.")
-    @functools.wraps(main)
-    def placed(*args: Any, placement: str | None, nodes: str | None, **values: Any) -> Any:
-        return main(*args, placing=PlacementOptions(placement, nodes), **values)
-
-    return cast("F", placed)
 
 
 @dataclass(frozen=True)
@@ -77,10 +28,16 @@ class Placed:
     Attributes:
         nodes: nodes by name, those without replicas too.
         replicas: places by stage.
+        adaptation: keeps the targets; None to keep the replicas as they are.
+        seating: which replica is which one of the adaptation; None without one.
+        service_targets_ms: p99 latency to keep of whole services, milliseconds, by name.
     """
 
     nodes: Mapping[str, PlayedNode]
     replicas: Mapping[str, list[ReplicaPlace]]
+    adaptation: Adaptation | None = None
+    seating: Seating | None = None
+    service_targets_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_placed(placement_file: str, nodes_file: str | None, service: Service) -> Placed:
@@ -109,22 +66,11 @@ def read_placed(placement_file: str, nodes_file: str | None, service: Service) -
 def _replicas(placement: Placement, service: Service, where: str) -> dict[str, list[ReplicaPlace]]:
     from kwiken.runtime.cluster import ReplicaPlace
 
-    ours = [(number, one) for number, one in enumerate(placement.workloads) if one.service == service.name]
-    if not ours:
-        known = sorted({one.service for one in placement.workloads if one.service})
-        raise InputError(
-            f"no workload is a stage of service {service.name!r}; it has workloads of "
-            f"{', '.join(known) or 'no service'}",
-            where=where,
-        )
+    check_stages([(one.name, one.service, one.stage) for one in placement.workloads], service, where)
     replicas: dict[str, list[ReplicaPlace]] = {}
-    for number, one in ours:
-        if one.stage not in service.stages:
-            raise InputError(
-                f"workloads[{number}].stage: service {service.name!r} has no stage {one.stage!r}; it has "
-                f"{', '.join(service.stages)}",
-                where=where,
-            )
+    for one in placement.workloads:
+        if one.service != service.name:
+            continue
         replicas.setdefault(one.stage, []).extend(
             ReplicaPlace(found.node, found.cores + found.reissue_cores + found.catch_up_cores)
             for found in one.replicas
@@ -138,6 +84,33 @@ def _replicas(placement: Placement, service: Service, where: str) -> dict[str, l
     if missing := [stage for stage in service.stages if stage not in replicas]:
         note(f"note: not in the placement, and so on no node and without limits: {', '.join(missing)}")
     return replicas
+
+
+def check_stages(workloads: Sequence[tuple[str, str, str]], service: Service, where: str) -> None:
+    """Check that workloads which name a service name stages of it, and that there is one.
+
+    Args:
+        workloads: name, service and stage of each workload.
+        service: service whose stages are placed.
+        where: path of the document, for errors.
+
+    Raises:
+        InputError: names the workload and the stages that there are.
+    """
+    if not any(name == service.name for _, name, _ in workloads):
+        known = sorted({name for _, name, _ in workloads if name})
+        raise InputError(
+            f"no workload is a stage of service {service.name!r}; it has workloads of "
+            f"{', '.join(known) or 'no service'}",
+            where=where,
+        )
+    for place, (name, of, stage) in enumerate(workloads):
+        if of == service.name and stage not in service.stages:
+            raise InputError(
+                f"workloads[{place}].stage: {name!r} is for stage {stage!r}, and {service.name!r} has "
+                f"{', '.join(service.stages)}",
+                where=where,
+            )
 
 
 def _nodes(

@@ -1,0 +1,8 @@
+"""Replicas of a local cluster on nodes: options of `kwiken up`, and the files behind them."""
+
+from __future__ import annotations
+
+from kwiken.cli.live.placing.options import PlacementOptions, placement_options
+from kwiken.cli.live.placing.placed import Placed
+
+__all__ = ["Placed", "PlacementOptions", "placement_options"]

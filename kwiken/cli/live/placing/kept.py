@@ -1,0 +1,118 @@
+"""What `kwiken up` needs to keep targets: nodes, workloads and predictions, placed or as a placement says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kwiken.adaptation import Adaptation
+from kwiken.cli.live.placing.placed import MAX_NODES_FILE, MAX_PLACEMENT, Placed, check_stages, played_speeds
+from kwiken.cli.shared import MIB, note, read_text
+from kwiken.errors import InputError
+from kwiken.placement import (
+    Caution,
+    NodeLedger,
+    Placement,
+    Request,
+    admit_all,
+    document,
+    nodes_from_toml,
+    request_for,
+)
+from kwiken.placement.schedulers import scheduler
+from kwiken.runtime.cluster import PlayedNode
+from kwiken.runtime.upkeep import Seating
+from kwiken.workloads import Workload, profiles_from_json, workloads_from_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kwiken.placement import Cluster
+    from kwiken.service import Service
+
+MAX_WORKLOADS_FILE: Final = 16 * MIB
+MAX_PROFILES: Final = 64 * MIB
+CONFIDENCE: Final = 0.95  # as `kwiken place` has by default
+SCHEDULER: Final = "thrifty"
+
+
+def read_kept(
+    nodes_file: str,
+    workloads_file: str,
+    profiles_file: str,
+    placement_file: str | None,
+    service: Service,
+    *,
+    target_p99_ms: float | None,
+) -> Placed:
+    """Read files, and place what is not placed yet.
+
+    Args:
+        nodes_file: path of the document of nodes.
+        workloads_file: path of the document of workloads.
+        profiles_file: path of their predictions.
+        placement_file: path of a placement to start from; None to place now.
+        service: service whose stages are kept at their targets; best-effort work is placed beside them.
+        target_p99_ms: p99 latency to keep of the whole service, milliseconds; None for none.
+
+    Raises:
+        InputError: the files do not fit each other or the service, or a workload has no room.
+    """
+    cluster = nodes_from_toml(read_text(nodes_file, MAX_NODES_FILE), where=nodes_file)
+    wanted = [
+        one
+        for one in workloads_from_toml(read_text(workloads_file, MAX_WORKLOADS_FILE), where=workloads_file)
+        if one.service == service.name or (one.best_effort and not one.service)
+    ]
+    check_stages([(one.name, one.service, one.stage) for one in wanted], service, workloads_file)
+    profiles = {
+        one.name: one
+        for one in profiles_from_json(read_text(profiles_file, MAX_PROFILES), where=profiles_file)
+    }
+    for one in wanted:
+        if one.name not in profiles:
+            raise InputError(
+                f"has no profile of {one.name!r}, but {', '.join(profiles)}", where=profiles_file
+            )
+    caution = Caution(confidence=CONFIDENCE)
+    requests = [request_for(one, profiles[one.name], cluster, caution) for one in wanted]
+    placement = _placement(placement_file, requests, cluster)
+    adaptation = Adaptation(requests, cluster, placement, scheduler(SCHEDULER))
+    seating = Seating(workloads={one.name: one for one in wanted}, nodes=_nodes(cluster, nodes_file))
+    _check_room(adaptation, wanted, workloads_file)
+    targets = {service.name: target_p99_ms} if target_p99_ms is not None else {}
+    replicas = seating.replicas(service.name, adaptation.keys)
+    return Placed(seating.nodes, replicas, adaptation, seating, targets)
+
+
+def _placement(file: str | None, requests: Sequence[Request], cluster: Cluster) -> Placement:
+    if file is not None:
+        return Placement.from_json(read_text(file, MAX_PLACEMENT), where=file)
+    admissions = admit_all(requests, NodeLedger(cluster), scheduler(SCHEDULER))
+    return document(cluster, admissions, scheduler=SCHEDULER, confidence=CONFIDENCE)
+
+
+def _nodes(cluster: Cluster, where: str) -> dict[str, PlayedNode]:
+    speeds, classes = played_speeds(cluster, where), {one.name: one for one in cluster.classes}
+    return {
+        node.name: PlayedNode(
+            node_class=node.node_class,
+            cores=classes[node.node_class].cores,
+            speed=speeds[node.node_class],
+        )
+        for node in cluster.nodes
+    }
+
+
+def _check_room(adaptation: Adaptation, wanted: Sequence[Workload], where: str) -> None:
+    """Refuse to start a stage without a replica; say what falls short."""
+    for one in wanted:
+        if one.best_effort:
+            continue
+        performance, needed = adaptation.performance(one.name)
+        if not adaptation.keys[one.name]:
+            raise InputError(
+                f"workload {one.name!r} has no room; kwiken place says the nearest target that has",
+                where=where,
+            )
+        if performance < needed:
+            note(f"note: {one.name} needs {needed:.4g}/s, and is predicted to reach {performance:.4g}/s")

@@ -1,0 +1,8 @@
+"""Upkeep of running clusters: measures, lets an adaptation decide, and carries out what it decides."""
+
+from __future__ import annotations
+
+from kwiken.runtime.upkeep.seating import Seating
+from kwiken.runtime.upkeep.upkeep import Upkeep
+
+__all__ = ["Seating", "Upkeep"]

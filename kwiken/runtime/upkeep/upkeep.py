@@ -1,0 +1,211 @@
+"""Loop that keeps targets: status of the gateways in, replicas started, resized and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import aiohttp
+
+from kwiken.adaptation import WINDOW_S, Action, Adaptation, Observation, Resize, Start, Stop
+from kwiken.errors import InputError, KwikenError
+from kwiken.runtime.cluster import Cluster, ReplicaPlace
+from kwiken.runtime.node_classes import Limit, NodeLimits
+from kwiken.runtime.upkeep.seating import Seating
+
+LOG = logging.getLogger("kwiken.upkeep")
+CHECK_S: Final = 0.05  # interval of checks for lost nodes; a replica takes longer to be started again
+NODE_LOST_S: Final = 60.0  # time for which nothing is placed on a node that was lost
+MIN_REQUESTS_FOR_P99: Final = 100
+WINDOWS_OVER_TARGET: Final = 2
+
+
+class Upkeep:
+    """Keeps the targets of one or several clusters on the same nodes.
+
+    Args:
+        adaptation: decides; its replicas at the start are those of the clusters.
+        seating: which replica of a cluster is which one of the adaptation.
+        clusters: running clusters by the name of their service.
+        limits: limits of the processes of all clusters.
+        say: told each action with its reason, as one line.
+        service_targets_ms: largest p99 latency of whole services, milliseconds, by name.
+    """
+
+    def __init__(
+        self,
+        adaptation: Adaptation,
+        seating: Seating,
+        clusters: Mapping[str, Cluster],
+        limits: NodeLimits,
+        *,
+        say: Callable[[str], None],
+        service_targets_ms: Mapping[str, float] | None = None,
+    ) -> None:
+        self._adaptation = adaptation
+        self._seating = seating
+        self._clusters = clusters
+        self._limits = limits
+        self._say = say
+        self._service_targets_ms = service_targets_ms or {}
+        self._over: dict[str, int] = dict.fromkeys(self._service_targets_ms, 0)  # windows in a row
+        self._back_at_s: dict[str, float] = {}  # by lost node
+
+    async def start_best_effort(self) -> None:
+        """Start the commands of best-effort work where the placement has it."""
+        for name, replicas in self._adaptation.keys.items():
+            for key, node, cores in replicas:
+                await self._start_command(name, key, node, cores)
+
+    async def run(self) -> None:
+        """Keep the targets; never returns."""
+        next_window_s = time.monotonic() + WINDOW_S
+        while True:
+            await asyncio.sleep(CHECK_S)
+            now_s = time.monotonic()
+            await self._check_nodes(now_s)
+            if now_s >= next_window_s:
+                next_window_s = now_s + WINDOW_S
+                await self._observe(now_s)
+
+    async def _check_nodes(self, now_s: float) -> None:
+        """Give up nodes whose processes were all killed, and use those again that were given up long ago."""
+        for node in self._lost():
+            self._back_at_s[node] = now_s + NODE_LOST_S
+            for cluster in self._clusters.values():
+                await cluster.drop_node(node)
+            for replicas in self._adaptation.keys.values():
+                for key, where, _ in replicas:
+                    if where == node:
+                        self._seating.names.pop(key, None)
+                        await self._limits.end(key)
+            await self._apply(self._adaptation.node_lost(node, now_s))
+        for node in [node for node, at_s in self._back_at_s.items() if at_s <= now_s]:
+            del self._back_at_s[node]
+            with contextlib.suppress(InputError):  # it was never removed
+                self._limits.add_node(node, self._seating.nodes[node].limit)
+            await self._apply(self._adaptation.node_back(node))
+
+    def _lost(self) -> list[str]:
+        """Nodes with replicas of any cluster, of which every one was killed."""
+        lost: set[str] = set()
+        alive: set[str] = set()
+        for cluster in self._clusters.values():
+            gone = set(cluster.lost_nodes)
+            lost |= gone
+            alive |= {place.node for _, place in cluster.places.values()} - gone
+        return sorted(lost - alive)
+
+    async def _observe(self, now_s: float) -> None:
+        seen: dict[str, Observation] = {}
+        actions: list[Action] = []
+        for service, cluster in self._clusters.items():
+            try:
+                figures = (await cluster.status())["runtime"]
+            except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
+                LOG.warning("%s: its gateway tells nothing, so nothing is adapted: %s", service, error)
+                continue
+            ours = self._observations(service, cluster, figures)
+            seen |= ours
+            actions += self._whole_service(service, figures, ours, now_s)
+        await self._apply([*actions, *self._adaptation.observe(now_s, seen)])
+
+    def _observations(
+        self, service: str, cluster: Cluster, figures: Mapping[str, Any]
+    ) -> dict[str, Observation]:
+        """Measurements of the stages of a service that are workloads, by workload."""
+        keys = {name: key for key, name in self._seating.names.items()}
+        seen = {}
+        for name, workload in self._seating.workloads.items():
+            if workload.service != service or not workload.stage:
+                continue
+            stage = figures["stages"][workload.stage]
+            recent = stage["recent"]
+            calls = max(1, cluster.service[workload.stage].fanout)  # of one request
+            seen[name] = Observation(
+                requests=recent["answered"] // calls,
+                rate_per_s=recent["rate_per_s"] / calls,
+                p99_ms=recent["p99_ms"],
+                latency_ms={
+                    keys[one["id"]]: one["latency_ms"]
+                    for one in stage["replicas"]
+                    if one["id"] in keys and one["latency_ms"] is not None
+                },
+            )
+        return seen
+
+    def _whole_service(
+        self, service: str, figures: Mapping[str, Any], seen: Mapping[str, Observation], now_s: float
+    ) -> list[Action]:
+        """Ask the stage with the least room for more, if the service as a whole misses its target."""
+        target_ms, recent = self._service_targets_ms.get(service), figures["recent"]
+        if target_ms is None or recent["p99_ms"] is None or recent["answered"] < MIN_REQUESTS_FOR_P99:
+            return []
+        self._over[service] = self._over[service] + 1 if recent["p99_ms"] > target_ms else 0
+        if self._over[service] < WINDOWS_OVER_TARGET:
+            return []
+        self._over[service] = 0
+        rates = {name: one.rate_per_s for name, one in seen.items()}
+        tightest = self._adaptation.tightest(seen, rates)
+        if tightest is None:
+            return []
+        reason = (
+            f"service {service}'s p99 {recent['p99_ms']:.3g} ms is over {target_ms:.3g} ms, and this stage "
+            "has the least room"
+        )
+        return self._adaptation.need_more(tightest, now_s, seen[tightest], reason)
+
+    async def _apply(self, actions: Iterable[Action]) -> None:
+        """Carry actions out in their order; starts that follow one another go at the same time."""
+        for starts, group in itertools.groupby(actions, key=lambda action: isinstance(action, Start)):
+            if starts:
+                await asyncio.gather(*(self._one(action) for action in group))
+            else:
+                for action in group:
+                    await self._one(action)
+
+    async def _one(self, action: Action) -> None:
+        self._say(action.line)
+        workload = self._seating.workloads[action.workload]
+        cluster = self._clusters.get(workload.service) if workload.stage else None
+        for one in [cluster] if cluster is not None else self._clusters.values():
+            one.note_action(action.line)
+        if isinstance(action, Start):
+            await self._start(action, cluster, workload.stage)
+        elif cluster is None:
+            if isinstance(action, Stop):
+                await self._limits.end(action.key)
+        elif isinstance(action, Stop):
+            await cluster.remove_replica(self._seating.names.pop(action.key, ""))
+        elif isinstance(action, Resize):
+            cluster.resize_replica(self._seating.names.get(action.key, ""), action.cores)
+
+    async def _start(self, action: Start, cluster: Cluster | None, stage: str) -> None:
+        try:
+            if cluster is None:
+                await self._start_command(action.workload, action.key, action.node, action.cores)
+            else:
+                place = ReplicaPlace(action.node, action.cores)
+                self._seating.names[action.key] = await cluster.add_replica(stage, place)
+        except (KwikenError, OSError) as error:
+            self._say(f"{action.workload}: {action.key} could not be started: {error}")
+            self._adaptation.start_failed(action.workload, action.key)
+
+    async def _start_command(self, name: str, key: str, node: str, cores: float) -> None:
+        """Start the command of best-effort work, if it has one; other work is started elsewhere."""
+        workload = self._seating.workloads[name]
+        if workload.best_effort and workload.command:
+            await self._limits.start(
+                workload.command,
+                name=key,
+                limit=Limit(cores, self._seating.nodes[node].speed),
+                node=node,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+            )

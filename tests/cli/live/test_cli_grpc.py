@@ -1,0 +1,93 @@
+"""Commands with gRPC: replicas by hand, a gateway with both front doors, and a detached cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.support.commands import run
+from tests.support.grpc_messages import Request, ask_of
+from tests.support.server_processes import KWIKEN, ROOT, ask, running
+
+TARGET = "tests.support.services_http:service"
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    """Last address that a server prints before it serves."""
+    assert process.stderr is not None
+    while True:
+        line = process.stderr.readline()
+        assert " at " in line, line
+        if not line.startswith("requests over gRPC"):
+            return line.rpartition(" at ")[2].strip()
+
+
+def answer_over_grpc(port: int) -> str:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        answer: str = ask_of(channel)(Request(json='{"text":"hi"}'), timeout=10.0).json
+        return answer
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def test_replicas_of_both_protocols_behind_one_gateway_with_two_doors() -> None:
+    with contextlib.ExitStack() as stack:
+        replicas = []
+        for stage, option in (("first", ["--grpc"]), ("middle", ["--grpc"]), ("last", [])):
+            process = stack.enter_context(running("stage", TARGET, "--stage", stage, *option))
+            address = address_of(process)
+            assert address.startswith("grpc://" if option else "http://")
+            replicas += ["--replica", f"{stage}={address}"]
+        port = free_port()
+        gateway = stack.enter_context(
+            running("serve", TARGET, "--port", "0", "--grpc-port", str(port), *replicas)
+        )
+        url = address_of(gateway)
+        assert ask(url, "/v1/request", {"text": "hi"}) == (200, b'{"answer":{"said":"HI0 HI1"}}')
+        assert answer_over_grpc(port) == '{"said":"HI0 HI1"}'
+        gateway.send_signal(signal.SIGTERM)
+        assert gateway.wait(20) == 0
+
+
+def test_a_detached_cluster_keeps_its_transport_and_its_port(tmp_path: Path) -> None:
+    port = free_port()
+    state = ["--state", str(tmp_path)]
+    options = ["--detach", "--port", "0", "--transport", "grpc", "--grpc-port", str(port)]
+    command = [*KWIKEN, "up", TARGET, *state, *options]
+    up = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert up.returncode == 0, up.stderr
+    try:
+        status = json.loads(run("status", *state, "--json").stdout)
+        addresses = [replica["address"] for cluster in status["clusters"] for replica in cluster["replicas"]]
+        assert len(addresses) == 6
+        assert all(address.startswith("grpc://") for address in addresses)
+        assert answer_over_grpc(port) == '{"said":"HI0 HI1"}'
+    finally:
+        down = run("down", *state)
+    assert down.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["up", TARGET, "--transport", "smoke"], "'smoke' is not one of 'http', 'grpc'"),
+        (["serve", TARGET, "--local", "--grpc-port", "70000"], "70000 is not in the range"),
+        (["serve", TARGET, "--replica", "first=smtp://a:1"], "must be HOST:PORT or grpc://HOST:PORT"),
+    ],
+)
+def test_bad_options_are_told(words: list[str], reason: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert reason in result.output
