@@ -50,6 +50,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.contention",
         "kwiken.placement",
         "kwiken.placement.schedulers",
+        "kwiken.capacity",
         "kwiken.fleet",
         "kwiken.adaptation",
         "kwiken.reproduction.rows",

@@ -36,6 +36,7 @@ VERBS = {
     "probe": "Measure this machine's contention, and stages in a sandbox.",
     "classify": "Predict workloads' performance on every node from a few measurements.",
     "place": "Size workloads for their targets and place them on unequal nodes.",
+    "size": "Find the cheapest replicas, nodes and reissues that meet a service's p99 at a rate.",
     "fleet": "Compare schedulers on simulated clusters of up to 1,000 servers.",
     "demo-place": "Place three services on unequal nodes, load them, and stop a node.",
     "reproduce": "Recompute the tables and figures of a published source beside its values.",
@@ -44,7 +45,7 @@ VERBS = {
 FOLDERS = {
     **dict.fromkeys(("apply", "demo", "serve", "stage", "up", "down", "status", "load"), "live"),
     **dict.fromkeys(("plan", "simulate", "judge"), "planning"),
-    **dict.fromkeys(("probe", "classify", "place", "fleet", "demo-place"), "allocate"),
+    **dict.fromkeys(("probe", "classify", "place", "size", "fleet", "demo-place"), "allocate"),
 }
 FAILED = 1
 BAD_INPUT = 2

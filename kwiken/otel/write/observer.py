@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 _CALLS_A_LINE = 64
+JAEGERS_HOST = "ip"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -214,12 +215,14 @@ def make_observer(service: str, *, traces: Path | None = None, otlp: str | None 
 def machine() -> dict[str, Value]:
     """Resource attributes of this machine, by OpenTelemetry's names.
 
-    `host.id` is the kernel's boot id where there is one, so that containers of one machine share it: they
-    share its clock, and a trace store need not look for skew between them.
+    `host.id` is the kernel's boot id where there is one. Containers of one machine share it, as they share
+    its clock, so a trace store need not look for skew between them. Jaeger's query service compares the tag
+    `ip` instead, so that one repeats it. Without it Jaeger warns of skew where a cancelled call ended after
+    its caller had gone on.
     """
     found: dict[str, Value] = {"host.name": os.uname().nodename}
     with contextlib.suppress(OSError):
-        found["host.id"] = BOOT_ID.read_text(encoding="ascii").strip()
+        found["host.id"] = found[JAEGERS_HOST] = BOOT_ID.read_text(encoding="ascii").strip()
     return found
 
 

@@ -35,7 +35,8 @@ FIRST_BYTE: Final = "first byte"
 ANSWERED: Final = "answered"  # outcome of a request
 # Names of attempts' operations: few, so that a trace store lists them, and telling at a glance.
 _SUFFIX: Final = {AttemptKind.PRIMARY: "", AttemptKind.REISSUE: " copy", AttemptKind.RETRY: " retry"}
-_LOSER_MARGIN_NS: Final = 1000
+# Trace stores round start and duration to microseconds each, so that an end may come out 2 us early.
+_LOSER_MARGIN_NS: Final = 3000
 
 
 @dataclass(slots=True)

@@ -172,7 +172,7 @@ class TestLogs:
 
 def figures() -> dict[str, Any]:
     """A gateway's status, the attack in every string and in names of stages."""
-    shares = ("fraction", "spent", "horizon_share", "peak", "share_10s", "worst_10s", "floor_spent")
+    shares = ("fraction", "spent", "left", "horizon_share", "peak", "share_10s", "worst_10s", "floor_spent")
     account = dict.fromkeys(shares, 0.1) | {
         "horizon_s": 60.0,
         "denied": 1,
@@ -183,8 +183,11 @@ def figures() -> dict[str, Any]:
         ("requests", "failed", "partial", "shed", "reissues", "late_reissues", "retries"), 7
     )
     found = counts | {"plan": "abc", "plan_unkept": "disk", "ledger": account, "catch_up": account}
-    found |= {"utility": account, "stages": {attacked("lookup"): {"replicas": [seat]}}}
-    attacked_found: dict[str, Any] = everywhere(found)
+    recent = {"rate_per_s": 1.0, "p50_ms": 2.0, "p99_ms": None}
+    stage = {"replicas": [seat], "reissues": 1, "recent": recent, "late": {"copies": 0}, "ledger": account}
+    found |= {"utility": account, "recent": recent, "stages": {attacked("lookup"): stage}}
+    load: dict[str, Any] = {"load": 0.5}
+    attacked_found: dict[str, Any] = everywhere(load | found)
     return attacked_found
 
 
