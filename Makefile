@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-stack check bench clean setup
+.PHONY: demo demo-place test test-slow test-stack check bench clean setup
 
 setup: $(READY)
 
@@ -19,6 +19,9 @@ $(READY): pyproject.toml uv.lock
 
 demo: $(READY)
 	@$(BIN)/kwiken demo --out demo-out
+
+demo-place: $(READY)
+	@$(BIN)/kwiken demo-place
 
 test: $(READY)
 	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not slow and not stack" --durations 20 --durations-min 1

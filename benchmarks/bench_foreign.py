@@ -95,6 +95,11 @@ def _rows(pairs: list[tuple[float, float]], ledger: dict[str, Any], plan: Plan) 
             unit="% of the work",
             target=100 * ledger["peak"],
         ),
+        Row(
+            name=f"{name}: copies denied because this machine is busy",
+            ours=float(ledger["denied_by"]["load"]),
+            unit="copies",
+        ),
     ]
 
 

@@ -50,6 +50,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.contention",
         "kwiken.placement",
         "kwiken.placement.schedulers",
+        "kwiken.capacity",
         "kwiken.fleet",
         "kwiken.adaptation",
         "kwiken.reproduction.rows",
@@ -116,6 +117,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.demo",
         "kwiken.cli.live.placing",
         "kwiken.cli.live",
+        "kwiken.cli.demo_place",
         "kwiken.cli.allocate",
     ),
 }

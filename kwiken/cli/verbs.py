@@ -36,14 +36,16 @@ VERBS = {
     "probe": "Measure this machine's contention, and stages in a sandbox.",
     "classify": "Predict workloads' performance on every node from a few measurements.",
     "place": "Size workloads for their targets and place them on unequal nodes.",
+    "size": "Find the cheapest replicas, nodes and reissues that meet a service's p99 at a rate.",
     "fleet": "Compare schedulers on simulated clusters of up to 1,000 servers.",
+    "demo-place": "Place three services on unequal nodes, load them, and stop a node.",
     "reproduce": "Recompute the tables and figures of a published source beside its values.",
 }
 # Folder of each verb; the verbs of `study` are the others.
 FOLDERS = {
     **dict.fromkeys(("apply", "demo", "serve", "stage", "up", "down", "status", "load"), "live"),
     **dict.fromkeys(("plan", "simulate", "judge"), "planning"),
-    **dict.fromkeys(("probe", "classify", "place", "fleet"), "allocate"),
+    **dict.fromkeys(("probe", "classify", "place", "size", "fleet", "demo-place"), "allocate"),
 }
 FAILED = 1
 BAD_INPUT = 2
@@ -55,7 +57,7 @@ NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 def module_of(verb: str) -> str:
     """Full name of the module that holds a verb's command."""
-    return f"kwiken.cli.{FOLDERS.get(verb, 'study')}.{verb}"
+    return f"kwiken.cli.{FOLDERS.get(verb, 'study')}.{verb.replace('-', '_')}"
 
 
 class Verbs(click.Group):

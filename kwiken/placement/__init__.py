@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from kwiken.placement.admission import MIN_SHARE_ACCEPTED, Admission, admit_all
+from kwiken.placement.admission import MIN_SHARE_ACCEPTED, Admission, Status, admit_all
 from kwiken.placement.explanations import Explanation, explain_placement
 from kwiken.placement.headroom import SOURCE_CAUTION, Caution
 from kwiken.placement.manifests import MANIFESTS
 from kwiken.placement.node_ledger import ROUNDING, Draw, DrawKind, NodeLedger
 from kwiken.placement.nodes import Cluster, Node, NodeClass, nodes_from_toml
-from kwiken.placement.placement import Placement, document, resume, total_cost
+from kwiken.placement.placement import (
+    VERSION,
+    PlacedNode,
+    PlacedReplica,
+    PlacedWorkload,
+    Placement,
+    document,
+    resume,
+    total_cost,
+)
 from kwiken.placement.quality import Contention, contention_loss, contention_on, node_scores
 from kwiken.placement.request import Request, request_for
 from kwiken.placement.scheduler import Scheduler
@@ -19,6 +28,7 @@ __all__ = [
     "MIN_SHARE_ACCEPTED",
     "ROUNDING",
     "SOURCE_CAUTION",
+    "VERSION",
     "Admission",
     "Caution",
     "Cluster",
@@ -30,12 +40,16 @@ __all__ = [
     "Node",
     "NodeClass",
     "NodeLedger",
+    "PlacedNode",
+    "PlacedReplica",
+    "PlacedWorkload",
     "Placement",
     "Rank",
     "Replica",
     "Request",
     "Scheduler",
     "Sizing",
+    "Status",
     "admit_all",
     "by_cost",
     "by_quality",

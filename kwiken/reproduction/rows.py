@@ -35,7 +35,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         ours: our value, in the unit that `metric` names.
         note: reason for a difference, or conditions of our measurement.
         low: lowest of the values that `ours` is the median of, in the same unit; None where it is no median.
-        high: highest of them; None as for `low`.
+        high: highest of them, in the same unit; None where `ours` is no median.
     """
 
     figure: str

@@ -10,6 +10,8 @@ import numpy as np
 from kwiken.fleet import SCENARIOS, simulate
 from kwiken.reproduction.rows import Row
 
+__all__ = ["Figures", "Told", "levels", "orderings", "played"]
+
 Figures = dict[str, dict[str, float]]  # by manager: figures by name
 LEVELS = (
     "simulated fleet; the generator is fixed in docs/fleet.md and not adjusted; medians over the seeds, with "

@@ -87,7 +87,7 @@ class Completer(Protocol):
         """Fit to rows that are known whole.
 
         Args:
-            rows: (m, n) rows, transformed.
+            rows: (m, n) rows: natural logarithms, or scores from 0 to 1.
             level: whether each row has an unknown level of its own.
         """
         ...  # pragma: no cover - a protocol

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from kwiken.fleet import CORES, MEMORY_GB, replica_rows, score_rows, size_rows
+from kwiken.fleet import replica_rows, score_rows, size_rows
+from kwiken.fleet.generators import CORES, MEMORY_GB
 from kwiken.reproduction import reproduction, run
 from kwiken.reproduction.paragon import platform_rows, tables
 from kwiken.reproduction.quasar import exhaustive

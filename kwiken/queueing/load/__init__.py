@@ -6,7 +6,7 @@ from kwiken.queueing.load.decompose import QueueSettings, known_utilisation, loa
 from kwiken.queueing.load.guard import QUIET, Guard, guards, plan_hurts_above, tail_hurts
 from kwiken.queueing.load.loaded_profile import profile_under_load
 from kwiken.queueing.load.looks import CopiesAtLoad
-from kwiken.queueing.load.simulate import LoadSimulation, policies_of, simulate_load
+from kwiken.queueing.load.simulate import LoadSimulation, policies_of, reissuing, simulate_load
 from kwiken.queueing.load.stage_model import LoadModel
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "plan_hurts_above",
     "policies_of",
     "profile_under_load",
+    "reissuing",
     "simulate_load",
     "tail_hurts",
 ]

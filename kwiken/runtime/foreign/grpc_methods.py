@@ -154,6 +154,7 @@ async def reflected(channel: grpc.aio.Channel, name: str) -> Method:
         MethodError: the service has no reflection, or no such method.
         UnreachableError: the service does not answer.
     """
+    unsure: grpc.aio.AioRpcError | None = None
     for path in REFLECTION_METHODS:
         try:
             async with asyncio.timeout(REFLECTION_TIMEOUT_S):
@@ -161,8 +162,13 @@ async def reflected(channel: grpc.aio.Channel, name: str) -> Method:
         except TimeoutError:
             raise UnreachableError(f"no answer within {REFLECTION_TIMEOUT_S:g} s") from None
         except grpc.aio.AioRpcError as error:
-            if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+            if error.code() is grpc.StatusCode.INTERNAL:
+                # gRPC reports this too where a server refused the method before the question was written.
+                unsure = error
+            elif error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 raise UnreachableError(f"{error.code().name}: {error.details()}") from error
+    if unsure is not None:
+        raise UnreachableError(f"{unsure.code().name}: {unsure.details()}") from unsure
     raise MethodError(
         "the service has no server reflection; give its descriptors: GrpcCall(..., descriptors=PATH)"
     )

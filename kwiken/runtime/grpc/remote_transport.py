@@ -50,11 +50,24 @@ class RemoteTransport:
             self._transport(replica)
 
     def call(self, replica: Replica, call: Call) -> Coroutine[Any, Any, Reply]:
-        """Send one call; see `Transport`."""
+        """Send one call by the protocol of the replica's address.
+
+        Args:
+            replica: replica to send the call to.
+            call: call to send.
+
+        Raises:
+            KwikenError: as `Transport.call` says.
+        """
         return self._transport(replica).call(replica, call)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
-        """Probe a replica; see `Transport`."""
+        """Probe whether a replica is alive; returns at once.
+
+        Args:
+            replica: replica to probe.
+            heard: called later with whether the replica answered, unless the transport is closed before.
+        """
         self._transport(replica).ask(replica, heard)
 
     def _transport(self, replica: Replica) -> HttpTransport | GrpcTransport:

@@ -88,13 +88,28 @@ class GrpcTransport:
             await channel.close()
 
     async def call(self, replica: Replica, call: Call) -> Reply:
-        """Send one call; see `Transport`. Cancelling resets the stream, which cancels at the replica."""
+        """Send one call and wait for its answer. Cancelling resets the stream, which cancels at the replica.
+
+        Args:
+            replica: replica to send the call to.
+            call: call to send.
+
+        Raises:
+            RefusedError: the call did not run.
+            LostError: the call was sent; whether it ran is unknown.
+            UnfitError: the call ran, and the answer does not have the stage's type.
+            HandlerError: the handler raised.
+            DeadlineError: the deadline has passed, here or at the replica.
+        """
         assert not self._closed, "use the transport within its context"
         now = self._now()
         remaining_s = call.deadline - now
         if remaining_s <= 0:
             raise DeadlineError(f"stage {call.stage!r}: the deadline passed before the call was sent")
-        channel = self._channels.get(replica.address) or self._channel(replica, now)
+        try:
+            channel = self._channels.get(replica.address) or self._channel(replica, now)
+        except InputError as error:
+            raise RefusedError(str(error)) from error
         message = payload_message(self._bodies.encode(call))
         channel.last_used = now
         channel.running += 1
@@ -104,8 +119,7 @@ class GrpcTransport:
             answer = await rpc
             trailing = await rpc.trailing_metadata()
         except aio.AioRpcError as error:
-            failure = await self._failure(error, replica, call)
-            raise failure from error
+            raise await self._failure(error, replica, call) from error
         finally:
             channel.running -= 1
         try:
@@ -117,7 +131,12 @@ class GrpcTransport:
         return self._bodies.reply(call.stage, replica, texts_of(trailing), body)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
-        """Probe the health service, any of whose answers is a sign of life; see `Transport`."""
+        """Probe the health service, any of whose answers is a sign of life; returns at once.
+
+        Args:
+            replica: replica to probe.
+            heard: called later with whether the replica answered, unless the transport is closed before.
+        """
         if not self._closed:
             self._own(self._ask(replica, heard))
 
@@ -127,7 +146,7 @@ class GrpcTransport:
             channel = self._channels.get(replica.address) or self._channel(replica, self._now())
             await channel.probe(b"", timeout=PROBE_TIMEOUT_S)
             alive = True
-        except RefusedError:
+        except InputError:
             pass
         except aio.AioRpcError as error:
             alive = error.code() not in {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED}
@@ -135,12 +154,8 @@ class GrpcTransport:
 
     def _channel(self, replica: Replica, now: float) -> Channel:
         """Open a channel to a replica, and close those that nobody has used for long."""
-        try:
-            host, port = wire.split_address(
-                replica.address, where=f"replica {replica.id}", schemes=(wire.GRPC,)
-            )
-        except InputError as error:
-            raise RefusedError(str(error)) from error
+        where = f"replica {replica.id}"
+        host, port = wire.split_address(replica.address, where=where, schemes=(wire.GRPC,))
         for address, channel in list(self._channels.items()):
             if not channel.running and now - channel.last_used > KEEP_UNUSED_S:
                 del self._channels[address]

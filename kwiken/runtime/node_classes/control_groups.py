@@ -23,6 +23,8 @@ PREFIX: Final = "kwiken-nodes"
 PERIOD_US: Final = 10_000  # of a quota; shorter than most calls, so that they feel the limit evenly
 MIN_QUOTA_US: Final = 2_000  # in a period; the kernel refuses less than 1,000
 MAX_PERIOD_US: Final = 1_000_000  # the kernel's own bound
+SHARES, MAX_SHARES = 1024, 262_144  # weight of a process, and the largest weight, version 1
+WEIGHT, MAX_WEIGHT = 100, 10_000  # the same, version 2
 END_S: Final = 5.0  # for killed processes to leave a group
 POLL_S: Final = 0.01
 PROBE_S: Final = 10.0  # for a process to join a group
@@ -52,6 +54,18 @@ def quota_files(version: int, share: float) -> dict[str, str]:
     if version == VERSION_1:
         return {"cpu.cfs_period_us": str(period), "cpu.cfs_quota_us": str(quota)}
     return {"cpu.max": f"{quota} {period}"}
+
+
+def weight_files(version: int, processes: int) -> dict[str, str]:
+    """Content of a group's files that gives it the usual weight of some processes, by name.
+
+    Args:
+        version: version of control groups, 1 or 2.
+        processes: number of processes, 1 or more.
+    """
+    if version == VERSION_1:
+        return {"cpu.shares": str(min(MAX_SHARES, SHARES * processes))}
+    return {"cpu.weight": str(min(MAX_WEIGHT, WEIGHT * processes))}
 
 
 class ControlGroups:
@@ -112,11 +126,24 @@ class ControlGroups:
                 _write(self._groups[parent], {"cgroup.subtree_control": "+cpu"})
             folder.mkdir()
             self._groups[key] = folder
+            self._weigh()
             self._bounds[key] = self._shares.get(parent or "", math.inf)
             if share is not None:
                 self.resize(key, share)
         except OSError as error:
             raise KwikenError(f"{folder}: the control group cannot be made: {error.strerror}") from error
+
+    def _weigh(self) -> None:
+        """Give each group the weight of all groups in it, or a whole node would weigh as one process."""
+        weights = dict.fromkeys([self._folder, *self._groups.values()], 0)
+        for folder in self._groups.values():
+            if not any(other.parent == folder for other in weights):
+                for above in (folder, *folder.parents):
+                    if above in weights:
+                        weights[above] += 1
+        for folder, weight in weights.items():
+            with contextlib.suppress(OSError):
+                _write(folder, weight_files(self._version, max(1, weight)))
 
     def resize(self, key: str, share: float) -> None:
         """Change the limit of a group; no more than its parent's, which version 1 refuses.
@@ -159,6 +186,7 @@ class ControlGroups:
             self._groups.pop(name, None)
             self._bounds.pop(name, None)
             self._shares.pop(name, None)
+        self._weigh()
 
     async def close(self) -> None:
         """Kill every process in the tree and remove the tree."""

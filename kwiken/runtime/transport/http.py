@@ -179,7 +179,5 @@ def _raise(
         if early:
             raise LostError(f"{at}: dropped the call before its deadline")
         raise DeadlineError(f"{at}: dropped the call past its deadline")
-    failure = failure_of_handler(stage, data)
-    if failure is None:
-        raise LostError(f"{at}: answered {status} in an unknown form")
-    raise failure
+    # Without a name for the error: a frame that names the error that it raises would be in a cycle with it.
+    raise failure_of_handler(stage, data) or LostError(f"{at}: answered {status} in an unknown form")

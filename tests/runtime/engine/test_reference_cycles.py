@@ -16,12 +16,12 @@ from kwiken.plan import CatchUpPolicy, PartialPolicy, Plan
 from kwiken.runtime import DeadlineError, HandlerError, LostError, OverloadError, RefusedError, SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway
-from kwiken.runtime.replica import ReplicaServer
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import Call, HttpTransport, LocalTransport, Replica, local_replicas
 from kwiken.service import Reissue, Service, Stage
 from tests.support.garbage import garbage_of
 from tests.support.misbehaving import misbehaving, saying, silence
+from tests.support.protocols import HTTP, PROTOCOLS, Protocol
 from tests.support.replicas import Behaviour, Script, endow, executor_of, plan_of, service_of
 
 CHAIN = service_of(
@@ -255,13 +255,15 @@ async def test_a_task_that_is_defective_is_freed() -> None:
 
 
 @contextlib.asynccontextmanager
-async def over_http(*, max_inflight: int = 64) -> AsyncIterator[tuple[Executor, Gateway]]:
+async def over_sockets(
+    protocol: Protocol = HTTP, *, max_inflight: int = 64
+) -> AsyncIterator[tuple[Executor, Gateway]]:
     """Two replicas, a transport, an executor and a gateway in this process."""
-    servers = [ReplicaServer(ACTING, "a", max_inflight=max_inflight) for _ in range(2)]
+    servers = [protocol.server(ACTING, "a", max_inflight=max_inflight) for _ in range(2)]
     for server in servers:
         await server.start()
     replicas = {"a": [Replica(str(index), str(index), server.url) for index, server in enumerate(servers)]}
-    async with HttpTransport(ACTING) as transport:
+    async with protocol.transport(ACTING) as transport:
         executor = Executor(ACTING, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(1))
         gateway = Gateway(ACTING, executor)
         await gateway.start()
@@ -295,10 +297,13 @@ WAYS = [
 ]
 
 
+@PROTOCOLS
 @pytest.mark.parametrize("cancel", [False, True], ids=["patient", "cancelled"])
 @pytest.mark.parametrize(("how", "count", "room"), WAYS)
-async def test_requests_over_http_are_freed(how: str, count: int, room: int, cancel: bool) -> None:
-    async with over_http(max_inflight=room) as (executor, _):
+async def test_requests_over_sockets_are_freed(
+    protocol: Protocol, how: str, count: int, room: int, cancel: bool
+) -> None:
+    async with over_sockets(protocol, max_inflight=room) as (executor, _):
 
         async def run() -> None:
             await crowd(
@@ -312,7 +317,7 @@ async def test_requests_over_http_are_freed(how: str, count: int, room: int, can
 @pytest.mark.parametrize(("how", "count", "room"), WAYS)
 async def test_requests_through_the_gateway_are_freed(how: str, count: int, room: int, cancel: bool) -> None:
     body = msgspec.json.encode(how)
-    async with over_http(max_inflight=room) as (_, gateway):
+    async with over_sockets(max_inflight=room) as (_, gateway):
         port = int(gateway.url.rpartition(":")[2])
 
         async def ask(index: int) -> None:

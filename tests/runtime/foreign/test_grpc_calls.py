@@ -16,6 +16,7 @@ import pytest
 from kwiken import DefinitionError, GrpcCall, InputError, Service, Stage
 from kwiken.runtime import (
     DeadlineError,
+    Executor,
     HandlerError,
     LocalTransport,
     LostError,
@@ -28,6 +29,7 @@ from kwiken.runtime.foreign import ForeignTransport
 from kwiken.service import Reissue
 from tests.support.foreign_grpc import Ask, Stock, descriptor_set, grpc_server
 from tests.support.foreign_http import call_of, executing
+from tests.support.garbage import garbage_of
 
 URL = "grpc://inventory.example:50051/shop.Inventory/Get"
 LIST = "grpc://inventory.example:50051/shop.Inventory/List"
@@ -380,3 +382,25 @@ async def test_health_is_asked_by_the_services_own_check(
         heard: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         transport.ask(good, heard.set_result)
         assert await heard
+
+
+@pytest.mark.parametrize("code", ["NOT_FOUND", "UNAVAILABLE", "CANCELLED"])
+async def test_failed_calls_leave_no_cycle_of_references(code: str) -> None:
+    async def get(ask: Any, context: Any) -> Any:
+        await context.abort(grpc.StatusCode[code], "no")
+
+    async def listing(ask: Any, context: Any) -> AsyncIterator[Any]:
+        yield Stock(sku="one")
+        await context.abort(grpc.StatusCode[code], "no")
+
+    async with grpc_server(get, listing) as replica:
+        for remote in (URL, LIST):
+            async with executing(service_of(remote, Any), {"stock": [replica]}) as executor:
+
+                async def fail(executor: Executor = executor) -> None:
+                    with contextlib.suppress(HandlerError, LostError):
+                        await executor.run(Wanted("tea"))
+
+                await fail()
+                left = await garbage_of(fail)
+                assert not {name for name in left if name in {"HedgedCall", "Call", "Request", "Attempt"}}

@@ -26,6 +26,7 @@ from kwiken.runtime.errors import UnfitError
 from kwiken.runtime.foreign import ForeignTransport
 from kwiken.service import Reissue
 from tests.support.foreign_http import Answer, call_of, executing, http_server
+from tests.support.garbage import garbage_of
 from tests.support.misbehaving import misbehaving, saying
 
 URL = "http://prices.example:8000"
@@ -396,3 +397,20 @@ async def test_a_probe_after_a_lost_race_asks_the_foreign_server() -> None:
         heard = asyncio.get_running_loop().create_future()
         transport.ask(replica, heard.set_result)
         assert not await heard
+
+
+@pytest.mark.parametrize("status", [404, 502, 200])
+async def test_failed_calls_leave_no_cycle_of_references(status: int) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({}, status=status)
+
+    service = service_of(HttpCall(f"{URL}/p"))
+    async with http_server(answer) as replica, executing(service, {"price": [replica]}) as executor:
+
+        async def fail() -> None:
+            with contextlib.suppress(HandlerError, LostError):
+                await executor.run(Ask("tea"))
+
+        await fail()
+        left = await garbage_of(fail)
+        assert not {name for name in left if name in {"HedgedCall", "Call", "Request", "Attempt"}}

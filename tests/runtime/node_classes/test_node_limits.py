@@ -122,6 +122,18 @@ async def test_a_node_that_is_lost_takes_all_its_processes_along(limits: NodeLim
     limits.add_node("lost", Limit(cores=1))  # it is back
 
 
+@pytest.mark.skipif(not works(Method.CONTROL_GROUPS_1), reason="version 1 does not work here")
+async def test_a_node_weighs_as_much_as_its_processes() -> None:
+    async with NodeLimits(Method.CONTROL_GROUPS_1) as limits:
+        limits.add_node("node", Limit(cores=1))
+        for number in range(3):
+            await limits.start(SPIN, name=f"inside-{number}", limit=Limit(cores=0.01), node="node")
+        await limits.start(SPIN, name="alone", limit=Limit(cores=0.01))
+        (tree,) = [one for one in groups() if int(one.name.split(".")[2]) == os.getpid()]
+        weights = sorted(int((group / "cpu.shares").read_text()) for group in [tree, *tree.glob("[0-9]*")])
+        assert weights == [1024, 3 * 1024, 4 * 1024]
+
+
 async def test_a_name_is_free_again_once_its_process_was_ended(limits: NodeLimits) -> None:
     first = await limits.start(SPIN, name="one", limit=Limit(cores=0.1))
     with pytest.raises(InputError, match="'one' exists already"):

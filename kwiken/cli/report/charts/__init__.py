@@ -11,6 +11,7 @@ from kwiken.cli.report.charts.judgement import draw_judgement
 from kwiken.cli.report.charts.percentiles import Band, Line, draw_ladder
 from kwiken.cli.report.charts.plots import draw_plot
 from kwiken.cli.report.charts.requests import pauses_of, pick_requests
+from kwiken.cli.report.charts.scales import log_scale, log_ticks
 from kwiken.cli.report.charts.svg import Drawing, shorten
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
     "draw_judgement",
     "draw_ladder",
     "draw_plot",
+    "log_scale",
+    "log_ticks",
     "pauses_of",
     "pick_requests",
     "shorten",

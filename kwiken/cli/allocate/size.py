@@ -1,0 +1,369 @@
+"""`kwiken size`: the cheapest replicas, nodes and reissues of a service that meet its p99 at a rate."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kwiken.cli.planning import CANCEL, DISPATCH, REPLICAS, UTILISATION, queue_settings
+from kwiken.cli.shared import (
+    MIB,
+    POSITIVE,
+    SHARE,
+    copyable_option,
+    json_option,
+    load_profile,
+    needs_extra,
+    note,
+    note_summaries,
+    note_words,
+    once_option,
+    print_json,
+    print_table,
+    progress,
+    read_text,
+    say,
+    seed_option,
+    write_text,
+)
+from kwiken.errors import InputError
+from kwiken.extras import require
+from kwiken.printable import printable_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kwiken.capacity import Arm, Outcome, SizeStudy, StageNeed
+    from kwiken.placement import Cluster
+    from kwiken.profile import Profile
+    from kwiken.workloads import Workload, WorkloadProfile
+
+MAX_NODES_FILE: Final = 64 * MIB
+MAX_WORKLOADS_FILE: Final = 16 * MIB
+MAX_PROFILES: Final = 64 * MIB
+_TIME: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s)", re.ASCII)
+
+
+def _milliseconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Click callback: parse a latency such as 50ms or 0.2s into milliseconds."""
+    found = _TIME.fullmatch(value)
+    ms = float(found.group(1)) * (1.0 if found.group(2) == "ms" else 1e3) if found is not None else 0.0
+    if not ms > 0:
+        raise click.BadParameter(f"{value!r} is not a latency; write 50ms or 0.2s", ctx, param)
+    return ms
+
+
+@click.command()
+@click.argument("profile", metavar="PROFILE")
+@click.option(
+    "--target-p99",
+    metavar="TIME",
+    required=True,
+    callback=_milliseconds,
+    help="p99 of whole requests to reach, such as 50ms or 0.2s.",
+)
+@click.option("--rate", type=POSITIVE, required=True, help="Requests a second at which it has to be reached.")
+@click.option(
+    "--nodes",
+    metavar="FILE",
+    help="Nodes to place replicas on; without them, a core costs 1 and is of one kind.",
+)
+@click.option(
+    "--workloads", metavar="FILE", help="Memory, spread and most replicas of stages, as for kwiken place."
+)
+@click.option(
+    "--profiles", metavar="FILE", help="Speeds of the stages by class of nodes, from kwiken classify."
+)
+@click.option(
+    "--reissue",
+    type=SHARE,
+    default=0.05,
+    show_default=True,
+    help="Most copies of late calls, as a share of all work.",
+)
+@click.option("-o", "--out", metavar="FOLDER", help="Folder for plan.json and, with --nodes, placement.json.")
+@click.option("--picture", metavar="FILE", help="SVG to write: cost against p99, with copies and without.")
+@click.option(
+    "--compare", is_flag=True, help="Show what other ways of sizing reach at equal p99 and at equal cost."
+)
+@click.option(
+    "--explain", is_flag=True, help="Show what a replica, faster nodes or copies more or less would do."
+)
+@click.option(
+    "--recorded-rate",
+    type=POSITIVE,
+    help="Requests a second while the traces were taken, where the profile is a sample of them.",
+)
+@REPLICAS
+@UTILISATION
+@DISPATCH
+@CANCEL
+@once_option
+@copyable_option
+@seed_option
+@json_option
+@needs_extra("plan")
+def command(
+    *,
+    profile: str,
+    target_p99: float,
+    rate: float,
+    nodes: str | None,
+    workloads: str | None,
+    profiles: str | None,
+    reissue: float,
+    out: str | None,
+    picture: str | None,
+    compare: bool,
+    explain: bool,
+    recorded_rate: float | None,
+    once: tuple[str, ...],
+    copyable: tuple[str, ...],
+    seed: int,
+    as_json: bool,
+    **queues: Any,
+) -> None:
+    """Size the service of PROFILE: the cheapest replicas, nodes and reissues that meet its p99 at a rate.
+
+    A replica more, a faster node and more copies compete for the same cost. The answer is a plan and, with
+    --nodes, a placement that belong together. It is checked in the queueing simulator.
+    """
+    if picture is not None:
+        require("size --picture", "report")
+    if profiles is not None and workloads is None:
+        raise InputError("says nothing without --workloads, which names the stages", where="--profiles")
+    learned = load_profile(profile)
+    from dataclasses import replace
+
+    from kwiken.capacity import SizeSettings, study_size
+    from kwiken.profile import kept_copyable, kept_single
+
+    made_from = learned.digest
+    (learned,) = kept_copyable(kept_single((learned,), once), copyable)
+    cluster = None if nodes is None else _cluster(nodes)
+    settings = SizeSettings(
+        target_p99_ms=target_p99,
+        rate_per_s=rate,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        cluster=cluster,
+        needs={} if workloads is None else _needs(workloads, profiles, learned, cluster),
+        max_reissue=reissue,
+        queues=queue_settings(rate=recorded_rate, **queues),
+        compare=compare,
+        frontier=picture is not None or as_json,
+        seed=seed,
+    )
+    with progress("sizing"):
+        study = study_size(learned, settings)
+    from msgspec import structs
+
+    # The plan names the profile in the file, which is the one that later verbs are given.
+    study = replace(study, plan=structs.replace(study.plan, profile=made_from))
+    if out is not None:
+        _write(study, out)
+    if picture is not None:
+        from kwiken.cli.allocate.size_picture import draw_frontier  # needs the libraries of reports
+
+        write_text(
+            picture,
+            draw_frontier(
+                study.frontier, (study.search.p99_ms(study.outcome.sizes), study.outcome.cost), target_p99
+            ),
+        )
+    if as_json:
+        print_json(_summary(study, settings.rate_per_s, target_p99))
+        return
+    _show(study, target_p99, cluster)
+    if explain:
+        _explain(study)
+    if compare:
+        _show_arms(study)
+    note(*(f"note: {note_words(one)}" for one in study.model.notes))
+    if out is None:
+        note("not written: give -o FOLDER to keep the documents")
+
+
+def _cluster(nodes: str) -> Cluster:
+    text = read_text(nodes, MAX_NODES_FILE)
+    from kwiken.placement import nodes_from_toml
+
+    return nodes_from_toml(text, where=nodes)
+
+
+def _needs(
+    workloads: str, profiles: str | None, learned: Profile, cluster: Cluster | None
+) -> dict[str, StageNeed]:
+    """What the stages' replicas need, from the workloads that name this service."""
+    texts = (
+        read_text(workloads, MAX_WORKLOADS_FILE),
+        None if profiles is None else read_text(profiles, MAX_PROFILES),
+    )
+    from kwiken.capacity import StageNeed
+    from kwiken.workloads import profiles_from_json, workloads_from_toml
+
+    wanted = workloads_from_toml(texts[0], where=workloads)
+    predicted: dict[str, WorkloadProfile] = {}
+    if texts[1] is not None:
+        predicted = {one.name: one for one in profiles_from_json(texts[1], where=str(profiles))}
+    needs: dict[str, StageNeed] = {}
+    for place, workload in enumerate(wanted):
+        if workload.service != learned.service or not workload.stage:
+            continue
+        if workload.stage in needs:
+            raise InputError(f"workloads[{place}].stage: {workload.stage!r} is given twice", where=workloads)
+        needs[workload.stage] = StageNeed(
+            memory_gb=workload.memory_gb,
+            spread=workload.spread,
+            max_replicas=workload.max_replicas,
+            speeds=_speeds(workload, predicted, cluster),
+        )
+    if not needs:
+        raise InputError(f"no workload is a stage of service {learned.service!r}", where=workloads)
+    return needs
+
+
+def _speeds(
+    workload: Workload, predicted: Mapping[str, WorkloadProfile], cluster: Cluster | None
+) -> dict[str, float]:
+    import math
+
+    found = predicted.get(workload.name)
+    if found is None or cluster is None:
+        return {}
+    return {name: math.exp(float(mean)) for name, mean in zip(found.classes, found.het.mean, strict=True)}
+
+
+def _write(study: SizeStudy, folder: str) -> None:
+    from pathlib import Path
+
+    documents = {"plan.json": printable_json(study.plan.to_json()) + "\n"}
+    if study.placement is not None:
+        documents["placement.json"] = study.placement.to_json()
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be made a folder: {error.strerror}", where=folder) from error
+    for name, text in documents.items():
+        write_text(str(Path(folder) / name), text)
+    note(f"written to {folder}: {' and '.join(documents)}")
+
+
+def _show(study: SizeStudy, target_ms: float, cluster: Cluster | None) -> None:
+    outcome, trials = study.outcome, study.outcome.trials
+    columns = ("stage", "nodes", "replicas", "busy", "copies", "after ms", "cost/h" if cluster else "cores")
+    rows = []
+    for stage, name in enumerate(trials.names):
+        size, policy = outcome.sizes[stage], trials.policy(stage, outcome.sizes[stage])
+        sized = trials.sized(stage)
+        if not sized and policy is None:
+            continue
+        cost = size.replicas * float(trials.supply.price[stage, size.node_class])
+        rows.append(
+            (
+                name,
+                trials.supply.classes[size.node_class] if sized else "-",
+                str(size.replicas) if sized else "as it is",
+                f"{outcome.verified.utilisation[name]:.0%}" if sized else "-",
+                f"{outcome.verified.copies[name]:.2%}" if policy is not None else "-",
+                f"{policy.after_ms:.4g}" if policy is not None else "-",
+                f"{cost:.4g}" if sized else "-",
+            )
+        )
+    print_table("", columns, rows, to_stdout=True)
+    unit = "an hour" if cluster and cluster.classes[0].cost_per_hour is not None else "cores"
+    chance = outcome.verified.probability(target_ms)
+    say(
+        f"cost {outcome.cost:.4g} {unit}; p99 {outcome.p99_ms:.4g} ms simulated, target {target_ms:g} ms "
+        f"(met in {chance:.0%} of the resamples); {study.plain.p99_ms:.4g} ms without the copies"
+    )
+    counts = " ".join(
+        f"--replicas {name}={size.replicas}"
+        for name, size in zip(trials.names, outcome.sizes, strict=True)
+        if size.replicas
+    )
+    note(f"to run it: kwiken up MODULE:SERVICE {counts}")
+
+
+def _explain(study: SizeStudy) -> None:
+    rows = [
+        (
+            one.stage,
+            one.move,
+            _signed(one.p99_change_ms) if one.p99_change_ms < float("inf") else "cannot serve",
+            _signed(one.cost_change),
+            one.forbidden or "-",
+        )
+        for one in study.marginals
+    ]
+    say("")
+    print_table(
+        "one move more or less", ("stage", "move", "p99 ms", "cost", "forbidden by"), rows, to_stdout=True
+    )
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3g}" if abs(value) >= 5e-4 else "0"  # noqa: PLR2004 - rounds to nothing
+
+
+def _show_arms(study: SizeStudy) -> None:
+    head = ("way", "cost at the target", "p99 ms there", "p99 ms at equal cost", "its cost")
+    rows = [_arm_row(arm) for arm in study.arms]
+    say("")
+    print_table("ways to size, verified alike", head, rows, to_stdout=True)
+
+
+def _arm_row(arm: Arm) -> tuple[str, str, str, str, str]:
+    if arm.at_target is not None:
+        target = f"{arm.at_target.cost:.4g}", f"{arm.at_target.p99_ms:.4g}"
+    elif arm.nearest is not None:
+        target = "not reached", f"{arm.nearest.p99_ms:.4g} at {arm.nearest.cost:.4g}"
+    else:
+        target = "no room", "-"
+    same = ("-", "-") if arm.at_cost is None else (f"{arm.at_cost.p99_ms:.4g}", f"{arm.at_cost.cost:.4g}")
+    return (arm.name, *target, *same)
+
+
+def _summary(study: SizeStudy, rate_per_s: float, target_ms: float) -> dict[str, Any]:
+    return {
+        "target_p99_ms": target_ms,
+        "rate_per_s": rate_per_s,
+        **_outcome(study.outcome),
+        "probability": study.outcome.verified.probability(target_ms),
+        "p99_ms_without_copies": study.plain.p99_ms,
+        "plan": study.plan,
+        "placement": study.placement,
+        "moves": study.marginals,
+        "compared": [
+            {
+                "name": arm.name,
+                "at_target": None if arm.at_target is None else _outcome(arm.at_target),
+                "nearest": None if arm.nearest is None else _outcome(arm.nearest),
+                "at_cost": None if arm.at_cost is None else _outcome(arm.at_cost),
+            }
+            for arm in study.arms
+        ],
+        "frontier": [
+            {"with_copies": point.joint, "p99_ms": point.p99_ms, "cost": point.cost}
+            for point in study.frontier
+        ],
+        "notes": note_summaries(study.model.notes),
+    }
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    trials = outcome.trials
+    stages: Sequence[dict[str, Any]] = [
+        {
+            "stage": name,
+            "replicas": size.replicas or None,
+            "class": trials.supply.classes[size.node_class] if size.replicas else None,
+            "reissue": trials.policy(stage, size),
+            "copies": outcome.verified.copies[name],
+            "utilisation": outcome.verified.utilisation[name],
+        }
+        for stage, (name, size) in enumerate(zip(trials.names, outcome.sizes, strict=True))
+    ]
+    return {"cost": outcome.cost, "p99_ms": outcome.p99_ms, "stages": stages}

@@ -1,0 +1,104 @@
+"""`kwiken size`: what is shown and written, and one line for each bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from kwiken.placement import Placement
+from kwiken.plan import Plan
+from kwiken.profile import profile_to_json
+from tests.capacity.test_supply import NODES
+from tests.support.commands import refused, run
+from tests.support.stragglers import straggling_profile
+
+AT = ("--target-p99", "90ms", "--rate", "150")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("size")
+    (folder / "profile.json").write_text(profile_to_json(straggling_profile(requests=1000)))
+    (folder / "nodes.toml").write_text(NODES)
+    return folder
+
+
+def test_sizes_are_shown_and_both_documents_written(files: Path, tmp_path: Path) -> None:
+    result = run(
+        *("size", str(files / "profile.json"), *AT, "--nodes", str(files / "nodes.toml")),
+        *("-o", str(tmp_path / "out"), "--explain"),
+    )
+    assert result.exit_code == 0, result.stderr
+    plan = Plan.from_json((tmp_path / "out" / "plan.json").read_text())
+    placement = Placement.from_json((tmp_path / "out" / "placement.json").read_text(), where="p")
+    assert plan.service == "chain"
+    assert [one.stage for one in placement.workloads] == ["fetch", "rank"]
+    assert "an hour; p99" in result.stdout
+    assert "one move more or less" in result.stdout
+    replicas = len(placement.workloads[0].replicas)
+    assert f"--replicas fetch={replicas}" in result.stderr
+
+
+def test_json_compares_and_the_picture_shows_the_frontier(files: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "frontier.svg"
+    result = run(
+        *("size", str(files / "profile.json"), "--target-p99", "0.09s", "--rate", "150"),
+        *("--compare", "--json", "--picture", str(picture)),
+    )
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["p99_ms"] <= told["target_p99_ms"] == 90.0
+    assert told["placement"] is None
+    assert told["cost"] == sum(stage["replicas"] for stage in told["stages"])
+    assert [arm["name"] for arm in told["compared"]][:2] == ["together", "replicas alone"]
+    text = "".join(ET.fromstring(picture.read_text()).itertext())
+    assert all(words in text for words in ("p99 of whole requests", "target 90 ms", "without copies"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--target-p99", "50", "--rate", "1"), "'50' is not a latency; write 50ms or 0.2s"),
+        (("--target-p99", "-5ms", "--rate", "1"), "'-5ms' is not a latency"),
+        (("--target-p99", "50min", "--rate", "1"), "'50min' is not a latency"),
+        (("--target-p99", "0ms", "--rate", "1"), "'0ms' is not a latency"),
+        (("--target-p99", "50ms", "--rate", "nan"), "must be a finite number above 0"),
+        (("--target-p99", "50ms", "--rate", "-3"), "must be a finite number above 0"),
+        (("--target-p99", "1ms", "--rate", "150"), "a p99 of 1 ms cannot be met at 150 requests a second"),
+        ((*AT, "--profiles", "nodes.toml"), "--profiles: says nothing without --workloads"),
+        ((*AT, "--replicas", "nobody=3"), "stage 'nobody' is not in the profile"),
+    ],
+)
+def test_bad_values_are_one_line(files: Path, arguments: tuple[str, ...], problem: str) -> None:
+    given = [str(files / each) if each == "nodes.toml" else each for each in arguments]
+    refused(run("size", str(files / "profile.json"), *given), re.escape(problem))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is empty"),
+        ("nodes = []\nclasses = []\n", "nodes.toml: "),
+        (NODES.replace("speed = 0.5", "speed = nan"), "speed must be a finite number above 0"),
+        (NODES.replace("speed = 0.5", "speed = -1"), "speed must be a finite number above 0"),
+        (NODES.replace("speed = 0.5\n", ""), "class 'small': its speed for stage 'fetch' is not known"),
+    ],
+)
+def test_bad_nodes_are_one_line(files: Path, tmp_path: Path, text: str, problem: str) -> None:
+    nodes = tmp_path / "nodes.toml"
+    nodes.write_text(text)
+    result = run("size", str(files / "profile.json"), *AT, "--nodes", str(nodes))
+    refused(result, re.escape(problem))
+
+
+def test_workloads_of_another_service_are_refused(files: Path, tmp_path: Path) -> None:
+    workloads = tmp_path / "workloads.toml"
+    workloads.write_text(
+        '[[workloads]]\nname = "a"\nmemory_gb = 1\nbest_effort = true\nservice = "other"\nstage = "a"\n'
+    )
+    result = run("size", str(files / "profile.json"), *AT, "--workloads", str(workloads))
+    refused(result, "no workload is a stage of service 'chain'")
