@@ -184,7 +184,8 @@ def figures() -> dict[str, Any]:
     )
     found = counts | {"plan": "abc", "plan_unkept": "disk", "ledger": account, "catch_up": account}
     recent = {"rate_per_s": 1.0, "p50_ms": 2.0, "p99_ms": None}
-    stage = {"replicas": [seat], "reissues": 1, "recent": recent, "late": {"copies": 0}, "ledger": account}
+    stage = {"replicas": [seat], "foreign": False, "reissues": 1, "recent": recent, "ledger": account}
+    stage |= {"late": {"copies": 0}}
     found |= {"utility": account, "recent": recent, "stages": {attacked("lookup"): stage}}
     load: dict[str, Any] = {"load": 0.5}
     attacked_found: dict[str, Any] = everywhere(load | found)

@@ -152,10 +152,10 @@ def test_a_call_is_reconstructed_from_its_attempts(fate: str) -> None:
         assert np.isnan(stage.calls_ms[0, 0])
         assert profile.counts["calls_failed"] == 1
     else:
-        assert stage.calls_ms[0, 0] == pytest.approx(latency, abs=0.002)
+        assert stage.calls_ms[0, 0] == pytest.approx(latency, abs=0.004)
         assert "calls_failed" not in profile.counts
     assert stage.censored[0, 0] == bound
-    assert profile.stages[0].latency_ms[0] == pytest.approx(own, abs=0.002)
+    assert profile.stages[0].latency_ms[0] == pytest.approx(own, abs=0.004)
 
 
 def test_a_shard_that_did_not_answer_in_time_is_a_lower_bound() -> None:
