@@ -68,7 +68,7 @@ def test_the_cost_is_near_that_of_exhaustive_search(seed: int, nodes: str | None
         assert found.p99_ms <= target
         gaps.append(found.cost / optimum)
     assert max(gaps) <= MAX_GAP + 1e-9
-    assert sum(gaps) / len(gaps) <= MAX_MEAN_GAP
+    assert sum(gaps) / len(gaps) <= MAX_MEAN_GAP + 1e-9
 
 
 def test_nothing_can_be_given_back(search: Search) -> None:
