@@ -25,7 +25,7 @@ def address_of(process: subprocess.Popen[str]) -> str:
     while True:
         line = process.stderr.readline()
         assert " at " in line, line
-        if not line.startswith("requests over gRPC"):
+        if "requests over gRPC" not in line:
             return line.rpartition(" at ")[2].strip()
 
 
