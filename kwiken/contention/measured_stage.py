@@ -22,11 +22,13 @@ class StageProbe:
     Attributes:
         runs: settings with their performance, calls per second of all replicas together.
         scores: by source of contention, what the stage tolerates and causes.
+        rough: sources whose kernels did not come near a line when they were calibrated.
         played_by: what played sizes and classes of nodes, in words.
     """
 
     runs: tuple[tuple[Setting, float], ...]
     scores: Mapping[str, Scores]
+    rough: tuple[str, ...] = ()
     played_by: str = ""
 
 

@@ -239,6 +239,8 @@ def _show(workload: str, found: StageProbe) -> None:
     rows = [(source, f"{each.tolerated:.2f}", f"{each.caused:.2f}") for source, each in found.scores.items()]
     print_table("", ("source of contention", "tolerated", "caused"), rows, to_stdout=True)
     note(f"sizes and classes were played by {found.played_by}; memory is not limited")
+    if found.rough:
+        note(f"not near a line when calibrated, so that scores are rough: {', '.join(found.rough)}")
     if any(each.tolerated == 0 for each in found.scores.values()):
         note("tolerated 0.00: the lowest level of the ramp costs the stage 5% already")
 
@@ -248,6 +250,7 @@ def _told(workload: str, found: StageProbe) -> dict[str, Any]:
         "name": workload,
         "measure": "rate",
         "played_by": found.played_by,
+        "rough": found.rough,
         "runs": [
             {
                 "cores": setting.size.cores,

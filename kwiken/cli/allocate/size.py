@@ -253,7 +253,8 @@ def _write(study: SizeStudy, folder: str) -> None:
 
 def _show(study: SizeStudy, target_ms: float, cluster: Cluster | None) -> None:
     outcome, trials = study.outcome, study.outcome.trials
-    columns = ("stage", "nodes", "replicas", "busy", "copies", "after ms", "cost/h" if cluster else "cores")
+    priced = cluster is not None and cluster.classes[0].cost_per_hour is not None
+    columns = ("stage", "nodes", "replicas", "busy", "copies", "after ms", "cost/h" if priced else "cores")
     rows = []
     for stage, name in enumerate(trials.names):
         size, policy = outcome.sizes[stage], trials.policy(stage, outcome.sizes[stage])
@@ -273,7 +274,7 @@ def _show(study: SizeStudy, target_ms: float, cluster: Cluster | None) -> None:
             )
         )
     print_table("", columns, rows, to_stdout=True)
-    unit = "an hour" if cluster and cluster.classes[0].cost_per_hour is not None else "cores"
+    unit = "an hour" if priced else "cores"
     chance = outcome.verified.probability(target_ms)
     say(
         f"cost {outcome.cost:.4g} {unit}; p99 {outcome.p99_ms:.4g} ms simulated, target {target_ms:g} ms "

@@ -33,13 +33,14 @@ from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.upkeep import Seating, Upkeep
 
 SCHEDULERS: Final = ("least-loaded", "reservation", "thrifty")  # the last one stays up and loses a node
-CALL_S: Final = 0.030  # wanted time of one call on a small replica
-FIRST_ROUNDS: Final = 10
-TRY_S: Final = 1.0
+CALL_S: Final = 0.045  # wanted time of one call on a small replica
+FIRST_ROUNDS: Final = 40
+TRIES: Final = 3  # to find the rounds: a part of the time does not depend on them
+TRY_S: Final = 0.8
 MEASURE_S: Final = 3.0
 WARM_S: Final = 3.0  # of load before what counts
 ARM_S: Final = 14.0
-AFTER_LOSS_S: Final = 30.0
+AFTER_LOSS_S: Final = 25.0
 STEP_S: Final = 0.5  # of the time to recovery
 STEADY_S: Final = 8.0  # least time for which targets must be kept to count as kept again
 Say = Callable[[str], None]
@@ -184,8 +185,10 @@ async def _measure(limits: NodeLimits) -> tuple[dict[str, int], dict[str, float]
 
     async def one(service: str, cluster: Cluster) -> None:
         url = cluster.gateway_url + "/v1/request"
-        first_s = await time_of_call(url, FIRST_ROUNDS, TRY_S)
-        rounds[service] = max(1, round(FIRST_ROUNDS * CALL_S / first_s))
+        rounds[service] = FIRST_ROUNDS
+        for _ in range(TRIES):
+            factor = CALL_S / await time_of_call(url, rounds[service], TRY_S)
+            rounds[service] = max(1, round(rounds[service] * factor))
         call_s[service] = await time_of_call(url, rounds[service], MEASURE_S)
 
     async with contextlib.AsyncExitStack() as stack:

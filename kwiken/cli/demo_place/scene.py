@@ -20,7 +20,7 @@ SPIN: Final = (sys.executable, "-S", "-c", "while True: sum(range(1000))")
 NODE_CORES: Final = 0.3
 NODE_GB: Final = 4.0
 SMALL, LARGE = 0.15, 0.3  # cores of a replica
-SLOW: Final = 1 / 3  # speed of the slow class
+SLOW: Final = 0.25  # speed of the slow class: a whole node is slower than the load of one service
 COST: Final = {"quick": 1.0, "slow": 0.4}  # of a node in an hour
 # The classes in an order that tells nothing about speed, as in a rack.
 NODES: Final = ("slow", "quick", "quick", "slow", "quick", "quick")

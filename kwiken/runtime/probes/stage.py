@@ -113,8 +113,12 @@ class StageProber:
                 runs = await self._runs(measured, plan)
                 await measured.play(plan.reference)
                 measured.pin(self._facts.victim)
-                scores = {source: await self._ramp(measured, source) for source in plan.sources}
-        return StageProbe(tuple(runs), scores, played_by=limits.method.value)
+                scores, rough = {}, []
+                for source in plan.sources:
+                    calibrated = await self._calibrated(measured, source)
+                    rough += [] if calibrated.linear else [source]
+                    scores[source] = await self._ramp(measured, calibrated)
+        return StageProbe(tuple(runs), scores, tuple(rough), limits.method.value)
 
     @contextlib.contextmanager
     def _off_the_victim(self) -> Iterator[None]:
@@ -140,12 +144,15 @@ class StageProber:
         reference = sum(references) / len(references)
         return [(plan.reference, reference), *((setting, ratio * reference) for setting, ratio in relative)]
 
-    async def _ramp(self, measured: _Measurement, source: str) -> Scores:
-        calibrated = self._calibrations.get(source)
-        if calibrated is None:
-            measured.go(running=False)
-            calibrated = await self._prober.calibrate(source)
-        async with self._prober.kernel(source) as kernel:
+    async def _calibrated(self, measured: _Measurement, source: str) -> Calibration:
+        """Calibration of a source as given, or made now while the stage rests."""
+        if source in self._calibrations:
+            return self._calibrations[source]
+        measured.go(running=False)
+        return await self._prober.calibrate(source)
+
+    async def _ramp(self, measured: _Measurement, calibrated: Calibration) -> Scores:
+        async with self._prober.kernel(calibrated.source) as kernel:
             ramp = Ramp()
             while (step := ramp.next) is not None:
                 await kernel.settled(calibrated.drive(step.level))

@@ -25,9 +25,13 @@ def requests(tmp_path: Path) -> str:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> str:
-    """Calibrations, so that a probe of a stage need not make any."""
+    """Calibrations, so that a probe of a stage need not make any; that of the disk is far from a line."""
     lines = {
-        name: calibrate(name, CALIBRATION_LEVELS, [10.0 * level for level in CALIBRATION_LEVELS])
+        name: calibrate(
+            name,
+            CALIBRATION_LEVELS,
+            [10.0 * level ** (9 if name == "disk" else 1) for level in CALIBRATION_LEVELS],
+        )
         for name in SOURCES
     }
     file = tmp_path / "machine.json"
@@ -53,6 +57,7 @@ def test_a_probed_stage_is_classified(requests: str, machine: str, work: str, tm
     result = run("probe", "stage", HELLO, "--stage", "greet", "--name", "greet", "--json", *common)
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
+    assert told["rough"] == []
     tidy, greet = measurements_from_text(out.read_text(), where="mine").workloads
     assert (tidy.name, greet.name, told["name"]) == ("hello/tidy", "greet", "greet")
     for measured in (tidy, greet):

@@ -11,6 +11,8 @@ import pytest
 from kwiken.cli.live.placing import PlacementOptions
 from kwiken.cli.shared import load_service
 from kwiken.errors import InputError
+from kwiken.workloads import profiles_to_json
+from tests.support.clusters import profile
 
 SERVICE = load_service("kwiken.services.hello:hello")
 NODES = """
@@ -94,3 +96,78 @@ def test_what_does_not_fit_is_refused(
 def test_nodes_alone_are_refused() -> None:
     with pytest.raises(InputError, match="--nodes: needs --placement, or --workloads and --profiles"):
         PlacementOptions(None, "nodes.toml").read(SERVICE)
+
+
+WORKLOADS = """
+[[workloads]]
+name = "first"
+memory_gb = 0.1
+service = "hello"
+stage = "tidy"
+target = { p99_ms = 50, rate_per_s = 80 }
+
+[[workloads]]
+name = "elsewhere"
+memory_gb = 0.1
+service = "other"
+stage = "x"
+target = { p99_ms = 50, rate_per_s = 80 }
+
+[[workloads]]
+name = "filler"
+memory_gb = 0.1
+best_effort = true
+max_replicas = 1
+command = ["sleep", "600"]
+"""
+
+
+def keeping(folder: Path, *, workloads: str = WORKLOADS, **change: Any) -> PlacementOptions:
+    rates: dict[float, float] = {0.5: 50.0, 1: 100.0}
+    classes = {"quick": 1.0, "slow": 0.25}
+    profiles = tuple(profile(rates, classes, name=name) for name in ("first", "filler"))
+    files = {"nodes.toml": NODES, "workloads.toml": workloads, "profiles.json": profiles_to_json(profiles)}
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    paths = {name.partition(".")[0]: str(folder / name) for name in files}
+    return PlacementOptions(**{"placement": None, **paths, "target_p99_ms": 80.0, **change})
+
+
+def test_workloads_with_predictions_are_placed_and_kept(tmp_path: Path) -> None:
+    found = keeping(tmp_path).read(SERVICE)
+    assert found is not None
+    assert found.adaptation is not None
+    assert found.seating is not None
+    assert [(place.node, place.cores) for place in found.replicas["tidy"]] == [("a", 1.0)]
+    assert found.seating.names == {"first-0": "tidy-0"}
+    assert {name: len(keys) for name, keys in found.adaptation.keys.items()} == {"first": 1, "filler": 1}
+    assert found.seating.workloads["filler"].command == ("sleep", "600")
+    assert found.service_targets_ms == {"hello": 80.0}
+    words = keeping(tmp_path).arguments()
+    assert words[-2:] == ["--target-p99", "80.0"]
+    assert {"--nodes", "--workloads", "--profiles"} < set(words)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nodes": None}, "keeping targets needs --nodes, --workloads and --profiles"),
+        ({"profiles": None}, "keeping targets needs --nodes, --workloads and --profiles"),
+        (
+            {"workloads": WORKLOADS.replace('"tidy"', '"nope"')},
+            r"workloads\[0\].stage: 'first' is for stage 'nope', and 'hello' has tidy, greet, join",
+        ),
+        (
+            {"workloads": WORKLOADS.replace('"first"', '"last"')},
+            "has no profile of 'last', but first, filler",
+        ),
+        (
+            {"workloads": WORKLOADS.replace("rate_per_s = 80", "rate_per_s = 8000")},
+            "workload 'first' has no room; kwiken place says the nearest target that has",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    text = change.pop("workloads", WORKLOADS)
+    with pytest.raises(InputError, match=message):
+        keeping(tmp_path, workloads=text, **change).read(SERVICE)
