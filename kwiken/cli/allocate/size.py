@@ -18,8 +18,6 @@ from kwiken.cli.shared import (
     load_profile,
     needs_extra,
     note,
-    note_summaries,
-    note_words,
     once_option,
     print_json,
     print_table,
@@ -131,6 +129,8 @@ def command(
     A replica more, a faster node and more copies compete for the same cost. The answer is a plan and, with
     --nodes, a placement that belong together. It is checked in the queueing simulator.
     """
+    from kwiken.cli.shared import note_words
+
     if picture is not None:
         require("size --picture", "report")
     if profiles is not None and workloads is None:
@@ -328,6 +328,8 @@ def _arm_row(arm: Arm) -> tuple[str, str, str, str, str]:
 
 
 def _summary(study: SizeStudy, rate_per_s: float, target_ms: float) -> dict[str, Any]:
+    from kwiken.cli.shared import note_summaries
+
     return {
         "target_p99_ms": target_ms,
         "rate_per_s": rate_per_s,

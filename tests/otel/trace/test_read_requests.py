@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from kwiken.errors import InputError
 from kwiken.otel.trace import read_requests
@@ -34,7 +34,7 @@ def drawn(seed: int, number: int = 12) -> list[RequestRecord]:
 def comparable(attempt: AttemptRecord) -> AttemptRecord:
     """Record without the fields that are not written: end of a cancelled attempt, text of an error."""
     lost = attempt.outcome in {Outcome.CANCELLED, Outcome.LOST}
-    return replace(attempt, error=None, busy_ms=None, end_ns=0 if lost else attempt.end_ns)
+    return structs.replace(attempt, error=None, busy_ms=None, end_ns=0 if lost else attempt.end_ns)
 
 
 @given(st.integers(0, 2**32))
@@ -42,7 +42,7 @@ def test_records_come_back_in_order_of_their_start(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     requests = drawn(seed)
-    requests[3] = replace(requests[3], plan="p1", control=True)
+    requests[3] = structs.replace(requests[3], plan="p1", control=True)
     random.Random(seed).shuffle(requests)
     back = list(read_requests([written(tmp_path_factory.mktemp("traces"), requests)]))
     requests.sort(key=lambda request: request.start_ns)
@@ -69,7 +69,7 @@ def test_only_what_is_wanted_comes_back(tmp_path: Path) -> None:
 
 def test_failed_requests_are_counted(tmp_path: Path) -> None:
     requests = drawn(2, 2)
-    requests[0] = replace(requests[0], error="no replica of s1 answered")
+    requests[0] = structs.replace(requests[0], error="no replica of s1 answered")
     first, second = read_requests([written(tmp_path / "traces", requests)])
     assert first.error == "failed"
     assert second.error is None
