@@ -24,7 +24,7 @@ demo-place: $(READY)
 	@$(BIN)/kwiken demo-place
 
 test: $(READY)
-	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not slow and not stack" --durations 20 --durations-min 1
+	@$(BIN)/pytest --numprocesses 3 --dist worksteal -m "not slow and not stack" --durations 20 --durations-min 1
 
 # What takes long, and every property with many times as many examples. A file stays with one process: what its
 # tests share takes minutes.

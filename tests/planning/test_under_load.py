@@ -180,6 +180,7 @@ class TestPlanUnderLoad:
         assert load_of(found).rounds == 5
         assert asked == [(60.0, False), (60.0, False), (80.0, True), (80.0, True)]
 
+    @pytest.mark.slow
     def test_few_calls_show_that_copies_help_plainly_and_never_that_they_hurt(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

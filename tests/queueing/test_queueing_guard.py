@@ -125,6 +125,7 @@ class TestTail:
 
 
 class TestWhole:
+    @pytest.mark.slow
     def test_a_small_plan_is_harmless_for_long(self) -> None:
         model = load_model(queue_profile(rate_of(0.3), requests=8000))
         plan = make_plan(model.profile, budgets=Budgets(reissue=0.02), created="2026-01-01T00:00:00Z")

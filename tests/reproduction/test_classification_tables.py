@@ -43,6 +43,7 @@ def test_decisions_and_sensitivities_repeat_for_a_seed() -> None:
     assert found["best platform identified, %"] <= found["chosen platform within 5% of the best, %"]
 
 
+@pytest.mark.slow
 def test_a_joint_world_is_predicted_about_as_well_by_its_four_parts() -> None:
     found = exhaustive.compare(0)
     joint, parts = (float(np.mean(found[name])) for name in ("exhaustive", "parallel"))

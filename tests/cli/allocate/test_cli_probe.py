@@ -71,6 +71,7 @@ def test_a_probed_stage_is_classified(requests: str, machine: str, work: str, tm
     assert [each["name"] for each in json.loads(classified.stdout)["workloads"]] == ["hello/tidy", "greet"]
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_machine_is_probed(tmp_path: Path) -> None:
     out, picture = tmp_path / "machine.json", tmp_path / "machine.svg"

@@ -42,6 +42,7 @@ async def test_metrics_arrive_at_intervals_and_at_the_end(
     assert metric.sum.data_points[0].as_int == number == len(collector.got)
 
 
+@pytest.mark.slow
 async def test_a_collector_that_is_gone_disturbs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(INTERVAL, "100")
     async with pushed("http://127.0.0.1:9", {}, lambda: [family(catalog.REQUESTS_CONTROL, [((), 1)])]):
