@@ -1,7 +1,7 @@
 """Watch over one workload: tells from latencies and load when it needs more, and when it may do with less.
 
-The watch is slow on purpose: one slow window is no trend, a change needs time to show, and what was given
-back in vain is kept longer the next time.
+The watch reacts slowly on purpose. One slow window proves nothing. A change takes time to have an effect. If
+a workload gives resources back and soon needs more again, the watch waits longer before the next reduction.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ WINDOWS_TO_GROW: Final = 2  # with a p99 above the target, one after another
 WINDOWS_TO_SHRINK: Final = 12  # with a p99 well below it: a minute
 MAX_WINDOWS_TO_SHRINK: Final = 720  # an hour
 COOL_DOWN_S: Final = 20.0  # for a change to show: a replica starts, and old latencies leave the window
-REGRET_S: Final = (
-    600.0  # a need for more within this time of giving back shows that it was given back in vain
-)
+REGRET_S: Final = 600.0  # a need for more within this time of a reduction shows that it was a mistake
 WELL_BELOW: Final = 0.7  # of the target
 STRAGGLER: Final = 1.5  # of the median latency of the other replicas (Quasar section 3.9)
 WINDOWS_TO_MOVE: Final = 3
@@ -71,8 +69,13 @@ class Watch:
     def observe(self, now_s: float, seen: Observation) -> Need:
         """Take account of a window.
 
-        There are four cases: 1. a change is still under way, and nothing counts; 2. too few requests tell
-        nothing about a p99, and the counts stay; 3. the p99 is above the target; 4. it is well below.
+        There are five cases:
+
+        1. A change has not had its effect yet, or the workload has no target: the window is ignored.
+        2. With too few requests for a p99 the counts of windows stay.
+        3. The p99 is above the target.
+        4. The p99 is well below the target.
+        5. The p99 lies between: both counts begin anew.
 
         Args:
             now_s: moment on a monotonic clock, seconds.

@@ -21,8 +21,8 @@ class Speed:
 
     Attributes:
         rate: operations per second.
-        busy_rate: operations per second of the time that the kernel worked or waited for its turn; falls
-            where a neighbour takes the resource.
+        busy_rate: operations per second, counting only the time in which the kernel worked or waited for the
+            resource; falls where another program uses the resource.
     """
 
     rate: float
@@ -35,10 +35,10 @@ class Calibration:
 
     Attributes:
         source: source of contention.
-        levels: (n,) levels that were wanted, rising from 0 to 1.
-        drives: (n,) levels that were set to reach them.
+        levels: (n,) wanted levels, rising from 0 to 1.
+        drives: (n,) levels that were set to reach the wanted ones.
         reached: (n,) pressure that was reached, as a share of that at full level.
-        peak: operations per second at full level; of memory capacity the bytes that are held.
+        peak: operations per second at full level; for memory capacity the number of bytes held.
     """
 
     source: str
@@ -48,7 +48,7 @@ class Calibration:
     peak: float
 
     def drive(self, level: float) -> float:
-        """Level to set for a wanted one; linear between those that were measured."""
+        """Level to set in order to reach a wanted level; linear between the measured ones."""
         return float(np.interp(level, self.levels, self.drives))
 
     @property
@@ -100,7 +100,7 @@ def calibrate(
 
 
 def corrected_drives(found: Calibration) -> tuple[float, ...]:
-    """Levels to set so that the wanted ones are reached: the inverse of the measured curve, made monotone.
+    """Levels to set in order to reach the wanted ones: the measured curve, made monotone and inverted.
 
     The curve between measured levels is taken as linear. Full level stays full.
     """
@@ -114,7 +114,7 @@ def corrected_drives(found: Calibration) -> tuple[float, ...]:
 
 
 def monotone(values: Floats) -> Floats:
-    """The nearest rising values in squared distance: pools adjacent violators.
+    """Closest values that never fall, by least squares: the pool-adjacent-violators algorithm.
 
     Args:
         values: (n,) values.

@@ -1,4 +1,4 @@
-"""Which runs and ramps to measure of a stage, so that its few entries tell most of its row in the history."""
+"""Plan of a stage's measurements: the runs and ramps that predict as much as possible of all others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from kwiken.errors import InputError
 from kwiken.workloads import Measurements, Size, first_columns, label_text
 
-MIN_SOURCES: Final = 2  # ramps, and so entries of tolerated and caused pressure
+DEFAULT_SOURCES: Final = 2  # sources to ramp; each gives an entry of tolerated and one of caused pressure
 _SPEED: Final = re.compile(r"speed-(\d{1,3}(?:\.\d{1,4})?)")
 
 
@@ -82,7 +82,7 @@ def plan_stage(
     sources: Sequence[str] = (),
     where: str,
 ) -> StagePlan:
-    """Choose what tells most: another size, more replicas, another class, two sources.
+    """Choose the most informative measurements: another size, more replicas, another class, two sources.
 
     Args:
         known: history and reference.
@@ -100,13 +100,17 @@ def plan_stage(
             f"the reference has {base.size.cores:g} cores, and this machine has {processors}", where=where
         )
     sizes = [label.cores <= processors for label in known.up.labels]
-    others = [Setting(size, 1, base.node_class, base.speed) for size in _telling(known.up, sizes, base.size)]
+    others = [
+        Setting(size, 1, base.node_class, base.speed)
+        for size in _most_informative(known.up, sizes, base.size)
+    ]
     counts = [int(count) for count in known.out.labels if count > 1 and count * base.size.cores <= processors]
     if counts:
         others.append(Setting(base.size, min(counts), base.node_class, base.speed))
     played = [label in speeds for label in known.het.labels]
     others.extend(
-        Setting(base.size, 1, name, speeds[name]) for name in _telling(known.het, played, base.node_class)
+        Setting(base.size, 1, name, speeds[name])
+        for name in _most_informative(known.het, played, base.node_class)
     )
     for missing, matrix, found in (
         ("size", known.up, any(each.size != base.size for each in others)),
@@ -119,7 +123,7 @@ def plan_stage(
 
 
 def whole_plan(known: Measurements, *, processors: int, speeds: Mapping[str, float]) -> StagePlan:
-    """Every size, number of replicas, class and source of a history, for a row of the history itself.
+    """Plan that measures all sizes, numbers of replicas, classes and sources, for a whole row of the history.
 
     Args:
         known: history and reference.
@@ -138,8 +142,8 @@ def whole_plan(known: Measurements, *, processors: int, speeds: Mapping[str, flo
     return StagePlan(base, tuple(others), tuple(known.tolerated.labels))
 
 
-def _telling(matrix: Any, feasible: Sequence[bool], reference: object) -> list[Any]:
-    """The label that tells most of a row beside the reference; empty where there is no other."""
+def _most_informative(matrix: Any, feasible: Sequence[bool], reference: object) -> list[Any]:
+    """Label that, with the reference, best predicts the rest of a row; an empty list if there is none."""
     columns = [place for place, fits in enumerate(feasible) if fits]
     if len(columns) < 2 or not len(matrix.rows):  # noqa: PLR2004 - the reference and another
         return []
@@ -159,9 +163,9 @@ def _sources(known: Measurements, wanted: Sequence[str], where: str) -> tuple[st
             )
     if wanted:
         return tuple(dict.fromkeys(wanted))
-    if len(labels) <= MIN_SOURCES:
+    if len(labels) <= DEFAULT_SOURCES:
         return tuple(labels)
-    columns = first_columns(known.tolerated.rows, MIN_SOURCES, level=False)
+    columns = first_columns(known.tolerated.rows, DEFAULT_SOURCES, level=False)
     return tuple(labels[column] for column in columns.tolist())
 
 

@@ -1,4 +1,4 @@
-"""Three small services of one stage each, whose calls are work for a processor.
+"""Three small services with one stage each. Their calls only use processor time.
 
 Run one with `kwiken up kwiken.services.trio:digest`. A request says how many rounds of work its call does.
 """

@@ -11,9 +11,9 @@ import click
 from kwiken.cli.shared import Terminated, VerbContext, note
 
 T = TypeVar("T")
-QUIET_S: Final = 0.5  # of a look at what others use
+QUIET_S: Final = 0.5  # for which the use by other programs is measured
 MAX_TAKEN: Final = 0.15  # processors that others may use before it is noted
-# By name of a command: the module that holds it, and its line of help, so that a help text imports neither.
+# Line of help of each command. It stands here so that a help text imports no module of a command.
 COMMANDS: Final = {
     "machine": "Calibrate tunable contention for each shared resource of this machine.",
     "stage": "Measure a stage in a sandbox, for kwiken classify.",
@@ -47,7 +47,7 @@ class Probes(click.Group):
 
 @click.command(cls=Probes, name="probe")
 def command() -> None:
-    """Measure what shared resources of this machine cost, and what a stage takes of them.
+    """Measure contention for the shared resources of this machine, and how a stage uses them.
 
     Everything that a probe starts ends with it, also when it is interrupted or killed.
     """
@@ -81,7 +81,7 @@ def run_probe(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         raise Terminated from None
     finally:
-        work.close()  # it has not begun where the interrupt came first
+        work.close()  # after an early interrupt the coroutine has never started
 
 
 async def _used_by_others() -> float:

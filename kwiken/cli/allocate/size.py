@@ -67,7 +67,7 @@ def _milliseconds(ctx: click.Context, param: click.Parameter, value: str) -> flo
 @click.option(
     "--nodes",
     metavar="FILE",
-    help="Nodes to place replicas on; without them, a core costs 1 and is of one kind.",
+    help="Nodes to place replicas on; without this file all cores are alike and cost 1.",
 )
 @click.option(
     "--workloads", metavar="FILE", help="Memory, spread and most replicas of stages, as for kwiken place."
@@ -88,12 +88,14 @@ def _milliseconds(ctx: click.Context, param: click.Parameter, value: str) -> flo
     "--compare", is_flag=True, help="Show what other ways of sizing reach at equal p99 and at equal cost."
 )
 @click.option(
-    "--explain", is_flag=True, help="Show what a replica, faster nodes or copies more or less would do."
+    "--explain",
+    is_flag=True,
+    help="Show the effect of a replica more or fewer, other nodes, and more or fewer copies.",
 )
 @click.option(
     "--recorded-rate",
     type=POSITIVE,
-    help="Requests a second while the traces were taken, where the profile is a sample of them.",
+    help="Requests a second while the traces were recorded, if the profile is a sample of them.",
 )
 @REPLICAS
 @UTILISATION
@@ -126,8 +128,8 @@ def command(
 ) -> None:
     """Size the service of PROFILE: the cheapest replicas, nodes and reissues that meet its p99 at a rate.
 
-    A replica more, a faster node and more copies compete for the same cost. The answer is a plan and, with
-    --nodes, a placement that belong together. It is checked in the queueing simulator.
+    A replica more, a faster node and more copies all have a cost; the cheapest mix is searched. The answer is a
+    plan and, with --nodes, a placement that belong together. It is checked in the queueing simulator.
     """
     from kwiken.cli.shared import note_words
 
@@ -160,7 +162,7 @@ def command(
         study = study_size(learned, settings)
     from msgspec import structs
 
-    # The plan names the profile in the file, which is the one that later verbs are given.
+    # The plan names the digest of the profile's file, since later verbs read that file.
     study = replace(study, plan=structs.replace(study.plan, profile=made_from))
     if out is not None:
         _write(study, out)

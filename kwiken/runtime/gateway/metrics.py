@@ -51,7 +51,7 @@ class GatewayMetrics:
         yield from process_families()
 
     def shown(self) -> Iterator[Family]:
-        """Metrics for readers that know no resources: the resource is one of them."""
+        """Metrics for readers without OpenTelemetry's resources: the resource is a metric of its own."""
         yield target_family(self.resource)
         yield from self.collect()
 

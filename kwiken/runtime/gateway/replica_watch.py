@@ -11,7 +11,7 @@ from kwiken.runtime.decisions import ReplicaState
 from kwiken.runtime.log_events import Event, about
 
 LOG = logging.getLogger("kwiken.gateway")
-LOOK_S: Final = 0.5  # interval of looks; a replica that is out for less is not told of
+LOOK_S: Final = 0.5  # between two checks; a replica that is left out for a shorter time may go unlogged
 
 
 class Change(NamedTuple):
@@ -61,7 +61,7 @@ class ReplicaChanges:
                 changes.append(Change(Event.STAGE_OUT, f"stage {stage!r}: none of its replicas answers"))
             elif before and serving and not served:
                 changes.append(Change(Event.STAGE_BACK, f"stage {stage!r}: a replica answers again"))
-            # An empty list counts as out, so that the next replica is told of as the stage's return.
+            # A stage without replicas counts as out, by one without a name, so that its return is logged.
             self._out[stage] = now or ({"": True} if before else {})
         return changes
 

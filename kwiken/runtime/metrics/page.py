@@ -1,4 +1,4 @@
-"""Page of metrics that a server process shows to Prometheus."""
+"""Metrics that a server process serves to Prometheus."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class MetricsPage:
     """Metrics of a server process as text.
 
     Args:
-        collect: function that reads the metrics; called in the event loop, so that they are of one moment.
+        collect: function that reads the metrics; called in the event loop, so that all values
+            are of the same moment.
     """
 
     def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:

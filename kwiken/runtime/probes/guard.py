@@ -2,8 +2,8 @@
 
     python -m kwiken.runtime.probes.guard FOLDER
 
-Its standard input is a pipe from the probe, and ends with the probe. It runs in a session of its own, so
-that Ctrl-C in a terminal does not reach it.
+The guard reads a pipe from the probe on its standard input. The pipe closes when the probe ends. The guard
+runs in a session of its own, so that Ctrl-C in a terminal does not reach the guard.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def remove_groups() -> None:
 
     async def entered() -> None:
         async with NodeLimits():
-            pass
+            pass  # entering removes what killed programs left
 
     asyncio.run(entered())
 
