@@ -108,7 +108,7 @@ SOURCES: Final = {
         "kwiken.partial.loss_costs.independent_costs",
         "kwiken.partial.loss_curve.loss_curve",
         "kwiken.partial.loss_costs.sequential_costs",
-        "kwiken.partial.planner.study_partial",
+        "kwiken.partial.loss_budget.study_partial",
         "kwiken.partial.tuning.tune_fixed_timeout",
         "kwiken.partial.tuning.tune_stop_rule",
         "kwiken.partial.tuning.tune_stop_rules",

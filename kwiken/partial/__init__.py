@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.partial.loss_costs import sequential_costs
-from kwiken.partial.loss_curve import FanOut
-from kwiken.partial.planner import (
+from kwiken.partial.loss_budget import (
     PartialSettings,
     PartialStudy,
     fan_outs,
@@ -13,6 +11,8 @@ from kwiken.partial.planner import (
     shortened,
     study_partial,
 )
+from kwiken.partial.loss_costs import sequential_costs
+from kwiken.partial.loss_curve import FanOut
 from kwiken.partial.responders import Responders
 from kwiken.partial.rules_of_service import fan_out_rules
 from kwiken.partial.stop_rules import StopRule, apply_rule

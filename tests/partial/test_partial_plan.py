@@ -18,6 +18,7 @@ from kwiken.partial import (
     study_partial,
     tune_fixed_timeout,
 )
+from kwiken.partial.loss_budget import policy_of
 from kwiken.partial.loss_curve import loss_curve
 from kwiken.partial.notes import (
     FewShards,
@@ -27,7 +28,6 @@ from kwiken.partial.notes import (
     NoStopRuleHelps,
     UtilityKeptBack,
 )
-from kwiken.partial.planner import policy_of
 from kwiken.plan import Budgets, LedgerTerms, PartialPolicy, Plan, SpanMatch
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.joint import tuned_with_copies

@@ -128,8 +128,8 @@ def command(
 ) -> None:
     """Size the service of PROFILE: the cheapest replicas, nodes and reissues that meet its p99 at a rate.
 
-    A replica more, a faster node and more copies all have a cost; the cheapest mix is searched. The answer is a
-    plan and, with --nodes, a placement that belong together. It is checked in the queueing simulator.
+    A replica more, a faster node and more copies all have a cost; the cheapest mix is searched. The answer is
+    a plan and, with --nodes, a placement that belong together. It is checked in the queueing simulator.
     """
     from kwiken.cli.shared import note_words
 
