@@ -45,10 +45,10 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, str]]:
 
 
 def ask(url: str, times: int) -> None:
-    for _ in range(times):
-        request = urllib.request.Request(
-            url + "/v1/request", json.dumps({"text": "hi"}).encode(), {"Content-Type": "application/json"}
-        )
+    """Send requests one after the other, some of them slow."""
+    for number in range(times):
+        body = json.dumps({"text": "hi", "sleep_ms": 60.0 if number % 30 == 29 else 0.0}).encode()
+        request = urllib.request.Request(url + "/v1/request", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=30):
             pass
 
