@@ -236,4 +236,5 @@ def test_a_profile_is_made_of_the_histograms(stack: Stack, tmp_path: Path) -> No
     middle = profile.stage("middle")
     assert (middle.calls_ms.shape[1], middle.replicas, middle.reissuable) == (2, 3, True)
     assert middle.latency_ms.min() > 4.0  # every call waits for 5 ms
-    assert abs(profile.counts["requests_in_histograms"] - REQUESTS) <= 0.1 * REQUESTS
+    # Prometheus extrapolates what it scraped to the ends of the window.
+    assert abs(profile.counts["requests_in_histograms"] - REQUESTS) <= 0.25 * REQUESTS
