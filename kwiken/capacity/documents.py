@@ -9,7 +9,7 @@ from kwiken.capacity.supply import CORES_PER_REPLICA, Sizes
 from kwiken.capacity.trials import StageTrials
 from kwiken.capacity.verification import Verified
 from kwiken.placement import VERSION as PLACEMENT_VERSION
-from kwiken.placement import PlacedNode, PlacedReplica, PlacedWorkload, Placement, Status
+from kwiken.placement import PlacedReplica, PlacedWorkload, Placement, Status, placed_nodes
 from kwiken.plan import VERSION as PLAN_VERSION
 from kwiken.plan import Budgets, Costs, Expected, Intervals, Plan, StagePlan, tidied
 from kwiken.simulation import interval
@@ -89,18 +89,7 @@ def placement_of(trials: StageTrials, sizes: Sizes, *, verified: Verified, targe
     cluster, packed = supply.cluster, supply.packed(sizes)
     assert cluster is not None
     assert packed is not None
-    classes = {found.name: found for found in cluster.classes}
     chance = verified.probability(target_ms)
-    nodes = [
-        PlacedNode(
-            name=node.name,
-            node_class=node.node_class,
-            zone=node.zone,
-            cores=classes[node.node_class].cores,
-            memory_gb=classes[node.node_class].memory_gb,
-        )
-        for node in cluster.nodes
-    ]
     workloads = []
     for stage, name in enumerate(trials.names):
         if not trials.sized(stage):
@@ -127,7 +116,7 @@ def placement_of(trials: StageTrials, sizes: Sizes, *, verified: Verified, targe
         version=PLACEMENT_VERSION,
         scheduler=SCHEDULER,
         confidence=CONFIDENCE,
-        nodes=nodes,
+        nodes=placed_nodes(cluster),
         workloads=workloads,
     )
 

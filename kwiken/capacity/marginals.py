@@ -1,4 +1,4 @@
-"""What one unit more or less at each stage does to p99: the moves that the search weighs."""
+"""Marginal effects of moves on p99: a unit more or less at each stage."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ for copies the price of the processor time that they take, even where no replica
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -194,21 +194,14 @@ class Search:
         best = self._trim(self._walk(self.found(start or self.cheapest_start()), target_ms), target_ms)
         if best.p99_ms > target_ms:
             return best
-        tried: set[Sizes] = set()
-        failed = 0
-        while failed < MAX_EXCHANGES:
-            given_back = [one for one in self._savings(best) if one not in tried]
-            if not given_back:
-                break
-            tried.add(given_back[0])
-            less = self.found(given_back[0])
-            other = self._walk(less, target_ms, below=best.cost - MIN_SAVING)
-            other = self._trim(other, target_ms)
-            if other.p99_ms <= target_ms and other.cost < best.cost - MIN_SAVING:
-                best, failed = other, 0
-            else:
-                failed += 1
-        return best
+
+        def better(other: Found, than: Found) -> bool:
+            return other.p99_ms <= target_ms and other.cost < than.cost - MIN_SAVING
+
+        def walked(less: Found, than: Found) -> Found:
+            return self._trim(self._walk(less, target_ms, below=than.cost - MIN_SAVING), target_ms)
+
+        return self._exchanged(best, walked, better)
 
     def least_p99(self, cost: float, start: Sizes | None = None) -> Found:
         """Sizes of the least p99 found at no more than a cost.
@@ -218,15 +211,38 @@ class Search:
             start: sizes to start from; None for the cheapest.
         """
         best = self._walk(self.found(start or self.cheapest_start()), 0.0, below=cost + MIN_SAVING)
+
+        def better(other: Found, than: Found) -> bool:
+            return other.p99_ms < than.p99_ms * (1 - MIN_GAIN)
+
+        def walked(less: Found, than: Found) -> Found:
+            del than
+            return self._walk(less, 0.0, below=cost + MIN_SAVING)
+
+        return self._exchanged(best, walked, better)
+
+    def _exchanged(
+        self,
+        best: Found,
+        walked: Callable[[Found, Found], Found],
+        better: Callable[[Found, Found], bool],
+    ) -> Found:
+        """Give something back and walk on from there, until that has failed `MAX_EXCHANGES` times in a row.
+
+        Args:
+            best: sizes to start from.
+            walked: sizes found from smaller ones, where some are the best so far.
+            better: whether sizes are better than the best so far.
+        """
         tried: set[Sizes] = set()
         failed = 0
         while failed < MAX_EXCHANGES:
-            given_back = [one for one in self._savings(best) if one not in tried]
-            if not given_back:
+            given_back = next((one for one in self._savings(best) if one not in tried), None)
+            if given_back is None:
                 break
-            tried.add(given_back[0])
-            other = self._walk(self.found(given_back[0]), 0.0, below=cost + MIN_SAVING)
-            if other.p99_ms < best.p99_ms * (1 - MIN_GAIN):
+            tried.add(given_back)
+            other = walked(self.found(given_back), best)
+            if better(other, best):
                 best, failed = other, 0
             else:
                 failed += 1

@@ -1,4 +1,4 @@
-"""What each source of contention is shared within, and what its kernel counts."""
+"""Sources of contention: those of one core, and the operations that each kernel counts."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from kwiken.placement.node_ledger import ROUNDING, Draw, DrawKind, NodeLedger
 from kwiken.placement.nodes import Cluster, Node, NodeClass, nodes_from_toml
 from kwiken.placement.placement import (
     VERSION,
-    PlacedNode,
     PlacedReplica,
     PlacedWorkload,
     Placement,
     document,
+    placed_nodes,
     resume,
     total_cost,
 )
@@ -40,7 +40,6 @@ __all__ = [
     "Node",
     "NodeClass",
     "NodeLedger",
-    "PlacedNode",
     "PlacedReplica",
     "PlacedWorkload",
     "Placement",
@@ -59,6 +58,7 @@ __all__ = [
     "explain_placement",
     "node_scores",
     "nodes_from_toml",
+    "placed_nodes",
     "request_for",
     "resume",
     "total_cost",

@@ -185,8 +185,21 @@ def document(
         scheduler: name of the scheduler.
         confidence: probability with which each target was to be met, 0 to 1.
     """
+    nodes = placed_nodes(cluster)
+    workloads = [_workload(cluster, admission) for admission in admissions]
+    return Placement(
+        version=VERSION, scheduler=scheduler, confidence=confidence, nodes=nodes, workloads=workloads
+    )
+
+
+def placed_nodes(cluster: Cluster) -> list[PlacedNode]:
+    """Nodes of a cluster as a placement lists them.
+
+    Args:
+        cluster: nodes and their classes.
+    """
     classes = {found.name: found for found in cluster.classes}
-    nodes = [
+    return [
         PlacedNode(
             name=node.name,
             node_class=node.node_class,
@@ -196,10 +209,6 @@ def document(
         )
         for node in cluster.nodes
     ]
-    workloads = [_workload(cluster, admission) for admission in admissions]
-    return Placement(
-        version=VERSION, scheduler=scheduler, confidence=confidence, nodes=nodes, workloads=workloads
-    )
 
 
 def _workload(cluster: Cluster, admission: Admission) -> PlacedWorkload:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kwiken.cli.shared import (
+    MAX_PROFILES,
+    MAX_WORKLOADS_FILE,
     MIB,
     json_option,
     needs_extra,
@@ -28,9 +30,7 @@ if TYPE_CHECKING:
     Required = Mapping[str, float | None]  # by name of a workload: performance that meets its target
 
 MAX_MEASUREMENTS: Final = 64 * MIB
-MAX_PROFILES: Final = 64 * MIB
 UNITS: Final = {"rate": "requests/s", "completions": "completions/s", "ips": "instructions/s"}
-MAX_WORKLOADS: Final = 16 * MIB
 MAX_PROPOSALS: Final = 3  # of each kind, that are shown
 KINDS: Final = {
     "size": "by size",
@@ -68,7 +68,7 @@ def command(
     if out == "-" and (explain or as_json):
         raise InputError("is written to stdout too; give -o FILE", where="--explain" if explain else "--json")
     text = read_text(measurements, MAX_MEASUREMENTS)
-    wanted = None if targets is None else read_text(targets, MAX_WORKLOADS)
+    wanted = None if targets is None else read_text(targets, MAX_WORKLOADS_FILE)
     earlier = None if known is None else read_text(known, MAX_PROFILES)
     from kwiken.workloads import (
         Classifier,

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kwiken.cli.shared import (
-    MIB,
+    MAX_NODES_FILE,
+    MAX_PLACEMENT,
+    MAX_PROFILES,
+    MAX_WORKLOADS_FILE,
     Real,
     json_option,
     load_plan,
@@ -33,10 +36,6 @@ if TYPE_CHECKING:
     from kwiken.plan import Plan
     from kwiken.workloads import Workload, WorkloadProfile
 
-MAX_NODES_FILE: Final = 64 * MIB
-MAX_WORKLOADS_FILE: Final = 16 * MIB
-MAX_PROFILES: Final = 64 * MIB
-MAX_PLACEMENT: Final = 256 * MIB
 # Copied from the package, so that a help text does not load NumPy.
 SCHEDULERS: Final = (
     "thrifty",

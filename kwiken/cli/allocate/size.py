@@ -10,7 +10,9 @@ import click
 
 from kwiken.cli.planning import CANCEL, DISPATCH, REPLICAS, UTILISATION, queue_settings
 from kwiken.cli.shared import (
-    MIB,
+    MAX_NODES_FILE,
+    MAX_PROFILES,
+    MAX_WORKLOADS_FILE,
     POSITIVE,
     SHARE,
     copyable_option,
@@ -39,9 +41,6 @@ if TYPE_CHECKING:
     from kwiken.profile import Profile
     from kwiken.workloads import Workload, WorkloadProfile
 
-MAX_NODES_FILE: Final = 64 * MIB
-MAX_WORKLOADS_FILE: Final = 16 * MIB
-MAX_PROFILES: Final = 64 * MIB
 _TIME: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s)", re.ASCII)
 
 

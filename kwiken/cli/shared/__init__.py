@@ -8,6 +8,12 @@ from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.cli.shared.bands import BANDS
+    from kwiken.cli.shared.document_sizes import (
+        MAX_NODES_FILE,
+        MAX_PLACEMENT,
+        MAX_PROFILES,
+        MAX_WORKLOADS_FILE,
+    )
     from kwiken.cli.shared.errors import VerbContext
     from kwiken.cli.shared.excess import excess_table
     from kwiken.cli.shared.input_files import check_apart, check_exist, named_by
@@ -63,6 +69,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BANDS",
+    "MAX_NODES_FILE",
+    "MAX_PLACEMENT",
+    "MAX_PROFILES",
+    "MAX_WORKLOADS_FILE",
     "MIB",
     "NOT_NEGATIVE",
     "OBJECTIVES",
@@ -117,6 +127,12 @@ __getattr__ = lazy_names(
     __name__,
     {
         "kwiken.cli.shared.bands": ("BANDS",),
+        "kwiken.cli.shared.document_sizes": (
+            "MAX_NODES_FILE",
+            "MAX_PLACEMENT",
+            "MAX_PROFILES",
+            "MAX_WORKLOADS_FILE",
+        ),
         "kwiken.cli.shared.errors": ("VerbContext",),
         "kwiken.cli.shared.excess": ("excess_table",),
         "kwiken.cli.shared.input_files": ("check_apart", "check_exist", "named_by"),

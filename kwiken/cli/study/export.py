@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kwiken.cli.shared import (
+    MAX_PLACEMENT,
     MIB,
     given,
     load_plan,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 PROGRAMS: Final = ("grpc", "envoy", "istio")
 MANIFESTS: Final = ("compose", "kubernetes")
-MAX_PLACEMENT: Final = 256 * MIB
 MAX_MAP: Final = 4 * MIB
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from kwiken.errors import InputError
-from kwiken.otel.read import Bounds, downloaded
+from kwiken.otel.read import Bounds, QueryAddress, downloaded
 
 _BOUNDS: Final = Bounds(timeout_s=60.0, whole_s=120.0, size=256 << 20)
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION: Final = re.compile(r"([1-9]\d{0,8})([smhd])")
 _FORM: Final = "prometheus://HOST:PORT?lookback=1h"
 
 
@@ -43,30 +40,11 @@ class PrometheusQuery:
         Raises:
             InputError: the address has another form; says what is wrong.
         """
-
-        def refuse(message: str) -> InputError:
-            return InputError(f"{message}; the form is {_FORM}", where=address)
-
-        try:
-            parts = urlsplit(address)
-            port = parts.port
-        except ValueError as error:
-            raise refuse(f"is no address: {error}") from error
-        if parts.scheme != "prometheus" or not parts.hostname or port is None:
-            raise refuse("names no host and port")
-        if parts.path.strip("/"):
-            raise refuse("has a path; name a service by --service")
-        if parts.username is not None or parts.fragment:
-            raise refuse("has a user or a fragment")
-        asked = dict(parse_qsl(parts.query, keep_blank_values=True))
-        unknown = sorted(asked.keys() - {"lookback"})
-        if unknown:
-            raise refuse(f"has an unknown parameter {unknown[0]!r}, known is lookback")
-        lookback = _DURATION.fullmatch(asked.get("lookback", "1h"))
-        if lookback is None:
-            raise refuse("has a lookback that is no duration such as 30m, 1h or 2d")
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        return cls(address, f"{host}:{port}", lookback[0], int(lookback.group(1)) * _UNITS[lookback.group(2)])
+        told = QueryAddress.parse(address, form=_FORM, known=("lookback",))
+        if told.path:
+            raise told.refused("has a path; name a service by --service")
+        lookback, lookback_s = told.lookback("1h")
+        return cls(address, told.host, lookback, lookback_s)
 
 
 class _Native(msgspec.Struct):

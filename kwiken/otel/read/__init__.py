@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kwiken.otel.read.columns import NO_KIND, NO_TEXT, OTHER, Bools, Ids, Ints, Names, Rows, taken
 from kwiken.otel.read.file_reader import FileReader
-from kwiken.otel.read.http_answer import Bounds, downloaded
+from kwiken.otel.read.http_api import Bounds, QueryAddress, downloaded
 from kwiken.otel.read.inputs import find_files
 from kwiken.otel.read.jaeger_api import JaegerQuery, fetched
 from kwiken.otel.read.kw_attributes import KINDS, OUTCOMES
@@ -24,6 +24,7 @@ __all__ = [
     "Ints",
     "JaegerQuery",
     "Names",
+    "QueryAddress",
     "Rows",
     "SpanStore",
     "downloaded",

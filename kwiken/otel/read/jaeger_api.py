@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Final
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode
 
-from kwiken.errors import InputError
-from kwiken.otel.read.http_answer import Bounds, downloaded
+from kwiken.otel.read.http_api import Bounds, QueryAddress, downloaded
 
 MAX_TRACES: Final = 50_000
 MAX_ANSWER: Final = 4 << 30
 _TIMEOUT_S: Final = 60.0
 _MAX_DOWNLOAD_S: Final = 900.0
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION: Final = re.compile(r"(\d{1,9})([smhd])")
 _FORM: Final = "jaeger://HOST:PORT/SERVICE?lookback=1h"
 _KNOWN: Final = ("lookback", "limit", "operation")
 
@@ -50,40 +46,15 @@ class JaegerQuery:
         Raises:
             InputError: the address has another form; says what is wrong.
         """
-
-        def refuse(message: str) -> InputError:
-            return InputError(f"{message}; the form is {_FORM}", where=address)
-
-        try:
-            parts = urlsplit(address)
-            port = parts.port
-        except ValueError as error:
-            raise refuse(f"is no address: {error}") from error
-        if parts.scheme != "jaeger" or not parts.hostname or port is None:
-            raise refuse("names no host and port")
-        service = unquote(parts.path.strip("/"))
-        if not service or "/" in parts.path.strip("/"):
-            raise refuse("names no service")
-        if parts.username is not None or parts.fragment:
-            raise refuse("has a user or a fragment")
-        asked = dict(parse_qsl(parts.query, keep_blank_values=True))
-        unknown = sorted(asked.keys() - set(_KNOWN))
-        if unknown:
-            raise refuse(f"has an unknown parameter {unknown[0]!r}, known are {', '.join(_KNOWN)}")
-        lookback = _DURATION.fullmatch(asked.get("lookback", "1h"))
-        if lookback is None:
-            raise refuse("has a lookback that is no duration such as 30m, 1h or 2d")
-        limit = asked.get("limit", "2000")
+        told = QueryAddress.parse(address, form=_FORM, known=_KNOWN)
+        if not told.path or "/" in told.path:
+            raise told.refused("names no service")
+        limit = told.asked.get("limit", "2000")
         if not limit.isdecimal() or not 1 <= int(limit[:9]) <= MAX_TRACES:
-            raise refuse(f"has a limit that is no number from 1 to {MAX_TRACES}")
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+            raise told.refused(f"has a limit that is no number from 1 to {MAX_TRACES}")
+        _, lookback_s = told.lookback("1h")
         return cls(
-            address,
-            f"{host}:{port}",
-            service,
-            asked.get("operation"),
-            int(lookback.group(1)) * _UNITS[lookback.group(2)],
-            int(limit),
+            address, told.host, unquote(told.path), told.asked.get("operation"), lookback_s, int(limit)
         )
 
     def url(self, now_s: float) -> str:

@@ -26,7 +26,7 @@ from kwiken.runtime.foreign.grpc_methods import (
     reflected,
 )
 from kwiken.runtime.foreign.inputs import plain_inputs, unfilled
-from kwiken.runtime.transport import Call, Replica, Reply, Stream, wire
+from kwiken.runtime.transport import Call, Replica, Reply, Stream, check_sent_size, wire
 from kwiken.service import GrpcCall, Service, Stage, input_names, templates_of
 
 T = TypeVar("T")
@@ -198,12 +198,7 @@ class GrpcCaller:
             unfit = InputError(f"does not fit message {name}: {error}", where="its input")
             raise unfilled(stage, unfit) from error
         data: bytes = message.SerializeToString()
-        if len(data) > wire.MAX_BODY:
-            raise HandlerError(
-                stage.name,
-                "CallTooLarge",
-                f"its message is {len(data)} bytes; at most {wire.MAX_BODY} are sent",
-            )
+        check_sent_size(stage.name, "message", len(data))
         return data
 
     async def outcome(self, answer: Awaitable[T], replica: Replica, deadline: float) -> T:

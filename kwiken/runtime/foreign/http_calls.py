@@ -22,6 +22,7 @@ from kwiken.runtime.transport import (
     Replica,
     Reply,
     UnreadReplyError,
+    check_sent_size,
     wire,
 )
 from kwiken.service import HttpCall, Service, Stage, input_names, templates_of
@@ -135,11 +136,8 @@ class HttpCaller:
             body = b"" if self._body is None else msgspec.json.encode(self._body.fill(inputs))
         except InputError as error:
             raise unfilled(stage, error) from error
-        for size, most, what in ((len(target), MAX_TARGET, "path"), (len(body), wire.MAX_BODY, "body")):
-            if size > most:
-                raise HandlerError(
-                    stage.name, "CallTooLarge", f"its {what} is {size} bytes; at most {most} are sent"
-                )
+        check_sent_size(stage.name, "path", len(target), MAX_TARGET)
+        check_sent_size(stage.name, "body", len(body))
         context = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
         trace = f"{wire.TRACEPARENT}: {context}\r\n" if call.trace_id else ""
         length = "" if self._bodiless else f"content-length: {len(body)}\r\n"

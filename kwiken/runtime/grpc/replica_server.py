@@ -16,7 +16,7 @@ from kwiken.runtime.grpc.messages import payload_message, payload_of
 from kwiken.runtime.grpc.server import GrpcServer
 from kwiken.runtime.grpc.settings import CALL_METHOD, FAILURE
 from kwiken.runtime.http_server import REPLICA_SHARE, ByteBudget, share_of_memory
-from kwiken.runtime.replica import CallObserver, EndedCall, Ending, ReceivedCall, StageCalls
+from kwiken.runtime.replica import NOT_TAKEN, CallObserver, EndedCall, Ending, ReceivedCall, StageCalls
 from kwiken.runtime.transport import wire
 from kwiken.service import Service
 
@@ -28,7 +28,6 @@ CODES: Final[Mapping[Ending, grpc.StatusCode]] = {
     Ending.FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Ending.LATE: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
-NOT_TAKEN: Final = {Ending.MISDIRECTED: "1", Ending.REFUSED: "1", Ending.FULL: wire.FULL}
 
 
 class GrpcReplicaServer:

@@ -10,7 +10,14 @@ from typing import Final
 from kwiken.errors import InputError
 from kwiken.runtime.http_server import TEXT, CallServer, Request, Response
 from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
-from kwiken.runtime.replica.stage_calls import CallObserver, EndedCall, Ending, ReceivedCall, StageCalls
+from kwiken.runtime.replica.stage_calls import (
+    NOT_TAKEN,
+    CallObserver,
+    EndedCall,
+    Ending,
+    ReceivedCall,
+    StageCalls,
+)
 from kwiken.runtime.transport import wire
 from kwiken.service import Service
 
@@ -27,7 +34,6 @@ STATUS: Final = {
     Ending.FULL: 503,
     Ending.LATE: 504,
 }
-NOT_TAKEN: Final = {Ending.MISDIRECTED: "1", Ending.REFUSED: "1", Ending.FULL: wire.FULL}
 
 
 def _deadline_of(request: Request) -> float:

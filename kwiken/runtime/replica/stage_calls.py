@@ -89,6 +89,10 @@ class Ending(enum.Enum):
     MISDIRECTED = "the call is for another stage; nothing ran"
 
 
+# Endings of calls that were not taken, with the value of the header or metadata `wire.REFUSED`.
+NOT_TAKEN: Final = {Ending.MISDIRECTED: "1", Ending.REFUSED: "1", Ending.FULL: wire.FULL}
+
+
 class EndedCall(NamedTuple):
     """Result of a call.
 

@@ -8,7 +8,12 @@ from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.runtime.transport.base import MAX_PRIORITY, Call, Replica, Reply, Stream, Transport
-    from kwiken.runtime.transport.call_bodies import CallBodies, failure_of_handler, is_replicas
+    from kwiken.runtime.transport.call_bodies import (
+        CallBodies,
+        check_sent_size,
+        failure_of_handler,
+        is_replicas,
+    )
     from kwiken.runtime.transport.handler_errors import (
         is_own,
         kind_and_message,
@@ -48,6 +53,7 @@ __all__ = [
     "Stream",
     "Transport",
     "UnreadReplyError",
+    "check_sent_size",
     "failure_of_handler",
     "is_own",
     "is_replicas",
@@ -72,6 +78,7 @@ __getattr__ = lazy_names(
         ),
         "kwiken.runtime.transport.call_bodies": (
             "CallBodies",
+            "check_sent_size",
             "failure_of_handler",
             "is_replicas",
         ),

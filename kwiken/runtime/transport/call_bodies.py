@@ -51,12 +51,7 @@ class CallBodies:
             self._last_body = self._encoder.encode(call.args)
             self._last_args = call.args
         body = self._last_body
-        if len(body) > wire.MAX_BODY:
-            raise HandlerError(
-                call.stage,
-                "CallTooLarge",
-                f"its input is {len(body)} bytes; at most {wire.MAX_BODY} are sent",
-            )
+        check_sent_size(call.stage, "input", len(body))
         return body
 
     def reply(self, stage: str, replica: Replica, headers: Mapping[str, str], data: bytes) -> Reply:
@@ -124,3 +119,19 @@ def failure_of_handler(stage: str, data: bytes) -> HandlerError | None:
     except (ValueError, KeyError, RecursionError):
         return None
     return HandlerError(stage, kind[:MAX_KIND], message[:MAX_MESSAGE])
+
+
+def check_sent_size(stage: str, what: str, size: int, most: int = wire.MAX_BODY) -> None:
+    """Refuse a part of a call that is too long to be sent.
+
+    Args:
+        stage: name of the stage.
+        what: name of the part in the message, for example `input`.
+        size: length of the part, bytes.
+        most: largest length, bytes.
+
+    Raises:
+        HandlerError: the part is too long.
+    """
+    if size > most:
+        raise HandlerError(stage, "CallTooLarge", f"its {what} is {size} bytes; at most {most} are sent")

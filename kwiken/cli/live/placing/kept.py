@@ -1,12 +1,12 @@
-"""What `kwiken up` needs to keep targets: nodes, workloads and predictions, placed or as a placement says."""
+"""Inputs of `kwiken up` that keeps targets: nodes, workloads, predictions, and a placement if given."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from kwiken.adaptation import Adaptation
-from kwiken.cli.live.placing.placed import MAX_NODES_FILE, MAX_PLACEMENT, Placed, check_stages, played_speeds
-from kwiken.cli.shared import MIB, note, read_text
+from kwiken.cli.live.placing.placed import Placed, check_stages, played_speeds
+from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE, note, read_text
 from kwiken.errors import InputError
 from kwiken.placement import (
     Caution,
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from kwiken.placement import Cluster
     from kwiken.service import Service
 
-MAX_WORKLOADS_FILE: Final = 16 * MIB
-MAX_PROFILES: Final = 64 * MIB
 CONFIDENCE: Final = 0.95  # as `kwiken place` has by default
 SCHEDULER: Final = "thrifty"
 

@@ -1,11 +1,11 @@
-"""What a placement says of one service: the nodes that this machine plays, and the places of replicas."""
+"""Placement of one service: the nodes that this machine plays, and the places of replicas."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from kwiken.cli.shared import MIB, note, read_text
+from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, note, read_text
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from kwiken.runtime.cluster import PlayedNode, ReplicaPlace
     from kwiken.runtime.upkeep import Seating
     from kwiken.service import Service
-
-MAX_PLACEMENT: Final = 256 * MIB
-MAX_NODES_FILE: Final = 64 * MIB
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,94 @@
-"""Download of an answer from a server that somebody named: bounded, without proxies or redirects."""
+"""Access to the HTTP APIs of Jaeger and Prometheus: the address that a user gives, and a bounded download."""
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import IO, Final, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 from kwiken.errors import InputError
 
 _CHUNK: Final = 1 << 20
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION: Final = re.compile(r"([1-9]\d{0,8})([smhd])")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAddress:
+    """Address of a server that stores traces or metrics, with what to ask for.
+
+    Attributes:
+        where: address as given, for errors.
+        form: form that the address should have, for errors.
+        host: host and port.
+        path: path without slashes at its ends, as given.
+        asked: values of the parameters by name.
+    """
+
+    where: str
+    form: str
+    host: str
+    path: str
+    asked: dict[str, str]
+
+    @classmethod
+    def parse(cls, address: str, *, form: str, known: Sequence[str]) -> QueryAddress:
+        """Read an address.
+
+        Args:
+            address: address as given.
+            form: form that the address should have; begins with its scheme.
+            known: names of the parameters.
+
+        Raises:
+            InputError: the address has another form; says what is wrong.
+        """
+        try:
+            parts = urlsplit(address)
+            port = parts.port
+        except ValueError as error:
+            raise _refused(address, form, f"is no address: {error}") from error
+        if parts.scheme != form.partition(":")[0] or not parts.hostname or port is None:
+            raise _refused(address, form, "names no host and port")
+        if parts.username is not None or parts.fragment:
+            raise _refused(address, form, "has a user or a fragment")
+        asked = dict(parse_qsl(parts.query, keep_blank_values=True))
+        unknown = sorted(asked.keys() - set(known))
+        if unknown:
+            names = f"known {'are' if len(known) > 1 else 'is'} {', '.join(known)}"
+            raise _refused(address, form, f"has an unknown parameter {unknown[0]!r}, {names}")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        return cls(address, form, f"{host}:{port}", parts.path.strip("/"), asked)
+
+    def refused(self, message: str) -> InputError:
+        """Error that says what is wrong with the address, and the form that it should have."""
+        return _refused(self.where, self.form, message)
+
+    def lookback(self, default: str) -> tuple[str, int]:
+        """Length of the window to ask for, as given and in seconds.
+
+        Args:
+            default: length where the address names none.
+
+        Raises:
+            InputError: the length is no duration.
+        """
+        told = _DURATION.fullmatch(self.asked.get("lookback", default))
+        if told is None:
+            raise self.refused("has a lookback that is no duration such as 30m, 1h or 2d")
+        return told[0], int(told[1]) * _SECONDS[told[2]]
+
+
+def _refused(address: str, form: str, message: str) -> InputError:
+    return InputError(f"{message}; the form is {form}", where=address)
 
 
 class Bounds(NamedTuple):

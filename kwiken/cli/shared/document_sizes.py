@@ -1,0 +1,12 @@
+"""Bounds on the allocator's documents: files of nodes, workloads, their profiles, and placements."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kwiken.cli.shared.output import MIB
+
+MAX_NODES_FILE: Final = 64 * MIB
+MAX_WORKLOADS_FILE: Final = 16 * MIB
+MAX_PROFILES: Final = 64 * MIB
+MAX_PLACEMENT: Final = 256 * MIB
