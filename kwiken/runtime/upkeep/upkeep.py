@@ -119,11 +119,12 @@ class Upkeep:
         self, service: str, cluster: Cluster, figures: Mapping[str, Any]
     ) -> dict[str, Observation]:
         """Measurements of the stages of a service that are workloads, by workload."""
-        keys = {name: key for key, name in self._seating.names.items()}
-        seen = {}
+        placed, seen = self._adaptation.keys, {}
         for name, workload in self._seating.workloads.items():
             if workload.service != service or not workload.stage:
                 continue
+            names = self._seating.names
+            keys = {names[key]: key for key, _, _ in placed[name] if key in names}
             stage = figures["stages"][workload.stage]
             recent = stage["recent"]
             calls = max(1, cluster.service[workload.stage].fanout)  # of one request
