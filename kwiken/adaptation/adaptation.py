@@ -470,9 +470,14 @@ class Adaptation:
             rate=stated.rate * belief,
         )
 
-    def _expected(self, name: str) -> dict[str, float]:
+    def _expected(self, name: str) -> dict[str, tuple[float, float]]:
+        """Predicted rate of each replica, and performance of its class of node, by key."""
         sizing = self._sizings[name]
-        return {key: sizing.rate(place) for place, key in enumerate(self._keys[name])}
+        class_of, factor = self._ledger.cluster.class_of, sizing.request.class_factor
+        return {
+            key: (sizing.rate(place), float(factor[class_of[replica.node]]))
+            for place, (key, replica) in enumerate(zip(self._keys[name], sizing.replicas, strict=True))
+        }
 
     def _started(self, name: str, kept: int, reason: str) -> list[Start]:
         sizing = self._sizings[name]

@@ -142,24 +142,37 @@ class Watch:
         """Record that a straggler stays where it is, for want of a better place."""
         self._straggling.clear()
 
-    def straggler(self, now_s: float, seen: Observation, expected: Mapping[str, float]) -> str | None:
+    def straggler(
+        self, now_s: float, seen: Observation, expected: Mapping[str, tuple[float, float]]
+    ) -> str | None:
         """Replica that has been much slower than the others for several windows; None for none.
+
+        A slow node is no straggler, and neither is a small replica. Whether more cores make one call quicker
+        is not known: a replica has to be slow whether they do or not.
 
         Args:
             now_s: moment on a monotonic clock, seconds.
             seen: what was measured.
-            expected: predicted rate of each replica by key, work per second: a slow node is no straggler.
+            expected: by key of a replica, its predicted rate, work per second, and the performance of its
+                class of node, as a factor.
         """
         if now_s < self._busy_until_s:
             return None
-        work = {key: seen.latency_ms[key] * rate for key, rate in expected.items() if key in seen.latency_ms}
+        work = {
+            key: [seen.latency_ms[key] * one for one in both]
+            for key, both in expected.items()
+            if key in seen.latency_ms
+        }
         for key in list(self._straggling):
             if key not in work:
                 del self._straggling[key]
         found = None
-        for key, value in work.items():
+        for key, values in work.items():
             others = [other for name, other in work.items() if name != key]
-            slow = len(others) > 0 and value >= STRAGGLER * median(others)
+            slow = len(others) > 0 and all(
+                value >= STRAGGLER * median(of_others)
+                for value, of_others in zip(values, zip(*others, strict=True), strict=True)
+            )
             self._straggling[key] = self._straggling.get(key, 0) + 1 if slow else 0
             if self._straggling[key] >= WINDOWS_TO_MOVE and found is None:
                 found = key
