@@ -96,7 +96,7 @@ def judge_recordings(
         plan: as `judge` takes it.
         recordings: by name: requests to judge by, each of the plan's service.
         earlier: as `judge` takes it; None for each recording itself.
-        sampled: as `judge` takes it, for every recording.
+        sampled: share of the service's requests that each recording holds, as `judge` takes it.
         correlations: as `judge` takes it.
         seed: as `judge` takes it.
 

@@ -26,6 +26,7 @@ from kwiken.cli.shared import (
     print_json,
     print_table,
     progress,
+    sampled_option,
     say,
     seed_option,
     write_text,
@@ -82,14 +83,7 @@ class FitOptions(TypedDict):
     help="The profile that PLAN was made from. The even spread learns its time-outs there, and TRACES are "
     "fitted into its stages.  [default: the judged requests, which favours the even spread]",
 )
-@click.option(
-    "--sampled",
-    type=Real(0, 1, above=True),
-    default=1.0,
-    show_default=True,
-    metavar="SHARE",
-    help="Share of the service's requests that the traces hold: the ledger's floor serves all of them.",
-)
+@sampled_option
 @click.option("--kind", metavar="NAME", help="Requests of this kind, of TRACES, as in `kwiken fit`.")
 @click.option("--root", metavar="OP", help="Requests of TRACES are spans of this operation.")
 @click.option("--service", metavar="NAME", help="Only requests of this service, of TRACES.")
