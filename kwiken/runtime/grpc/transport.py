@@ -12,12 +12,12 @@ from grpc import StatusCode, aio
 
 from kwiken.errors import InputError
 from kwiken.runtime.clock import Clock, SystemClock
-from kwiken.runtime.errors import DeadlineError, LostError, RefusedError
-from kwiken.runtime.grpc.messages import payload_message, payload_of
+from kwiken.runtime.errors import DeadlineError, RefusedError
+from kwiken.runtime.grpc.messages import payload_message, stage_answer_of
 from kwiken.runtime.grpc.settings import CALL_METHOD, HEALTH_METHOD, client_options
-from kwiken.runtime.grpc.statuses import failure_of, status_of, texts_of
+from kwiken.runtime.grpc.statuses import failure_of, status_of
 from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.transport import Call, CallBodies, Replica, Reply, wire
+from kwiken.runtime.transport import Call, CallBodies, Replica, Reply, strange_answer, wire
 from kwiken.service import Service
 
 MAX_EARLY_S: Final = 0.05  # remaining time from which on a replica's report of a missed deadline is rejected
@@ -115,20 +115,18 @@ class GrpcTransport:
         channel.running += 1
         call.sent = self._now()
         try:
-            rpc = channel.call(message, timeout=min(remaining_s, MAX_DEADLINE_S), metadata=_metadata(call))
-            answer = await rpc
-            trailing = await rpc.trailing_metadata()
+            answer = await channel.call(
+                message, timeout=min(remaining_s, MAX_DEADLINE_S), metadata=_metadata(call)
+            )
         except aio.AioRpcError as error:
             raise await self._failure(error, replica, call) from error
         finally:
             channel.running -= 1
         try:
-            body = payload_of(answer)
+            body, load = stage_answer_of(answer)
         except InputError as error:
-            raise LostError(
-                f"stage {call.stage!r}: replica {replica.id}: not a replica's answer: {error}"
-            ) from error
-        return self._bodies.reply(call.stage, replica, texts_of(trailing), body)
+            raise strange_answer(call.stage, replica, error) from error
+        return self._bodies.reply(call.stage, replica, load, body)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
         """Probe the health service, any of whose answers is a sign of life; returns at once.
